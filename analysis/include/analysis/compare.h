@@ -1,0 +1,49 @@
+// Runs methods on a head: what the mask keeps (fast, follows a slider), and the measured run beside dense.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/head_tensors.h"
+#include "analysis/types/comparison.h"
+#include "kernels/method.h"
+#include "kernels/sparse_index.h"
+
+namespace headscope::analysis {
+
+// Kept mass of every recorded row under an index: mass[row] = sum over kept columns of exp(score - lse). Streaming, exact.
+kernels::Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads, const std::atomic<bool>* cancelled,
+                         std::vector<float>* mass);
+
+struct MaskPreview {
+  MaskSummary summary;
+  std::shared_ptr<const kernels::SparseIndex> index;
+  std::vector<float> kept_mass;  // per recorded row
+};
+// Selects and sums; never runs attention. Prefill methods. Errors name the head and the reason (such as rows that are not contiguous).
+kernels::Status PreviewMask(const HeadTensors& head, const kernels::PrefillMethod& method, const kernels::ParameterValues& values, int32_t num_threads,
+                            const std::atomic<bool>* cancelled, MaskPreview* preview);
+
+struct CompareOptions {
+  int32_t repeats = 5;
+  int32_t num_threads = 0;
+  std::string device = "cpu";  // cpu or cuda
+  int32_t decode_rows = 16;    // decode methods run on this many last recorded rows, one step each
+  const std::atomic<bool>* cancelled = nullptr;
+};
+// The dense baseline of one head is measured once and shared by the methods compared with it.
+class HeadComparison {
+ public:
+  HeadComparison(HeadTensorsPtr head, const CompareOptions& options);
+  ~HeadComparison();
+  // `method` is a prefill or decode method's name. Errors: unknown name or parameter (with the known ones), unsupported head, cancelled.
+  kernels::Status Run(const std::string& method, const kernels::ParameterValues& values, MethodResult* result);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::analysis

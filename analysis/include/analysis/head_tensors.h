@@ -1,0 +1,39 @@
+// One head of a trace in memory: what every statistic, tile and comparison starts from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "analysis/types/head_statistics.h"
+#include "data/trace_reader.h"
+#include "kernels/attention_problem.h"
+
+namespace headscope::analysis {
+
+// fp32 copies. q [num_rows, head_dim], k and v [num_tokens, head_dim], lse [num_rows] (natural log, as recorded).
+struct HeadTensors {
+  HeadId id;
+  int32_t kv_head = 0;
+  int32_t head_dim = 0;
+  int64_t num_rows = 0;
+  int64_t num_tokens = 0;
+  float scale = 0;
+  float soft_cap = 0;
+  int32_t window = 0;  // 0: none
+  std::vector<int32_t> row_positions;  // [num_rows]
+  std::vector<float> q, k, v, lse;
+
+  // Rows are consecutive positions: methods can run (they select for runs of rows).
+  bool RowsContiguous() const;
+  // A problem over these tensors (one batch, one query head, one KV head).
+  kernels::AttentionProblem Problem() const;
+};
+using HeadTensorsPtr = std::shared_ptr<const HeadTensors>;
+
+// Throws data::TraceError; std::invalid_argument (naming what was recorded) when the head is not in the trace.
+HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head);
+// Every recorded head, by layer, then head.
+std::vector<HeadId> RecordedHeads(const data::TraceReader& trace);
+
+}  // namespace headscope::analysis

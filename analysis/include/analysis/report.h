@@ -1,0 +1,61 @@
+// Pictures and report: the same tiles and numbers as the window's, written to files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/head_tensors.h"
+#include "analysis/types/comparison.h"
+#include "analysis/types/head_statistics.h"
+#include "analysis/types/tile.h"
+#include "kernels/sparse_index.h"
+
+namespace headscope::analysis {
+
+struct ImageRgb {
+  int32_t width = 0, height = 0;
+  std::vector<uint8_t> rgb;  // [height, width, 3]
+};
+// PNG by zlib/libpng; throws std::runtime_error naming the file.
+void WritePng(const ImageRgb& image, const std::string& path);
+
+// Colour maps shared with the canvas: 256 RGB entries. "viridis", "inferno", "gray", "coolwarm" (diverging).
+const std::vector<std::string>& ColorMapNames();
+const uint8_t* ColorMap(const std::string& name);  // [256 * 3]; nullptr when unknown
+
+enum class ViewKind { kScores, kMask, kDifference };
+struct RenderRequest {
+  ViewKind view = ViewKind::kScores;
+  TileReduction reduction = TileReduction::kMax;
+  int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;  // 0, 0: everything
+  int32_t width = 800, height = 800;  // of the map alone; axes are added around it
+  bool logarithmic = true;
+  std::string color_map = "inferno";
+};
+// The head's map with axes, units and a colour bar. `index` is the mask of kMask and kDifference (else nullptr).
+ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request);
+
+struct ReportInput {
+  std::string title;
+  std::string trace_path;
+  std::string environment;  // CPU or GPU name, threads, date
+  std::vector<HeadStatistics> statistics;
+  struct Picture {
+    HeadId head;
+    std::string caption;
+    std::string png_file;  // relative to the report
+  };
+  std::vector<Picture> pictures;
+  std::vector<MethodResult> results;
+};
+// report.html: self-contained but for the PNG files beside it.
+std::string ReportHtml(const ReportInput& input);
+
+// Stable, versioned schemas ("schema": "headscope-statistics-1", "headscope-comparison-1").
+std::string StatisticsJson(const std::vector<HeadStatistics>& statistics);
+std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics);
+std::string ComparisonJson(const std::vector<MethodResult>& results);
+std::string ComparisonCsv(const std::vector<MethodResult>& results);
+
+}  // namespace headscope::analysis

@@ -1,0 +1,32 @@
+// Background work of the application: requests carry a tag, a new request cancels queued and running ones of the same tag, results are handed to
+// the caller's dispatcher (the UI thread). One queue serves a window.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace headscope::analysis {
+
+class TaskQueue {
+ public:
+  // Called from a worker; must run (or post) the function on the owner's thread.
+  using Dispatcher = std::function<void(std::function<void()>)>;
+  TaskQueue(int32_t num_workers, Dispatcher dispatcher);
+  ~TaskQueue();  // cancels everything and joins
+
+  // Runs `work` on a worker; `work` looks at the flag and returns early when it is true. Then `done` on the owner's thread, unless cancelled.
+  // Higher priority first; equal: oldest first.
+  void Submit(const std::string& tag, int32_t priority, std::function<void(const std::atomic<bool>&)> work, std::function<void()> done);
+  // Cancels queued and running tasks whose tag starts with `prefix`.
+  void Cancel(const std::string& prefix);
+  bool Idle() const;
+  void WaitIdle();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::analysis

@@ -1,0 +1,21 @@
+// Tiles of a head's map, computed when looked at from Q, K and LSE; nothing of size rows x columns is held.
+#pragma once
+
+#include <atomic>
+
+#include "analysis/head_tensors.h"
+#include "analysis/types/tile.h"
+#include "kernels/sparse_index.h"
+
+namespace headscope::analysis {
+
+// Exact: every causal score of the tile is evaluated (cost 2^level squared x 65,536 scores). Cancelled: returns nullptr.
+TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads, const std::atomic<bool>* cancelled);
+// All tiles of `level` and coarser of one head and reduction in a single pass over the scores: for the first look at a head.
+std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level, int32_t num_threads,
+                                    const std::atomic<bool>* cancelled);
+MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, const TileKey& key);
+// Probability of one score; row is a recorded row. 0 for a masked one.
+double Probability(const HeadTensors& head, int64_t row, int64_t column);
+
+}  // namespace headscope::analysis

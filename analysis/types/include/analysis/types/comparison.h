@@ -1,0 +1,46 @@
+// Results of running methods on heads, as plain data: the rows of the comparison table, of compare's JSON and CSV and of the report.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/types/head_statistics.h"
+
+namespace headscope::analysis {
+
+// What the index keeps, without running attention: follows a slider.
+struct MaskSummary {
+  HeadId head;
+  std::string method;
+  std::string parameters;     // ParameterValues::ToString
+  double kept_fraction = 0;   // kept pairs / causal pairs
+  double cra_min = 0, cra_mean = 0;  // kept mass: least and mean over the recorded rows
+  int64_t worst_row = 0;      // token position of the row with the least kept mass
+  double select_ms = 0;
+};
+
+struct Timing {
+  double median_ms = 0;
+  double mad_ms = 0;  // median absolute deviation
+  int32_t repeats = 0;
+};
+
+struct MethodResult {
+  HeadId head;
+  std::string method;
+  std::string parameters;
+  std::string phase;   // "prefill" or "decode"
+  std::string device;  // "cpu" or the GPU's name
+  double kept_fraction = 1;
+  double cra_min = 1, cra_mean = 1;
+  Timing select, attend;      // apart
+  Timing dense_attend;        // the pinned baseline, same executor family, same run
+  double speedup = 1;         // dense attend / (select + attend)
+  double relative_error = 0;  // |O - O_dense| / |O_dense|, L2 over all rows
+  double max_error = 0;       // largest absolute difference
+  double cosine = 1;          // mean over rows of the cosine of O and O_dense
+  double kernel_error = 0;    // |O - O_masked_reference| / |O_masked_reference| on sampled rows: the executor's own error
+};
+
+}  // namespace headscope::analysis

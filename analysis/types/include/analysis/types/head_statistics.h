@@ -1,0 +1,69 @@
+// What headscope knows of one head, as plain data: the row of the table, the cell of the matrix, the entry of the JSON file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace headscope::analysis {
+
+struct HeadId {
+  int32_t layer = 0;  // the model's own numbers
+  int32_t head = 0;   // query head
+  friend constexpr auto operator<=>(const HeadId&, const HeadId&) = default;
+};
+
+enum class HeadClass { kUnknown = 0, kSinkLocal, kVerticalSlash, kBlock, kDiffuse, kRetrieval };
+
+struct TopKMass {
+  int32_t k = 0;
+  double mean = 0;  // mean over rows of the mass of the row's k largest probabilities
+};
+struct TopKAgreement {
+  int32_t r = 0, k = 0;
+  double mean = 0;  // mean over rows of |top-k(exact) intersect top-k(SparQ estimate)| / k
+};
+struct SparsityAtCra {
+  double target = 0;    // kept mass per row
+  double sparsity = 0;  // 1 - kept pairs / causal pairs, fewest largest entries per row
+};
+
+struct HeadStatistics {
+  HeadId id;
+  int32_t kv_head = 0;
+  int64_t num_rows = 0;    // query rows the statistics were taken over
+  int64_t num_tokens = 0;  // keys
+  double kurtosis = 0;     // excess kurtosis of q's components, mean over rows
+  double entropy = 0;      // nats, mean over rows
+  double max_probability = 0;          // mean over rows of the row maximum
+  std::vector<TopKMass> top_k_mass;    // k = 1, 2, 4 .. 1024
+  std::vector<TopKAgreement> agreement;
+  std::vector<SparsityAtCra> sparsity;
+  double sink_mass = 0;      // mean mass on the first `sink_tokens` tokens
+  double local_mass = 0;     // mean mass on the newest `local_tokens` positions, diagonal included
+  double vertical_mass = 0;  // mass of the best columns outside sink and window
+  double slash_mass = 0;     // mass of the best diagonals outside sink and window
+  double block_mass = 0;     // mass of the best blocks outside sink and window
+  double retrieval_mass = 0; // mass of the best few far tokens of a row, mean over rows
+  // Profiles at a fixed resolution for display: mean mass by key position and by distance, `profile_bins` bins each.
+  std::vector<float> column_profile;
+  std::vector<float> diagonal_profile;
+  HeadClass head_class = HeadClass::kUnknown;
+  std::string class_reason;  // the numbers that decided it, one line
+};
+
+// One number of a head that can colour the matrix or fill a column of the table.
+struct MetricInfo {
+  std::string name;   // "kurtosis", as typed after --metrics
+  std::string title;  // "Kurtosis of q"
+  std::string unit;   // "" for a pure number, "nats", "share"
+  std::string help;   // one line
+  bool diverging = false;  // centre the colour map at 0
+  double minimum = 0, maximum = 0;  // fixed display range; equal: by data
+};
+const std::vector<MetricInfo>& Metrics();
+// NaN for an unknown name.
+double MetricValue(const HeadStatistics& statistics, const std::string& name);
+const char* HeadClassName(HeadClass head_class);  // "sink+local", "vertical-slash", "block", "diffuse", "retrieval-like", "unknown"
+
+}  // namespace headscope::analysis

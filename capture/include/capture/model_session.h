@@ -1,0 +1,52 @@
+// A loaded model and its KV cache, without LibTorch in sight: for generation, evaluation and capture.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "capture/progress.h"
+
+namespace headscope::capture {
+
+struct CheckpointSummary {
+  std::string model_type;
+  std::string dtype;  // of the stored weights
+  int64_t num_parameters = 0;
+  int64_t bytes = 0;
+  int32_t num_files = 0;
+  int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0, vocabulary_size = 0;
+  int64_t max_positions = 0;
+  std::string weights_sha256;  // empty unless asked for
+};
+// Reads config.json and the safetensors headers only (and the whole files when with_hash). Throws BadInputError.
+CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash);
+
+struct SessionOptions {
+  std::string dtype = "auto";  // auto, fp32, bf16
+  std::string device = "cpu";
+  int32_t chunk_tokens = 512;
+  int32_t num_threads = 0;
+};
+
+class ModelSession {
+ public:
+  ModelSession(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress = {});
+  ~ModelSession();
+  // Feeds tokens after those fed before; returns the logits of the last one [vocabulary_size], fp32.
+  std::vector<float> Feed(std::span<const int32_t> tokens, const ProgressFunction& progress = {}, const CancelFlag* cancelled = nullptr);
+  // Logits of every fed token [tokens, vocabulary_size]: for tests and losses (the caller keeps the count small).
+  std::vector<float> FeedAllLogits(std::span<const int32_t> tokens);
+  // Greedy continuation; stops at `stop_token` (not returned) or after max_tokens.
+  std::vector<int32_t> Generate(int64_t max_tokens, int32_t stop_token = -1);
+  void Reset();  // forgets all tokens
+  const CheckpointSummary& summary() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::capture

@@ -1,0 +1,67 @@
+# Everything that headscope takes from others, found in one place so that a missing package is one clear line.
+include_guard()
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+find_package(HDF5 REQUIRED COMPONENTS C)
+set_package_properties(HDF5 PROPERTIES TYPE REQUIRED PURPOSE "trace files" URL "https://www.hdfgroup.org")
+if(NOT TARGET headscope_hdf5)
+  add_library(headscope_hdf5 INTERFACE)
+  target_include_directories(headscope_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+  target_link_libraries(headscope_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+endif()
+
+find_package(nlohmann_json REQUIRED)
+set_package_properties(nlohmann_json PROPERTIES TYPE REQUIRED PURPOSE "configuration, headers of checkpoints, results")
+find_package(CLI11 REQUIRED)
+set_package_properties(CLI11 PROPERTIES TYPE REQUIRED PURPOSE "the command line")
+find_package(spdlog REQUIRED)
+set_package_properties(spdlog PROPERTIES TYPE REQUIRED PURPOSE "messages on stderr")
+
+# Debian's libhwy has a pkg-config file and no CMake config.
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+
+find_package(LibTorch REQUIRED)
+set_package_properties(LibTorch PROPERTIES TYPE REQUIRED PURPOSE "runs the language model" DESCRIPTION "the PyPI torch package's libraries and headers")
+
+if(HEADSCOPE_TESTS)
+  find_package(GTest REQUIRED)
+  set_package_properties(GTest PROPERTIES TYPE REQUIRED PURPOSE "tests")
+endif()
+if(HEADSCOPE_BENCHMARKS)
+  find_package(benchmark REQUIRED)
+endif()
+
+if(HEADSCOPE_GUI)
+  find_package(OpenGL REQUIRED)
+  find_package(Qt6 REQUIRED COMPONENTS Core Gui Widgets OpenGL OpenGLWidgets Svg)
+  set_package_properties(Qt6 PROPERTIES TYPE REQUIRED PURPOSE "the window")
+  if(HEADSCOPE_TESTS)
+    find_package(Qt6 REQUIRED COMPONENTS Test)
+  endif()
+  # libimgui.a is static and draws its glyphs with stb and freetype.
+  pkg_check_modules(IMGUI REQUIRED IMPORTED_TARGET imgui stb freetype2)
+endif()
+
+# CUDA is optional: without it, or without CUTLASS' headers, headscope runs on the CPU alone and says so.
+set(HEADSCOPE_HAVE_CUDA OFF)
+if(NOT HEADSCOPE_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES OFF) # each target names its own
+  endif()
+  check_language(CUDA)
+  find_package(Cutlass)
+  if(CMAKE_CUDA_COMPILER AND Cutlass_FOUND)
+    set(CMAKE_CUDA_STANDARD 20)
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(HEADSCOPE_HAVE_CUDA ON)
+  elseif(HEADSCOPE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "HEADSCOPE_CUDA is ON, but nvcc or the CUTLASS headers were not found: install both (scripts/install-deps) or set HEADSCOPE_CUDA=AUTO")
+  endif()
+endif()
+add_feature_info(cuda HEADSCOPE_HAVE_CUDA "sparse attention kernels for NVIDIA GPUs")
+add_feature_info(window HEADSCOPE_GUI "the Qt window")

@@ -1,0 +1,65 @@
+# headscope_room(<name> SOURCES ... [USES ...] [EXPOSES ...])
+#
+# One library target `headscope_<name>` (alias headscope::<name>) per folder. Its public headers live in <folder>/include and are
+# included as <name/header.h>; everything else is private to the folder. USES lists libraries that only the sources see; EXPOSES
+# lists those that the public headers mention. Because USES is linked PRIVATE, an include that crosses a wall does not compile.
+include_guard()
+
+set(HEADSCOPE_WARNINGS -Wall -Wextra -Wconversion -Wshadow)
+if(HEADSCOPE_WERROR)
+  list(APPEND HEADSCOPE_WARNINGS -Werror)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+if(HEADSCOPE_SANITIZE)
+  add_compile_options(-fsanitize=${HEADSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HEADSCOPE_SANITIZE})
+endif()
+
+find_program(HEADSCOPE_CCACHE ccache)
+if(HEADSCOPE_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${HEADSCOPE_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${HEADSCOPE_CCACHE}")
+endif()
+find_program(HEADSCOPE_MOLD mold)
+if(HEADSCOPE_MOLD AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12.1)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Our own code is compiled with all warnings; CUDA units pass them to the host compiler only where nvcc's own output is clean.
+function(headscope_warnings target)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${HEADSCOPE_WARNINGS}>")
+endfunction()
+
+function(headscope_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;USES;EXPOSES" ${ARGN})
+  set(target headscope_${name})
+  add_library(${target} STATIC ${ROOM_SOURCES})
+  add_library(headscope::${name} ALIAS ${target})
+  target_include_directories(${target} PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}/include" PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  target_link_libraries(${target} PUBLIC ${ROOM_EXPOSES} PRIVATE ${ROOM_USES})
+  headscope_warnings(${target})
+endfunction()
+
+# headscope_test(<name> SOURCES ... [USES ...] [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...])
+#
+# One GoogleTest binary, one CTest entry. scripts/test adds up the cases from the XML that each binary writes.
+function(headscope_test name)
+  cmake_parse_arguments(TEST "" "TIMEOUT" "SOURCES;USES;LABELS;ENVIRONMENT" ${ARGN})
+  add_executable(${name} ${TEST_SOURCES})
+  target_link_libraries(${name} PRIVATE ${TEST_USES} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE HEADSCOPE_SOURCE_DIR="${PROJECT_SOURCE_DIR}" HEADSCOPE_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  headscope_warnings(${name})
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 300)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${TEST_TIMEOUT} LABELS "gtest;${TEST_LABELS}" ENVIRONMENT "${TEST_ENVIRONMENT}")
+endfunction()

@@ -1,0 +1,50 @@
+// Reads traces, also while they are still being written and after their writer was killed. Files are untrusted: types, ranks, links, filters and
+// extents are checked before any data is read (BadTraceError). One reader may be used from several threads (reads are serialised).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/trace_schema.h"
+
+namespace headscope::data {
+
+class TraceReader {
+ public:
+  explicit TraceReader(const std::string& path);
+  ~TraceReader();
+  TraceReader(const TraceReader&) = delete;
+  TraceReader& operator=(const TraceReader&) = delete;
+
+  const std::string& path() const;
+  const TraceLayout& layout() const;
+  bool complete() const;
+  int64_t num_tokens() const;  // readable tokens: tokens_flushed of a trace that is not complete
+  int64_t num_rows() const;    // recorded query rows among them
+  const std::vector<TokenRecord>& tokens() const;
+  const std::vector<int32_t>& row_positions() const;  // token position of every recorded query row, strictly increasing
+
+  // Slots are indices into layout().layers / qo_heads / kv_heads. Rows or tokens [begin, end). Raw values in the file's encoding;
+  // out: [end - begin, head_dim]. Throws std::out_of_range for a range outside the trace.
+  void ReadQ(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const;
+  void ReadK(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const;
+  void ReadV(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const;
+  void ReadLse(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, float* out) const;
+
+  // Slot of a model layer / head, or -1.
+  int32_t LayerSlot(int32_t layer) const;
+  int32_t QoHeadSlot(int32_t head) const;
+  int32_t KvHeadSlot(int32_t kv_head) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Decodes `count` values of `encoding` to fp32 (bf16 by shifting; far faster than HDF5's own conversion).
+void DecodeToFloat(const void* in, Encoding encoding, int64_t count, float* out);
+
+}  // namespace headscope::data

@@ -1,0 +1,1 @@
+#include "data/trace_reader.h"

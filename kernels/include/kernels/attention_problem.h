@@ -1,0 +1,49 @@
+// The tensors of one attention problem, as every selector and executor sees them: pointers, shapes, strides. No framework type.
+//
+// Query row r (0 <= r < seq_q) stands at token position first_position + r; key column c stands at position c. Causal means
+// c <= first_position + r. For a whole prompt first_position is 0; for the last N rows of it, seq_k - N.
+// K and V are stored once per KV head; query head h reads KV head h / (num_qo_heads / num_kv_heads).
+#pragma once
+
+#include <cstdint>
+
+namespace headscope::kernels {
+
+enum class DType : uint8_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
+
+inline int64_t SizeOf(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
+
+// A tensor [batch, head, row, head_dim] whose last dimension is contiguous; strides count elements.
+template <typename Void>
+struct StridedTensor {
+  Void* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t head_stride = 0;
+  int64_t row_stride = 0;
+};
+
+struct AttentionProblem {
+  int32_t batch = 1;
+  int32_t num_qo_heads = 0;
+  int32_t num_kv_heads = 0;  // divides num_qo_heads
+  int32_t head_dim = 0;
+  int32_t seq_q = 0;
+  int32_t seq_k = 0;
+  int32_t first_position = 0;  // token position of query row 0
+  DType dtype = DType::kFloat32;
+  StridedTensor<const void> q;  // [batch, num_qo_heads, seq_q, head_dim]
+  StridedTensor<const void> k;  // [batch, num_kv_heads, seq_k, head_dim]
+  StridedTensor<const void> v;  // [batch, num_kv_heads, seq_k, head_dim]
+  float scale = 0.0f;           // multiplies q.k; 0 means head_dim^-0.5
+  float soft_cap = 0.0f;        // > 0: score = soft_cap * tanh(scale * q.k / soft_cap), before the mask
+
+  int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }
+};
+
+// Where an executor writes. o has the problem's dtype unless the executor says otherwise.
+struct AttentionOutput {
+  StridedTensor<void> o;  // [batch, num_qo_heads, seq_q, head_dim]
+  float* lse = nullptr;   // [batch, num_qo_heads, seq_q] fp32, natural log, contiguous; may be null. Empty row: -inf (and o = 0)
+};
+
+}  // namespace headscope::kernels

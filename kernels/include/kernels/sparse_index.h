@@ -1,0 +1,186 @@
+// SparseIndex: what a prefill method keeps. Every selector makes one, every executor reads one, and FLOPs, sparsity, CRA, recall, the mask
+// overlay and the dense-with-mask reference all come from its kept set.
+//
+// Layout. Query rows are cut into tiles of tile_rows (64 or 128). A *list* belongs to one (batch, query head, row tile):
+//   list id L = (batch * num_qo_heads + head) * num_row_tiles + tile.
+// List L holds two sorted sequences:
+//   runs[run_begin[L] .. run_begin[L] + run_count[L])             maximal or shorter intervals of key columns
+//   columns[column_begin[L] .. column_begin[L] + column_count[L]) single key columns
+// begin/count pairs (rather than plain CSR) let a GPU selector write lists into fixed-capacity slots in one pass; a compact CSR is the special
+// case begin[L + 1] = begin[L] + count[L]. Offsets are 64-bit, everything else 32-bit.
+//
+// A run covers columns [start, start + length); start need not be aligned. Its flags:
+//   kRunPartial     the element rule applies inside the run; without it every (row, column) pair of the run is kept and the executor spends no
+//                   mask code on it.
+//   kRunUpperHalf / kRunLowerHalf   the run belongs only to the first / second half of the tile's rows. Neither flag: to all rows. (This lets a
+//                   128-row tile carry two lists of 64-row blocks, as S2-Attention and MInference build them.)
+//
+// Kept set of row r (position p = first_position + r) of tile t:
+//   { c in a run of the list that belongs to r : the run is full, or KeepsElement(rule, p, c) }  union  { c in the list's columns }.
+// Rules that Validate() enforces, so that executors need not check: runs of a list are sorted by start and, among runs that share a row half,
+// disjoint; columns are strictly increasing and in none of the list's runs; 0 <= column < seq_k; under a causal rule a full run and a single column
+// must not reach past the position of the first row that they belong to (so neither ever needs a causal mask).
+//
+// Source: the block and column lists of MInference (Algorithms 4 and 5), generalised to unaligned starts and two halves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/status.h"
+
+namespace headscope::kernels {
+
+enum RunFlags : uint32_t {
+  kRunPartial = 1u,
+  kRunUpperHalf = 2u,
+  kRunLowerHalf = 4u,
+};
+
+// 8 bytes, read by one load on the GPU. length < 2^28.
+struct KeyRun {
+  int32_t start = 0;
+  uint32_t packed = 0;  // length | flags << 28
+
+  static constexpr KeyRun Make(int32_t start, int32_t length, uint32_t flags) {
+    return KeyRun{start, static_cast<uint32_t>(length) | (flags << 28)};
+  }
+  constexpr int32_t Length() const { return static_cast<int32_t>(packed & 0x0fffffffu); }
+  constexpr uint32_t Flags() const { return packed >> 28; }
+  constexpr int32_t End() const { return start + Length(); }
+  constexpr bool Partial() const { return (Flags() & kRunPartial) != 0; }
+  friend constexpr bool operator==(const KeyRun&, const KeyRun&) = default;
+};
+static_assert(sizeof(KeyRun) == 8);
+
+enum class MaskKind : int32_t {
+  kNone = 0,          // every element of a partial run is kept
+  kCausal = 1,        // column <= position
+  kCausalWindow = 2,  // causal, and (column < num_sinks or position - column < window); the window counts the diagonal
+};
+
+struct ElementRule {
+  MaskKind kind = MaskKind::kCausal;
+  int32_t window = 0;     // tokens, >= 1 for kCausalWindow
+  int32_t num_sinks = 0;  // tokens
+
+  constexpr bool Keeps(int64_t position, int64_t column) const {
+    if (kind == MaskKind::kNone) return true;
+    if (column > position) return false;
+    return kind == MaskKind::kCausal || column < num_sinks || position - column < window;
+  }
+  friend constexpr bool operator==(const ElementRule&, const ElementRule&) = default;
+};
+
+// Non-owning view; pointers are all on the host or all on one device.
+struct SparseIndexView {
+  int32_t batch = 1;
+  int32_t num_qo_heads = 0;
+  int32_t seq_q = 0;
+  int32_t seq_k = 0;
+  int32_t first_position = 0;
+  int32_t tile_rows = 0;  // 64 or 128
+  ElementRule rule;
+  const int64_t* run_begin = nullptr;     // [num_lists]
+  const int32_t* run_count = nullptr;     // [num_lists]
+  const int64_t* column_begin = nullptr;  // [num_lists]
+  const int32_t* column_count = nullptr;  // [num_lists]
+  const KeyRun* runs = nullptr;
+  const int32_t* columns = nullptr;
+  int64_t runs_size = 0;     // elements behind `runs`
+  int64_t columns_size = 0;  // elements behind `columns`
+
+  int32_t NumRowTiles() const { return (seq_q + tile_rows - 1) / tile_rows; }
+  int64_t NumLists() const { return int64_t{batch} * num_qo_heads * NumRowTiles(); }
+  int64_t ListId(int32_t sequence, int32_t head, int32_t tile) const {
+    return (int64_t{sequence} * num_qo_heads + head) * NumRowTiles() + tile;
+  }
+};
+
+// Owning index in host memory.
+struct SparseIndex {
+  int32_t batch = 1;
+  int32_t num_qo_heads = 0;
+  int32_t seq_q = 0;
+  int32_t seq_k = 0;
+  int32_t first_position = 0;
+  int32_t tile_rows = 128;
+  ElementRule rule;
+  std::vector<int64_t> run_begin;
+  std::vector<int32_t> run_count;
+  std::vector<int64_t> column_begin;
+  std::vector<int32_t> column_count;
+  std::vector<KeyRun> runs;
+  std::vector<int32_t> columns;
+
+  SparseIndexView View() const;
+};
+
+// Half-open interval of key columns.
+struct ColumnRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+  friend constexpr bool operator==(const ColumnRange&, const ColumnRange&) = default;
+};
+
+// Refuses an index that breaks a rule above (host pointers only). Cost: one pass over runs and columns.
+// Errors: kInvalidArgument, naming the list, the entry and the rule.
+Status Validate(const SparseIndexView& index);
+
+// The kept set of one row as sorted, disjoint, maximal intervals; appended to *ranges. The one definition of "kept" that everything else
+// (density, CRA, overlay, dense-with-mask reference) is derived from. Host pointers only.
+void AppendKeptRanges(const SparseIndexView& index, int32_t sequence, int32_t head, int32_t row, std::vector<ColumnRange>* ranges);
+
+// Pairs that the index keeps, and pairs of the causal (or, for MaskKind::kNone, full) region it is taken from.
+struct PairCount {
+  int64_t kept = 0;
+  int64_t dense = 0;
+  double Density() const { return dense == 0 ? 0.0 : static_cast<double>(kept) / static_cast<double>(dense); }
+};
+PairCount CountPairs(const SparseIndexView& index, int32_t sequence, int32_t head);
+PairCount CountPairs(const SparseIndexView& index);  // all sequences and heads
+
+// Floating-point operations of attending `kept_pairs` pairs: 4 * head_dim per pair (two products, multiply and add).
+inline int64_t AttentionFlops(int64_t kept_pairs, int32_t head_dim) { return 4 * kept_pairs * head_dim; }
+
+// Collects the lists of an index in order of list id and closes it into a valid, compact SparseIndex: sorts, merges touching runs with equal
+// flags, drops columns that a run covers, splits a run that crosses the diagonal into its full and its partial part.
+class SparseIndexBuilder {
+ public:
+  struct Shape {
+    int32_t batch = 1;
+    int32_t num_qo_heads = 1;
+    int32_t seq_q = 0;
+    int32_t seq_k = 0;
+    int32_t first_position = 0;
+    int32_t tile_rows = 128;
+    ElementRule rule;
+  };
+  explicit SparseIndexBuilder(const Shape& shape);
+
+  // Adds columns [begin, end) to the current list for all rows (or one half of them: flags kRunUpperHalf or kRunLowerHalf). Clipped to [0, seq_k).
+  // Under a causal rule elements right of the diagonal are never kept, whatever the range.
+  void AddRange(int64_t begin, int64_t end, uint32_t half_flags = 0);
+  // Adds one column; kept for every row of the tile. Where it is later than the tile's first row it becomes a partial run of length 1.
+  void AddColumn(int64_t column);
+  // Ends the current list and starts the next.
+  void FinishList();
+  // All lists must be finished. Leaves the builder empty.
+  SparseIndex Build();
+
+ private:
+  void EmitRun(int64_t begin, int64_t end, uint32_t half_flags);
+
+  SparseIndex index_;
+  int32_t num_row_tiles_ = 0;
+  int64_t list_ = 0;
+  struct Range {
+    int64_t begin;
+    int64_t end;
+    uint32_t half_flags;
+  };
+  std::vector<Range> ranges_;
+  std::vector<int32_t> columns_;
+};
+
+}  // namespace headscope::kernels

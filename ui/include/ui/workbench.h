@@ -1,0 +1,102 @@
+// What the window asks of the rest of the application. ui/ knows only this interface and analysis' plain-data headers; app/workbench implements
+// it over capture, data, analysis and kernels. Every call returns at once; callbacks come later on the UI thread, and never after Cancel of their tag.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analysis/types/comparison.h"
+#include "analysis/types/head_statistics.h"
+#include "analysis/types/tile.h"
+#include "kernels/method_spec.h"
+
+namespace headscope::ui {
+
+struct TraceSummary {
+  std::string path;
+  std::string model_name;
+  int64_t num_tokens = 0, num_rows = 0;
+  int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
+  bool complete = true;
+  bool rows_contiguous = true;
+  std::string prompt_source;
+  std::vector<analysis::HeadId> heads;     // recorded
+  std::vector<int32_t> kv_head_of_head;    // per recorded head
+  std::vector<std::string> token_text;     // per token, printable
+  std::vector<int32_t> row_positions;      // per recorded row
+};
+
+struct CaptureSettings {
+  std::string model_dir;
+  std::string prompt_text;  // used when task and prompt_file are empty
+  std::string prompt_file;
+  std::string task;
+  int64_t task_length = 4096;
+  std::string layers, heads;  // as typed; empty: all
+  std::string rows = "all";
+  int64_t decode_tokens = 0;
+  std::string dtype = "auto", device = "cpu";
+  std::string output_path;
+};
+
+struct ProgressReport {
+  std::string stage;
+  double fraction = -1;     // -1: unknown
+  double rate = 0;
+  std::string unit;
+  double remaining_s = -1;
+};
+
+// What the mask keeps, for the live panel; `mask` stays valid for MaskTile requests while shown.
+struct LiveMask {
+  analysis::MaskSummary summary;
+  std::vector<float> kept_mass;  // per recorded row
+  int64_t mask_id = 0;
+};
+
+struct Exact {  // one score under the cursor
+  double probability = 0;
+  double score = 0;  // scaled logit
+  bool causal = true;
+};
+
+template <typename T>
+using Reply = std::function<void(T)>;
+using ErrorReply = std::function<void(std::string)>;  // one sentence
+
+class Workbench {
+ public:
+  virtual ~Workbench() = default;
+
+  virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first
+  virtual std::vector<std::string> task_names() const = 0;
+  virtual std::string default_model_dir() const = 0;
+
+  virtual void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) = 0;
+  // Statistics of all heads, each as soon as it is known (quick ones first, then exact); `finished` at the end. Kept in a file beside the trace's
+  // cache key, so that a second start shows them at once.
+  virtual void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished, Reply<ProgressReport> progress) = 0;
+
+  virtual void RequestTile(const analysis::TileKey& key, int32_t priority, Reply<analysis::TilePtr> done) = 0;
+  virtual void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority, Reply<analysis::MaskTilePtr> done) = 0;
+  virtual void CancelTiles() = 0;  // all queued tile requests: the view has changed
+  virtual Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) = 0;  // immediate; one dot product
+
+  // Tagged "mask": a new request cancels the one before.
+  virtual void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values, Reply<LiveMask> done,
+                           ErrorReply failed) = 0;
+  virtual void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values, int32_t repeats,
+                         Reply<analysis::MethodResult> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  virtual void CancelRun() = 0;
+
+  virtual void Capture(const CaptureSettings& settings, Reply<std::string> done /* trace path */, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  virtual void CancelCapture() = 0;
+
+  // Writes the runs table. By extension: .csv, .json or .h5. Returns an empty string or the error.
+  virtual std::string ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path) = 0;
+};
+
+}  // namespace headscope::ui
