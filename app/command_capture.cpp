@@ -1,0 +1,76 @@
+// headscope capture MODEL_DIR (--text S | --prompt FILE | --task NAME --length N) -o OUT.h5
+#include <iostream>
+#include <memory>
+
+#include "capture/capture.h"
+#include "capture/tasks.h"
+#include "command.h"
+#include "errors.h"
+#include "exit_codes.h"
+#include "interrupt.h"
+#include "output_file.h"
+#include "progress_line.h"
+#include "selection.h"
+
+namespace headscope::app {
+namespace {
+
+struct CaptureArguments {
+  capture::CaptureRequest request;
+  std::string text, prompt, task, layers, heads;
+  bool quiet = false;
+};
+
+int RunCapture(CaptureArguments arguments) {
+  capture::CaptureRequest& request = arguments.request;
+  const int sources = int{!arguments.text.empty()} + int{!arguments.prompt.empty()} + int{!arguments.task.empty()};
+  if (sources != 1) throw UsageError("capture needs exactly one of --text, --prompt and --task");
+  if (!arguments.text.empty()) request.text = arguments.text;
+  if (!arguments.prompt.empty()) request.prompt_file = arguments.prompt;
+  if (!arguments.task.empty()) request.task = arguments.task;
+  request.layers = ParseNumberList(arguments.layers, "--layers");
+  request.heads = ParseNumberList(arguments.heads, "--heads");
+  CheckOutputTarget(request.output_path, request.overwrite);
+
+  const auto* cancelled = InstallInterruptFlag();
+  capture::CaptureResult result;
+  {
+    ProgressLine line(arguments.quiet);
+    result = capture::Capture(request, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
+  }
+  std::cerr << (result.interrupted ? "interrupted; the trace is valid and shorter: " : "") << result.num_tokens << " tokens, "
+            << result.num_rows << " query rows, " << FormatBytes(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
+  if (!result.generated_text.empty()) std::cerr << "generated: " << result.generated_text << '\n';
+  std::cout << result.path << '\n';
+  return result.interrupted ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void AddCaptureCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("capture", "Run a model on a prompt and record every head's Q, K, V and LSE into a trace");
+  auto arguments = std::make_shared<CaptureArguments>();
+  capture::CaptureRequest& request = arguments->request;
+  command->add_option("model", request.model_dir, "Checkpoint folder (config.json, safetensors, tokenizer.json)")->required()->type_name("MODEL_DIR");
+  command->add_option("--text", arguments->text, "The prompt itself");
+  command->add_option("--prompt", arguments->prompt, "The prompt, from a UTF-8 file")->type_name("FILE");
+  std::string names;
+  for (const std::string& name : capture::TaskNames()) names += (names.empty() ? "" : ", ") + name;
+  command->add_option("--task", arguments->task, "A prompt with a known answer: " + names)->type_name("NAME");
+  command->add_option("--length", request.task_length, "Tokens of the task's prompt and answer")->capture_default_str();
+  command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str();
+  command->add_option("-o,--output", request.output_path, "The trace to write")->required()->type_name("OUT.h5");
+  command->add_flag("--force", request.overwrite, "Replace an existing output");
+  command->add_option("--layers", arguments->layers, "Layers to record, such as 0-3,7 (all)");
+  command->add_option("--heads", arguments->heads, "Query heads to record (all)");
+  command->add_option("--rows", request.rows, "Query rows to record: all, last:N or every:N")->capture_default_str();
+  command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")->capture_default_str();
+  command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
+  command->add_option("--device", request.device, "cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();
+  command->add_option("--threads", request.num_threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunCapture(*arguments); }; });
+}
+
+}  // namespace headscope::app

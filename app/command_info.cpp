@@ -1,0 +1,133 @@
+// headscope info FILE|DIR [--json]: what a trace or checkpoint holds.
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "capture/model_session.h"
+#include "command.h"
+#include "data/trace_reader.h"
+#include "exit_codes.h"
+#include "output_file.h"
+#include "progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* EncodingName(data::Encoding encoding) {
+  return encoding == data::Encoding::kFloat32 ? "fp32" : encoding == data::Encoding::kBFloat16 ? "bf16" : "fp16";
+}
+
+// "0-9" or "0-3,7".
+std::string Compact(const std::vector<int32_t>& numbers) {
+  std::ostringstream out;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t j = i;
+    while (j + 1 < numbers.size() && numbers[j + 1] == numbers[j] + 1) ++j;
+    out << (i ? "," : "") << numbers[i];
+    if (j > i) out << '-' << numbers[j];
+    i = j + 1;
+  }
+  return out.str();
+}
+
+int TraceInfo(const std::string& path, bool json) {
+  const data::TraceReader trace(path);
+  const data::TraceLayout& layout = trace.layout();
+  const data::ModelInfo& model = layout.model;
+  const int64_t bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  std::ostringstream out;
+  if (json) {
+    out << Json{{"schema", "headscope-info-1"},
+                {"kind", "trace"},
+                {"path", path},
+                {"complete", trace.complete()},
+                {"bytes", bytes},
+                {"num_tokens", trace.num_tokens()},
+                {"num_rows", trace.num_rows()},
+                {"prompt", layout.prompt_source},
+                {"task_answer", layout.task_answer},
+                {"layers", layout.layers},
+                {"qo_heads", layout.qo_heads},
+                {"kv_heads", layout.kv_heads},
+                {"encoding", EncodingName(layout.encoding)},
+                {"capture_point", layout.capture_point},
+                {"rope_convention", layout.rope_convention},
+                {"softmax_scale", layout.softmax_scale},
+                {"soft_cap", layout.soft_cap},
+                {"row_selection", layout.row_selection},
+                {"model",
+                 {{"name", model.name},
+                  {"model_type", model.model_type},
+                  {"num_layers", model.num_layers},
+                  {"num_qo_heads", model.num_qo_heads},
+                  {"num_kv_heads", model.num_kv_heads},
+                  {"head_dim", model.head_dim},
+                  {"weights_sha256", model.weights_sha256},
+                  {"tokenizer_sha256", model.tokenizer_sha256}}}}
+               .dump(2)
+        << '\n';
+  } else {
+    out << path << ": trace, " << FormatBytes(bytes) << (trace.complete() ? ", complete" : ", NOT complete (the capture was cut short; all of this is readable)")
+        << "\n  model      " << model.name << " (" << model.model_type << "), " << model.num_layers << " layers, " << model.num_qo_heads
+        << " query heads over " << model.num_kv_heads << " KV heads, head_dim " << model.head_dim << "\n  prompt     " << layout.prompt_source
+        << "\n  tokens     " << trace.num_tokens() << "\n  query rows " << trace.num_rows() << " (" << layout.row_selection << ")\n  layers     "
+        << Compact(layout.layers) << "\n  heads      " << Compact(layout.qo_heads) << " (KV " << Compact(layout.kv_heads) << ")\n  values     "
+        << EncodingName(layout.encoding) << ", q and k " << layout.capture_point << ", RoPE " << layout.rope_convention << ", scale "
+        << layout.softmax_scale << '\n';
+    if (!layout.task_answer.empty()) out << "  answer     " << layout.task_answer << '\n';
+  }
+  WriteText(out.str(), "", false);
+  return kDone;
+}
+
+int CheckpointInfo(const std::string& path, bool json) {
+  const capture::CheckpointSummary summary = capture::ReadCheckpointSummary(path, json);
+  std::ostringstream out;
+  if (json) {
+    out << Json{{"schema", "headscope-info-1"},
+                {"kind", "checkpoint"},
+                {"path", path},
+                {"model_type", summary.model_type},
+                {"dtype", summary.dtype},
+                {"num_parameters", summary.num_parameters},
+                {"bytes", summary.bytes},
+                {"num_files", summary.num_files},
+                {"num_layers", summary.num_layers},
+                {"num_qo_heads", summary.num_qo_heads},
+                {"num_kv_heads", summary.num_kv_heads},
+                {"head_dim", summary.head_dim},
+                {"hidden_size", summary.hidden_size},
+                {"vocabulary_size", summary.vocabulary_size},
+                {"max_positions", summary.max_positions},
+                {"weights_sha256", summary.weights_sha256}}
+               .dump(2)
+        << '\n';
+  } else {
+    const int64_t values_per_token = int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
+    out << path << ": checkpoint, " << summary.model_type << ", " << static_cast<double>(summary.num_parameters) / 1e6 << " M parameters in "
+        << summary.num_files << (summary.num_files == 1 ? " file (" : " files (") << FormatBytes(summary.bytes) << ", " << summary.dtype << ")\n  "
+        << summary.num_layers << " layers, hidden " << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over "
+        << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary " << summary.vocabulary_size << ", context "
+        << summary.max_positions << " tokens\n  a trace of every head takes " << FormatBytes(values_per_token * 2) << " a token in bf16\n";
+  }
+  WriteText(out.str(), "", false);
+  return kDone;
+}
+
+}  // namespace
+
+void AddInfoCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("info", "What a trace or a checkpoint holds");
+  auto path = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("path", *path, "Trace or checkpoint folder")->required()->type_name("FILE|DIR");
+  command->add_flag("--json", *json, "As JSON (schema headscope-info-1)");
+  command->callback([=, &action] {
+    action = [=] { return std::filesystem::is_directory(*path) ? CheckpointInfo(*path, *json) : TraceInfo(*path, *json); };
+  });
+}
+
+}  // namespace headscope::app

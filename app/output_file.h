@@ -1,0 +1,35 @@
+// Output that is either complete or not there: written beside its target under a temporary name and renamed at the end.
+#pragma once
+
+#include <string>
+
+namespace headscope::app {
+
+// Refuses (UsageError) a target that exists unless `force`, or whose folder does not.
+void CheckOutputTarget(const std::string& path, bool force);
+
+class OutputFile {
+ public:
+  OutputFile(std::string path, bool force);
+  ~OutputFile();  // removes what was not committed
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  // Where to write; has the target's extension.
+  const std::string& temporary_path() const { return temporary_path_; }
+  // Renames onto the target. Throws CommandError.
+  void Commit();
+
+ private:
+  std::string path_;
+  std::string temporary_path_;
+  bool committed_ = false;
+};
+
+// `text` to `path` through an OutputFile, or to stdout when path is empty or "-".
+void WriteText(const std::string& text, const std::string& path, bool force);
+
+// "json", "csv", "h5", ... in lower case without the dot; empty when there is none.
+std::string Extension(const std::string& path);
+
+}  // namespace headscope::app

@@ -1,0 +1,26 @@
+// Lists as people type them: "0-3,7" and "L:H,L:H-H,*:H".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/types/head_statistics.h"
+
+namespace headscope::app {
+
+// "0-3,7" to {0, 1, 2, 3, 7}, sorted, without repeats; an empty text to an empty list. Throws UsageError naming `option`.
+std::vector<int32_t> ParseNumberList(const std::string& text, const std::string& option);
+
+// Heads chosen from `recorded` by "L:H" items with numbers, ranges or '*' on either side ("4:3", "2:*", "*:0-3"); an empty text
+// chooses all. Throws UsageError when an item is malformed or chooses nothing.
+std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded);
+
+// "a:b" to {a, b} with 0 <= a < b <= limit; an empty side means the end. Throws UsageError naming `option`.
+std::pair<int64_t, int64_t> ParseRange(const std::string& text, int64_t limit, const std::string& option);
+
+// "WxH" in pixels, 16 to 16384 each. Throws UsageError.
+std::pair<int32_t, int32_t> ParseSize(const std::string& text, const std::string& option);
+
+}  // namespace headscope::app
