@@ -57,10 +57,17 @@ struct LiveMask {
   int64_t mask_id = 0;
 };
 
-struct Exact {  // one score under the cursor
+struct Exact {  // one score under the cursor; NaN while the head is still being read
   double probability = 0;
   double score = 0;  // scaled logit
   bool causal = true;
+};
+
+// What a model folder would record, read from its configuration and the headers of its weights only.
+struct ModelDescription {
+  std::string model_dir, model_type, dtype;
+  int64_t num_parameters = 0, max_positions = 0;
+  int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
 };
 
 template <typename T>
@@ -80,6 +87,8 @@ class Workbench {
   // cache key, so that a second start shows them at once.
   virtual void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished, Reply<ProgressReport> progress) = 0;
 
+  virtual void CancelStatistics() = 0;  // what is known so far stays known
+
   virtual void RequestTile(const analysis::TileKey& key, int32_t priority, Reply<analysis::TilePtr> done) = 0;
   virtual void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority, Reply<analysis::MaskTilePtr> done) = 0;
   virtual void CancelTiles() = 0;  // all queued tile requests: the view has changed
@@ -92,11 +101,15 @@ class Workbench {
                          Reply<analysis::MethodResult> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
   virtual void CancelRun() = 0;
 
-  virtual void Capture(const CaptureSettings& settings, Reply<std::string> done /* trace path */, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  virtual void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) = 0;
+  // `done` brings the trace's path. After CancelCapture one of the two still comes: done when tokens were recorded (the trace is valid and shorter),
+  // else failed.
+  virtual void Capture(const CaptureSettings& settings, Reply<std::string> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
   virtual void CancelCapture() = 0;
 
-  // Writes the runs table. By extension: .csv, .json or .h5. Returns an empty string or the error.
+  // Write the runs table and the head table, at once. By extension: .csv, .json or .h5. Return an empty string or the error.
   virtual std::string ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path) = 0;
+  virtual std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path) = 0;
 };
 
 }  // namespace headscope::ui
