@@ -1,0 +1,112 @@
+// The instrument of the window: one head's attention map with the mask of the current method over it, and the live
+// panel of that method's parameters. The shell embeds it, gives it a trace and a head, and listens to its signals.
+//
+// Rows are *recorded query rows* everywhere, as in analysis/types/tile.h; the canvas shows the token position of a row
+// beside it. Frames are drawn on demand only: an idle canvas draws none.
+#pragma once
+
+#include <QJsonObject>
+#include <QOpenGLWidget>
+#include <QSize>
+#include <QString>
+#include <QStringList>
+#include <cstdint>
+#include <memory>
+
+#include "ui/workbench.h"
+
+namespace headscope::ui {
+
+enum class ColorScale { kLogarithmic, kLinear };
+
+class HeadCanvas : public QOpenGLWidget {
+  Q_OBJECT
+
+ public:
+  explicit HeadCanvas(QWidget* parent = nullptr);
+  ~HeadCanvas() override;
+
+  // The source of tiles, masks and runs; it must outlive the canvas or be replaced by nullptr first. The first method
+  // that is not dense is picked.
+  void SetWorkbench(Workbench* workbench);
+  // Forgets the head, every tile and every result of the trace before.
+  void SetTrace(const TraceSummary& trace);
+  // Shows one recorded head, keeping the view and the method's parameters. A head that the trace does not hold clears
+  // the canvas.
+  void ShowHead(analysis::HeadId head);
+  // The head on show; false when there is none.
+  bool HasHead() const;
+  analysis::HeadId head() const;
+
+  // --- What is drawn ---
+  static QStringList ColorMapNames();
+  void SetColorMap(const QString& name);  // an unknown name changes nothing
+  void SetScale(ColorScale scale);
+  void SetReduction(analysis::TileReduction reduction);  // of the scores that share a texel
+  void SetOverlay(bool on);                              // the method's mask over the map
+  void SetPanelVisible(bool visible);
+  QString color_map() const;
+  ColorScale scale() const;
+  analysis::TileReduction reduction() const;
+  bool overlay() const;
+  bool panel_visible() const;
+
+  // --- Where the view is ---
+  void FitView();
+  // Centres one score, zoomed in at least until its tokens are readable. Values outside the map are clamped.
+  void GoTo(int64_t row, int64_t column);
+  // Shows rows [row_begin, row_end) and columns [column_begin, column_end) as large as they fit.
+  void ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end);
+
+  // --- The method under trial ---
+  // False, and nothing changes, when the registry has no such prefill method or a value is outside its range.
+  bool SetMethod(const QString& name, const kernels::ParameterValues& values);
+  QString method() const;
+  kernels::ParameterValues method_values() const;
+  void SetRepeats(int repeats);  // of a measured run; clamped to [1, 100]
+  // As the panel's button: measures dense and the method on the head; RunFinished or RunFailed follows.
+  void RunMethod();
+  void CancelRun();
+  bool IsRunning() const;
+
+  // View, colours, method and parameters, for the session file. Restore takes what it understands and ignores what is
+  // missing or out of range: session files are untrusted. It may come before or after SetWorkbench, SetTrace and
+  // ShowHead.
+  QJsonObject ViewState() const;
+  void RestoreViewState(const QJsonObject& state);
+
+  // Draws the present view, with axes and colour bar and without the panel, into a PNG file of this many pixels. Waits
+  // for the tiles of that size in the background, then emits PngExported. A second call replaces one that still waits.
+  void ExportPng(const QString& path, QSize size);
+
+  // Frames drawn since construction: the measure of idleness.
+  int64_t frames_drawn() const;
+  // True when no tile or mask of the present view is on its way and no frame is due.
+  bool IsSettled() const;
+
+ Q_SIGNALS:
+  void CursorMoved(qint64 row, qint64 column, double probability);
+  void CursorLeft();
+  void ViewChanged();
+  void MethodChanged(const QString& method, const QString& parameters);  // also when only a parameter changed
+  void MaskReady(const headscope::ui::LiveMask& mask);
+  void RunRequested(headscope::analysis::HeadId head, const QString& method, const QString& parameters);
+  void RunFinished(const headscope::analysis::MethodResult& result);
+  void RunFailed(const QString& message);
+  void HeadStepRequested(int step);  // -1: '.'s counterpart ',', previous head; +1: '.', next head
+  void PngExported(const QString& path, const QString& error);  // an empty error: the file is there
+  void GraphicsFailed(const QString& message);                  // OpenGL 3.3 is missing; one sentence
+
+ protected:
+  void initializeGL() override;
+  void paintGL() override;
+  void resizeGL(int width, int height) override;
+  bool event(QEvent* event) override;
+  bool focusNextPrevChild(bool next) override;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::ui
