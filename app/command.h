@@ -17,8 +17,6 @@ void AddCompareCommand(CLI::App& app, Action& action);
 void AddRenderCommand(CLI::App& app, Action& action);
 void AddExportCommand(CLI::App& app, Action& action);
 void AddEvalCommand(CLI::App& app, Action& action);
-void AddTuneCommand(CLI::App& app, Action& action);
-void AddDiffCommand(CLI::App& app, Action& action);
 void AddDemoCommand(CLI::App& app, Action& action);
 
 }  // namespace headscope::app

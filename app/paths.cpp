@@ -3,15 +3,12 @@
 #include <cstdlib>
 
 namespace headscope::app {
-namespace {
 
 // HEADSCOPE_DATA_DIR moves the shipped files, for an installation that was moved after the build.
 std::string ShareDir() {
   const char* moved = std::getenv("HEADSCOPE_DATA_DIR");
   return moved != nullptr && *moved != '\0' ? moved : HEADSCOPE_SHARE_DIR;
 }
-
-}  // namespace
 
 std::string ReferenceModelDir() { return ShareDir() + "/reference_model"; }
 std::string ProsePath() { return ShareDir() + "/prompts/prose.txt"; }

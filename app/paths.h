@@ -5,6 +5,7 @@
 
 namespace headscope::app {
 
+std::string ShareDir();            // what the next two start from
 std::string ReferenceModelDir();   // data/reference_model
 std::string ProsePath();           // data/prompts/prose.txt
 std::string ShippedTracePath();    // made from the shipped model when headscope is built

@@ -1,0 +1,91 @@
+// headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--repeat N] [--device ..] [-o OUT.json|.csv|.h5]
+#include <iostream>
+#include <memory>
+
+#include "analysis/compare.h"
+#include "analysis/report.h"
+#include "command.h"
+#include "data/results_file.h"
+#include "data/trace_reader.h"
+#include "errors.h"
+#include "exit_codes.h"
+#include "head_results.h"
+#include "interrupt.h"
+#include "method_choice.h"
+#include "output_file.h"
+#include "progress_line.h"
+#include "selection.h"
+
+namespace headscope::app {
+namespace {
+
+struct CompareArguments {
+  std::string trace, heads, output;
+  std::vector<std::string> methods;
+  analysis::CompareOptions options;
+  bool force = false, quiet = false;
+};
+
+int RunCompare(CompareArguments arguments) {
+  const std::string extension = Extension(arguments.output);
+  if (!arguments.output.empty() && extension != "json" && extension != "csv" && extension != "h5") {
+    throw UsageError("output " + arguments.output + ": the extension must be .json, .csv or .h5");
+  }
+  if (!arguments.output.empty()) CheckOutputTarget(arguments.output, arguments.force);
+  if (arguments.options.repeats < 1) throw UsageError("--repeat " + std::to_string(arguments.options.repeats) + ": at least 1 is needed");
+  const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
+  const data::TraceReader trace(arguments.trace);
+  const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
+  arguments.options.cancelled = InstallInterruptFlag();
+
+  std::vector<analysis::MethodResult> results;
+  {
+    ProgressLine line(arguments.quiet);
+    const auto total = static_cast<int64_t>(heads.size() * choices.size());
+    for (const analysis::HeadId& id : heads) {
+      analysis::HeadComparison comparison(analysis::LoadHead(trace, id), arguments.options);
+      for (const MethodChoice& choice : choices) {
+        analysis::MethodResult result;
+        CheckStatus(comparison.Run(choice.name, choice.values, &result));
+        results.push_back(std::move(result));
+        line.Show("comparing", static_cast<int64_t>(results.size()), total, "runs");
+      }
+    }
+  }
+  if (arguments.output.empty()) {
+    WriteText(ComparisonTable(results), "", false);
+  } else if (extension == "json") {
+    WriteText(analysis::ComparisonJson(results), arguments.output, arguments.force);
+  } else if (extension == "csv") {
+    WriteText(analysis::ComparisonCsv(results), arguments.output, arguments.force);
+  } else {
+    OutputFile output(arguments.output, arguments.force);
+    data::WriteResultsFile(output.temporary_path(), ResultsTable(results));
+    output.Commit();
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddCompareCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("compare", "Run sparse methods beside dense attention on recorded heads");
+  auto arguments = std::make_shared<CompareArguments>();
+  command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
+  command->add_option("--method", arguments->methods, "Method and parameters; may be repeated (`headscope methods` lists them)")
+      ->required()
+      ->type_name("NAME[:k=v,..]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
+  command->add_option("--repeat", arguments->options.repeats, "Timed repeats; the median is printed")->capture_default_str();
+  command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")->capture_default_str();
+  command->add_option("--device", arguments->options.device, "cpu or cuda")->capture_default_str();
+  command->add_option("--threads", arguments->options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_option("-o,--output", arguments->output, "Write the results to .json, .csv or .h5")->type_name("OUT");
+  command->add_flag("--force", arguments->force, "Replace an existing output");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunCompare(*arguments); }; });
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,173 @@
+// headscope demo -o DIR: everything once, without a display: capture, analyse, compare all methods, draw; DIR/report.html.
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <thread>
+
+#include "analysis/compare.h"
+#include "analysis/report.h"
+#include "analysis/statistics.h"
+#include "capture/capture.h"
+#include "command.h"
+#include "data/trace_reader.h"
+#include "errors.h"
+#include "exit_codes.h"
+#include "head_results.h"
+#include "interrupt.h"
+#include "method_choice.h"
+#include "output_file.h"
+#include "paths.h"
+#include "progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kNumPictures = 6;
+
+struct DemoArguments {
+  std::string model_dir, output_dir, task = "passkey";
+  int64_t length = 4096;
+  uint64_t seed = 1;
+  int32_t repeats = 5, threads = 0;
+  bool force = false, quiet = false;
+};
+
+// "Intel(R) Xeon(R) ..., 2 threads, Linux, 2026-11-21".
+std::string Environment(int32_t threads) {
+  std::string cpu = "unknown CPU";
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) {
+      cpu = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  if (threads == 0) threads = static_cast<int32_t>(std::thread::hardware_concurrency());
+  const std::time_t now = std::time(nullptr);
+  char date[32];
+  std::tm utc{};
+  std::strftime(date, sizeof date, "%Y-%m-%d", ::gmtime_r(&now, &utc));
+  return cpu + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") + ", " + date;
+}
+
+// Heads that differ most: the clearest of each class first, then those with the largest kurtosis.
+std::vector<const analysis::HeadStatistics*> ChooseHeads(const std::vector<analysis::HeadStatistics>& all) {
+  using analysis::HeadClass;
+  const std::pair<HeadClass, const char*> kinds[] = {{HeadClass::kRetrieval, "retrieval_mass"}, {HeadClass::kSinkLocal, "sink_mass"},
+                                                     {HeadClass::kVerticalSlash, "slash_mass"}, {HeadClass::kBlock, "block_mass"},
+                                                     {HeadClass::kDiffuse, "entropy"},          {HeadClass::kSinkLocal, "local_mass"}};
+  std::vector<const analysis::HeadStatistics*> chosen;
+  auto take = [&](auto&& admits, const char* metric) {
+    const analysis::HeadStatistics* best = nullptr;
+    for (const analysis::HeadStatistics& head : all) {
+      if (!admits(head) || std::find(chosen.begin(), chosen.end(), &head) != chosen.end()) continue;
+      if (best == nullptr || analysis::MetricValue(head, metric) > analysis::MetricValue(*best, metric)) best = &head;
+    }
+    if (best != nullptr && chosen.size() < kNumPictures) chosen.push_back(best);
+  };
+  for (const auto& [kind, metric] : kinds) {
+    take([kind = kind](const analysis::HeadStatistics& head) { return head.head_class == kind; }, metric);
+  }
+  while (chosen.size() < std::min(kNumPictures, all.size())) {
+    take([](const analysis::HeadStatistics&) { return true; }, "kurtosis");
+  }
+  return chosen;
+}
+
+std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<bool>* cancelled, ProgressLine& line) {
+  capture::CaptureRequest request;
+  request.model_dir = ModelDirOrShipped(arguments.model_dir);
+  request.task = arguments.task;
+  request.task_length = arguments.length;
+  request.task_seed = arguments.seed;
+  request.decode_tokens = 16;
+  request.num_threads = arguments.threads;
+  request.output_path = (fs::path(arguments.output_dir) / "trace.h5").string();
+  request.overwrite = arguments.force;
+  CheckOutputTarget(request.output_path, arguments.force);
+  capture::Capture(request, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
+  return request.output_path;
+}
+
+int RunDemo(const DemoArguments& arguments) {
+  if (arguments.repeats < 1) throw UsageError("--repeat " + std::to_string(arguments.repeats) + ": at least 1 is needed");
+  std::error_code error;
+  fs::create_directories(arguments.output_dir, error);
+  if (error) throw UsageError("output " + arguments.output_dir + ": " + error.message() + "; name a folder that can be made");
+  const fs::path folder(arguments.output_dir);
+  CheckOutputTarget((folder / "report.html").string(), arguments.force);
+  const std::atomic<bool>* cancelled = InstallInterruptFlag();
+  ProgressLine line(arguments.quiet);
+
+  const std::string trace_path = CaptureDemoTrace(arguments, cancelled, line);
+  if (Interrupted()) return kInterrupted;
+  const data::TraceReader trace(trace_path);
+  const std::vector<analysis::HeadId> heads = analysis::RecordedHeads(trace);
+
+  analysis::ReportInput report;
+  report.title = trace.layout().model.name + ", " + trace.layout().prompt_source + ", " + std::to_string(trace.num_tokens()) + " tokens";
+  report.trace_path = fs::path(trace_path).filename().string();
+  report.environment = Environment(arguments.threads);
+  analysis::StatisticsOptions options;
+  options.num_threads = arguments.threads;
+  options.cancelled = cancelled;
+  for (const analysis::HeadId& id : heads) {
+    report.statistics.push_back(analysis::ComputeStatistics(*analysis::LoadHead(trace, id), options));
+    if (Interrupted()) return kInterrupted;
+    line.Show("analysing", static_cast<int64_t>(report.statistics.size()), static_cast<int64_t>(heads.size()), "heads");
+  }
+
+  const std::vector<const analysis::HeadStatistics*> chosen = ChooseHeads(report.statistics);
+  const std::vector<MethodChoice> choices = DemonstrationMethods(trace.num_tokens());
+  analysis::CompareOptions compare;
+  compare.repeats = arguments.repeats;
+  compare.num_threads = arguments.threads;
+  compare.cancelled = cancelled;
+  for (const analysis::HeadStatistics* statistics : chosen) {
+    const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, statistics->id);
+    const std::string name = "head-" + std::to_string(statistics->id.layer) + "-" + std::to_string(statistics->id.head) + ".png";
+    OutputFile picture((folder / name).string(), arguments.force);
+    analysis::WritePng(analysis::RenderHead(*head, nullptr, {}), picture.temporary_path());
+    picture.Commit();
+    report.pictures.push_back({statistics->id, std::string(analysis::HeadClassName(statistics->head_class)) + ": " + statistics->class_reason, name});
+    analysis::HeadComparison comparison(head, compare);
+    for (const MethodChoice& choice : choices) {
+      analysis::MethodResult result;
+      CheckStatus(comparison.Run(choice.name, choice.values, &result));
+      report.results.push_back(std::move(result));
+      line.Show("comparing methods", static_cast<int64_t>(report.results.size()), static_cast<int64_t>(chosen.size() * choices.size()), "runs");
+    }
+  }
+
+  WriteText(analysis::StatisticsJson(report.statistics), (folder / "statistics.json").string(), arguments.force);
+  WriteText(analysis::ComparisonCsv(report.results), (folder / "comparison.csv").string(), arguments.force);
+  const std::string html = (folder / "report.html").string();
+  WriteText(analysis::ReportHtml(report), html, arguments.force);
+  std::cout << html << '\n';
+  return kDone;
+}
+
+}  // namespace
+
+void AddDemoCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("demo", "Without a display: capture, analyse, compare all methods, draw; writes DIR/report.html");
+  auto arguments = std::make_shared<DemoArguments>();
+  command->add_option("-o,--output", arguments->output_dir, "Folder to write to; made when it is not there")->required()->type_name("DIR");
+  command->add_option("--model", arguments->model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
+  command->add_option("--task", arguments->task, "Prompt")->capture_default_str();
+  command->add_option("--length", arguments->length, "Tokens")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Seed of the task")->capture_default_str();
+  command->add_option("--repeat", arguments->repeats, "Timed repeats of each method")->capture_default_str();
+  command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_flag("--force", arguments->force, "Replace what an earlier demo wrote");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunDemo(*arguments); }; });
+}
+
+}  // namespace headscope::app

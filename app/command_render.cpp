@@ -1,0 +1,97 @@
+// headscope render TRACE --head L:H [--view scores|mask|difference] [--rows a:b] [--cols a:b] [--size WxH] -o OUT.png
+#include <iostream>
+#include <memory>
+
+#include "analysis/compare.h"
+#include "analysis/report.h"
+#include "command.h"
+#include "data/trace_reader.h"
+#include "errors.h"
+#include "exit_codes.h"
+#include "head_results.h"
+#include "method_choice.h"
+#include "output_file.h"
+#include "selection.h"
+
+namespace headscope::app {
+namespace {
+
+struct RenderArguments {
+  std::string trace, head, view = "scores", rows, columns, size = "800x800", reduction = "max", scale = "log", color_map = "inferno", method, output;
+  bool force = false;
+};
+
+template <typename T>
+T OneOf(const std::string& value, const std::string& option, std::initializer_list<std::pair<const char*, T>> choices) {
+  std::string known;
+  for (const auto& [name, result] : choices) {
+    if (value == name) return result;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  throw UsageError(option + " '" + value + "' is not known; choose from " + known);
+}
+
+int RunRender(const RenderArguments& arguments) {
+  using analysis::ViewKind;
+  analysis::RenderRequest request;
+  request.view = OneOf<ViewKind>(arguments.view, "--view", {{"scores", ViewKind::kScores}, {"mask", ViewKind::kMask}, {"difference", ViewKind::kDifference}});
+  request.reduction =
+      OneOf<analysis::TileReduction>(arguments.reduction, "--reduction", {{"max", analysis::TileReduction::kMax}, {"mean", analysis::TileReduction::kMean}});
+  request.logarithmic = OneOf<bool>(arguments.scale, "--scale", {{"log", true}, {"linear", false}});
+  if (analysis::ColorMap(arguments.color_map) == nullptr) {
+    std::string known;
+    for (const std::string& name : analysis::ColorMapNames()) known += (known.empty() ? "" : ", ") + name;
+    throw UsageError("--color-map '" + arguments.color_map + "' is not known; choose from " + known);
+  }
+  request.color_map = arguments.color_map;
+  const std::string extension = Extension(arguments.output);
+  if (extension != "png") throw UsageError("output " + arguments.output + ": the extension must be .png");
+  CheckOutputTarget(arguments.output, arguments.force);
+  std::tie(request.width, request.height) = ParseSize(arguments.size, "--size");
+  if (request.view != ViewKind::kScores && arguments.method.empty()) throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
+
+  const data::TraceReader trace(arguments.trace);
+  const std::vector<analysis::HeadId> chosen = ParseHeads(arguments.head, analysis::RecordedHeads(trace));
+  if (chosen.size() != 1) throw UsageError("--head '" + arguments.head + "' must choose one head, such as 4:3");
+  const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, chosen.front());
+  std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");
+  std::tie(request.column_begin, request.column_end) = ParseRange(arguments.columns, head->num_tokens, "--cols");
+
+  analysis::MaskPreview preview;
+  kernels::SparseIndexView view;
+  const kernels::SparseIndexView* index = nullptr;
+  if (!arguments.method.empty()) {
+    const MethodChoice choice = ParseMethod(arguments.method);
+    if (choice.prefill == nullptr) throw UsageError("--method " + arguments.method + " is a decode method and has no map to draw; choose a prefill method");
+    CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, nullptr, &preview));
+    view = preview.index->View();
+    index = &view;
+  }
+  const analysis::ImageRgb image = analysis::RenderHead(*head, index, request);
+  OutputFile output(arguments.output, arguments.force);
+  analysis::WritePng(image, output.temporary_path());
+  output.Commit();
+  return kDone;
+}
+
+}  // namespace
+
+void AddRenderCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("render", "Draw a head's attention map, or a method's mask on it, to a picture");
+  auto arguments = std::make_shared<RenderArguments>();
+  command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
+  command->add_option("--head", arguments->head, "The head, such as 4:3")->required()->type_name("L:H");
+  command->add_option("--view", arguments->view, "scores, mask or difference")->capture_default_str();
+  command->add_option("--method", arguments->method, "Method whose mask is shown")->type_name("NAME[:k=v,..]");
+  command->add_option("--rows", arguments->rows, "Query rows begin:end (all)")->type_name("a:b");
+  command->add_option("--cols", arguments->columns, "Key columns begin:end (all)")->type_name("a:b");
+  command->add_option("--size", arguments->size, "Pixels of the map, without its axes")->capture_default_str();
+  command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")->capture_default_str();
+  command->add_option("--scale", arguments->scale, "log or linear")->capture_default_str();
+  command->add_option("--color-map", arguments->color_map, "Colour map")->capture_default_str();
+  command->add_option("-o,--output", arguments->output, "Picture to write (.png)")->required()->type_name("OUT");
+  command->add_flag("--force", arguments->force, "Replace an existing output");
+  command->callback([=, &action] { action = [=] { return RunRender(*arguments); }; });
+}
+
+}  // namespace headscope::app

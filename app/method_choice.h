@@ -1,0 +1,30 @@
+// "NAME" or "NAME:k=v,k=v", as --method takes it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/types/comparison.h"
+#include "kernels/method.h"
+
+namespace headscope::app {
+
+struct MethodChoice {
+  const kernels::MethodSpec* spec = nullptr;
+  const kernels::PrefillMethod* prefill = nullptr;  // exactly one of the two
+  const kernels::DecodeMethod* decode = nullptr;
+  kernels::ParameterValues values;
+  std::string name;
+};
+
+// A name that both phases have ("dense") means the prefill one; "decode/NAME" asks for the other. Throws UsageError with the known names.
+MethodChoice ParseMethod(const std::string& text);
+std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts);
+// Every registered method with its defaults, scaled to a sequence of `seq_len` tokens where a default is an absolute length that a short sequence
+// would make dense (a-shape's window on 4K tokens, say): what `demo` compares.
+std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len);
+
+// The table of results that people read.
+std::string ComparisonTable(const std::vector<analysis::MethodResult>& results);
+
+}  // namespace headscope::app

@@ -1,0 +1,35 @@
+#include "window.h"
+
+#include <cstdlib>
+
+#include "errors.h"
+
+#ifdef HEADSCOPE_HAVE_GUI
+#include "paths.h"
+#include "ui/application.h"
+#include "workbench/trace_workbench.h"
+#endif
+
+namespace headscope::app {
+
+int OpenWindow([[maybe_unused]] int argc, [[maybe_unused]] char** argv, [[maybe_unused]] const std::string& open_path) {
+#ifdef HEADSCOPE_HAVE_GUI
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0';
+  };
+  // Qt would abort the process; a person on a server gets a sentence instead.
+  if (!set("DISPLAY") && !set("WAYLAND_DISPLAY") && !set("QT_QPA_PLATFORM")) {
+    throw UsageError("there is no display (DISPLAY and WAYLAND_DISPLAY are empty); `headscope demo -o DIR` works without one");
+  }
+  ui::ApplicationOptions options;
+  options.open_path = open_path;
+  options.shipped_trace = ShippedTracePath();
+  const WorkbenchPaths paths{.share_dir = ShareDir(), .cache_dir = DefaultResultsDir()};
+  return ui::RunApplication(argc, argv, options, [&](ui::PostFunction post) { return MakeTraceWorkbench(paths, std::move(post)); });
+#else
+  throw UsageError("this build has no window (preset headless); use a subcommand such as `headscope demo -o DIR`, or build the preset release");
+#endif
+}
+
+}  // namespace headscope::app

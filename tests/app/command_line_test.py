@@ -1,0 +1,204 @@
+"""The command line's contracts on the real binary and the shipped model: results, schemas, exit codes, whole-or-nothing output.
+
+    command_line_test.py HEADSCOPE DATA_DIR
+"""
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import h5py
+import numpy
+
+HEADSCOPE, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
+MODEL = str(DATA / "reference_model")
+
+
+def run(*arguments, code=0, **options):
+    """Runs headscope and checks its exit code; a refusal must be one sentence on stderr and nothing on stdout."""
+    done = subprocess.run([HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, timeout=240, **options)
+    assert done.returncode == code, f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}"
+    if code in (1, 2, 3, 4):
+        assert done.stdout == "", f"{arguments}: a refused run wrote to stdout: {done.stdout!r}"
+        assert done.stderr.startswith("headscope: ") and done.stderr.count("\n") == 1, f"{arguments}: not one sentence: {done.stderr!r}"
+    return done
+
+
+class CommandLine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.trace = str(cls.path / "trace.h5")
+        run("capture", MODEL, "--task", "passkey", "--length", 1024, "--decode", 8, "-o", cls.trace, "--quiet")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def names(self):
+        return sorted(entry.name for entry in self.path.iterdir())
+
+    def test_info_of_trace_and_checkpoint(self):
+        trace = json.loads(run("info", self.trace, "--json").stdout)
+        self.assertEqual((trace["kind"], trace["complete"], trace["num_tokens"]), ("trace", True, 1024 + 8 - len_answer(trace)))
+        self.assertEqual(trace["model"]["num_qo_heads"], 8)
+        model = json.loads(run("info", MODEL, "--json").stdout)
+        self.assertEqual((model["num_layers"], model["num_kv_heads"], model["head_dim"]), (10, 4, 64))
+        self.assertEqual(model["weights_sha256"], trace["model"]["weights_sha256"])
+        self.assertIn("layers", run("info", MODEL).stdout)
+
+    def test_the_generated_tokens_are_the_answer(self):
+        with h5py.File(self.trace, "r") as file:
+            self.assertEqual(file.attrs["complete"], 1)
+        done = run("capture", MODEL, "--task", "passkey", "--length", 1024, "--decode", 6, "-o", self.path / "again.h5", "--quiet")
+        answer = json.loads(run("info", self.path / "again.h5", "--json").stdout)["task_answer"].strip().rstrip(".")
+        self.assertIn(answer, done.stderr)
+
+    def test_analyze_formats_agree(self):
+        for extension in ("json", "csv", "h5"):
+            run("analyze", self.trace, "--heads", "2:*,8:4", "-o", self.path / f"statistics.{extension}", "--quiet")
+        statistics = json.loads((self.path / "statistics.json").read_text())
+        self.assertEqual(statistics["schema"], "headscope-statistics-1")
+        rows = list(csv.DictReader((self.path / "statistics.csv").open()))
+        self.assertEqual((len(statistics["heads"]), len(rows)), (9, 9))
+        kurtosis = [head["kurtosis"] for head in statistics["heads"]]
+        numpy.testing.assert_allclose([float(row["kurtosis"]) for row in rows], kurtosis, rtol=1e-5)
+        with h5py.File(self.path / "statistics.h5", "r") as file:
+            numpy.testing.assert_allclose(file["kurtosis"][...], kurtosis, rtol=1e-12)
+        table = run("analyze", self.trace, "--heads", "8:4", "--metrics", "kurtosis", "--quiet").stdout
+        self.assertIn("8:4", table)
+
+    def test_compare_dense_is_exact_and_windows_lose(self):
+        out = self.path / "comparison.json"
+        run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--method", "a-shape:n_sink=4,n_local=64", "--method", "sparq:r=16,k=64",
+            "--repeat", 2, "-o", out, "--quiet")
+        results = {result["method"]: result for result in json.loads(out.read_text())["results"]}
+        self.assertEqual(len(results), 3)
+        self.assertEqual(results["dense"]["kept_fraction"], 1)
+        self.assertLess(results["dense"]["relative_error"], 1e-5)
+        self.assertLess(results["a-shape"]["kept_fraction"], 0.2)
+        self.assertGreater(results["a-shape"]["relative_error"], results["dense"]["relative_error"])
+        self.assertLess(results["a-shape"]["cra_min"], results["dense"]["cra_min"])
+        self.assertIn("speed-up", run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--repeat", 1, "--quiet").stdout)
+
+    def test_render_writes_a_picture_of_the_size_asked_for(self):
+        out = self.path / "head.png"
+        run("render", self.trace, "--head", "8:4", "--size", "300x300", "-o", out)
+        header = out.read_bytes()[:24]
+        self.assertEqual(header[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertGreater(int.from_bytes(header[16:20], "big"), 300)
+        run("render", self.trace, "--head", "8:4", "--view", "mask", "--method", "vertical-slash:k_vertical=30,k_slash=100", "-o", self.path / "mask.png")
+
+    def test_export_takes_a_part(self):
+        out = self.path / "part.h5"
+        run("export", self.trace, "--layers", "2,8", "--heads", "4,5", "--tokens", "100:200", "-o", out)
+        part = json.loads(run("info", out, "--json").stdout)
+        self.assertEqual((part["layers"], part["qo_heads"], part["num_tokens"]), ([2, 8], [4, 5], 100))
+
+    def test_methods_lists_the_registry(self):
+        methods = json.loads(run("methods", "--json").stdout)["methods"]
+        names = {(method["name"], method["phase"]) for method in methods}
+        for name in ("dense", "a-shape", "vertical-slash", "block-sparse", "s2-attention", "sample-attention"):
+            self.assertIn((name, "prefill"), names)
+        for name in ("dense", "sparq", "sliding-window"):
+            self.assertIn((name, "decode"), names)
+        for method in methods:
+            for parameter in method["parameters"]:
+                self.assertTrue(parameter["help"], f"{method['name']}.{parameter['name']} has no help")
+                self.assertLessEqual(parameter["minimum"], parameter["default"])
+                self.assertLessEqual(parameter["default"], parameter["maximum"])
+
+    def test_wrong_usage_is_two(self):
+        before = self.names()
+        run("capture", MODEL, "-o", self.path / "none.h5", code=2)
+        run("capture", MODEL, "--text", "a", "--task", "kv", "-o", self.path / "none.h5", code=2)
+        run("capture", MODEL, "--task", "no-such-task", "-o", self.path / "none.h5", code=2)
+        run("capture", MODEL, "--text", "a", "--layers", "99", "-o", self.path / "none.h5", code=2)
+        run("capture", MODEL, "--text", "a", "-o", self.trace, code=2)
+        run("compare", self.trace, "--method", "no-such-method", code=2)
+        run("compare", self.trace, "--method", "a-shape:n_sink=many", code=2)
+        run("analyze", self.trace, "--heads", "77:0", code=2)
+        run("analyze", self.trace, "-o", self.path / "x.txt", code=2)
+        run("render", self.trace, "--head", "*:0", "-o", self.path / "x.png", code=2)
+        run("render", self.trace, "--head", "8:4", "-o", self.path / "missing" / "x.png", code=2)
+        run("no-such-command", "--flag", code=2)
+        self.assertEqual(self.names(), before, "a refused run left a file behind")
+
+    def test_bad_files_are_three(self):
+        broken = self.path / "broken.h5"
+        broken.write_bytes(pathlib.Path(self.trace).read_bytes()[:5000])
+        self.assertIn("broken.h5", run("info", broken, code=3).stderr)
+        (self.path / "empty.h5").write_bytes(b"")
+        run("analyze", self.path / "empty.h5", code=3)
+        run("info", self.path / "no-such-file.h5", code=3)
+        model = self.path / "broken_model"
+        model.mkdir(exist_ok=True)
+        (model / "config.json").write_text("{")
+        self.assertIn("config.json", run("info", model, code=3).stderr)
+        run("capture", model, "--text", "a", "-o", self.path / "none.h5", code=3)
+
+    def test_a_missing_device_is_four(self):
+        if os.path.exists("/dev/nvidia0"):
+            self.skipTest("this machine has a GPU")
+        run("capture", MODEL, "--text", "a", "--device", "cuda", "-o", self.path / "none.h5", code=4)
+        run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--device", "cuda", code=4)
+
+    def test_no_display_says_what_to_do(self):
+        environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")}
+        self.assertIn("headscope demo", run(code=2, env=environment).stderr)
+
+    def test_interrupt_leaves_a_valid_shorter_trace(self):
+        out = self.path / "interrupted.h5"
+        process = subprocess.Popen([HEADSCOPE, "capture", MODEL, "--task", "kv", "--length", "16384", "-o", str(out)], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+        deadline = time.time() + 60
+        while time.time() < deadline and (not out.exists() or out.stat().st_size < 20_000_000):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, stderr)
+        info = json.loads(run("info", out, "--json").stdout)
+        self.assertGreater(info["num_tokens"], 0)
+        self.assertLess(info["num_tokens"], 16384)
+        run("analyze", out, "--heads", "0:0", "--max-rows", 64, "--quiet")
+
+    def test_killed_capture_stays_readable(self):
+        out = self.path / "killed.h5"
+        process = subprocess.Popen([HEADSCOPE, "capture", MODEL, "--task", "kv", "--length", "16384", "-o", str(out), "--quiet"])
+        deadline = time.time() + 60
+        while time.time() < deadline and (not out.exists() or out.stat().st_size < 40_000_000):
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+        info = json.loads(run("info", out, "--json").stdout)
+        self.assertFalse(info["complete"])
+        self.assertGreater(info["num_tokens"], 0)
+
+    def test_demo_writes_the_report(self):
+        out = self.path / "demo"
+        run("demo", "-o", out, "--length", 1024, "--repeat", 1, "--quiet")
+        html = (out / "report.html").read_text()
+        pictures = list(out.glob("head-*.png"))
+        self.assertEqual(len(pictures), 6)
+        for picture in pictures:
+            self.assertIn(picture.name, html)
+        for name in ("vertical-slash", "sample-attention", "sparq", "s2-attention"):
+            self.assertIn(name, html)
+        run("demo", "-o", out, "--quiet", code=2)
+
+
+def len_answer(trace):
+    """Tokens of the task's answer: the prompt ends where the answer begins."""
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(MODEL + "/tokenizer.json")
+    return len(tokenizer.encode(trace["task_answer"], add_special_tokens=False).ids)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

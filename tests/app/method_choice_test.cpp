@@ -1,0 +1,45 @@
+#include "method_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "errors.h"
+
+namespace headscope::app {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(ParseMethod, TakesNameAndParameters) {
+  const MethodChoice choice = ParseMethod("a-shape:n_sink=16,n_local=256");
+  ASSERT_NE(choice.prefill, nullptr);
+  EXPECT_EQ(choice.values.Integer("n_sink"), 16);
+  EXPECT_EQ(choice.values.Integer("n_local"), 256);
+}
+
+TEST(ParseMethod, NamesTheKnownOnes) {
+  EXPECT_THAT([] { ParseMethod("nothing"); }, ThrowsMessage<UsageError>(HasSubstr("vertical-slash")));
+  EXPECT_THROW(ParseMethod("a-shape:n_sink=-1"), UsageError);
+  EXPECT_THROW(ParseMethod("a-shape:no_such=1"), UsageError);
+  EXPECT_THROW(ParseMethod("a-shape:n_sink"), UsageError);
+}
+
+TEST(ParseMethod, DenseExistsInBothPhases) {
+  EXPECT_NE(ParseMethod("dense").prefill, nullptr);
+  EXPECT_NE(ParseMethod("decode/dense").decode, nullptr);
+  EXPECT_NE(ParseMethod("sparq").decode, nullptr);
+}
+
+TEST(DemonstrationMethods, AreAllRegisteredOnes) {
+  const std::vector<MethodChoice> choices = DemonstrationMethods(4096);
+  EXPECT_EQ(choices.size(), kernels::PrefillMethods().size() + kernels::DecodeMethods().size());
+  std::set<std::string> names;
+  for (const MethodChoice& choice : choices) names.insert(choice.name);
+  EXPECT_EQ(names.size(), choices.size());
+}
+
+}  // namespace
+}  // namespace headscope::app

@@ -1,0 +1,72 @@
+#include "output_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "errors.h"
+
+namespace headscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OutputFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("headscope-output-" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string Path(const char* name) const { return (folder_ / name).string(); }
+  static std::string Contents(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  int64_t NumFiles() const { return std::distance(fs::directory_iterator(folder_), fs::directory_iterator()); }
+
+  fs::path folder_;
+};
+
+TEST_F(OutputFileTest, AppearsOnlyWhenCommitted) {
+  {
+    OutputFile output(Path("a.json"), false);
+    std::ofstream(output.temporary_path()) << "half";
+    EXPECT_FALSE(fs::exists(Path("a.json")));
+  }
+  EXPECT_EQ(NumFiles(), 0) << "an output that was not committed leaves nothing behind";
+  {
+    OutputFile output(Path("a.json"), false);
+    EXPECT_EQ(Extension(output.temporary_path()), "json");
+    std::ofstream(output.temporary_path()) << "whole";
+    output.Commit();
+  }
+  EXPECT_EQ(Contents(Path("a.json")), "whole");
+  EXPECT_EQ(NumFiles(), 1);
+}
+
+TEST_F(OutputFileTest, KeepsAnExistingFileUnlessForced) {
+  WriteText("old", Path("a.csv"), false);
+  EXPECT_THROW(WriteText("new", Path("a.csv"), false), UsageError);
+  EXPECT_EQ(Contents(Path("a.csv")), "old");
+  WriteText("new", Path("a.csv"), true);
+  EXPECT_EQ(Contents(Path("a.csv")), "new");
+}
+
+TEST_F(OutputFileTest, RefusesFoldersAndMissingFolders) {
+  EXPECT_THROW(CheckOutputTarget(folder_.string(), true), UsageError);
+  EXPECT_THROW(CheckOutputTarget(Path("missing/a.csv"), false), UsageError);
+}
+
+TEST(Extension, IsLowerCaseWithoutTheDot) {
+  EXPECT_EQ(Extension("a/b.JSON"), "json");
+  EXPECT_EQ(Extension("a.b/c"), "");
+}
+
+}  // namespace
+}  // namespace headscope::app
