@@ -1,1 +1,173 @@
+#include <algorithm>
+#include <limits>
+#include <new>
+
+#include "highway_targets.h"
 #include "kernels/cpu_scores.h"
+#include "panel.h"
+#include "row_convert.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "scores.cpp"
+#include <hwy/aligned_allocator.h>
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "convert-inl.h"
+#include "micro_kernel-inl.h"
+#include "vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headscope::kernels::HWY_NAMESPACE {
+
+void PackKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim, float* staging,
+              float* packed) {
+  for (int32_t begin = 0; begin < seq_k; begin += kPanelLanes) {
+    PackPanel(k, begin * row_stride, row_stride, dtype, std::min(kPanelLanes, seq_k - begin), head_dim, 1.0f, staging,
+              packed + int64_t{begin} * head_dim);
+  }
+}
+
+void ConvertRowImpl(const void* source, int64_t element_offset, DType dtype, int64_t length, float* target) {
+  RowAsFloat(source, element_offset, dtype, length, target);
+}
+
+// row[j] = soft_cap * tanh(row[j]).
+void CapRow(float* row, int64_t length, float soft_cap) {
+  const FloatTag df;
+  const auto cap = hn::Set(df, soft_cap);
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  int64_t j = 0;
+  for (; j + step <= length; j += step) hn::StoreU(hn::Mul(cap, Tanh(hn::LoadU(df, row + j))), df, row + j);
+  if (j < length) {
+    HWY_ALIGN float rest[HWY_LANES(float)] = {};
+    std::copy(row + j, row + length, rest);
+    hn::Store(hn::Mul(cap, Tanh(hn::Load(df, rest))), df, rest);
+    std::copy(rest, rest + (length - j), row + j);
+  }
+}
+
+void ScoreBlockImpl(const float* q, int64_t q_stride, int32_t num_rows, const float* packed, int32_t head_dim,
+                    int32_t column_begin, int32_t column_end, float factor, float soft_cap, float* scores, int64_t ld) {
+  for (int32_t lane_begin = column_begin / kMicroLanes * kMicroLanes; lane_begin < column_end;
+       lane_begin += kMicroLanes) {
+    const float* panel = packed + int64_t{lane_begin / kPanelLanes} * kPanelLanes * head_dim + lane_begin % kPanelLanes;
+    const int32_t first = std::max(lane_begin, column_begin);
+    const int32_t last = std::min(lane_begin + kMicroLanes, column_end);
+    const bool whole = last - first == kMicroLanes;
+    HWY_ALIGN float edge[kMicroRows * kMicroLanes];
+    for (int32_t row = 0; row < num_rows; row += kMicroRows) {
+      const int32_t rows = std::min(kMicroRows, num_rows - row);
+      const ScalarOperand a{q + row * q_stride, q_stride, 1};
+      float* target = scores + row * ld + (first - column_begin);
+      MultiplyTileOf(rows, a, panel, head_dim, factor, whole ? target : edge, whole ? ld : kMicroLanes);
+      if (whole) continue;
+      // A block that begins or ends inside the vectors: its columns alone may be written.
+      for (int32_t i = 0; i < rows; ++i) {
+        std::copy(edge + i * kMicroLanes + (first - lane_begin), edge + i * kMicroLanes + (last - lane_begin),
+                  target + i * ld);
+      }
+    }
+  }
+  if (soft_cap > 0.0f) {
+    for (int32_t row = 0; row < num_rows; ++row) CapRow(scores + row * ld, column_end - column_begin, soft_cap);
+  }
+}
+
+float ExpInPlaceImpl(float* row, int64_t length, float shift) {
+  const FloatTag df;
+  const auto subtrahend = hn::Set(df, shift);
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  // Lane sums run over at most 32 vectors before they go into a double, so the sum's error does not grow with the
+  // length.
+  double total = 0.0;
+  int64_t j = 0;
+  while (j + step <= length) {
+    auto sum = hn::Zero(df);
+    for (int i = 0; i < 32 && j + step <= length; ++i, j += step) {
+      const auto weight = Exp(hn::Sub(hn::LoadU(df, row + j), subtrahend));
+      hn::StoreU(weight, df, row + j);
+      sum = hn::Add(sum, weight);
+    }
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(df, sum)));
+  }
+  if (j < length) {
+    HWY_ALIGN float rest[HWY_LANES(float)] = {};
+    std::copy(row + j, row + length, rest);
+    hn::Store(Exp(hn::Sub(hn::Load(df, rest), subtrahend)), df, rest);
+    for (int64_t i = 0; i < length - j; ++i) {
+      row[j + i] = rest[i];
+      total += static_cast<double>(rest[i]);
+    }
+  }
+  return static_cast<float>(total);
+}
+
+float MaxOfImpl(const float* row, int64_t length) {
+  const FloatTag df;
+  const auto step = static_cast<int64_t>(hn::Lanes(df));
+  float maximum = -std::numeric_limits<float>::infinity();
+  int64_t j = 0;
+  if (length >= step) {
+    auto best = hn::LoadU(df, row);
+    for (j = step; j + step <= length; j += step) best = hn::Max(best, hn::LoadU(df, row + j));
+    maximum = hn::GetLane(hn::MaxOfLanes(df, best));
+  }
+  for (; j < length; ++j) maximum = std::max(maximum, row[j]);
+  return maximum;
+}
+
+}  // namespace headscope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headscope::kernels {
+
+HWY_EXPORT(ConvertRowImpl);
+HWY_EXPORT(PackKeys);
+HWY_EXPORT(ScoreBlockImpl);
+HWY_EXPORT(ExpInPlaceImpl);
+HWY_EXPORT(MaxOfImpl);
+
+namespace {
+
+float* AllocateFloats(int64_t count) {
+  void* memory = hwy::AllocateAlignedBytes(static_cast<size_t>(count) * sizeof(float), nullptr, nullptr);
+  if (memory == nullptr) throw std::bad_alloc();
+  return static_cast<float*>(memory);
+}
+
+}  // namespace
+
+void PackedKeys::Free::operator()(float* p) const {
+  hwy::FreeAlignedBytes(p, nullptr, nullptr);
+}
+
+PackedKeys::PackedKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim)
+    : seq_k_(seq_k), head_dim_(head_dim), data_(AllocateFloats(std::max<int64_t>(PanelFloats(seq_k, head_dim), 1))) {
+  const std::unique_ptr<float[], Free> staging(AllocateFloats(PanelFloats(1, std::max(head_dim, 1))));
+  HWY_DYNAMIC_DISPATCH(PackKeys)(k, dtype, row_stride, seq_k, head_dim, staging.get(), data_.get());
+}
+
+void ScoreBlock(const float* q, int64_t q_stride, int32_t num_rows, const PackedKeys& keys, int32_t column_begin,
+                int32_t column_end, float scale, float soft_cap, float* scores, int64_t ld) {
+  // The cap's argument is scale * q.k / soft_cap, so the division goes into the product's factor.
+  const float factor = soft_cap > 0.0f ? scale / soft_cap : scale;
+  HWY_DYNAMIC_DISPATCH(ScoreBlockImpl)
+  (q, q_stride, num_rows, keys.data(), keys.head_dim(), column_begin, column_end, factor, soft_cap, scores, ld);
+}
+
+void ConvertRow(const void* source, int64_t element_offset, DType dtype, int64_t length, float* target) {
+  HWY_DYNAMIC_DISPATCH(ConvertRowImpl)(source, element_offset, dtype, length, target);
+}
+
+float ExpInPlace(float* row, int64_t n, float shift) {
+  return HWY_DYNAMIC_DISPATCH(ExpInPlaceImpl)(row, n, shift);
+}
+
+float MaxOf(const float* row, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(MaxOfImpl)(row, n);
+}
+
+}  // namespace headscope::kernels
+#endif  // HWY_ONCE

@@ -10,11 +10,13 @@
 
 namespace headscope::kernels {
 
-// fp32 copies of a head's keys, packed for the score kernel: rearranged once (O(seq_k * head_dim)), then used for any number of blocks.
+// fp32 copies of a head's keys, packed for the score kernel: rearranged once (O(seq_k * head_dim)), then used for any
+// number of blocks.
 class PackedKeys {
  public:
   PackedKeys() = default;
-  // k: row-major [seq_k, head_dim] of `dtype`, rows `row_stride` elements apart.
+  // k: row-major [seq_k, head_dim] of `dtype`, rows `row_stride` elements apart. Throws std::bad_alloc when memory is
+  // exhausted.
   PackedKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim);
   int32_t seq_k() const { return seq_k_; }
   int32_t head_dim() const { return head_dim_; }
@@ -29,18 +31,20 @@ class PackedKeys {
   std::unique_ptr<float[], Free> data_;  // 64-byte aligned
 };
 
-// scores[i * ld + j] = cap(scale * q_i . k_{column_begin + j}) for i < num_rows, column_begin <= column < column_end; no mask is applied.
-// q: fp32 [num_rows, head_dim], rows q_stride elements apart. Single-threaded: callers split rows over threads. ld >= column_end - column_begin.
-void ScoreBlock(const float* q, int64_t q_stride, int32_t num_rows, const PackedKeys& keys, int32_t column_begin, int32_t column_end, float scale,
-                float soft_cap, float* scores, int64_t ld);
+// scores[i * ld + j] = cap(scale * q_i . k_{column_begin + j}) for i < num_rows, column_begin <= column < column_end;
+// no mask is applied. q: fp32 [num_rows, head_dim], rows q_stride elements apart. Single-threaded: callers split rows
+// over threads. ld >= column_end - column_begin.
+void ScoreBlock(const float* q, int64_t q_stride, int32_t num_rows, const PackedKeys& keys, int32_t column_begin,
+                int32_t column_end, float scale, float soft_cap, float* scores, int64_t ld);
 
-// In place: row[j] = exp(row[j] - shift), j < n; returns the sum in fp32 (blocked summation; relative error <= 1e-6). -inf gives 0. Relative error
-// of one exp <= 4e-7.
+// In place: row[j] = exp(row[j] - shift), j < n; returns the sum in fp32 (blocked summation; relative error <= 1e-6).
+// -inf gives 0. Relative error of one exp <= 4e-7 for arguments >= -86.6; below (results under 2.5e-38) it is 0.
 float ExpInPlace(float* row, int64_t n, float shift);
 float MaxOf(const float* row, int64_t n);  // -inf for n == 0
 
-// Natural-log LSE of every row under causality: lse[head, row], for all rows, in one streaming pass; nothing of size seq_q * seq_k is held.
-// `window` > 0 restricts to the newest `window` positions. Threads as in options.
+// Natural-log LSE of every row under causality: lse[head, row], for all rows, in one streaming pass; nothing of size
+// seq_q * seq_k is held. `window` > 0 restricts to the newest `window` positions. Threads as in options. A row that
+// sees no key gives -inf. Holds one KV head's packed keys.
 Status RowLse(const AttentionProblem& problem, int32_t window, const RunOptions& options, float* lse);
 
 }  // namespace headscope::kernels

@@ -1,0 +1,89 @@
+// exp, exp2 and tanh on vectors of float. Per-target header (see Highway's quick reference on foreach_target).
+//
+// Method: range reduction to |f| <= 1/2 (base 2) or |r| <= ln(2)/2 (base e), a minimax polynomial, and an exact
+// multiplication by 2^n. The coefficients were fitted by Lawson's iteration in float64 and rounded to float. Bounds,
+// checked over a dense sweep of the arguments in tests/kernels/cpu_scores_test.cpp: Exp 4e-7, Exp2NonPositive 4e-7
+// (relative), Tanh 4e-7 (relative).
+#include <hwy/highway.h>
+
+#if defined(HEADSCOPE_KERNELS_CPU_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEADSCOPE_KERNELS_CPU_VECTOR_MATH_INL_H_
+#undef HEADSCOPE_KERNELS_CPU_VECTOR_MATH_INL_H_
+#else
+#define HEADSCOPE_KERNELS_CPU_VECTOR_MATH_INL_H_
+#endif
+
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace headscope::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using IntTag = hn::RebindToSigned<FloatTag>;
+using FloatVec = hn::Vec<FloatTag>;
+
+// e^x. Results below 2.5e-38 (x < -86.6) are flushed to 0, so that 2^n below never leaves the normal range; x > 88.37
+// gives infinity; NaN stays NaN.
+HWY_INLINE FloatVec Exp(FloatVec x) {
+  const FloatTag df;
+  const IntTag di;
+  const auto lower = hn::Set(df, -86.6f);
+  const auto upper = hn::Set(df, 88.37f);
+  const auto n = hn::Round(hn::Mul(hn::Min(hn::Max(x, lower), upper), hn::Set(df, 1.44269504f)));
+  // ln(2) in two parts: the high one has 9 trailing zero bits, so n * high is exact.
+  auto r = hn::NegMulAdd(n, hn::Set(df, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(df, -2.12194440e-4f), r);
+  auto p = hn::MulAdd(r, hn::Set(df, 0.00138146127f), hn::Set(df, 0.00836871006f));
+  p = hn::MulAdd(p, r, hn::Set(df, 0.041668389f));
+  p = hn::MulAdd(p, r, hn::Set(df, 0.166665211f));
+  p = hn::MulAdd(p, r, hn::Set(df, 0.49999994f));
+  p = hn::MulAdd(hn::Mul(p, r), r, r);
+  p = hn::Add(p, hn::Set(df, 1.0f));
+  const auto power = hn::BitCast(df, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
+  auto result = hn::Mul(p, power);
+  result = hn::IfThenZeroElse(hn::Lt(x, lower), result);
+  return hn::IfThenElse(hn::Gt(x, upper), hn::Set(df, std::numeric_limits<float>::infinity()), result);
+}
+
+// 2^x for x <= 0 (or NaN): the softmax weight. Results below 2^-126 are 0, so -infinity gives 0.
+HWY_INLINE FloatVec Exp2NonPositive(FloatVec x) {
+  const FloatTag df;
+  const IntTag di;
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low mantissa bits; both are cheaper than a rounding
+  // instruction.
+  const auto magic = hn::Set(df, 12582912.0f);
+  const auto lower = hn::Set(df, -126.0f);
+  const auto clamped = hn::Max(x, lower);
+  const auto shifted = hn::Add(clamped, magic);
+  const auto f = hn::Sub(clamped, hn::Sub(shifted, magic));
+  auto p = hn::MulAdd(f, hn::Set(df, 0.00132764725f), hn::Set(df, 0.00967554096f));
+  p = hn::MulAdd(p, f, hn::Set(df, 0.0555071309f));
+  p = hn::MulAdd(p, f, hn::Set(df, 0.240221202f));
+  p = hn::MulAdd(p, f, hn::Set(df, 0.693146944f));
+  p = hn::MulAdd(p, f, hn::Set(df, 1.00000012f));
+  // 2^n by adding n to the exponent field: p is in [0.7, 1.42], n in [-126, 0]; the one sum that could leave the normal
+  // range is cut off below.
+  const auto scaled = hn::BitCast(df, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+  return hn::IfThenZeroElse(hn::Le(x, lower), scaled);
+}
+
+// tanh(x), relative error kept for small x, where 1 - 2 / (e^2x + 1) would cancel.
+HWY_INLINE FloatVec Tanh(FloatVec x) {
+  const FloatTag df;
+  const auto magnitude = hn::Abs(x);
+  const auto one = hn::Set(df, 1.0f);
+  const auto large = hn::Sub(
+      one, hn::Div(hn::Set(df, 2.0f), hn::Add(Exp(hn::Min(hn::Add(magnitude, magnitude), hn::Set(df, 40.0f))), one)));
+  const auto square = hn::Mul(x, x);
+  auto p = hn::MulAdd(square, hn::Set(df, -0.00589515781f), hn::Set(df, 0.0207959712f));
+  p = hn::MulAdd(p, square, hn::Set(df, -0.0537838303f));
+  p = hn::MulAdd(p, square, hn::Set(df, 0.133319244f));
+  p = hn::MulAdd(p, square, hn::Set(df, -0.333332986f));
+  const auto small = hn::MulAdd(hn::Mul(p, square), magnitude, magnitude);
+  return hn::CopySignToAbs(hn::IfThenElse(hn::Lt(magnitude, hn::Set(df, 0.6f)), small, large), x);
+}
+
+}  // namespace headscope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // HEADSCOPE_KERNELS_CPU_VECTOR_MATH_INL_H_
