@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -52,11 +52,11 @@ Status ParallelFor(int64_t count, int64_t grain, const RunOptions& options, Body
 
   const int32_t workers = NumWorkers(options, (count + grain - 1) / grain);
   std::vector<std::thread> threads;
-  threads.reserve(static_cast<size_t>(workers - 1));
   try {
+    threads.reserve(static_cast<size_t>(workers - 1));
     for (int32_t worker = 1; worker < workers; ++worker) threads.emplace_back(work, worker);
-  } catch (const std::system_error&) {
-    // The system gives no more threads: those that started share the work.
+  } catch (const std::exception&) {
+    // The system gives no more threads (or no memory for them): those that started share the work.
   }
   work(0);
   for (std::thread& thread : threads) thread.join();

@@ -1,27 +1,34 @@
-// SparseIndex: what a prefill method keeps. Every selector makes one, every executor reads one, and FLOPs, sparsity, CRA, recall, the mask
-// overlay and the dense-with-mask reference all come from its kept set.
+// SparseIndex: what a prefill method keeps. Every selector makes one, every executor reads one, and FLOPs, sparsity,
+// CRA, recall, the mask overlay and the dense-with-mask reference all come from its kept set.
 //
-// Layout. Query rows are cut into tiles of tile_rows (64 or 128). A *list* belongs to one (batch, query head, row tile):
+// Layout. Query rows are cut into tiles of tile_rows (64 or 128). A *list* belongs to one (batch, query head, row
+// tile):
 //   list id L = (batch * num_qo_heads + head) * num_row_tiles + tile.
 // List L holds two sorted sequences:
 //   runs[run_begin[L] .. run_begin[L] + run_count[L])             maximal or shorter intervals of key columns
 //   columns[column_begin[L] .. column_begin[L] + column_count[L]) single key columns
-// begin/count pairs (rather than plain CSR) let a GPU selector write lists into fixed-capacity slots in one pass; a compact CSR is the special
-// case begin[L + 1] = begin[L] + count[L]. Offsets are 64-bit, everything else 32-bit.
+// begin/count pairs (rather than plain CSR) let a GPU selector write lists into fixed-capacity slots in one pass and
+// let heads with the same pattern share their entries; a compact CSR is the special case begin[L + 1] = begin[L] +
+// count[L]. Offsets are 64-bit, everything else 32-bit.
 //
 // A run covers columns [start, start + length); start need not be aligned. Its flags:
-//   kRunPartial     the element rule applies inside the run; without it every (row, column) pair of the run is kept and the executor spends no
+//   kRunPartial     the element rule applies inside the run; without it every (row, column) pair of the run is kept and
+//   the executor spends no
 //                   mask code on it.
-//   kRunUpperHalf / kRunLowerHalf   the run belongs only to the first / second half of the tile's rows. Neither flag: to all rows. (This lets a
+//   kRunUpperHalf / kRunLowerHalf   (never both) the run belongs only to the first / second half of the tile's rows.
+//   Neither flag: to all rows. (This lets a
 //                   128-row tile carry two lists of 64-row blocks, as S2-Attention and MInference build them.)
 //
 // Kept set of row r (position p = first_position + r) of tile t:
-//   { c in a run of the list that belongs to r : the run is full, or KeepsElement(rule, p, c) }  union  { c in the list's columns }.
-// Rules that Validate() enforces, so that executors need not check: runs of a list are sorted by start and, among runs that share a row half,
-// disjoint; columns are strictly increasing and in none of the list's runs; 0 <= column < seq_k; under a causal rule a full run and a single column
-// must not reach past the position of the first row that they belong to (so neither ever needs a causal mask).
+//   { c in a run of the list that belongs to r : the run is full, or KeepsElement(rule, p, c) }  union  { c in the
+//   list's columns }.
+// Rules that Validate() enforces, so that executors need not check: runs of a list are sorted by start and, among runs
+// that share a row half, disjoint; columns are strictly increasing and in none of the list's runs; 0 <= column < seq_k;
+// under a causal rule a full run and a single column must not reach past the position of the first row that they belong
+// to (so neither ever needs a causal mask).
 //
-// Source: the block and column lists of MInference (Algorithms 4 and 5), generalised to unaligned starts and two halves.
+// Source: the block and column lists of MInference (Algorithms 4 and 5), generalised to unaligned starts and two
+// halves.
 #pragma once
 
 #include <cstdint>
@@ -127,11 +134,14 @@ struct ColumnRange {
 // Errors: kInvalidArgument, naming the list, the entry and the rule.
 Status Validate(const SparseIndexView& index);
 
-// The kept set of one row as sorted, disjoint, maximal intervals; appended to *ranges. The one definition of "kept" that everything else
-// (density, CRA, overlay, dense-with-mask reference) is derived from. Host pointers only.
-void AppendKeptRanges(const SparseIndexView& index, int32_t sequence, int32_t head, int32_t row, std::vector<ColumnRange>* ranges);
+// The kept set of one row as sorted, disjoint, maximal intervals; appended to *ranges. The one definition of "kept"
+// that everything else (density, CRA, overlay, dense-with-mask reference) is derived from. A valid index and host
+// pointers only. Cost: linear in the list.
+void AppendKeptRanges(const SparseIndexView& index, int32_t sequence, int32_t head, int32_t row,
+                      std::vector<ColumnRange>* ranges);
 
-// Pairs that the index keeps, and pairs of the causal (or, for MaskKind::kNone, full) region it is taken from.
+// Pairs that a valid index keeps (each run in closed form: cost linear in runs, whatever the lengths), and pairs of the
+// causal (or, for MaskKind::kNone, full) region it is taken from.
 struct PairCount {
   int64_t kept = 0;
   int64_t dense = 0;
@@ -141,46 +151,66 @@ PairCount CountPairs(const SparseIndexView& index, int32_t sequence, int32_t hea
 PairCount CountPairs(const SparseIndexView& index);  // all sequences and heads
 
 // Floating-point operations of attending `kept_pairs` pairs: 4 * head_dim per pair (two products, multiply and add).
-inline int64_t AttentionFlops(int64_t kept_pairs, int32_t head_dim) { return 4 * kept_pairs * head_dim; }
+inline int64_t AttentionFlops(int64_t kept_pairs, int32_t head_dim) {
+  return 4 * kept_pairs * head_dim;
+}
 
-// Collects the lists of an index in order of list id and closes it into a valid, compact SparseIndex: sorts, merges touching runs with equal
-// flags, drops columns that a run covers, splits a run that crosses the diagonal into its full and its partial part.
+// Collects the lists of an index in order of list id and closes it into a valid, compact SparseIndex. The kept set of a
+// list is the union of what was added to it, intersected with the element rule (causality; under kCausalWindow also
+// window and sinks). The builder sorts, merges, splits runs so that only their columns near the diagonal (and the
+// window's edge) are partial, drops columns that a run covers and whatever no row of the list keeps.
 class SparseIndexBuilder {
  public:
   struct Shape {
     int32_t batch = 1;
     int32_t num_qo_heads = 1;
     int32_t seq_q = 0;
-    int32_t seq_k = 0;
+    int32_t seq_k = 0;  // < 2^28, the length of a run
     int32_t first_position = 0;
     int32_t tile_rows = 128;
     ElementRule rule;
   };
   explicit SparseIndexBuilder(const Shape& shape);
 
-  // Adds columns [begin, end) to the current list for all rows (or one half of them: flags kRunUpperHalf or kRunLowerHalf). Clipped to [0, seq_k).
-  // Under a causal rule elements right of the diagonal are never kept, whatever the range.
+  // Adds columns [begin, end) to the current list for all rows, or one half of them (half_flags kRunUpperHalf or
+  // kRunLowerHalf). Clipped to [0, seq_k).
   void AddRange(int64_t begin, int64_t end, uint32_t half_flags = 0);
-  // Adds one column; kept for every row of the tile. Where it is later than the tile's first row it becomes a partial run of length 1.
+  // Adds one column for all rows. It becomes a single column when the rule keeps it for every row of the tile, else a
+  // partial run of length 1. Out of [0, seq_k): ignored.
   void AddColumn(int64_t column);
   // Ends the current list and starts the next.
   void FinishList();
-  // All lists must be finished. Leaves the builder empty.
+  // Every list must have been finished. Leaves the builder as constructed.
   SparseIndex Build();
 
  private:
-  void EmitRun(int64_t begin, int64_t end, uint32_t half_flags);
+  struct Interval {
+    int64_t begin;
+    int64_t end;
+  };
+  // Positions of the first and the last row that a run belongs to.
+  struct RowSpan {
+    int64_t first;
+    int64_t last;
+  };
+  RowSpan PositionsOfRows(int32_t begin, int32_t end) const;
+  bool KeptByAllRows(int64_t column, RowSpan rows) const;
+  void SettleColumns(RowSpan rows);
+  void EmitWithoutHalves(RowSpan rows);
+  void EmitHalves(RowSpan rows, RowSpan upper, RowSpan lower);
+  void EmitRun(Interval columns, RowSpan rows, uint32_t half_flags);
+  void PushRun(int64_t begin, int64_t end, uint32_t flags);
+  static void SortAndMerge(std::vector<Interval>* intervals);
 
+  Shape shape_;
   SparseIndex index_;
   int32_t num_row_tiles_ = 0;
   int64_t list_ = 0;
-  struct Range {
-    int64_t begin;
-    int64_t end;
-    uint32_t half_flags;
-  };
-  std::vector<Range> ranges_;
-  std::vector<int32_t> columns_;
+  // The current list: what all its rows, its upper and its lower rows keep.
+  std::vector<Interval> all_rows_;
+  std::vector<Interval> upper_rows_;
+  std::vector<Interval> lower_rows_;
+  std::vector<int64_t> columns_;
 };
 
 }  // namespace headscope::kernels

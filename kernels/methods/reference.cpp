@@ -1,0 +1,135 @@
+// The naive executors: float64, one row and one key at a time, two passes (maximum, then sums). What everything faster
+// is tested against.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "checks.h"
+#include "internal/element.h"
+#include "kernels/cpu_executor.h"
+
+namespace headscope::kernels {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+int64_t Offset(const StridedTensor<const void>& tensor, int64_t sequence, int64_t head, int64_t row) {
+  return sequence * tensor.batch_stride + head * tensor.head_stride + row * tensor.row_stride;
+}
+
+// Scores of one query row with listed keys, and the output they give.
+class Row {
+ public:
+  Row(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t row)
+      : problem_(problem), sequence_(sequence), kv_head_(head / problem.GroupSize()) {
+    for (int32_t d = 0; d < problem.head_dim; ++d) {
+      q_.push_back(internal::LoadElement(problem.q.data, problem.dtype, Offset(problem.q, sequence, head, row) + d));
+    }
+  }
+
+  double Score(int32_t column) const {
+    const int64_t key = Offset(problem_.k, sequence_, kv_head_, column);
+    double dot = 0;
+    for (size_t d = 0; d < q_.size(); ++d) {
+      dot += q_[d] * internal::LoadElement(problem_.k.data, problem_.dtype, key + static_cast<int64_t>(d));
+    }
+    const double scale =
+        problem_.scale != 0.0f ? static_cast<double>(problem_.scale) : 1.0 / std::sqrt(static_cast<double>(q_.size()));
+    const double cap = problem_.soft_cap;
+    return cap > 0 ? cap * std::tanh(scale * dot / cap) : scale * dot;
+  }
+
+  // Softmax over the columns times V; returns the natural-log LSE. No column: zeros and -inf.
+  double Attend(const std::vector<int32_t>& columns, std::vector<double>* output) const {
+    output->assign(q_.size(), 0.0);
+    std::vector<double> scores;
+    double maximum = kMinusInfinity;
+    for (const int32_t column : columns) {
+      scores.push_back(Score(column));
+      maximum = std::max(maximum, scores.back());
+    }
+    if (maximum == kMinusInfinity) return kMinusInfinity;
+    double sum = 0;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const double weight = std::exp(scores[i] - maximum);
+      const int64_t value = Offset(problem_.v, sequence_, kv_head_, columns[i]);
+      sum += weight;
+      for (size_t d = 0; d < q_.size(); ++d) {
+        (*output)[d] +=
+            weight * internal::LoadElement(problem_.v.data, problem_.dtype, value + static_cast<int64_t>(d));
+      }
+    }
+    for (double& element : *output) element /= sum;
+    return maximum + std::log(sum);
+  }
+
+ private:
+  const AttentionProblem& problem_;
+  int64_t sequence_;
+  int64_t kv_head_;
+  std::vector<double> q_;
+};
+
+void Store(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t row,
+           const std::vector<double>& values, double lse, const AttentionOutput& output) {
+  float* const o = static_cast<float*>(output.o.data) + sequence * output.o.batch_stride + head * output.o.head_stride +
+                   row * output.o.row_stride;
+  for (size_t d = 0; d < values.size(); ++d) o[d] = static_cast<float>(values[d]);
+  if (output.lse != nullptr) {
+    output.lse[(int64_t{sequence} * problem.num_qo_heads + head) * problem.seq_q + row] = static_cast<float>(lse);
+  }
+}
+
+}  // namespace
+
+Status AttendReference(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output) {
+  Status status = internal::CheckIndexOfProblem(problem, index);
+  if (status.ok()) status = internal::CheckOutput(problem, output);
+  if (!status.ok()) return status;
+  std::vector<ColumnRange> ranges;
+  std::vector<int32_t> columns;
+  std::vector<double> values;
+  for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
+      for (int32_t row = 0; row < problem.seq_q; ++row) {
+        ranges.clear();
+        columns.clear();
+        AppendKeptRanges(index, sequence, head, row, &ranges);
+        for (const ColumnRange& range : ranges) {
+          for (int32_t column = range.begin; column < range.end; ++column) columns.push_back(column);
+        }
+        const double lse = Row(problem, sequence, head, row).Attend(columns, &values);
+        Store(problem, sequence, head, row, values, lse, output);
+      }
+    }
+  }
+  return {};
+}
+
+Status DecodeReference(const AttentionProblem& problem, const DecodeSelection& selection,
+                       const AttentionOutput& output) {
+  Status status = internal::CheckSelectionOfProblem(problem, selection);
+  if (status.ok()) status = internal::CheckOutput(problem, output);
+  if (!status.ok()) return status;
+  std::vector<double> values;
+  for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
+      const size_t list = static_cast<size_t>(sequence * problem.num_kv_heads + head / problem.GroupSize());
+      const std::vector<int32_t> columns(selection.tokens.begin() + selection.token_begin[list],
+                                         selection.tokens.begin() + selection.token_begin[list + 1]);
+      const double lse = Row(problem, sequence, head, 0).Attend(columns, &values);
+      if (!selection.alpha.empty()) {
+        const double alpha = selection.alpha[static_cast<size_t>(sequence * problem.num_qo_heads + head)];
+        const size_t mean = list * static_cast<size_t>(problem.head_dim);
+        for (size_t d = 0; d < values.size(); ++d) {
+          values[d] = alpha * values[d] + (1 - alpha) * selection.mean_value[mean + d];
+        }
+      }
+      Store(problem, sequence, head, 0, values, lse, output);
+    }
+  }
+  return {};
+}
+
+}  // namespace headscope::kernels
