@@ -1,10 +1,9 @@
 // Which instruction sets the CPU kernels are compiled for. Included before any Highway header.
 //
-// Each target costs compile time and binary size, so only those that change the generated code much are kept: SSE2 (the
-// x86-64 baseline), AVX2 with FMA and AVX-512 on x86, NEON on Arm. Vectors of unknown size (SVE, RVV) are left out: the
+// Each target costs compile time and binary size, so only those that change the generated code much are kept: the
+// baseline, SSE4, AVX2 with FMA and AVX-512 on x86, NEON on Arm. Vectors of unknown size (SVE, RVV) are left out: the
 // micro-kernel keeps arrays of vectors in registers.
 #pragma once
 
-#define HWY_DISABLED_TARGETS                                                                                   \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_WASM | \
-   HWY_WASM_EMU256)
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_WASM)

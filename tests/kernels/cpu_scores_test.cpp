@@ -1,0 +1,222 @@
+// The score primitive against float64 arithmetic written out plainly, on every instruction set that this machine has.
+#include "kernels/cpu_scores.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cpu_test_support.h"
+
+namespace headscope::kernels {
+namespace {
+
+using test::RandomFloats;
+
+class CpuScores : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { test::UseOnlyTarget(GetParam()); }
+  void TearDown() override { test::UseAllTargets(); }
+};
+
+double Score(const float* q, const float* k, int32_t head_dim, double scale, double soft_cap) {
+  double dot = 0;
+  for (int32_t d = 0; d < head_dim; ++d) dot += static_cast<double>(q[d]) * static_cast<double>(k[d]);
+  const double score = scale * dot;
+  return soft_cap > 0 ? soft_cap * std::tanh(score / soft_cap) : score;
+}
+
+TEST_P(CpuScores, BlocksOfAnyShapeEqualFloat64) {
+  std::mt19937 random = test::SeededRandom();
+  for (const int32_t head_dim : {8, 40, 64, 96, 128, 256}) {
+    const int32_t seq_k = 150;
+    const std::vector<float> k = RandomFloats(random, int64_t{seq_k} * head_dim);
+    const PackedKeys keys(k.data(), DType::kFloat32, head_dim, seq_k, head_dim);
+    for (const int32_t rows : {1, 5, 12, 13, 64}) {
+      const int64_t q_stride = head_dim + 3;
+      const std::vector<float> q = RandomFloats(random, rows * q_stride);
+      for (const auto& [begin, end] :
+           std::vector<std::pair<int32_t, int32_t>>{{0, 150}, {0, 32}, {31, 33}, {17, 17}, {64, 128}, {149, 150}}) {
+        for (const float soft_cap : {0.0f, 2.5f}) {
+          const int64_t ld = end - begin + 5;
+          std::vector<float> scores(static_cast<size_t>(rows * ld), test::kSentinel);
+          ScoreBlock(q.data(), q_stride, rows, keys, begin, end, 0.3f, soft_cap, scores.data(), ld);
+          for (int32_t i = 0; i < rows; ++i) {
+            for (int64_t j = 0; j < ld; ++j) {
+              const float actual = scores[static_cast<size_t>(i * ld + j)];
+              if (j >= end - begin) {
+                ASSERT_EQ(actual, test::kSentinel) << "wrote past the block";
+                continue;
+              }
+              const double expected = Score(&q[static_cast<size_t>(i * q_stride)],
+                                            &k[static_cast<size_t>((begin + j) * head_dim)], head_dim, 0.3, soft_cap);
+              // A dot product of D terms of size about 1: its rounding error is below D * 2^-24 * sum |q k|; 1e-6 *
+              // sqrt(D) leaves room.
+              ASSERT_NEAR(actual, expected, 2e-6 * std::sqrt(head_dim) + 1e-6 * std::abs(expected))
+                  << "row " << i << " column " << begin + j;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CpuScores, PackedKeysReadStridedRowsOfEveryDtype) {
+  std::mt19937 random = test::SeededRandom();
+  const int32_t seq_k = 45, head_dim = 24;
+  const int64_t stride = 30;
+  const std::vector<float> q = RandomFloats(random, head_dim);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    const test::StoredTensor k = test::Store(RandomFloats(random, seq_k * stride), dtype);
+    const PackedKeys keys(k.data(), dtype, stride, seq_k, head_dim);
+    std::vector<float> scores(static_cast<size_t>(seq_k));
+    ScoreBlock(q.data(), head_dim, 1, keys, 0, seq_k, 1.0f, 0.0f, scores.data(), seq_k);
+    for (int32_t c = 0; c < seq_k; ++c) {
+      EXPECT_NEAR(scores[static_cast<size_t>(c)],
+                  Score(q.data(), &k.values[static_cast<size_t>(c * stride)], head_dim, 1.0, 0.0), 1e-5);
+    }
+  }
+}
+
+// Every 97th float of the range in which results are normal numbers: about 6 million arguments in steps much finer
+// than the polynomial's features, and the ends and specials by name.
+TEST_P(CpuScores, ExpIsWithinItsBound) {
+  std::vector<float> x;
+  const auto sweep = [&](float from, float to) {
+    uint32_t first, last;
+    std::memcpy(&first, &from, 4);
+    std::memcpy(&last, &to, 4);
+    for (uint32_t bits = first; bits <= last; bits += 97) {
+      float value;
+      std::memcpy(&value, &bits, 4);
+      x.push_back(value);
+    }
+  };
+  sweep(1e-8f, 88.3f);
+  sweep(-1e-8f, -86.5f);
+  std::vector<float> y = x;
+  ExpInPlace(y.data(), static_cast<int64_t>(y.size()), 0.0f);
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double expected = std::exp(static_cast<double>(x[i]));
+    worst = std::max(worst, std::abs(static_cast<double>(y[i]) - expected) / expected);
+  }
+  EXPECT_LE(worst, 4e-7) << "over " << x.size() << " arguments";
+  RecordProperty("worst_relative_error", std::to_string(worst * 1e9) + "e-9");
+}
+
+TEST_P(CpuScores, ExpOfSpecialValues) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> row{-kInfinity, 0.0f,   -0.0f,     89.0f,
+                         -200.0f,    -86.7f, kInfinity, std::numeric_limits<float>::quiet_NaN()};
+  row.resize(19, -kInfinity);  // reaches both the vector loop and the remainder
+  row[18] = 1.0f;
+  ExpInPlace(row.data(), static_cast<int64_t>(row.size()), 0.0f);
+  EXPECT_EQ(row[0], 0.0f);
+  EXPECT_EQ(row[1], 1.0f);
+  EXPECT_EQ(row[2], 1.0f);
+  EXPECT_EQ(row[3], kInfinity);
+  EXPECT_EQ(row[4], 0.0f);
+  EXPECT_EQ(row[5], 0.0f);
+  EXPECT_EQ(row[6], kInfinity);
+  EXPECT_TRUE(std::isnan(row[7]));
+  EXPECT_FLOAT_EQ(row[18], 2.7182818f);
+}
+
+TEST_P(CpuScores, SumOfExponentialsStaysExactForLongRows) {
+  std::mt19937 random = test::SeededRandom();
+  for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{15}, int64_t{1000}, int64_t{131072}}) {
+    std::vector<float> row = RandomFloats(random, n);
+    const float shift = MaxOf(row.data(), n);
+    double expected = 0;
+    for (const float value : row) expected += std::exp(static_cast<double>(value) - static_cast<double>(shift));
+    const float actual = ExpInPlace(row.data(), n, n == 0 ? 0.0f : shift);
+    // 1e-6 for the summation (its contract) and 4e-7 for each term.
+    EXPECT_NEAR(actual, expected, 1.4e-6 * expected) << n;
+  }
+}
+
+TEST_P(CpuScores, MaxOfFindsTheLargestAnywhere) {
+  for (const size_t n : {size_t{1}, size_t{7}, size_t{16}, size_t{33}, size_t{100}}) {
+    for (size_t at = 0; at < n; ++at) {
+      std::vector<float> row(n, -3.0f);
+      row[at] = -2.0f;
+      ASSERT_EQ(MaxOf(row.data(), static_cast<int64_t>(n)), -2.0f);
+    }
+  }
+  EXPECT_EQ(MaxOf(nullptr, 0), -std::numeric_limits<float>::infinity());
+}
+
+TEST_P(CpuScores, RowLseEqualsFloat64) {
+  std::mt19937 random = test::SeededRandom();
+  struct Case {
+    int32_t seq_q, seq_k, first_position, window;
+    float soft_cap;
+  };
+  for (const Case& c :
+       {Case{130, 130, 0, 0, 0}, Case{1, 1, 0, 0, 0}, Case{70, 1300, 1230, 0, 0}, Case{130, 130, 0, 17, 0},
+        Case{65, 700, 635, 600, 3}, Case{20, 30, 0, 0, 0}, Case{20, 10, 15, 4, 0}}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      test::OwnedProblem owned = test::MakeProblem(random, {.batch = 2,
+                                                            .num_qo_heads = 4,
+                                                            .num_kv_heads = 2,
+                                                            .head_dim = 40,
+                                                            .seq_q = c.seq_q,
+                                                            .seq_k = c.seq_k,
+                                                            .first_position = c.first_position,
+                                                            .dtype = dtype,
+                                                            .soft_cap = c.soft_cap});
+      std::vector<float> lse(static_cast<size_t>(2 * 4 * c.seq_q));
+      const Status status = RowLse(owned.problem, c.window, {}, lse.data());
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (int32_t b = 0; b < 2; ++b) {
+        for (int32_t h = 0; h < 4; ++h) {
+          for (int32_t row = 0; row < c.seq_q; ++row) {
+            const int64_t position = c.first_position + row;
+            double sum = 0;
+            for (int32_t column = 0; column < c.seq_k; ++column) {
+              if (column > position || (c.window > 0 && position - column >= c.window)) continue;
+              sum +=
+                  std::exp(Score(owned.Q(b, h, row), owned.K(b, h / 2, column), 40, 1.0 / std::sqrt(40.0), c.soft_cap));
+            }
+            const float actual = lse[static_cast<size_t>((b * 4 + h) * c.seq_q + row)];
+            if (sum == 0) {
+              ASSERT_EQ(actual, -std::numeric_limits<float>::infinity());
+            } else {
+              ASSERT_NEAR(actual, std::log(sum), 5e-6) << "row " << row;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CpuRowLse, RefusesWhatItCannotRead) {
+  std::mt19937 random = test::SeededRandom();
+  test::OwnedProblem owned =
+      test::MakeProblem(random, {.num_qo_heads = 2, .num_kv_heads = 1, .head_dim = 16, .seq_q = 4, .seq_k = 4});
+  std::vector<float> lse(8, test::kSentinel);
+  AttentionProblem problem = owned.problem;
+  problem.k.data = nullptr;
+  EXPECT_THAT(RowLse(problem, 0, {}, lse.data()).message(), testing::HasSubstr("k.data is null"));
+  problem = owned.problem;
+  problem.head_dim = 12;
+  EXPECT_EQ(RowLse(problem, 0, {}, lse.data()).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(RowLse(owned.problem, -1, {}, lse.data()).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(RowLse(owned.problem, 0, {}, nullptr).code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(lse, testing::Each(test::kSentinel));
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, CpuScores, testing::ValuesIn(test::MachineTargets()), test::TargetName);
+
+}  // namespace
+}  // namespace headscope::kernels
