@@ -55,8 +55,12 @@ if(NOT HEADSCOPE_CUDA STREQUAL "OFF")
   check_language(CUDA)
   find_package(Cutlass)
   if(CMAKE_CUDA_COMPILER AND Cutlass_FOUND)
-    # CMake 3.25 does not know nvcc's flag for C++20; each CUDA target passes -std=c++20 itself.
     enable_language(CUDA)
+    # CMake 3.25 does not know nvcc 13's flag for C++20, the standard of this project.
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
     find_package(CUDAToolkit REQUIRED)
     set(HEADSCOPE_HAVE_CUDA ON)
   elseif(HEADSCOPE_CUDA STREQUAL "ON")

@@ -1,1 +1,38 @@
+// The CUDA calls of a build without CUDA: each says so.
 #include "kernels/cuda_executor.h"
+
+namespace headscope::kernels {
+namespace {
+
+Status NoCuda() {
+  return {StatusCode::kDeviceMissing,
+          "This build has no CUDA kernels: configure with nvcc 13 and the nvidia-cutlass package installed "
+          "(scripts/install-deps), or run on the CPU."};
+}
+
+}  // namespace
+
+bool BuiltWithCuda() {
+  return false;
+}
+Status QueryCudaDevice(int32_t, CudaDeviceInfo*) {
+  return NoCuda();
+}
+Status ChooseCudaKernel(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, CudaKernelChoice*) {
+  return NoCuda();
+}
+Status AttendCuda(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, void*) {
+  return NoCuda();
+}
+Status AttendCudaSimple(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, void*) {
+  return NoCuda();
+}
+Status UploadIndex(const SparseIndexView&, CudaIndexBuffers*) {
+  return NoCuda();
+}
+void FreeIndex(CudaIndexBuffers*) {}
+Status AttendCudaFromHost(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, int32_t, double*) {
+  return NoCuda();
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,248 @@
+// The simple executor: no tensor cores, no asynchronous copies, nothing to tune. It runs on every GPU from compute
+// capability 8.0, takes every dtype and every head_dim up to 256, and is the twin that the fast kernel is tested
+// against.
+//
+// Method: a thread block owns 32 rows of a row tile, a warp four of them. Keys come in chunks of 32: a lane scores one
+// key against the warp's rows, the warp updates its online softmax, then a lane accumulates every 32nd component of the
+// output. Arithmetic is fp32 throughout.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cuda_error.h"
+#include "current_device.h"
+#include "kernels/cuda_executor.h"
+#include "key_interval.cuh"
+#include "problem_check.h"
+
+namespace headscope::kernels {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kRowsPerWarp = 4;
+constexpr int kRowsPerBlock = kWarps * kRowsPerWarp;
+constexpr int kChunk = 32;  // keys, one per lane
+
+__device__ float ToFloat(float x) {
+  return x;
+}
+__device__ float ToFloat(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+__device__ float ToFloat(__half x) {
+  return __half2float(x);
+}
+__device__ void Store(float* p, float x) {
+  *p = x;
+}
+__device__ void Store(__nv_bfloat16* p, float x) {
+  *p = __float2bfloat16_rn(x);
+}
+__device__ void Store(__half* p, float x) {
+  *p = __float2half_rn(x);
+}
+
+__device__ float WarpMax(float x) {
+  for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, offset));
+  return x;
+}
+__device__ float WarpSum(float x) {
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(~0u, x, offset);
+  return x;
+}
+
+template <typename T>
+__device__ T* HeadPointer(const StridedTensor<void>& tensor, int sequence, int head) {
+  return static_cast<T*>(tensor.data) + sequence * tensor.batch_stride + head * tensor.head_stride;
+}
+template <typename T>
+__device__ const T* HeadPointer(const StridedTensor<const void>& tensor, int sequence, int head) {
+  return static_cast<const T*>(tensor.data) + sequence * tensor.batch_stride + head * tensor.head_stride;
+}
+
+// Shared memory: queries [kRowsPerBlock][head_dim], then one chunk of keys or values [kChunk][head_dim + 1] (the odd
+// pitch keeps lanes that read 32 rows of one component on 32 banks).
+template <typename T, int kSlices>  // kSlices * 32 >= head_dim
+__global__ void __launch_bounds__(kWarps * 32)
+    AttendSimpleKernel(AttentionProblem problem, SparseIndexView index, AttentionOutput output) {
+  extern __shared__ float shared[];
+  const int head_dim = problem.head_dim;
+  const int pitch = head_dim + 1;
+  float* const queries = shared;
+  float* const chunk = shared + kRowsPerBlock * head_dim;
+
+  const int blocks_per_tile = index.tile_rows / kRowsPerBlock;
+  const int num_row_tiles = (index.seq_q + index.tile_rows - 1) / index.tile_rows;
+  const int64_t list = blockIdx.x / blocks_per_tile;
+  const int tile = static_cast<int>(list % num_row_tiles);
+  const int head = static_cast<int>(list / num_row_tiles % problem.num_qo_heads);
+  const int sequence = static_cast<int>(list / num_row_tiles / problem.num_qo_heads);
+  const int row_in_tile = static_cast<int>(blockIdx.x % blocks_per_tile) * kRowsPerBlock;
+  const int first_row = tile * index.tile_rows + row_in_tile;
+  if (first_row >= problem.seq_q) return;
+
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int kv_head = head / (problem.num_qo_heads / problem.num_kv_heads);
+  const T* const q = HeadPointer<T>(problem.q, sequence, head);
+  const T* const k = HeadPointer<T>(problem.k, sequence, kv_head);
+  const T* const v = HeadPointer<T>(problem.v, sequence, kv_head);
+  const float scale = problem.scale;
+
+  for (int i = threadIdx.x; i < kRowsPerBlock * head_dim; i += kWarps * 32) {
+    const int row = first_row + i / head_dim;
+    queries[i] = row < problem.seq_q ? ToFloat(q[row * problem.q.row_stride + i % head_dim]) : 0.0f;
+  }
+
+  float row_max[kRowsPerWarp];
+  float row_sum[kRowsPerWarp];
+  float accumulator[kRowsPerWarp][kSlices];
+  for (int r = 0; r < kRowsPerWarp; ++r) {
+    row_max[r] = -INFINITY;
+    row_sum[r] = 0.0f;
+    for (int s = 0; s < kSlices; ++s) accumulator[r][s] = 0.0f;
+  }
+
+  // column_list null: the chunk is run.start + 0..run.Length(); else its columns are column_list[0..run.Length()). A
+  // length of at most kChunk.
+  auto attend_chunk = [&](KeyRun run, const int32_t* column_list) {
+    const int num_keys = run.Length();
+    auto column_of = [&](int key) { return column_list == nullptr ? run.start + key : column_list[key]; };
+    auto load = [&](const T* tensor, int64_t row_stride) {
+      __syncthreads();
+      for (int i = threadIdx.x; i < num_keys * head_dim; i += kWarps * 32) {
+        chunk[i / head_dim * pitch + i % head_dim] =
+            ToFloat(tensor[column_of(i / head_dim) * row_stride + i % head_dim]);
+      }
+      __syncthreads();
+    };
+
+    load(k, problem.k.row_stride);
+    float score[kRowsPerWarp] = {};
+    if (lane < num_keys) {
+      for (int i = 0; i < head_dim; ++i) {
+        const float key = chunk[lane * pitch + i];
+        for (int r = 0; r < kRowsPerWarp; ++r) {
+          score[r] = fmaf(queries[(warp * kRowsPerWarp + r) * head_dim + i], key, score[r]);
+        }
+      }
+    }
+    float weight[kRowsPerWarp];
+    for (int r = 0; r < kRowsPerWarp; ++r) {
+      const int row = row_in_tile + warp * kRowsPerWarp + r;
+      const int position = problem.first_position + tile * index.tile_rows + row;
+      const cuda::KeyInterval kept = cuda::KeptKeys(index.rule, run, position, row < index.tile_rows / 2);
+      float s = score[r] * scale;
+      if (problem.soft_cap > 0) s = problem.soft_cap * tanhf(s / problem.soft_cap);
+      if (!kept.Keeps(lane)) s = -INFINITY;
+      const float new_max = fmaxf(row_max[r], WarpMax(s));
+      // A row that has kept nothing so far has new_max -inf, and -inf - -inf is no number.
+      const float shift = new_max == -INFINITY ? 0.0f : new_max;
+      const float correction = expf(row_max[r] - shift);
+      weight[r] = expf(s - shift);
+      row_sum[r] = row_sum[r] * correction + WarpSum(weight[r]);
+      row_max[r] = new_max;
+      for (int i = 0; i < kSlices; ++i) accumulator[r][i] *= correction;
+    }
+
+    load(v, problem.v.row_stride);
+    for (int key = 0; key < num_keys; ++key) {
+      for (int r = 0; r < kRowsPerWarp; ++r) {
+        const float p = __shfl_sync(~0u, weight[r], key);
+        if (p == 0.0f) continue;  // the value of a key that the row does not keep may be NaN
+        for (int i = 0; i < kSlices; ++i) {
+          const int component = lane + 32 * i;
+          if (component < head_dim) accumulator[r][i] = fmaf(p, chunk[key * pitch + component], accumulator[r][i]);
+        }
+      }
+    }
+  };
+
+  const KeyRun* const runs = index.runs + index.run_begin[list];
+  for (int i = 0; i < index.run_count[list]; ++i) {
+    const KeyRun run = runs[i];
+    for (int offset = 0; offset < run.Length(); offset += kChunk) {
+      attend_chunk(KeyRun::Make(run.start + offset, min(kChunk, run.Length() - offset), run.Flags()), nullptr);
+    }
+  }
+  const int32_t* const columns = index.columns + index.column_begin[list];
+  for (int offset = 0; offset < index.column_count[list]; offset += kChunk) {
+    attend_chunk(KeyRun::Make(0, min(kChunk, index.column_count[list] - offset), 0), columns + offset);
+  }
+
+  T* const o = HeadPointer<T>(output.o, sequence, head);
+  for (int r = 0; r < kRowsPerWarp; ++r) {
+    const int row = first_row + warp * kRowsPerWarp + r;
+    if (row >= problem.seq_q) continue;
+    const float normaliser = row_sum[r] > 0 ? 1.0f / row_sum[r] : (row_sum[r] == 0 ? 0.0f : row_sum[r]);
+    for (int i = 0; i < kSlices; ++i) {
+      const int component = lane + 32 * i;
+      if (component < head_dim) Store(o + row * output.o.row_stride + component, accumulator[r][i] * normaliser);
+    }
+    if (lane == 0 && output.lse != nullptr) {
+      const int64_t slot = (int64_t{sequence} * problem.num_qo_heads + head) * problem.seq_q + row;
+      output.lse[slot] = row_sum[r] == 0 ? -INFINITY : row_max[r] + logf(row_sum[r]);
+    }
+  }
+}
+
+template <typename T, int kSlices>
+Status Launch(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
+              cudaStream_t stream) {
+  const size_t shared_bytes =
+      (kRowsPerBlock * static_cast<size_t>(problem.head_dim) + kChunk * (static_cast<size_t>(problem.head_dim) + 1)) *
+      sizeof(float);
+  const int64_t blocks = index.NumLists() * (index.tile_rows / kRowsPerBlock);
+  if (blocks > std::numeric_limits<int32_t>::max()) {
+    return {StatusCode::kUnsupported, "the index has " + std::to_string(index.NumLists()) +
+                                          " lists: the CUDA executor takes fewer; attend fewer heads at a time."};
+  }
+  const std::string what = "AttendSimpleKernel (" + Describe(problem) + ")";
+  Status status =
+      CudaStatus(cudaFuncSetAttribute(AttendSimpleKernel<T, kSlices>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(shared_bytes)),
+                 what);
+  if (!status.ok()) return status;
+  AttendSimpleKernel<T, kSlices>
+      <<<static_cast<unsigned>(blocks), kWarps * 32, shared_bytes, stream>>>(problem, index, output);
+  return CudaStatus(cudaGetLastError(), what);
+}
+
+template <typename T>
+Status LaunchForHeadDim(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
+                        cudaStream_t stream) {
+  return problem.head_dim <= 128 ? Launch<T, 4>(problem, index, output, stream)
+                                 : Launch<T, 8>(problem, index, output, stream);
+}
+
+}  // namespace
+
+Status AttendCudaSimple(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
+                        void* stream) {
+  if (Status status = CheckProblem(problem, index, output); !status.ok()) return status;
+  if (problem.head_dim % 8 != 0 || problem.head_dim > 256) {
+    return {StatusCode::kUnsupported, "head_dim is " + std::to_string(problem.head_dim) +
+                                          ": the simple CUDA executor takes multiples of 8 up to 256."};
+  }
+  CurrentDevice device;
+  if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
+  AttentionProblem scaled = problem;
+  if (scaled.scale == 0) scaled.scale = 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  switch (problem.dtype) {
+    case DType::kFloat32:
+      return LaunchForHeadDim<float>(scaled, index, output, cuda_stream);
+    case DType::kBFloat16:
+      return LaunchForHeadDim<__nv_bfloat16>(scaled, index, output, cuda_stream);
+    case DType::kFloat16:
+      return LaunchForHeadDim<__half>(scaled, index, output, cuda_stream);
+  }
+  return {StatusCode::kInvalidArgument,
+          "dtype is " + std::to_string(static_cast<int>(problem.dtype)) + ": must be fp32, bf16 or fp16."};
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,207 @@
+// Host data on the GPU: indices that a CPU selector made, and whole problems for the application.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda_error.h"
+#include "current_device.h"
+#include "kernels/cuda_executor.h"
+#include "problem_check.h"
+
+namespace headscope::kernels {
+namespace {
+
+struct FreeDevice {
+  void operator()(void* p) const { cudaFree(p); }
+};
+using DeviceMemory = std::unique_ptr<void, FreeDevice>;
+
+struct DestroyEvent {
+  void operator()(CUevent_st* event) const { cudaEventDestroy(event); }
+};
+using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+constexpr int64_t kAlignment = 256;  // of every array inside one allocation
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Status Allocate(int64_t bytes, const std::string& what, DeviceMemory* memory) {
+  void* pointer = nullptr;
+  Status status = CudaStatus(cudaMalloc(&pointer, static_cast<size_t>(bytes)),
+                             "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory for " + what);
+  memory->reset(pointer);
+  return status;
+}
+
+// A host tensor of any strides as a dense [batch, heads, rows, head_dim] on the device.
+int64_t DenseBytes(const AttentionProblem& problem, int32_t heads, int32_t rows) {
+  return int64_t{problem.batch} * heads * rows * problem.head_dim * SizeOf(problem.dtype);
+}
+
+template <typename Void>
+void SetDense(const AttentionProblem& problem, int32_t heads, int32_t rows, void* data, StridedTensor<Void>* tensor) {
+  tensor->data = data;
+  tensor->row_stride = problem.head_dim;
+  tensor->head_stride = int64_t{rows} * problem.head_dim;
+  tensor->batch_stride = heads * tensor->head_stride;
+}
+
+cudaError_t CopyHead(void* to, int64_t to_row_bytes, const void* from, int64_t from_row_bytes, int64_t width,
+                     int32_t rows, cudaMemcpyKind kind) {
+  return cudaMemcpy2D(to, static_cast<size_t>(to_row_bytes), from, static_cast<size_t>(from_row_bytes),
+                      static_cast<size_t>(width), static_cast<size_t>(rows), kind);
+}
+
+template <typename To, typename From>
+Status CopyTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const StridedTensor<To>& to,
+                  const StridedTensor<From>& from, cudaMemcpyKind kind) {
+  const int64_t size = SizeOf(problem.dtype);
+  for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int32_t head = 0; head < heads; ++head) {
+      auto* target = static_cast<char*>(to.data) + (sequence * to.batch_stride + head * to.head_stride) * size;
+      const auto* source =
+          static_cast<const char*>(from.data) + (sequence * from.batch_stride + head * from.head_stride) * size;
+      // A single row may carry any stride; the copy wants a pitch no smaller than the row.
+      const int64_t width = problem.head_dim * size;
+      const int64_t to_pitch = std::max(to.row_stride * size, width);
+      const int64_t from_pitch = std::max(from.row_stride * size, width);
+      Status status = CudaStatus(CopyHead(target, to_pitch, source, from_pitch, width, rows, kind), "copying a head");
+      if (!status.ok()) return status;
+    }
+  }
+  return {};
+}
+
+Status TimedAttend(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
+                   int32_t repeats, double* attend_ms) {
+  auto attend = [&] { return AttendCuda(problem, index, output, nullptr); };
+  // The first launch loads the kernel and warms the clocks; it is not among the timed ones.
+  if (Status status = attend(); !status.ok()) return status;
+  if (repeats > 0 && attend_ms != nullptr) {
+    cudaEvent_t raw_start = nullptr;
+    cudaEvent_t raw_stop = nullptr;
+    if (Status status = CudaStatus(cudaEventCreate(&raw_start), "cudaEventCreate"); !status.ok()) return status;
+    const Event start(raw_start);
+    if (Status status = CudaStatus(cudaEventCreate(&raw_stop), "cudaEventCreate"); !status.ok()) return status;
+    const Event stop(raw_stop);
+    std::vector<float> times;
+    for (int32_t i = 0; i < repeats; ++i) {
+      cudaEventRecord(start.get());
+      if (Status status = attend(); !status.ok()) return status;
+      cudaEventRecord(stop.get());
+      float ms = 0;
+      Status status = CudaStatus(cudaEventSynchronize(stop.get()), "attending on the GPU");
+      if (status.ok()) status = CudaStatus(cudaEventElapsedTime(&ms, start.get(), stop.get()), "reading a GPU timer");
+      if (!status.ok()) return status;
+      times.push_back(ms);
+    }
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    *attend_ms = times[times.size() / 2];
+  }
+  return CudaStatus(cudaDeviceSynchronize(), "attending on the GPU (" + Describe(problem) + ")");
+}
+
+}  // namespace
+
+Status UploadIndex(const SparseIndexView& host_index, CudaIndexBuffers* buffers) {
+  if (buffers == nullptr) return {StatusCode::kInvalidArgument, "UploadIndex: buffers is null."};
+  // The kernels trust their lists, so no list gets to a GPU unchecked.
+  if (Status status = Validate(host_index); !status.ok()) return status;
+  const int64_t num_lists = host_index.NumLists();
+  struct Part {
+    const void* source;
+    int64_t bytes;
+    int64_t offset;
+  };
+  Part parts[] = {{host_index.run_begin, num_lists * 8, 0},       {host_index.run_count, num_lists * 4, 0},
+                  {host_index.column_begin, num_lists * 8, 0},    {host_index.column_count, num_lists * 4, 0},
+                  {host_index.runs, host_index.runs_size * 8, 0}, {host_index.columns, host_index.columns_size * 4, 0}};
+  int64_t total = 0;
+  for (Part& part : parts) {
+    part.offset = total;
+    total += RoundUp(part.bytes);
+  }
+  DeviceMemory memory;
+  if (Status status = Allocate(std::max(total, kAlignment), "a sparse index", &memory); !status.ok()) return status;
+  char* const base = static_cast<char*>(memory.get());
+  for (const Part& part : parts) {
+    if (part.bytes == 0) continue;
+    Status status =
+        CudaStatus(cudaMemcpy(base + part.offset, part.source, static_cast<size_t>(part.bytes), cudaMemcpyHostToDevice),
+                   "copying a sparse index to the GPU");
+    if (!status.ok()) return status;
+  }
+  FreeIndex(buffers);
+  buffers->view = host_index;
+  buffers->view.run_begin = reinterpret_cast<const int64_t*>(base + parts[0].offset);
+  buffers->view.run_count = reinterpret_cast<const int32_t*>(base + parts[1].offset);
+  buffers->view.column_begin = reinterpret_cast<const int64_t*>(base + parts[2].offset);
+  buffers->view.column_count = reinterpret_cast<const int32_t*>(base + parts[3].offset);
+  buffers->view.runs = reinterpret_cast<const KeyRun*>(base + parts[4].offset);
+  buffers->view.columns = reinterpret_cast<const int32_t*>(base + parts[5].offset);
+  buffers->allocation = memory.release();
+  return {};
+}
+
+void FreeIndex(CudaIndexBuffers* buffers) {
+  if (buffers == nullptr || buffers->allocation == nullptr) return;
+  cudaFree(buffers->allocation);
+  *buffers = {};
+}
+
+Status AttendCudaFromHost(const AttentionProblem& host_problem, const SparseIndexView& host_index,
+                          const AttentionOutput& host_output, int32_t repeats, double* attend_ms) {
+  if (Status status = CheckProblem(host_problem, host_index, host_output); !status.ok()) return status;
+  CurrentDevice current;
+  if (Status status = FindCurrentDevice(&current); !status.ok()) return status;
+
+  CudaIndexBuffers index;
+  const std::unique_ptr<CudaIndexBuffers, void (*)(CudaIndexBuffers*)> free_index(&index, FreeIndex);
+  if (Status status = UploadIndex(host_index, &index); !status.ok()) return status;
+
+  const int64_t q_bytes = RoundUp(DenseBytes(host_problem, host_problem.num_qo_heads, host_problem.seq_q));
+  const int64_t kv_bytes = RoundUp(DenseBytes(host_problem, host_problem.num_kv_heads, host_problem.seq_k));
+  const int64_t num_rows = int64_t{host_problem.batch} * host_problem.num_qo_heads * host_problem.seq_q;
+  DeviceMemory memory;
+  if (Status status = Allocate(2 * q_bytes + 2 * kv_bytes + num_rows * 4, "Q, K, V and O", &memory); !status.ok()) {
+    return status;
+  }
+  char* const base = static_cast<char*>(memory.get());
+  AttentionProblem problem = host_problem;
+  SetDense(problem, problem.num_qo_heads, problem.seq_q, base, &problem.q);
+  SetDense(problem, problem.num_kv_heads, problem.seq_k, base + q_bytes, &problem.k);
+  SetDense(problem, problem.num_kv_heads, problem.seq_k, base + q_bytes + kv_bytes, &problem.v);
+  AttentionOutput output;
+  SetDense(problem, problem.num_qo_heads, problem.seq_q, base + q_bytes + 2 * kv_bytes, &output.o);
+  output.lse = reinterpret_cast<float*>(base + 2 * q_bytes + 2 * kv_bytes);
+
+  StridedTensor<void> device_q{base, problem.q.batch_stride, problem.q.head_stride, problem.q.row_stride};
+  StridedTensor<void> device_k{base + q_bytes, problem.k.batch_stride, problem.k.head_stride, problem.k.row_stride};
+  StridedTensor<void> device_v{base + q_bytes + kv_bytes, problem.v.batch_stride, problem.v.head_stride,
+                               problem.v.row_stride};
+  Status status =
+      CopyTensor(problem, problem.num_qo_heads, problem.seq_q, device_q, host_problem.q, cudaMemcpyHostToDevice);
+  if (status.ok()) {
+    status = CopyTensor(problem, problem.num_kv_heads, problem.seq_k, device_k, host_problem.k, cudaMemcpyHostToDevice);
+  }
+  if (status.ok()) {
+    status = CopyTensor(problem, problem.num_kv_heads, problem.seq_k, device_v, host_problem.v, cudaMemcpyHostToDevice);
+  }
+  if (status.ok()) status = TimedAttend(problem, index.view, output, repeats, attend_ms);
+  if (status.ok()) {
+    status = CopyTensor(problem, problem.num_qo_heads, problem.seq_q, host_output.o, output.o, cudaMemcpyDeviceToHost);
+  }
+  if (status.ok() && host_output.lse != nullptr) {
+    status =
+        CudaStatus(cudaMemcpy(host_output.lse, output.lse, static_cast<size_t>(num_rows) * 4, cudaMemcpyDeviceToHost),
+                   "copying the LSE from the GPU");
+  }
+  return status;
+}
+
+}  // namespace headscope::kernels
