@@ -14,8 +14,8 @@ struct WorkbenchPaths {
   std::string cache_dir;  // results beside the traces' keys; made when missing. Empty: nothing is kept
 };
 
-// `post` runs a function on the UI thread, from any thread; it must outlive the workbench. Destroying the workbench cancels and joins all its
-// work; functions posted before that do nothing when they run later.
+// `post` runs a function on the UI thread, from any thread; it must outlive the workbench. Destroying the workbench
+// cancels and joins all its work; functions posted before that do nothing when they run later.
 std::unique_ptr<ui::Workbench> MakeTraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post);
 
 // $XDG_CACHE_HOME/headscope/results, else ~/.cache/headscope/results; empty when neither variable is set.

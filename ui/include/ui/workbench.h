@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/types/comparison.h"
@@ -40,6 +41,7 @@ struct CaptureSettings {
   int64_t decode_tokens = 0;
   std::string dtype = "auto", device = "cpu";
   std::string output_path;
+  bool overwrite = false;
 };
 
 struct ProgressReport {
@@ -78,6 +80,9 @@ class Workbench {
  public:
   virtual ~Workbench() = default;
 
+  // Takes what goes wrong in work that has no error reply of its own (a head that can no longer be read, a cache folder that is full).
+  void SetBackgroundErrorHandler(ErrorReply handler) { background_error_ = std::move(handler); }
+
   virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first
   virtual std::vector<std::string> task_names() const = 0;
   virtual std::string default_model_dir() const = 0;
@@ -110,6 +115,14 @@ class Workbench {
   // Write the runs table and the head table, at once. By extension: .csv, .json or .h5. Return an empty string or the error.
   virtual std::string ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path) = 0;
   virtual std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path) = 0;
+
+ protected:
+  void ReportBackgroundError(const std::string& sentence) const {
+    if (background_error_) background_error_(sentence);
+  }
+
+ private:
+  ErrorReply background_error_;
 };
 
 }  // namespace headscope::ui

@@ -1,0 +1,86 @@
+#include "capture_job.h"
+
+#include <exception>
+
+#include "capture/capture.h"
+#include "selection.h"
+
+namespace headscope::app {
+namespace {
+
+capture::CaptureRequest MakeRequest(const ui::CaptureSettings& settings) {
+  capture::CaptureRequest request;
+  request.model_dir = settings.model_dir;
+  if (!settings.task.empty()) {
+    request.task = settings.task;
+    request.task_length = settings.task_length;
+  } else if (!settings.prompt_file.empty()) {
+    request.prompt_file = settings.prompt_file;
+  } else {
+    request.text = settings.prompt_text;
+  }
+  request.output_path = settings.output_path;
+  request.overwrite = settings.overwrite;
+  request.layers = ParseNumberList(settings.layers, "layers");
+  request.heads = ParseNumberList(settings.heads, "heads");
+  request.rows = settings.rows;
+  request.decode_tokens = settings.decode_tokens;
+  request.dtype = settings.dtype;
+  request.device = settings.device;
+  return request;
+}
+
+ui::ProgressReport Report(const capture::Progress& progress) {
+  ui::ProgressReport report;
+  report.stage = progress.stage;
+  report.fraction = progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
+  report.rate = progress.rate;
+  report.unit = progress.unit;
+  report.remaining_s = progress.remaining_s;
+  return report;
+}
+
+}  // namespace
+
+CaptureJob::~CaptureJob() {
+  Cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
+void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<std::string> done, ui::ErrorReply failed,
+                       ui::Reply<ui::ProgressReport> progress) {
+  if (*running_) {
+    post_([failed] { failed("A capture is under way: wait for its end or cancel it first."); });
+    return;
+  }
+  if (thread_.joinable()) thread_.join();
+  cancelled_ = false;
+  *running_ = true;
+  thread_ =
+      std::thread([this, settings, done = std::move(done), failed = std::move(failed), progress = std::move(progress)] {
+        const auto fail = [&](const std::string& message) {
+          post_([running = running_, failed, message] {
+            *running = false;
+            failed(message);
+          });
+        };
+        try {
+          const capture::CaptureResult result = capture::Capture(
+              MakeRequest(settings),
+              [&](const capture::Progress& now) { post_([progress, report = Report(now)] { progress(report); }); },
+              &cancelled_);
+          if (result.interrupted && result.num_tokens == 0) {
+            fail("The capture was cancelled before a token was recorded.");
+            return;
+          }
+          post_([running = running_, done, path = result.path] {
+            *running = false;
+            done(path);
+          });
+        } catch (const std::exception& refused) {
+          fail(refused.what());
+        }
+      });
+}
+
+}  // namespace headscope::app

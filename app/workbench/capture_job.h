@@ -1,0 +1,32 @@
+// One capture at a time, on its own thread: it may take minutes and must not hold up tiles.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "ui/workbench.h"
+
+namespace headscope::app {
+
+class CaptureJob {
+ public:
+  using Post = std::function<void(std::function<void()>)>;
+  explicit CaptureJob(Post post) : post_(std::move(post)) {}
+  ~CaptureJob();  // cancels and joins: what was recorded stays a valid, shorter trace
+
+  // Callbacks come on the UI thread. A second start while one runs fails.
+  void Start(const ui::CaptureSettings& settings, ui::Reply<std::string> done, ui::ErrorReply failed,
+             ui::Reply<ui::ProgressReport> progress);
+  void Cancel() { cancelled_ = true; }
+
+ private:
+  const Post post_;
+  std::atomic<bool> cancelled_ = false;
+  std::shared_ptr<std::atomic<bool>> running_ = std::make_shared<std::atomic<bool>>(false);
+  std::thread thread_;
+};
+
+}  // namespace headscope::app

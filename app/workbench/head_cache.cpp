@@ -1,0 +1,79 @@
+#include "head_cache.h"
+
+#include <chrono>
+#include <optional>
+
+namespace headscope::app {
+namespace {
+
+int64_t BytesOf(const analysis::HeadTensors& head) {
+  const size_t values = head.q.size() + head.k.size() + head.v.size() + head.lse.size() + head.row_positions.size();
+  return static_cast<int64_t>(values * sizeof(float));
+}
+
+}  // namespace
+
+HeadCache::HeadCache(const data::TraceReader& trace, int64_t capacity_bytes)
+    : trace_(trace), capacity_bytes_(capacity_bytes) {}
+
+analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
+  std::optional<std::promise<analysis::HeadTensorsPtr>> promise;
+  std::shared_future<analysis::HeadTensorsPtr> head;
+  {
+    const std::lock_guard lock(mutex_);
+    Entry& entry = entries_[id];
+    if (!entry.head.valid()) {
+      promise.emplace();
+      entry.head = promise->get_future().share();
+    }
+    entry.last_used = ++clock_;
+    head = entry.head;
+  }
+  if (promise) {
+    try {
+      analysis::HeadTensorsPtr loaded = analysis::LoadHead(trace_, id);
+      const int64_t bytes = BytesOf(*loaded);
+      promise->set_value(std::move(loaded));
+      const std::lock_guard lock(mutex_);
+      entries_[id].bytes = bytes;
+      EvictBeyondCapacity();
+    } catch (...) {
+      // The next one to ask tries again; those who wait now get the reason.
+      {
+        const std::lock_guard lock(mutex_);
+        entries_.erase(id);
+      }
+      promise->set_exception(std::current_exception());
+    }
+  }
+  return head.get();
+}
+
+analysis::HeadTensorsPtr HeadCache::TryGet(analysis::HeadId id) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(id);
+  if (entry == entries_.end() || entry->second.bytes == 0) return nullptr;
+  entry->second.last_used = ++clock_;
+  return entry->second.head.get();
+}
+
+analysis::HeadTensorsPtr HeadCache::GetUncached(analysis::HeadId id) {
+  if (analysis::HeadTensorsPtr head = TryGet(id)) return head;
+  return analysis::LoadHead(trace_, id);
+}
+
+void HeadCache::EvictBeyondCapacity() {
+  for (;;) {
+    int64_t total = 0;
+    auto oldest = entries_.end();
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      total += entry->second.bytes;
+      const bool can_leave = entry->second.bytes > 0 && entry->second.last_used != clock_;
+      if (can_leave && (oldest == entries_.end() || entry->second.last_used < oldest->second.last_used)) oldest = entry;
+    }
+    if (total <= capacity_bytes_ || oldest == entries_.end()) return;
+    entries_.erase(oldest);
+  }
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,31 @@
+// Measured runs, one at a time. The dense baseline of a head is measured once and kept while the head stays the same.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "analysis/compare.h"
+
+namespace headscope::app {
+
+class RunSlot {
+ public:
+  // Called from workers; waits for the run before. `cancelled` is the caller's own flag; Stop() ends the run under way
+  // as well.
+  kernels::Status Run(const analysis::HeadTensorsPtr& head, int32_t repeats, const std::string& method,
+                      const kernels::ParameterValues& values, const std::atomic<bool>& cancelled,
+                      analysis::MethodResult* result);
+  // Set the caller's flag before.
+  void Stop() { stop_ = true; }
+  void Forget();  // frees the head and its baseline
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> stop_ = false;
+  analysis::HeadTensorsPtr head_;
+  int32_t repeats_ = 0;
+  std::unique_ptr<analysis::HeadComparison> comparison_;
+};
+
+}  // namespace headscope::app

@@ -1,0 +1,56 @@
+// Statistics of all heads in the background: what is on disk at once, then a quick look at every head, then the exact
+// numbers.
+//
+// One worker thread at low priority, so that tiles and masks go first. Measured runs pause it: their times must be
+// theirs alone.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "analysis/statistics.h"
+#include "analysis/task_queue.h"
+#include "opened_trace.h"
+
+namespace headscope::app {
+
+class StatisticsJob {
+ public:
+  using Post = std::function<void(std::function<void()>)>;
+  explicit StatisticsJob(Post post);
+  ~StatisticsJob();
+
+  struct Callbacks {
+    ui::Reply<analysis::HeadStatistics> one;
+    std::function<void()> finished;
+    ui::Reply<ui::ProgressReport> progress;
+    ui::ErrorReply failed;  // a head that could not be read, or a cache folder that cannot be written; the others go on
+  };
+  // Callbacks come on the UI thread. A new start cancels the one before.
+  void Start(std::shared_ptr<OpenedTrace> trace, const std::string& cache_dir, Callbacks callbacks);
+  void Cancel();
+  // While paused no statistics are computed; the head under way starts again later. From any thread; calls nest.
+  void Pause();
+  void Resume();
+
+ private:
+  struct Run;
+  void Work(Run& run, const std::atomic<bool>& cancelled);
+  void Pass(Run& run, int64_t rows, const std::atomic<bool>& cancelled);
+  bool WaitWhilePaused(const std::atomic<bool>& cancelled);
+
+  const Post post_;
+  std::mutex mutex_;
+  std::condition_variable resumed_;
+  int32_t pauses_ = 0;
+  std::atomic<bool> stop_head_ = false;
+  std::shared_ptr<std::atomic<bool>> current_;  // false once cancelled: what was posted before then says nothing
+  analysis::TaskQueue queue_;                   // last: its destructor joins work that uses the members above
+};
+
+}  // namespace headscope::app

@@ -1,0 +1,86 @@
+#include "statistics_store.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace headscope::analysis {
+
+// Found by nlohmann::json through their names; every number of a head is kept, so that nothing is computed twice.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadId, layer, head)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKMass, k, mean)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKAgreement, r, k, mean)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SparsityAtCra, target, sparsity)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, id, kv_head, num_rows, num_tokens, kurtosis, entropy,
+                                   max_probability, top_k_mass, agreement, sparsity, sink_mass, local_mass,
+                                   vertical_mass, slash_mass, block_mass, retrieval_mass, column_profile,
+                                   diagonal_profile, head_class, class_reason)
+
+}  // namespace headscope::analysis
+
+namespace headscope::app {
+namespace {
+
+constexpr char kSchema[] = "headscope-statistics-cache-1";
+
+// FNV-1a, 64 bits: a file name, not a proof.
+uint64_t Hash(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace
+
+StatisticsStore::StatisticsStore(const std::string& cache_dir, const std::string& trace_path) {
+  if (cache_dir.empty()) return;
+  std::error_code error;
+  const std::filesystem::path canonical = std::filesystem::canonical(trace_path, error);
+  if (error) return;
+  const uintmax_t size = std::filesystem::file_size(canonical, error);
+  if (error) return;
+  const auto changed = std::filesystem::last_write_time(canonical, error);
+  if (error) return;
+  const uint64_t hash = Hash(canonical.string() + '\n' + std::to_string(size) + '\n' +
+                             std::to_string(changed.time_since_epoch().count()));
+  char name[48];
+  std::snprintf(name, sizeof(name), "%016" PRIx64 ".statistics.json", hash);
+  path_ = (std::filesystem::path(cache_dir) / name).string();
+}
+
+std::vector<analysis::HeadStatistics> StatisticsStore::Load() const {
+  if (path_.empty()) return {};
+  std::ifstream file(path_, std::ios::binary);
+  if (!file) return {};
+  try {
+    const nlohmann::json json = nlohmann::json::parse(file);
+    if (json.at("schema") != kSchema) return {};
+    return json.at("heads").get<std::vector<analysis::HeadStatistics>>();
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+std::string StatisticsStore::Save(const std::vector<analysis::HeadStatistics>& statistics) const {
+  if (path_.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
+  const std::string temporary = path_ + ".partial";
+  {
+    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+    file << nlohmann::json{{"schema", kSchema}, {"heads", statistics}};
+    file.flush();
+    if (!file) {
+      std::filesystem::remove(temporary, error);
+      return "The statistics could not be kept in " + path_ + ": the folder cannot be written or the disk is full.";
+    }
+  }
+  std::filesystem::rename(temporary, path_, error);
+  return error ? "The statistics could not be kept in " + path_ + ": " + error.message() + "." : std::string();
+}
+
+}  // namespace headscope::app

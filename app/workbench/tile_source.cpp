@@ -1,0 +1,140 @@
+#include "tile_source.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+
+namespace headscope::app {
+namespace {
+
+constexpr char kTilePrefix[] = "tile/";
+constexpr char kPyramidPrefix[] = "pyramid/";
+// A pyramid holds at most 85 tiles of 256 KiB, so this many heads are about half a gigabyte.
+constexpr size_t kMaxPyramids = 24;
+
+std::string PyramidTag(const std::pair<analysis::HeadId, analysis::TileReduction>& key) {
+  return kPyramidPrefix + std::to_string(key.first.layer) + ":" + std::to_string(key.first.head) +
+         (key.second == analysis::TileReduction::kMax ? "/max" : "/mean");
+}
+
+}  // namespace
+
+TileSource::TileSource(analysis::TaskQueue* queue, Post post, ui::ErrorReply failed)
+    : queue_(queue), post_(std::move(post)), failed_(std::move(failed)) {}
+
+void TileSource::SetTrace(std::shared_ptr<OpenedTrace> trace) {
+  Cancel();
+  queue_->Cancel(kPyramidPrefix);
+  waiting_.clear();
+  pyramids_.clear();
+  trace_ = std::move(trace);
+}
+
+int32_t TileSource::FirstCoarseLevel() const {
+  return std::max(0, analysis::MaxLevel(trace_->summary.num_rows, trace_->summary.num_tokens) - 3);
+}
+
+std::string TileSource::NextTag() {
+  return kTilePrefix + std::to_string(++request_);
+}
+
+void TileSource::Request(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done) {
+  if (!trace_) return;
+  if (key.level < FirstCoarseLevel()) {
+    auto tile = std::make_shared<analysis::TilePtr>();
+    auto error = std::make_shared<std::string>();
+    queue_->Submit(
+        NextTag(), priority,
+        [trace = trace_, key, tile, error](const std::atomic<bool>& cancelled) {
+          try {
+            *tile = analysis::ComputeTile(*trace->heads.Get(key.head), key, 1, &cancelled);
+          } catch (const std::exception& refused) {
+            *error = refused.what();
+          }
+        },
+        [this, tile, error, done = std::move(done)] {
+          if (!error->empty()) failed_(*error);
+          if (*tile) done(*tile);
+        });
+    return;
+  }
+  const PyramidKey pyramid{key.head, key.reduction};
+  const auto known =
+      std::find_if(pyramids_.begin(), pyramids_.end(), [&](const auto& entry) { return entry.first == pyramid; });
+  if (known != pyramids_.end()) {
+    pyramids_.splice(pyramids_.begin(), pyramids_, known);
+    const auto tile = known->second.find(key);
+    if (tile != known->second.end()) Deliver(std::move(done), tile->second);
+    return;
+  }
+  if (!waiting_.contains(pyramid)) StartPyramid(pyramid, priority);
+  waiting_[pyramid].push_back({key, std::move(done)});
+}
+
+void TileSource::StartPyramid(const PyramidKey& key, int32_t priority) {
+  // Passes over heads that are no longer looked at end here; the other reduction of this head goes on.
+  std::erase_if(waiting_, [&](const auto& entry) {
+    const bool other_head = entry.first.first != key.first;
+    if (other_head) queue_->Cancel(PyramidTag(entry.first));
+    return other_head;
+  });
+  auto tiles = std::make_shared<std::vector<analysis::TilePtr>>();
+  auto error = std::make_shared<std::string>();
+  queue_->Submit(
+      PyramidTag(key), priority,
+      [trace = trace_, key, level = FirstCoarseLevel(), tiles, error](const std::atomic<bool>& cancelled) {
+        try {
+          *tiles = analysis::ComputePyramid(*trace->heads.Get(key.first), key.second, level, 0, &cancelled);
+        } catch (const std::exception& refused) {
+          *error = refused.what();
+        }
+      },
+      [this, key, tiles, error] {
+        if (!error->empty()) failed_(*error);
+        FinishPyramid(key, std::move(*tiles));
+      });
+}
+
+void TileSource::FinishPyramid(const PyramidKey& key, std::vector<analysis::TilePtr> tiles) {
+  const std::vector<Waiter> waiters = std::move(waiting_[key]);
+  waiting_.erase(key);
+  if (tiles.empty()) return;  // it failed; the next request tries again
+  auto& [head, by_key] = pyramids_.emplace_front(key, std::map<analysis::TileKey, analysis::TilePtr>());
+  for (analysis::TilePtr& tile : tiles) {
+    if (tile) by_key.emplace(tile->key, std::move(tile));
+  }
+  if (pyramids_.size() > kMaxPyramids) pyramids_.pop_back();
+  const int64_t view = view_;
+  for (const Waiter& waiter : waiters) {
+    const auto tile = by_key.find(waiter.key);
+    if (tile != by_key.end()) waiter.done(tile->second);
+    if (view != view_) return;  // a reply has changed the view: the others are stale, and by_key may be gone
+  }
+}
+
+void TileSource::Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr tile) {
+  post_([this, view = view_, done = std::move(done), tile = std::move(tile)] {
+    if (view == view_) done(tile);
+  });
+}
+
+void TileSource::RequestMask(std::shared_ptr<const kernels::SparseIndex> index, const analysis::TileKey& key,
+                             int32_t priority, ui::Reply<analysis::MaskTilePtr> done) {
+  auto tile = std::make_shared<analysis::MaskTilePtr>();
+  queue_->Submit(
+      NextTag(), priority,
+      [index = std::move(index), key, tile](const std::atomic<bool>&) {
+        *tile = analysis::ComputeMaskTile(index->View(), key);
+      },
+      [tile, done = std::move(done)] {
+        if (*tile) done(*tile);
+      });
+}
+
+void TileSource::Cancel() {
+  ++view_;
+  queue_->Cancel(kTilePrefix);
+  for (auto& [key, waiters] : waiting_) waiters.clear();
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,57 @@
+// Tiles of the head on show: the coarse levels from one pass over the head, kept; the fine ones one by one, on demand.
+//
+// Lives on the UI thread. A coarse pass outlives the view that asked for it (every view of the head needs it), and ends
+// when another head is asked for; fine tiles end with their view.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "analysis/task_queue.h"
+#include "analysis/tiles.h"
+#include "opened_trace.h"
+
+namespace headscope::app {
+
+class TileSource {
+ public:
+  using Post = std::function<void(std::function<void()>)>;
+  // `queue` outlives the source; `post` runs a function later on the UI thread; `failed` takes one sentence.
+  TileSource(analysis::TaskQueue* queue, Post post, ui::ErrorReply failed);
+
+  void SetTrace(std::shared_ptr<OpenedTrace> trace);
+  void Request(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done);
+  void RequestMask(std::shared_ptr<const kernels::SparseIndex> index, const analysis::TileKey& key, int32_t priority,
+                   ui::Reply<analysis::MaskTilePtr> done);
+  void Cancel();  // no reply comes after it to a request before it
+
+ private:
+  struct Waiter {
+    analysis::TileKey key;
+    ui::Reply<analysis::TilePtr> done;
+  };
+  using PyramidKey = std::pair<analysis::HeadId, analysis::TileReduction>;
+
+  // The finest level that a head's coarse pass makes: at most 8 x 8 tiles.
+  int32_t FirstCoarseLevel() const;
+  void StartPyramid(const PyramidKey& key, int32_t priority);
+  void FinishPyramid(const PyramidKey& key, std::vector<analysis::TilePtr> tiles);
+  void Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr tile);
+  std::string NextTag();
+
+  analysis::TaskQueue* const queue_;
+  const Post post_;
+  const ui::ErrorReply failed_;
+  std::shared_ptr<OpenedTrace> trace_;
+  int64_t view_ = 0;                                                                           // counts Cancel() calls
+  int64_t request_ = 0;                                                                        // makes tags different
+  std::list<std::pair<PyramidKey, std::map<analysis::TileKey, analysis::TilePtr>>> pyramids_;  // latest first
+  std::map<PyramidKey, std::vector<Waiter>> waiting_;                                          // passes under way
+};
+
+}  // namespace headscope::app

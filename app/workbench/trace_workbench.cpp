@@ -1,0 +1,282 @@
+#include "workbench/trace_workbench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "analysis/compare.h"
+#include "analysis/task_queue.h"
+#include "capture/model_session.h"
+#include "capture/tasks.h"
+#include "capture_job.h"
+#include "opened_trace.h"
+#include "run_slot.h"
+#include "statistics_job.h"
+#include "table_export.h"
+#include "tile_source.h"
+
+namespace headscope::app {
+namespace {
+
+// Three, because one may be busy with a measured run and one with a coarse pass while a mask follows a slider.
+constexpr int32_t kWorkers = 3;
+constexpr int32_t kMaskPriority = 1'000'000;
+constexpr int32_t kOpenPriority = 2'000'000;
+// The mask on show and the one before it, whose tiles may still be asked for.
+constexpr size_t kMasksKept = 4;
+
+// Runs `work` for a value or a sentence: what a worker hands to the UI thread.
+template <typename T>
+struct Outcome {
+  std::optional<T> value;
+  std::string error;
+
+  template <typename Work>
+  void Set(Work&& work) {
+    try {
+      value = work();
+    } catch (const std::exception& refused) {
+      error = refused.what();
+    }
+  }
+};
+
+class TraceWorkbench : public ui::Workbench {
+ public:
+  TraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post)
+      : paths_(paths),
+        post_([post = std::move(post), alive = std::weak_ptr<bool>(alive_)](std::function<void()> function) {
+          post([alive, function = std::move(function)] {
+            if (!alive.expired()) function();
+          });
+        }),
+        run_slot_(std::make_shared<RunSlot>()),
+        capture_(post_),
+        statistics_(post_),
+        queue_(kWorkers, post_),
+        tiles_(&queue_, post_, [this](const std::string& sentence) { ReportBackgroundError(sentence); }) {
+    for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) methods_.push_back(method->spec());
+    for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) methods_.push_back(method->spec());
+  }
+
+  ~TraceWorkbench() override {
+    alive_.reset();
+    CancelRun();
+    capture_.Cancel();
+  }
+
+  const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
+  std::vector<std::string> task_names() const override { return capture::TaskNames(); }
+  std::string default_model_dir() const override { return paths_.share_dir + "/reference_model"; }
+
+  void OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) override;
+  void RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
+                         ui::Reply<ui::ProgressReport> progress) override;
+  void CancelStatistics() override { statistics_.Cancel(); }
+
+  void RequestTile(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done) override {
+    tiles_.Request(key, priority, std::move(done));
+  }
+  void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority,
+                       ui::Reply<analysis::MaskTilePtr> done) override {
+    const auto mask = masks_.find(mask_id);
+    if (mask != masks_.end()) tiles_.RequestMask(mask->second, key, priority, std::move(done));
+  }
+  void CancelTiles() override { tiles_.Cancel(); }
+  ui::Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
+
+  void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                   ui::Reply<ui::LiveMask> done, ui::ErrorReply failed) override;
+  void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                 int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::ErrorReply failed,
+                 ui::Reply<ui::ProgressReport> progress) override;
+  void CancelRun() override {
+    queue_.Cancel("run");
+    run_slot_->Stop();
+  }
+
+  void DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
+                     ui::ErrorReply failed) override;
+  void Capture(const ui::CaptureSettings& settings, ui::Reply<std::string> done, ui::ErrorReply failed,
+               ui::Reply<ui::ProgressReport> progress) override {
+    capture_.Start(settings, std::move(done), std::move(failed), std::move(progress));
+  }
+  void CancelCapture() override { capture_.Cancel(); }
+
+  std::string ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path) override {
+    Outcome<bool> outcome;
+    outcome.Set([&] { return app::ExportRuns(runs, path), true; });
+    return outcome.error;
+  }
+  std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics,
+                               const std::string& path) override {
+    Outcome<bool> outcome;
+    outcome.Set([&] { return app::ExportStatistics(statistics, path), true; });
+    return outcome.error;
+  }
+
+ private:
+  // Submits work that makes a T (or throws), and hands it to one of the two replies.
+  template <typename T, typename Work>
+  void Submit(const std::string& tag, int32_t priority, Work work, ui::Reply<T> done, ui::ErrorReply failed) {
+    auto outcome = std::make_shared<Outcome<T>>();
+    queue_.Submit(
+        tag, priority,
+        [outcome, work](const std::atomic<bool>& cancelled) { outcome->Set([&] { return work(cancelled); }); },
+        [outcome, done = std::move(done), failed = std::move(failed)] {
+          if (outcome->value) {
+            done(std::move(*outcome->value));
+          } else {
+            failed(outcome->error);
+          }
+        });
+  }
+
+  const WorkbenchPaths paths_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  const std::function<void(std::function<void()>)> post_;
+  std::vector<kernels::MethodSpec> methods_;
+  std::shared_ptr<OpenedTrace> trace_;
+  std::map<int64_t, std::shared_ptr<const kernels::SparseIndex>> masks_;
+  int64_t next_mask_id_ = 1;
+  std::shared_ptr<RunSlot> run_slot_;
+  CaptureJob capture_;
+  StatisticsJob statistics_;
+  analysis::TaskQueue queue_;
+  TileSource tiles_;
+};
+
+void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) {
+  Submit<std::shared_ptr<OpenedTrace>>(
+      "open", kOpenPriority, [path](const std::atomic<bool>&) { return std::make_shared<OpenedTrace>(path); },
+      [this, done = std::move(done)](std::shared_ptr<OpenedTrace> trace) {
+        statistics_.Cancel();
+        queue_.Cancel("mask");
+        CancelRun();
+        masks_.clear();
+        trace_ = trace;
+        tiles_.SetTrace(trace);
+        done(trace->summary);
+      },
+      std::move(failed));
+}
+
+void TraceWorkbench::RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
+                                       ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  statistics_.Start(trace_, paths_.cache_dir,
+                    {.one = std::move(one),
+                     .finished = std::move(finished),
+                     .progress = std::move(progress),
+                     .failed = [this](const std::string& sentence) { ReportBackgroundError(sentence); }});
+}
+
+ui::Exact TraceWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t column) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  const analysis::HeadTensorsPtr tensors = trace_ ? trace_->heads.TryGet(head) : nullptr;
+  if (!tensors || row < 0 || row >= tensors->num_rows || column < 0 || column >= tensors->num_tokens)
+    return {kUnknown, kUnknown, true};
+  const float* q = tensors->q.data() + row * tensors->head_dim;
+  const float* k = tensors->k.data() + column * tensors->head_dim;
+  double score = 0;
+  for (int32_t i = 0; i < tensors->head_dim; ++i) score += static_cast<double>(q[i]) * static_cast<double>(k[i]);
+  score *= static_cast<double>(tensors->scale);
+  const auto soft_cap = static_cast<double>(tensors->soft_cap);
+  if (soft_cap > 0) score = soft_cap * std::tanh(score / soft_cap);
+  return {analysis::Probability(*tensors, row, column), score,
+          column <= tensors->row_positions[static_cast<size_t>(row)]};
+}
+
+void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& method,
+                                 const kernels::ParameterValues& values, ui::Reply<ui::LiveMask> done,
+                                 ui::ErrorReply failed) {
+  if (!trace_) return;
+  Submit<analysis::MaskPreview>(
+      "mask", kMaskPriority,
+      [trace = trace_, head, method, values](const std::atomic<bool>& cancelled) {
+        const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method);
+        if (prefill == nullptr)
+          throw std::invalid_argument("Method " + method + " is not a prefill method: choose one of the panel's list.");
+        analysis::MaskPreview preview;
+        const kernels::Status status =
+            analysis::PreviewMask(*trace->heads.Get(head), *prefill, values, 0, &cancelled, &preview);
+        if (!status.ok()) throw std::runtime_error(status.message());
+        return preview;
+      },
+      [this, done = std::move(done)](const analysis::MaskPreview& preview) {
+        ui::LiveMask mask{preview.summary, preview.kept_mass, next_mask_id_++};
+        masks_[mask.mask_id] = preview.index;
+        if (masks_.size() > kMasksKept) masks_.erase(masks_.begin());
+        done(mask);
+      },
+      std::move(failed));
+}
+
+void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                               int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::ErrorReply failed,
+                               ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelRun();
+  ui::ProgressReport report;
+  report.stage = "Measuring " + method;
+  progress(report);
+  // The statistics wait: a run's times must be its own.
+  Submit<analysis::MethodResult>(
+      "run", kMaskPriority,
+      [this, slot = run_slot_, trace = trace_, head, method, values, repeats](const std::atomic<bool>& cancelled) {
+        struct PauseStatistics {
+          StatisticsJob& job;
+          explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
+          ~PauseStatistics() { job.Resume(); }
+        } const paused(statistics_);
+        analysis::MethodResult result;
+        const kernels::Status status = slot->Run(trace->heads.Get(head), repeats, method, values, cancelled, &result);
+        if (!status.ok()) throw std::runtime_error(status.message());
+        return result;
+      },
+      std::move(done), std::move(failed));
+}
+
+void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
+                                   ui::ErrorReply failed) {
+  Submit<ui::ModelDescription>(
+      "model", kOpenPriority,
+      [model_dir](const std::atomic<bool>&) {
+        const capture::CheckpointSummary summary = capture::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
+        ui::ModelDescription description;
+        description.model_dir = model_dir;
+        description.model_type = summary.model_type;
+        description.dtype = summary.dtype;
+        description.num_parameters = summary.num_parameters;
+        description.max_positions = summary.max_positions;
+        description.num_layers = summary.num_layers;
+        description.num_qo_heads = summary.num_qo_heads;
+        description.num_kv_heads = summary.num_kv_heads;
+        description.head_dim = summary.head_dim;
+        return description;
+      },
+      std::move(done), std::move(failed));
+}
+
+}  // namespace
+
+std::unique_ptr<ui::Workbench> MakeTraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post) {
+  return std::make_unique<TraceWorkbench>(paths, std::move(post));
+}
+
+std::string DefaultResultsDir() {
+  const auto variable = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  std::filesystem::path cache = variable("XDG_CACHE_HOME");
+  if (cache.empty() && !variable("HOME").empty()) cache = std::filesystem::path(variable("HOME")) / ".cache";
+  return cache.empty() ? std::string() : (cache / "headscope" / "results").string();
+}
+
+}  // namespace headscope::app
