@@ -1,0 +1,34 @@
+#include "canvas_layout.h"
+
+#include <algorithm>
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr double kRowAxisWidth = 74;
+constexpr double kColumnAxisHeight = 40;
+constexpr double kProfileSize = 52;
+constexpr double kColorBarWidth = 70;  // bar, digits and unit
+constexpr double kGap = 6;
+
+}  // namespace
+
+CanvasLayout LayOutCanvas(double width, double height, bool profiles) {
+  const double profile = profiles ? kProfileSize + kGap : 0;
+  CanvasLayout layout;
+  layout.map.x = kRowAxisWidth;
+  layout.map.y = kColumnAxisHeight;
+  layout.map.width = std::max(0.0, width - kRowAxisWidth - profile - kColorBarWidth - kGap);
+  layout.map.height = std::max(0.0, height - kColumnAxisHeight - profile - kGap);
+  layout.column_axis = {layout.map.x, 0, layout.map.width, kColumnAxisHeight};
+  layout.row_axis = {0, layout.map.y, kRowAxisWidth, layout.map.height};
+  if (profiles) {
+    layout.column_profile = {layout.map.x, layout.map.bottom() + kGap, layout.map.width, kProfileSize};
+    layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
+  }
+  layout.color_bar = {width - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
+  return layout;
+}
+
+}  // namespace headscope::ui

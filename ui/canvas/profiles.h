@@ -1,0 +1,27 @@
+// The curves along the map's edges, made from tiles of mean probability: what a key receives and what a query spends,
+// within the view.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "causal_rows.h"
+#include "view_transform.h"
+
+namespace headscope::ui {
+
+// Bins are texels of `level`; bin i of an axis covers scores [(first + i) * 2^level, ..). NaN where no tile was at hand
+// for the whole bin.
+struct ViewProfiles {
+  int32_t level = 0;
+  int64_t first_column_bin = 0, first_row_bin = 0;
+  std::vector<float> column_mean;  // mean probability of the bin's keys, over the visible rows that see them
+  std::vector<float> row_mass;     // mean over the bin's rows of the mass that they put on the visible columns
+};
+
+// find: the tile of mean probability at a key, or null. Bins partly outside `visible` count whole. Cost: one step per
+// visible texel.
+ViewProfiles ComputeProfiles(const ScoreRect& visible, int32_t level, const CausalRows& rows,
+                             const std::function<analysis::TilePtr(int32_t tile_x, int32_t tile_y)>& find);
+
+}  // namespace headscope::ui

@@ -1,0 +1,217 @@
+#include "tile_cache.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headscope::ui {
+
+namespace {
+
+using analysis::kTileSize;
+using analysis::TileKey;
+
+// Priorities; higher is sooner. Distances count down from the base in eighths of a tile.
+constexpr int32_t kRootPriority = 4'000'000;
+constexpr int32_t kMaskPriority = 3'000'000;  // a mask tile is cheap and follows a slider
+constexpr int32_t kTilePriority = 2'000'000;
+constexpr int32_t kProfilePriority = 1'000'000;
+constexpr double kStepsPerTile = 8;
+
+// A pan leaves a few requests behind that nobody wants; they are let run, because cancelling stops the wanted ones
+// beside them too. So many of them are worth it.
+constexpr int64_t kStaleLimit = 8;
+
+constexpr int64_t kTexels = int64_t{kTileSize} * kTileSize;
+constexpr int64_t kTileBytes = kTexels * static_cast<int64_t>(sizeof(float));
+constexpr int64_t kMaskTileBytes = kTexels;
+
+}  // namespace
+
+TileCache::TileCache(int64_t capacity_bytes)
+    : tiles_(capacity_bytes * 4 / 5), masks_(capacity_bytes / 5), self_(std::make_shared<TileCache*>(this)) {}
+
+TileCache::~TileCache() {
+  CancelAll();
+}
+
+void TileCache::SetWorkbench(Workbench* workbench) {
+  CancelAll();
+  workbench_ = workbench;
+  Clear();
+}
+
+void TileCache::Clear() {
+  CancelAll();
+  tiles_.Clear();
+  masks_.Clear();
+  failed_.clear();
+  has_head_ = false;
+  mask_id_ = old_mask_id_ = 0;
+}
+
+void TileCache::SetHead(analysis::HeadId head, const CausalRows& rows) {
+  CancelAll();
+  failed_.clear();
+  head_ = head;
+  rows_ = rows;
+  has_head_ = true;
+  tiles_.UnpinAll();
+  masks_.Clear();
+  mask_id_ = old_mask_id_ = 0;
+}
+
+void TileCache::SetMask(int64_t mask_id) {
+  if (mask_id == mask_id_) return;
+  // The mask shown so far may be half replaced: keep its tiles, drop the ones of its predecessor.
+  const int64_t dropped = old_mask_id_;
+  masks_.EraseIf([&](const MaskKey& key, const analysis::MaskTilePtr&) { return key.mask_id == dropped; });
+  std::erase_if(failed_, [](const MaskKey& key) { return key.mask_id != 0; });
+  old_mask_id_ = mask_id_;
+  mask_id_ = mask_id;
+  if (mask_id_ == 0) {
+    masks_.Clear();
+    old_mask_id_ = 0;
+  }
+}
+
+void TileCache::AddRange(const TileRange& range, analysis::TileReduction reduction, int64_t mask_id,
+                         int32_t base_priority, const TileDemand& demand, std::vector<Request>* requests) const {
+  const double tile_scores = std::ldexp(static_cast<double>(kTileSize), range.level);
+  const double center_x = demand.center_column / tile_scores - 0.5;
+  const double center_y = demand.center_row / tile_scores - 0.5;
+  for (int32_t y = range.y_begin; y < range.y_end; ++y) {
+    for (int32_t x = range.x_begin; x < range.x_end; ++x) {
+      const TileKey key{.head = head_, .reduction = reduction, .level = range.level, .x = x, .y = y};
+      if (!rows_.HasScores(key)) continue;
+      const double distance = std::hypot(x - center_x, y - center_y) * kStepsPerTile;
+      requests->push_back({{mask_id, key}, base_priority - static_cast<int32_t>(std::lround(distance))});
+    }
+  }
+}
+
+std::vector<TileCache::Request> TileCache::WantedRequests(const TileDemand& demand) const {
+  std::vector<Request> requests;
+  TileRange root;
+  root.level = analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
+  root.x_end = root.y_end = 1;
+  AddRange(root, demand.reduction, 0, kRootPriority, demand, &requests);
+  AddRange(demand.tiles, demand.reduction, 0, kTilePriority, demand, &requests);
+  AddRange(demand.profile_tiles, analysis::TileReduction::kMean, 0, kProfilePriority, demand, &requests);
+  if (demand.mask && mask_id_ != 0) {
+    // Masks know no reduction; the key's is fixed so that switching it keeps the tiles.
+    AddRange(demand.tiles, analysis::TileReduction::kMax, mask_id_, kMaskPriority, demand, &requests);
+  }
+  std::stable_sort(requests.begin(), requests.end(),
+                   [](const Request& a, const Request& b) { return a.priority > b.priority; });
+  return requests;
+}
+
+void TileCache::Want(const TileDemand& demand) {
+  if (workbench_ == nullptr || !has_head_) return;
+  std::vector<Request> requests = WantedRequests(demand);
+  std::set<MaskKey> wanted;
+  for (const Request& request : requests) wanted.insert(request.key);
+
+  // A whole view gone stale (other level, head or mask) is dropped at once.
+  const auto stale =
+      std::count_if(pending_.begin(), pending_.end(), [&](const MaskKey& key) { return !wanted.contains(key); });
+  if (stale >= kStaleLimit || (stale > 0 && stale == num_pending())) CancelAll();
+
+  bool mask_complete = true;
+  for (const Request& request : requests) {
+    if (Held(request.key)) continue;
+    if (request.key.mask_id != 0 && !failed_.contains(request.key)) mask_complete = false;
+    if (!pending_.contains(request.key) && !failed_.contains(request.key)) Send(request);
+  }
+  if (mask_complete && old_mask_id_ != 0) {
+    masks_.EraseIf([&](const MaskKey& key, const analysis::MaskTilePtr&) { return key.mask_id == old_mask_id_; });
+    old_mask_id_ = 0;
+  }
+}
+
+bool TileCache::Held(const MaskKey& key) const {
+  return key.mask_id == 0 ? tiles_.Contains(key.key) : masks_.Contains(key);
+}
+
+void TileCache::Send(const Request& request) {
+  const MaskKey key = request.key;
+  pending_.insert(key);
+  // One reply serves both kinds of tile; only where the tile is put differs.
+  const auto receive = [weak = std::weak_ptr<TileCache*>(self_), key](const auto& store) {
+    const std::shared_ptr<TileCache*> self = weak.lock();
+    if (!self) return;
+    TileCache& cache = **self;
+    cache.pending_.erase(key);
+    if (!store(cache)) cache.failed_.insert(key);
+    if (cache.on_arrival_) cache.on_arrival_();
+  };
+  if (key.mask_id == 0) {
+    const bool pinned = key.key.level == analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
+    workbench_->RequestTile(key.key, request.priority, [receive, key, pinned](analysis::TilePtr tile) {
+      receive([&](TileCache& cache) {
+        if (!tile || static_cast<int64_t>(tile->log2_p.size()) != kTexels) return false;
+        cache.tiles_.Put(key.key, tile, kTileBytes, pinned);
+        return true;
+      });
+    });
+  } else {
+    workbench_->RequestMaskTile(key.mask_id, key.key, request.priority, [receive, key](analysis::MaskTilePtr tile) {
+      receive([&](TileCache& cache) {
+        if (!tile || static_cast<int64_t>(tile->kept.size()) != kTexels) return false;
+        if (key.mask_id == cache.mask_id_) cache.masks_.Put(key, tile, kMaskTileBytes);
+        return true;
+      });
+    });
+  }
+}
+
+void TileCache::CancelAll() {
+  if (workbench_ != nullptr && !pending_.empty()) workbench_->CancelTiles();
+  pending_.clear();
+}
+
+template <typename Tile, typename Lookup>
+TileSample<Tile> TileCache::FindCovering(const TileKey& key, const Lookup& lookup) const {
+  TileSample<Tile> sample;
+  const int32_t top = analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
+  for (int32_t up = 0; key.level + up <= top; ++up) {
+    TileKey ancestor = key;
+    ancestor.level = key.level + up;
+    ancestor.x = key.x >> up;
+    ancestor.y = key.y >> up;
+    const std::shared_ptr<const Tile>* tile = lookup(ancestor);
+    if (tile == nullptr) continue;
+    const auto share = static_cast<float>(std::ldexp(1.0, -up));
+    sample.tile = *tile;
+    sample.u_begin = static_cast<float>(key.x - (ancestor.x << up)) * share;
+    sample.v_begin = static_cast<float>(key.y - (ancestor.y << up)) * share;
+    sample.u_end = sample.u_begin + share;
+    sample.v_end = sample.v_begin + share;
+    sample.levels_coarser = up;
+    return sample;
+  }
+  return sample;
+}
+
+TileSample<analysis::TileData> TileCache::Find(const TileKey& key) {
+  return FindCovering<analysis::TileData>(key, [&](const TileKey& ancestor) { return tiles_.Find(ancestor); });
+}
+
+TileSample<analysis::MaskTile> TileCache::FindMask(const TileKey& key) {
+  TileKey mask_key = key;
+  mask_key.reduction = analysis::TileReduction::kMax;
+  // The new mask's own tile, else the old mask's, else whatever coarser tile of either covers it.
+  analysis::MaskTilePtr* exact = masks_.Find({mask_id_, mask_key});
+  if (exact != nullptr && mask_id_ != 0) return {.tile = *exact};
+  for (const int64_t mask_id : {old_mask_id_, mask_id_}) {
+    if (mask_id == 0) continue;
+    auto sample = FindCovering<analysis::MaskTile>(mask_key, [&](const TileKey& ancestor) {
+      return masks_.Find({mask_id, ancestor});
+    });
+    sample.from_old_mask = mask_id == old_mask_id_;
+    if (sample.tile) return sample;
+  }
+  return {};
+}
+
+}  // namespace headscope::ui
