@@ -1,1 +1,141 @@
+#include <cstdio>
+#include <functional>
+#include <limits>
+
 #include "analysis/types/head_statistics.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// A metric and where its value comes from. Lists (top-k mass, agreement, sparsity) have one metric per entry that
+// StatisticsOptions computes by default; a head whose statistics lack the entry gives NaN.
+struct Metric {
+  MetricInfo info;
+  std::function<double(const HeadStatistics&)> value;
+};
+
+Metric TopK(int32_t k) {
+  const std::string number = std::to_string(k);
+  return {{"top_" + number + "_mass", "Mass of top " + number, "share",
+           "mean over rows of the mass of the row's " + number + " largest probabilities", false, 0, 1},
+          [k](const HeadStatistics& statistics) {
+            for (const TopKMass& entry : statistics.top_k_mass) {
+              if (entry.k == k) return entry.mean;
+            }
+            return kUnknown;
+          }};
+}
+
+Metric Agreement(int32_t r, int32_t k) {
+  std::string numbers = "r";
+  numbers.append(std::to_string(r)).append("_k").append(std::to_string(k));
+  return {{"agreement_" + numbers, "Top-" + std::to_string(k) + " agreement, r = " + std::to_string(r), "share",
+           "share of the row's " + std::to_string(k) + " best keys that SparQ's " + std::to_string(r) +
+               "-component scores find, mean over rows",
+           false, 0, 1},
+          [r, k](const HeadStatistics& statistics) {
+            for (const TopKAgreement& entry : statistics.agreement) {
+              if (entry.r == r && entry.k == k) return entry.mean;
+            }
+            return kUnknown;
+          }};
+}
+
+Metric Sparsity(double target) {
+  char number[16];
+  std::snprintf(number, sizeof number, "%.2f", target);
+  return {
+      {std::string("sparsity_") + number, std::string("Sparsity at CRA ") + number, "share",
+       std::string("share of causal pairs that can go while every row keeps ") + number + " of its mass", false, 0, 1},
+      [target](const HeadStatistics& statistics) {
+        for (const SparsityAtCra& entry : statistics.sparsity) {
+          if (entry.target == target) return entry.sparsity;
+        }
+        return kUnknown;
+      }};
+}
+
+Metric Mass(const char* name, const char* title, const char* help, double HeadStatistics::*member) {
+  return {{name, title, "share", help, false, 0, 1},
+          [member](const HeadStatistics& statistics) { return statistics.*member; }};
+}
+
+std::vector<Metric> MakeMetrics() {
+  std::vector<Metric> metrics;
+  metrics.push_back(Sparsity(0.95));
+  metrics.push_back({{"kurtosis", "Kurtosis of q", "",
+                      "excess (Fisher) kurtosis of q's components, mean over rows; 0 for a Gaussian", true, 0, 0},
+                     [](const HeadStatistics& statistics) { return statistics.kurtosis; }});
+  metrics.push_back({{"entropy", "Entropy", "nats", "entropy of a row's probabilities, mean over rows", false, 0, 0},
+                     [](const HeadStatistics& statistics) { return statistics.entropy; }});
+  metrics.push_back(Mass("max_probability", "Largest probability", "largest probability of a row, mean over rows",
+                         &HeadStatistics::max_probability));
+  metrics.push_back(
+      Mass("sink_mass", "Sink mass", "mass on the first tokens, mean over rows", &HeadStatistics::sink_mass));
+  metrics.push_back(
+      Mass("local_mass", "Local mass", "mass on the newest positions, mean over rows", &HeadStatistics::local_mass));
+  metrics.push_back(Mass("vertical_mass", "Vertical mass", "mass of the best columns outside sink and window",
+                         &HeadStatistics::vertical_mass));
+  metrics.push_back(Mass("slash_mass", "Slash mass", "mass of the best diagonals outside sink and window",
+                         &HeadStatistics::slash_mass));
+  metrics.push_back(Mass("block_mass", "Block mass",
+                         "mass of the best key blocks of each row block outside sink and window",
+                         &HeadStatistics::block_mass));
+  metrics.push_back(Mass("retrieval_mass", "Retrieval mass", "mass of a row's best few far tokens, mean over rows",
+                         &HeadStatistics::retrieval_mass));
+  metrics.push_back(Mass("retrieval_peak", "Retrieval peak",
+                         "mass of the best few far tokens in the rows that look back most sharply",
+                         &HeadStatistics::retrieval_peak));
+  metrics.push_back(Sparsity(0.90));
+  metrics.push_back(Sparsity(0.99));
+  for (int32_t k = 1; k <= 1024; k *= 2) metrics.push_back(TopK(k));
+  for (const int32_t r : {8, 16, 32}) {
+    for (const int32_t k : {32, 128}) metrics.push_back(Agreement(r, k));
+  }
+  return metrics;
+}
+
+const std::vector<Metric>& Table() {
+  static const std::vector<Metric> table = MakeMetrics();
+  return table;
+}
+
+}  // namespace
+
+const std::vector<MetricInfo>& Metrics() {
+  static const std::vector<MetricInfo> infos = [] {
+    std::vector<MetricInfo> all;
+    for (const Metric& metric : Table()) all.push_back(metric.info);
+    return all;
+  }();
+  return infos;
+}
+
+double MetricValue(const HeadStatistics& statistics, const std::string& name) {
+  for (const Metric& metric : Table()) {
+    if (metric.info.name == name) return metric.value(statistics);
+  }
+  return kUnknown;
+}
+
+const char* HeadClassName(HeadClass head_class) {
+  switch (head_class) {
+    case HeadClass::kSinkLocal:
+      return "sink+local";
+    case HeadClass::kVerticalSlash:
+      return "vertical-slash";
+    case HeadClass::kBlock:
+      return "block";
+    case HeadClass::kDiffuse:
+      return "diffuse";
+    case HeadClass::kRetrieval:
+      return "retrieval-like";
+    case HeadClass::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+}  // namespace headscope::analysis

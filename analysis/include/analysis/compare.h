@@ -13,17 +13,48 @@
 
 namespace headscope::analysis {
 
-// Kept mass of every recorded row under an index: mass[row] = sum over kept columns of exp(score - lse). Streaming, exact.
-kernels::Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads, const std::atomic<bool>* cancelled,
-                         std::vector<float>* mass);
+// The mass of every recorded row by blocks of columns, computed once when a head is opened (cost: one pass over its
+// scores); after that the kept mass of an index costs only its single columns and the ragged edges of its runs. Exact:
+// a block that the index cuts is evaluated column by column, by what is kept or by what is dropped, whichever is less.
+// At most 64 MiB per head.
+class HeadMass {
+ public:
+  // nullptr when cancelled.
+  static std::shared_ptr<const HeadMass> Compute(HeadTensorsPtr head, int32_t num_threads,
+                                                 const std::atomic<bool>* cancelled);
+
+  const HeadTensors& head() const { return *head_; }
+  int32_t block_columns() const { return block_columns_; }
+  // As the function below.
+  kernels::Status KeptMass(const kernels::SparseIndexView& index, int32_t num_threads,
+                           const std::atomic<bool>* cancelled, std::vector<float>* mass) const;
+
+ private:
+  HeadMass() = default;
+  HeadTensorsPtr head_;
+  int32_t block_columns_ = 0;
+  int64_t num_blocks_ = 0;
+  std::vector<float> block_mass_;  // [num_rows, num_blocks]
+};
+
+// Kept mass of every recorded row under an index: mass[row] = sum over kept columns of exp(score - lse). Streaming,
+// exact; evaluates every kept pair. Errors: an index whose rows or columns are not the head's; cancelled.
+kernels::Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads,
+                         const std::atomic<bool>* cancelled, std::vector<float>* mass);
 
 struct MaskPreview {
   MaskSummary summary;
   std::shared_ptr<const kernels::SparseIndex> index;
   std::vector<float> kept_mass;  // per recorded row
 };
-// Selects and sums; never runs attention. Prefill methods. Errors name the head and the reason (such as rows that are not contiguous).
-kernels::Status PreviewMask(const HeadTensors& head, const kernels::PrefillMethod& method, const kernels::ParameterValues& values, int32_t num_threads,
+// Selects and sums; never runs attention. Prefill methods. Errors name the head and the reason (such as rows that are
+// not contiguous).
+kernels::Status PreviewMask(const HeadTensors& head, const kernels::PrefillMethod& method,
+                            const kernels::ParameterValues& values, int32_t num_threads,
+                            const std::atomic<bool>* cancelled, MaskPreview* preview);
+// The same, for a head whose mass is kept while it is open: what a slider calls.
+kernels::Status PreviewMask(const HeadMass& mass, const kernels::PrefillMethod& method,
+                            const kernels::ParameterValues& values, int32_t num_threads,
                             const std::atomic<bool>* cancelled, MaskPreview* preview);
 
 struct CompareOptions {
@@ -38,7 +69,8 @@ class HeadComparison {
  public:
   HeadComparison(HeadTensorsPtr head, const CompareOptions& options);
   ~HeadComparison();
-  // `method` is a prefill or decode method's name. Errors: unknown name or parameter (with the known ones), unsupported head, cancelled.
+  // `method` is a prefill or decode method's name. Errors: unknown name or parameter (with the known ones), unsupported
+  // head, cancelled.
   kernels::Status Run(const std::string& method, const kernels::ParameterValues& values, MethodResult* result);
 
  private:

@@ -8,6 +8,7 @@
 #include "analysis/types/head_statistics.h"
 #include "data/trace_reader.h"
 #include "kernels/attention_problem.h"
+#include "kernels/sparse_index.h"
 
 namespace headscope::analysis {
 
@@ -20,12 +21,15 @@ struct HeadTensors {
   int64_t num_tokens = 0;
   float scale = 0;
   float soft_cap = 0;
-  int32_t window = 0;  // 0: none
+  int32_t window = 0;                  // 0: none
   std::vector<int32_t> row_positions;  // [num_rows]
   std::vector<float> q, k, v, lse;
 
   // Rows are consecutive positions: methods can run (they select for runs of rows).
   bool RowsContiguous() const;
+  // Columns that the model's own row attends to: causal, inside the window if there is one, among the recorded tokens.
+  // Everything that headscope says of a row's probabilities is about these.
+  kernels::ColumnRange AttendedColumns(int64_t row) const;
   // A problem over these tensors (one batch, one query head, one KV head).
   kernels::AttentionProblem Problem() const;
 };

@@ -29,7 +29,7 @@ struct RenderRequest {
   ViewKind view = ViewKind::kScores;
   TileReduction reduction = TileReduction::kMax;
   int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;  // 0, 0: everything
-  int32_t width = 800, height = 800;  // of the map alone; axes are added around it
+  int32_t width = 800, height = 800;                                     // of the map alone; axes are added around it
   bool logarithmic = true;
   std::string color_map = "inferno";
 };

@@ -1,5 +1,5 @@
-// Background work of the application: requests carry a tag, a new request cancels queued and running ones of the same tag, results are handed to
-// the caller's dispatcher (the UI thread). One queue serves a window.
+// Background work of the application: requests carry a tag, a new request cancels queued and running ones of the same
+// tag, results are handed to the caller's dispatcher (the UI thread). One queue serves a window.
 #pragma once
 
 #include <atomic>
@@ -16,9 +16,10 @@ class TaskQueue {
   TaskQueue(int32_t num_workers, Dispatcher dispatcher);
   ~TaskQueue();  // cancels everything and joins
 
-  // Runs `work` on a worker; `work` looks at the flag and returns early when it is true. Then `done` on the owner's thread, unless cancelled.
-  // Higher priority first; equal: oldest first.
-  void Submit(const std::string& tag, int32_t priority, std::function<void(const std::atomic<bool>&)> work, std::function<void()> done);
+  // Runs `work` on a worker; `work` looks at the flag and returns early when it is true. Then `done` on the owner's
+  // thread, unless cancelled. Higher priority first; equal: oldest first.
+  void Submit(const std::string& tag, int32_t priority, std::function<void(const std::atomic<bool>&)> work,
+              std::function<void()> done);
   // Cancels queued and running tasks whose tag starts with `prefix`.
   void Cancel(const std::string& prefix);
   bool Idle() const;

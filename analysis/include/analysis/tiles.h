@@ -9,13 +9,18 @@
 
 namespace headscope::analysis {
 
-// Exact: every causal score of the tile is evaluated (cost 2^level squared x 65,536 scores). Cancelled: returns nullptr.
-TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads, const std::atomic<bool>* cancelled);
-// All tiles of `level` and coarser of one head and reduction in a single pass over the scores: for the first look at a head.
-std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level, int32_t num_threads,
-                                    const std::atomic<bool>* cancelled);
+// Exact: every causal score of the tile is evaluated (cost 2^level squared x 65,536 scores). Cancelled: returns
+// nullptr.
+TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads,
+                    const std::atomic<bool>* cancelled);
+// All tiles of `level` and coarser of one head and reduction in a single pass over the scores: for the first look at a
+// head.
+std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
+                                    int32_t num_threads, const std::atomic<bool>* cancelled);
 MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, const TileKey& key);
-// Probability of one score; row is a recorded row. 0 for a masked one.
+// Scaled (and capped) logit of one pair, in float64; no mask. row < num_rows, column < num_tokens.
+double Score(const HeadTensors& head, int64_t row, int64_t column);
+// Probability of one pair; row is a recorded row. 0 for a masked one.
 double Probability(const HeadTensors& head, int64_t row, int64_t column);
 
 }  // namespace headscope::analysis

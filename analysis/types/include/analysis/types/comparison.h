@@ -1,4 +1,5 @@
-// Results of running methods on heads, as plain data: the rows of the comparison table, of compare's JSON and CSV and of the report.
+// Results of running methods on heads, as plain data: the rows of the comparison table, of compare's JSON and CSV and
+// of the report.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +14,10 @@ namespace headscope::analysis {
 struct MaskSummary {
   HeadId head;
   std::string method;
-  std::string parameters;     // ParameterValues::ToString
-  double kept_fraction = 0;   // kept pairs / causal pairs
+  std::string parameters;            // ParameterValues::ToString
+  double kept_fraction = 0;          // kept pairs / causal pairs
   double cra_min = 0, cra_mean = 0;  // kept mass: least and mean over the recorded rows
-  int64_t worst_row = 0;      // token position of the row with the least kept mass
+  int64_t worst_row = 0;             // token position of the row with the least kept mass
   double select_ms = 0;
 };
 
@@ -40,7 +41,7 @@ struct MethodResult {
   double relative_error = 0;  // |O - O_dense| / |O_dense|, L2 over all rows
   double max_error = 0;       // largest absolute difference
   double cosine = 1;          // mean over rows of the cosine of O and O_dense
-  double kernel_error = 0;    // |O - O_masked_reference| / |O_masked_reference| on sampled rows: the executor's own error
+  double kernel_error = 0;  // |O - O_masked_reference| / |O_masked_reference| on sampled rows: the executor's own error
 };
 
 }  // namespace headscope::analysis

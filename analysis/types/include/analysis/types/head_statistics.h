@@ -1,4 +1,5 @@
-// What headscope knows of one head, as plain data: the row of the table, the cell of the matrix, the entry of the JSON file.
+// What headscope knows of one head, as plain data: the row of the table, the cell of the matrix, the entry of the JSON
+// file.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +32,22 @@ struct SparsityAtCra {
 struct HeadStatistics {
   HeadId id;
   int32_t kv_head = 0;
-  int64_t num_rows = 0;    // query rows the statistics were taken over
-  int64_t num_tokens = 0;  // keys
-  double kurtosis = 0;     // excess kurtosis of q's components, mean over rows
-  double entropy = 0;      // nats, mean over rows
-  double max_probability = 0;          // mean over rows of the row maximum
-  std::vector<TopKMass> top_k_mass;    // k = 1, 2, 4 .. 1024
+  int64_t num_rows = 0;              // query rows the statistics were taken over
+  int64_t num_tokens = 0;            // keys
+  double kurtosis = 0;               // excess kurtosis of q's components, mean over rows
+  double entropy = 0;                // nats, mean over rows
+  double max_probability = 0;        // mean over rows of the row maximum
+  std::vector<TopKMass> top_k_mass;  // k = 1, 2, 4 .. 1024
   std::vector<TopKAgreement> agreement;
   std::vector<SparsityAtCra> sparsity;
-  double sink_mass = 0;      // mean mass on the first `sink_tokens` tokens
-  double local_mass = 0;     // mean mass on the newest `local_tokens` positions, diagonal included
-  double vertical_mass = 0;  // mass of the best columns outside sink and window
-  double slash_mass = 0;     // mass of the best diagonals outside sink and window
-  double block_mass = 0;     // mass of the best blocks outside sink and window
-  double retrieval_mass = 0; // mass of the best few far tokens of a row, mean over rows
+  double sink_mass = 0;       // mean mass on the first `sink_tokens` tokens
+  double local_mass = 0;      // mean mass on the newest `local_tokens` positions, diagonal included
+  double vertical_mass = 0;   // mass of the best columns outside sink and window
+  double slash_mass = 0;      // mass of the best diagonals outside sink and window
+  double block_mass = 0;      // mass of the best blocks outside sink and window
+  double retrieval_mass = 0;  // mass of the best few far tokens of a row, mean over rows
+  double retrieval_peak =
+      0;  // the same, mean over the 2 % of the rows where it is largest: a head that looks back seldom but sharply
   // Profiles at a fixed resolution for display: mean mass by key position and by distance, `profile_bins` bins each.
   std::vector<float> column_profile;
   std::vector<float> diagonal_profile;
@@ -54,16 +57,17 @@ struct HeadStatistics {
 
 // One number of a head that can colour the matrix or fill a column of the table.
 struct MetricInfo {
-  std::string name;   // "kurtosis", as typed after --metrics
-  std::string title;  // "Kurtosis of q"
-  std::string unit;   // "" for a pure number, "nats", "share"
-  std::string help;   // one line
-  bool diverging = false;  // centre the colour map at 0
+  std::string name;                 // "kurtosis", as typed after --metrics
+  std::string title;                // "Kurtosis of q"
+  std::string unit;                 // "" for a pure number, "nats", "share"
+  std::string help;                 // one line
+  bool diverging = false;           // centre the colour map at 0
   double minimum = 0, maximum = 0;  // fixed display range; equal: by data
 };
 const std::vector<MetricInfo>& Metrics();
 // NaN for an unknown name.
 double MetricValue(const HeadStatistics& statistics, const std::string& name);
-const char* HeadClassName(HeadClass head_class);  // "sink+local", "vertical-slash", "block", "diffuse", "retrieval-like", "unknown"
+const char* HeadClassName(
+    HeadClass head_class);  // "sink+local", "vertical-slash", "block", "diffuse", "retrieval-like", "unknown"
 
 }  // namespace headscope::analysis

@@ -13,8 +13,8 @@ inline constexpr int32_t kTileSize = 256;
 
 enum class TileReduction : uint8_t { kMax = 0, kMean = 1 };
 
-// Tile (x, y) of level L covers key columns [x * 256 * 2^L, ..) and query rows [y * 256 * 2^L, ..); one texel stands for 2^L x 2^L scores.
-// Rows are *recorded query rows* (equal to token positions when all rows were recorded).
+// Tile (x, y) of level L covers key columns [x * 256 * 2^L, ..) and query rows [y * 256 * 2^L, ..); one texel stands
+// for 2^L x 2^L scores. Rows are *recorded query rows* (equal to token positions when all rows were recorded).
 struct TileKey {
   HeadId head;
   TileReduction reduction = TileReduction::kMax;
@@ -25,8 +25,8 @@ struct TileKey {
 
 struct TileData {
   TileKey key;
-  // [256, 256] log2 of the attention probability (max or mean over the texel's causal scores; the mean is taken on p, then logged).
-  // -inf where the texel has no causal score or lies outside the map.
+  // [256, 256] log2 of the attention probability (max or mean over the texel's causal scores; the mean is taken on p,
+  // then logged). -inf where the texel has no causal score or lies outside the map.
   std::vector<float> log2_p;
 };
 using TilePtr = std::shared_ptr<const TileData>;

@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <string>
+
+#include "analysis/compare.h"
+#include "compare/column_mass.h"
+#include "compare/kept_columns.h"
+#include "internal/parallel.h"
+#include "kernels/cpu_scores.h"
+
+namespace headscope::analysis {
+namespace {
+
+using kernels::ColumnRange;
+using kernels::Status;
+using kernels::StatusCode;
+
+constexpr int32_t kSmallestBlock = 64;
+constexpr int64_t kMostMassBytes = int64_t{64} << 20;
+
+Status CheckIndex(const HeadTensors& head, const kernels::SparseIndexView& index) {
+  if (index.batch != 1 || index.num_qo_heads != 1 || index.seq_q != head.num_rows || index.seq_k != head.num_tokens) {
+    return {StatusCode::kInvalidArgument, "the index is of " + std::to_string(index.batch) + " x " +
+                                              std::to_string(index.num_qo_heads) + " heads, " +
+                                              std::to_string(index.seq_q) + " rows and " + std::to_string(index.seq_k) +
+                                              " columns: this head has 1 x 1, " + std::to_string(head.num_rows) +
+                                              " and " + std::to_string(head.num_tokens)};
+  }
+  return {};
+}
+
+// Runs sum_span(span, column_mass, mass of its rows) for every row span of the index and collects the rows' masses.
+template <typename SumSpan>
+Status SumSpans(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads,
+                const std::atomic<bool>* cancelled, std::vector<float>* mass, SumSpan&& sum_span) {
+  if (Status status = CheckIndex(head, index); !status.ok()) return status;
+  std::vector<float> result(static_cast<size_t>(head.num_rows));
+  const int64_t num_tiles = index.NumRowTiles();
+  std::vector<ColumnMass> workers(static_cast<size_t>(NumWorkers(num_threads, num_tiles)), ColumnMass(head));
+  const bool finished = ParallelFor(num_tiles, num_threads, cancelled, [&](int64_t step, int32_t worker) {
+    // Late tiles have the longest lists: first.
+    for (const RowSpanColumns& span : CollectKeptColumns(index, static_cast<int32_t>(num_tiles - 1 - step))) {
+      std::vector<double> sums(static_cast<size_t>(span.row_end - span.row_begin));
+      sum_span(span, &workers[static_cast<size_t>(worker)], sums.data());
+      for (int32_t row = span.row_begin; row < span.row_end; ++row) {
+        // Differences of rounded sums may end a hair below zero.
+        result[static_cast<size_t>(row)] =
+            static_cast<float>(std::max(0.0, sums[static_cast<size_t>(row - span.row_begin)]));
+      }
+    }
+  });
+  if (!finished) return {StatusCode::kCancelled, "cancelled"};
+  *mass = std::move(result);
+  return {};
+}
+
+void AddChecked(const RowSpanColumns& span, const kernels::ElementRule& rule, ColumnMass* column_mass, double* mass) {
+  if (span.checked.empty()) return;
+  std::vector<int32_t> columns;
+  ExpandRanges(span.checked, &columns);
+  column_mass->Add(span.row_begin, span.row_end, columns, 1.0, &rule, mass);
+}
+
+// The plain columns of a span by blocks: those kept whole, and single columns to add or to take away again.
+struct BlockCover {
+  std::vector<ColumnRange> whole;  // ranges of blocks
+  std::vector<int32_t> added, removed;
+};
+
+class CoverBuilder {
+ public:
+  CoverBuilder(int32_t block_columns, int64_t num_tokens) : block_columns_(block_columns), num_tokens_(num_tokens) {}
+
+  BlockCover Build(const std::vector<ColumnRange>& ranges) {
+    for (const ColumnRange& range : ranges) {
+      int64_t begin = range.begin;
+      while (begin < range.end) {
+        const int64_t block = begin / block_columns_;
+        if (block != block_) FlushBlock(block);
+        const int64_t block_end = std::min((block + 1) * block_columns_, num_tokens_);
+        const int64_t end = std::min<int64_t>(range.end, block_end);
+        pieces_.push_back({static_cast<int32_t>(begin), static_cast<int32_t>(end)});
+        begin = end;
+      }
+    }
+    FlushBlock(-1);
+    return std::move(cover_);
+  }
+
+ private:
+  void FlushBlock(int64_t next_block) {
+    if (!pieces_.empty()) {
+      const int64_t begin = block_ * block_columns_;
+      const int64_t end = std::min(begin + block_columns_, num_tokens_);
+      int64_t kept = 0;
+      for (const ColumnRange& piece : pieces_) kept += piece.end - piece.begin;
+      if (2 * kept <= end - begin) {
+        ExpandRanges(pieces_, &cover_.added);
+      } else {
+        AddWhole();
+        std::vector<ColumnRange> gaps;
+        int64_t from = begin;
+        for (const ColumnRange& piece : pieces_) {
+          if (from < piece.begin) gaps.push_back({static_cast<int32_t>(from), piece.begin});
+          from = piece.end;
+        }
+        if (from < end) gaps.push_back({static_cast<int32_t>(from), static_cast<int32_t>(end)});
+        ExpandRanges(gaps, &cover_.removed);
+      }
+      pieces_.clear();
+    }
+    block_ = next_block;
+  }
+
+  void AddWhole() {
+    const auto block = static_cast<int32_t>(block_);
+    if (!cover_.whole.empty() && cover_.whole.back().end == block) {
+      ++cover_.whole.back().end;
+    } else {
+      cover_.whole.push_back({block, block + 1});
+    }
+  }
+
+  const int64_t block_columns_, num_tokens_;
+  int64_t block_ = -1;
+  std::vector<ColumnRange> pieces_;  // kept columns of the current block
+  BlockCover cover_;
+};
+
+}  // namespace
+
+Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads,
+                const std::atomic<bool>* cancelled, std::vector<float>* mass) {
+  return SumSpans(head, index, num_threads, cancelled, mass,
+                  [&](const RowSpanColumns& span, ColumnMass* column_mass, double* sums) {
+                    std::vector<int32_t> columns;
+                    ExpandRanges(span.plain, &columns);
+                    column_mass->Add(span.row_begin, span.row_end, columns, 1.0, nullptr, sums);
+                    AddChecked(span, index.rule, column_mass, sums);
+                  });
+}
+
+std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t num_threads,
+                                                  const std::atomic<bool>* cancelled) {
+  std::shared_ptr<HeadMass> result(new HeadMass);
+  int32_t block = kSmallestBlock;
+  while (head->num_rows * ((head->num_tokens + block - 1) / block) * int64_t{sizeof(float)} > kMostMassBytes)
+    block *= 2;
+  result->block_columns_ = block;
+  result->num_blocks_ = (head->num_tokens + block - 1) / block;
+  result->block_mass_.assign(static_cast<size_t>(head->num_rows * result->num_blocks_), 0.0f);
+  result->head_ = std::move(head);
+
+  const HeadTensors& tensors = *result->head_;
+  const kernels::PackedKeys keys(tensors.k.data(), kernels::DType::kFloat32, tensors.head_dim,
+                                 static_cast<int32_t>(tensors.num_tokens), tensors.head_dim);
+  // Rows of a step, and columns of a ScoreBlock call, a multiple of every block up to it and a divisor of larger ones.
+  constexpr int64_t kRows = 64;
+  constexpr int64_t kColumns = 1024;
+  const int64_t steps = (tensors.num_rows + kRows - 1) / kRows;
+  std::vector<std::vector<float>> scores(static_cast<size_t>(NumWorkers(num_threads, steps)),
+                                         std::vector<float>(kRows * kColumns));
+  const bool finished = ParallelFor(steps, num_threads, cancelled, [&](int64_t step, int32_t worker) {
+    const int64_t row_begin = (steps - 1 - step) * kRows;
+    const int64_t row_end = std::min(row_begin + kRows, tensors.num_rows);
+    float* buffer = scores[static_cast<size_t>(worker)].data();
+    const int64_t last_column = tensors.AttendedColumns(row_end - 1).end;
+    const int64_t first_column = tensors.AttendedColumns(row_begin).begin / kColumns * kColumns;
+    for (int64_t begin = first_column; begin < last_column; begin += kColumns) {
+      const int64_t end = std::min(begin + kColumns, last_column);
+      kernels::ScoreBlock(tensors.q.data() + row_begin * tensors.head_dim, tensors.head_dim,
+                          static_cast<int32_t>(row_end - row_begin), keys, static_cast<int32_t>(begin),
+                          static_cast<int32_t>(end), tensors.scale, tensors.soft_cap, buffer, kColumns);
+      for (int64_t row = row_begin; row < row_end; ++row) {
+        const ColumnRange attended = tensors.AttendedColumns(row);
+        int64_t from = std::max<int64_t>(begin, attended.begin);
+        const int64_t to = std::min<int64_t>(end, attended.end);
+        while (from < to) {
+          const int64_t index = from / block;
+          const int64_t until = std::min((index + 1) * block, to);
+          result->block_mass_[static_cast<size_t>(row * result->num_blocks_ + index)] +=
+              kernels::ExpInPlace(buffer + (row - row_begin) * kColumns + (from - begin), until - from,
+                                  tensors.lse[static_cast<size_t>(row)]);
+          from = until;
+        }
+      }
+    }
+  });
+  if (!finished) return nullptr;
+  return result;
+}
+
+Status HeadMass::KeptMass(const kernels::SparseIndexView& index, int32_t num_threads,
+                          const std::atomic<bool>* cancelled, std::vector<float>* mass) const {
+  return SumSpans(*head_, index, num_threads, cancelled, mass,
+                  [&](const RowSpanColumns& span, ColumnMass* column_mass, double* sums) {
+                    const BlockCover cover = CoverBuilder(block_columns_, head_->num_tokens).Build(span.plain);
+                    for (int32_t row = span.row_begin; row < span.row_end; ++row) {
+                      const float* blocks = block_mass_.data() + row * num_blocks_;
+                      double sum = 0;
+                      for (const ColumnRange& range : cover.whole) {
+                        for (int32_t block = range.begin; block < range.end; ++block)
+                          sum += static_cast<double>(blocks[block]);
+                      }
+                      sums[row - span.row_begin] = sum;
+                    }
+                    column_mass->Add(span.row_begin, span.row_end, cover.added, 1.0, nullptr, sums);
+                    column_mass->Add(span.row_begin, span.row_end, cover.removed, -1.0, nullptr, sums);
+                    AddChecked(span, index.rule, column_mass, sums);
+                  });
+}
+
+}  // namespace headscope::analysis

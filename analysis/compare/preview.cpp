@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "analysis/compare.h"
+#include "compare/mask_quality.h"
+
+namespace headscope::analysis {
+
+using kernels::Status;
+using kernels::StatusCode;
+
+std::string HeadName(HeadId id) {
+  return std::to_string(id.layer) + ":" + std::to_string(id.head);
+}
+
+Status CheckPrefillHead(const HeadTensors& head) {
+  if (head.num_rows == 0)
+    return {StatusCode::kUnsupported,
+            "head " + HeadName(head.id) + " has no recorded query rows: record some with --rows"};
+  if (!head.RowsContiguous()) {
+    return {StatusCode::kUnsupported,
+            "head " + HeadName(head.id) + " was recorded with gaps between its query rows (positions " +
+                std::to_string(head.row_positions.front()) + " to " + std::to_string(head.row_positions.back()) + ", " +
+                std::to_string(head.num_rows) +
+                " rows): record with --rows all or --rows last:N to run prefill methods"};
+  }
+  return {};
+}
+
+MassSummary Summarise(const HeadTensors& head, const std::vector<float>& kept_mass) {
+  MassSummary summary;
+  summary.minimum = static_cast<double>(kept_mass.front());
+  summary.worst_row = head.row_positions.front();
+  double sum = 0;
+  for (size_t row = 0; row < kept_mass.size(); ++row) {
+    const auto mass = static_cast<double>(kept_mass[row]);
+    sum += mass;
+    if (mass < summary.minimum) {
+      summary.minimum = mass;
+      summary.worst_row = head.row_positions[row];
+    }
+  }
+  summary.mean = sum / static_cast<double>(kept_mass.size());
+  return summary;
+}
+
+namespace {
+
+template <typename SumMass>
+Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+               int32_t num_threads, const std::atomic<bool>* cancelled, MaskPreview* preview, SumMass&& sum_mass) {
+  if (Status status = CheckPrefillHead(head); !status.ok()) return status;
+  auto index = std::make_shared<kernels::SparseIndex>();
+  const auto start = std::chrono::steady_clock::now();
+  if (Status status = method.Select(head.Problem(), values, {num_threads, cancelled}, index.get()); !status.ok())
+    return status;
+  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
+  MaskPreview result;
+  if (Status status = sum_mass(index->View(), &result.kept_mass); !status.ok()) return status;
+  const MassSummary mass = Summarise(head, result.kept_mass);
+  result.summary.head = head.id;
+  result.summary.method = method.spec().name;
+  result.summary.parameters = values.ToString(method.spec());
+  result.summary.kept_fraction = kernels::CountPairs(index->View()).Density();
+  result.summary.cra_min = mass.minimum;
+  result.summary.cra_mean = mass.mean;
+  result.summary.worst_row = mass.worst_row;
+  result.summary.select_ms = elapsed.count();
+  result.index = std::move(index);
+  *preview = std::move(result);
+  return {};
+}
+
+}  // namespace
+
+Status PreviewMask(const HeadTensors& head, const kernels::PrefillMethod& method,
+                   const kernels::ParameterValues& values, int32_t num_threads, const std::atomic<bool>* cancelled,
+                   MaskPreview* preview) {
+  return Preview(head, method, values, num_threads, cancelled, preview,
+                 [&](const kernels::SparseIndexView& index, std::vector<float>* mass) {
+                   return KeptMass(head, index, num_threads, cancelled, mass);
+                 });
+}
+
+Status PreviewMask(const HeadMass& mass_by_block, const kernels::PrefillMethod& method,
+                   const kernels::ParameterValues& values, int32_t num_threads, const std::atomic<bool>* cancelled,
+                   MaskPreview* preview) {
+  return Preview(mass_by_block.head(), method, values, num_threads, cancelled, preview,
+                 [&](const kernels::SparseIndexView& index, std::vector<float>* mass) {
+                   return mass_by_block.KeptMass(index, num_threads, cancelled, mass);
+                 });
+}
+
+}  // namespace headscope::analysis

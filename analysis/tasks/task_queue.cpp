@@ -1,0 +1,141 @@
+#include "analysis/task_queue.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace headscope::analysis {
+namespace {
+
+struct Task {
+  std::string tag;
+  std::function<void(const std::atomic<bool>&)> work;
+  std::function<void()> done;
+  std::atomic<bool> cancelled{false};
+};
+using TaskPtr = std::shared_ptr<Task>;
+
+// Order of the waiting line: higher priority first, then older first.
+using Place = std::pair<int32_t, uint64_t>;
+
+}  // namespace
+
+struct TaskQueue::Impl {
+  explicit Impl(Dispatcher dispatcher_function) : dispatcher(std::move(dispatcher_function)) {}
+
+  // `mutex` guards everything below it.
+  mutable std::mutex mutex;
+  std::condition_variable work_available;
+  std::condition_variable became_idle;
+  std::map<Place, TaskPtr> waiting;
+  std::list<TaskPtr> running;
+  // Handed to the dispatcher, perhaps not yet run: Cancel must reach these too. Entries whose function has run have
+  // expired.
+  std::vector<std::weak_ptr<Task>> posted;
+  uint64_t next_number = 0;
+  bool stopping = false;
+
+  const Dispatcher dispatcher;
+  std::vector<std::thread> workers;
+
+  bool IdleLocked() const { return waiting.empty() && running.empty(); }
+
+  template <typename Matches>
+  void CancelLocked(Matches&& matches) {
+    std::erase_if(waiting, [&](const auto& entry) {
+      if (!matches(entry.second->tag)) return false;
+      entry.second->cancelled.store(true);
+      return true;
+    });
+    for (const TaskPtr& task : running) {
+      if (matches(task->tag)) task->cancelled.store(true);
+    }
+    std::erase_if(posted, [&](const std::weak_ptr<Task>& entry) {
+      const TaskPtr task = entry.lock();
+      if (task != nullptr && matches(task->tag)) task->cancelled.store(true);
+      return task == nullptr;
+    });
+    if (IdleLocked()) became_idle.notify_all();
+  }
+
+  void Work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      work_available.wait(lock, [&] { return stopping || !waiting.empty(); });
+      if (stopping) return;
+      TaskPtr task = waiting.begin()->second;
+      waiting.erase(waiting.begin());
+      const auto place = running.insert(running.end(), task);
+      lock.unlock();
+      task->work(task->cancelled);
+      task->work = nullptr;  // frees what the work captured, here rather than on the owner's thread
+      lock.lock();
+      const bool deliver = !task->cancelled.load() && task->done != nullptr;
+      if (deliver) {
+        std::erase_if(posted, [](const std::weak_ptr<Task>& entry) { return entry.expired(); });
+        posted.push_back(task);
+        lock.unlock();
+        // The last look at the flag is on the owner's thread, so a Cancel made there is never followed by `done`.
+        dispatcher([task] {
+          if (!task->cancelled.load()) task->done();
+        });
+        lock.lock();
+      }
+      running.erase(place);
+      task.reset();
+      if (IdleLocked()) became_idle.notify_all();
+    }
+  }
+};
+
+TaskQueue::TaskQueue(int32_t num_workers, Dispatcher dispatcher)
+    : impl_(std::make_unique<Impl>(std::move(dispatcher))) {
+  for (int32_t i = 0; i < std::max(1, num_workers); ++i)
+    impl_->workers.emplace_back([impl = impl_.get()] { impl->Work(); });
+}
+
+TaskQueue::~TaskQueue() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+    impl_->CancelLocked([](const std::string&) { return true; });
+  }
+  impl_->work_available.notify_all();
+  for (std::thread& worker : impl_->workers) worker.join();
+}
+
+void TaskQueue::Submit(const std::string& tag, int32_t priority, std::function<void(const std::atomic<bool>&)> work,
+                       std::function<void()> done) {
+  auto task = std::make_shared<Task>();
+  task->tag = tag;
+  task->work = std::move(work);
+  task->done = std::move(done);
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->CancelLocked([&](const std::string& other) { return other == tag; });
+    impl_->waiting.emplace(Place{-priority, impl_->next_number++}, std::move(task));
+  }
+  impl_->work_available.notify_one();
+}
+
+void TaskQueue::Cancel(const std::string& prefix) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->CancelLocked([&](const std::string& tag) { return tag.starts_with(prefix); });
+}
+
+bool TaskQueue::Idle() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->IdleLocked();
+}
+
+void TaskQueue::WaitIdle() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->became_idle.wait(lock, [&] { return impl_->IdleLocked(); });
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,48 @@
+// A head's map reduced to a grid of texels with any edges: the core of tiles, pyramids and rendered pictures.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "analysis/head_tensors.h"
+#include "analysis/types/tile.h"
+#include "kernels/sparse_index.h"
+
+namespace headscope::analysis {
+
+// Texel (i, j) covers recorded rows [row_edges[i], row_edges[i + 1]) and key columns [column_edges[j], column_edges[j +
+// 1]). Edges are increasing (equal ones make an empty texel); what lies outside the map counts nothing.
+struct TexelEdges {
+  std::vector<int64_t> rows, columns;
+  int64_t NumRows() const { return static_cast<int64_t>(rows.size()) - 1; }
+  int64_t NumColumns() const { return static_cast<int64_t>(columns.size()) - 1; }
+};
+
+struct TexelGrid {
+  int64_t num_rows = 0, num_columns = 0;
+  // kMax: the largest log2 p of the texel (-inf without attended pairs). kMean: the sum of p.
+  std::vector<float> max_log2_p;
+  std::vector<double> sum_p;
+  std::vector<int64_t> pairs;  // attended pairs of the texel
+
+  // log2 of the texel's maximum or mean; -inf where there are no pairs.
+  float Log2P(int64_t texel) const;
+};
+
+// Edges begin, begin + step, .. of `count` texels.
+std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count);
+
+// Evaluates every attended score inside the edges once. Cost: 2 * head_dim FLOPs per score. Returns false when
+// cancelled.
+bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
+                      const std::atomic<bool>* cancelled, TexelGrid* grid);
+
+// Pairs of the index's region (causal for a causal rule) and kept pairs among them, per texel; closed form per run, no
+// scores.
+struct MaskTexels {
+  std::vector<int64_t> kept, pairs;
+};
+MaskTexels CountMaskTexels(const kernels::SparseIndexView& index, const TexelEdges& edges);
+
+}  // namespace headscope::analysis

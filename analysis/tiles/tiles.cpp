@@ -1,0 +1,139 @@
+#include "analysis/tiles.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tiles/texels.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr int64_t kTexels = int64_t{kTileSize} * kTileSize;
+
+int64_t TilesAcross(int64_t length, int32_t level) {
+  const int64_t covered = int64_t{kTileSize} << level;
+  return std::max<int64_t>(1, (length + covered - 1) / covered);
+}
+
+// The next coarser grid: each texel joins two by two.
+TexelGrid Halve(const TexelGrid& fine) {
+  TexelGrid coarse;
+  coarse.num_rows = (fine.num_rows + 1) / 2;
+  coarse.num_columns = (fine.num_columns + 1) / 2;
+  const auto texels = static_cast<size_t>(coarse.num_rows * coarse.num_columns);
+  const bool by_mean = !fine.sum_p.empty();
+  coarse.pairs.assign(texels, 0);
+  if (by_mean) {
+    coarse.sum_p.assign(texels, 0.0);
+  } else {
+    coarse.max_log2_p.assign(texels, -std::numeric_limits<float>::infinity());
+  }
+  for (int64_t row = 0; row < fine.num_rows; ++row) {
+    for (int64_t column = 0; column < fine.num_columns; ++column) {
+      const auto from = static_cast<size_t>(row * fine.num_columns + column);
+      const auto into = static_cast<size_t>((row / 2) * coarse.num_columns + column / 2);
+      coarse.pairs[into] += fine.pairs[from];
+      if (by_mean) {
+        coarse.sum_p[into] += fine.sum_p[from];
+      } else {
+        coarse.max_log2_p[into] = std::max(coarse.max_log2_p[into], fine.max_log2_p[from]);
+      }
+    }
+  }
+  return coarse;
+}
+
+void AppendTiles(const TexelGrid& grid, HeadId id, TileReduction reduction, int32_t level,
+                 std::vector<TilePtr>* tiles) {
+  const int64_t tiles_down = (grid.num_rows + kTileSize - 1) / kTileSize;
+  const int64_t tiles_across = (grid.num_columns + kTileSize - 1) / kTileSize;
+  for (int64_t y = 0; y < tiles_down; ++y) {
+    for (int64_t x = 0; x < tiles_across; ++x) {
+      auto tile = std::make_shared<TileData>();
+      tile->key = {id, reduction, level, static_cast<int32_t>(x), static_cast<int32_t>(y)};
+      tile->log2_p.assign(kTexels, -std::numeric_limits<float>::infinity());
+      const int64_t rows = std::min<int64_t>(kTileSize, grid.num_rows - y * kTileSize);
+      const int64_t columns = std::min<int64_t>(kTileSize, grid.num_columns - x * kTileSize);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) {
+          tile->log2_p[static_cast<size_t>(i * kTileSize + j)] =
+              grid.Log2P((y * kTileSize + i) * grid.num_columns + x * kTileSize + j);
+        }
+      }
+      tiles->push_back(std::move(tile));
+    }
+  }
+}
+
+TexelEdges TileEdges(const TileKey& key) {
+  const int64_t step = int64_t{1} << key.level;
+  return {EvenEdges(int64_t{key.y} * kTileSize * step, step, kTileSize),
+          EvenEdges(int64_t{key.x} * kTileSize * step, step, kTileSize)};
+}
+
+}  // namespace
+
+TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads,
+                    const std::atomic<bool>* cancelled) {
+  TexelGrid grid;
+  if (!AccumulateTexels(head, TileEdges(key), key.reduction, num_threads, cancelled, &grid)) return nullptr;
+  auto tile = std::make_shared<TileData>();
+  tile->key = key;
+  tile->log2_p.resize(kTexels);
+  for (int64_t texel = 0; texel < kTexels; ++texel) tile->log2_p[static_cast<size_t>(texel)] = grid.Log2P(texel);
+  return tile;
+}
+
+std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
+                                    int32_t num_threads, const std::atomic<bool>* cancelled) {
+  const int64_t step = int64_t{1} << level;
+  const TexelEdges edges = {EvenEdges(0, step, TilesAcross(head.num_rows, level) * kTileSize),
+                            EvenEdges(0, step, TilesAcross(head.num_tokens, level) * kTileSize)};
+  TexelGrid grid;
+  if (!AccumulateTexels(head, edges, reduction, num_threads, cancelled, &grid)) return {};
+  std::vector<TilePtr> tiles;
+  const int32_t coarsest = std::max(level, MaxLevel(head.num_rows, head.num_tokens));
+  while (true) {
+    AppendTiles(grid, head.id, reduction, level, &tiles);
+    if (level == coarsest) return tiles;
+    grid = Halve(grid);
+    ++level;
+  }
+}
+
+MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, const TileKey& key) {
+  const MaskTexels texels = CountMaskTexels(index, TileEdges(key));
+  auto tile = std::make_shared<MaskTile>();
+  tile->key = key;
+  tile->kept.resize(kTexels);
+  for (size_t texel = 0; texel < tile->kept.size(); ++texel) {
+    const int64_t kept = texels.kept[texel];
+    const int64_t pairs = texels.pairs[texel];
+    // 0 and 255 are exact: "nothing kept" and "everything kept"; whatever lies between stays visible as such.
+    if (kept == 0) continue;
+    const double share = static_cast<double>(kept) / static_cast<double>(pairs);
+    tile->kept[texel] =
+        kept == pairs ? uint8_t{255} : static_cast<uint8_t>(std::clamp(std::lround(255 * share), 1L, 254L));
+  }
+  return tile;
+}
+
+double Probability(const HeadTensors& head, int64_t row, int64_t column) {
+  if (row < 0 || row >= head.num_rows) return 0;
+  const kernels::ColumnRange attended = head.AttendedColumns(row);
+  if (column < attended.begin || column >= attended.end) return 0;
+  return std::exp(Score(head, row, column) - static_cast<double>(head.lse[static_cast<size_t>(row)]));
+}
+
+double Score(const HeadTensors& head, int64_t row, int64_t column) {
+  const float* q = head.q.data() + row * head.head_dim;
+  const float* k = head.k.data() + column * head.head_dim;
+  double dot = 0;
+  for (int32_t i = 0; i < head.head_dim; ++i) dot += static_cast<double>(q[i]) * static_cast<double>(k[i]);
+  const double score = dot * static_cast<double>(head.scale);
+  const auto cap = static_cast<double>(head.soft_cap);
+  return cap > 0 ? cap * std::tanh(score / cap) : score;
+}
+
+}  // namespace headscope::analysis
