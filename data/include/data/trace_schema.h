@@ -53,6 +53,9 @@ struct TraceLayout {
   std::string prompt_source;                  // "text", "prompt FILE", "task NAME length N seed S"
   std::string task_answer;                    // the expected answer of a task; empty otherwise
   int64_t max_tokens = 0;                     // extent limit (prompt + decode)
+  // Of a trace cut from a longer one (trace_export.h): position there of this trace's token 0. The lse of such a trace still counts the
+  // tokens before it, so a row's probabilities sum to the share of its attention that lies inside the cut.
+  int64_t first_token = 0;
 };
 
 struct TokenRecord {

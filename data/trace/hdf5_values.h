@@ -1,0 +1,31 @@
+// The data types, attributes and fixed-length strings that traces and results files are made of.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/trace_schema.h"
+#include "trace/hdf5_handle.h"
+
+namespace headscope::data {
+
+// A value of one text attribute takes at most this many bytes: an object header of HDF5 holds 64 KiB in all.
+inline constexpr size_t kMaxAttributeText = 16384;
+
+TypeHandle FloatType(Encoding encoding);  // IEEE binary32, bfloat16 or IEEE binary16, little-endian
+TypeHandle BooleanType();                 // int8 enumeration FALSE = 0, TRUE = 1 (what h5py calls bool)
+TypeHandle PhaseType();                   // int8 enumeration PROMPT = 0, DECODE = 1
+TypeHandle TextType(size_t bytes);        // fixed-length UTF-8, padded with zeros; at least one byte
+bool SameType(hid_t a, hid_t b);
+
+// Attributes of `object`. Created once; WriteAttribute changes the value of an existing one.
+void CreateText(hid_t object, const std::string& name, const std::string& value);
+void CreateTexts(hid_t object, const std::string& name, const std::vector<std::string>& values);
+void CreateInteger(hid_t object, const std::string& name, hid_t file_type, int64_t value);
+void CreateFloat(hid_t object, const std::string& name, float value);
+void CreateBoolean(hid_t object, const std::string& name, bool value);
+void CreateIntegers(hid_t object, const std::string& name, std::span<const int32_t> values);
+
+}  // namespace headscope::data

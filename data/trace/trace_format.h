@@ -1,0 +1,39 @@
+// Trace format 1 as constants: names, limits and chunk sizes that writer and reader share. docs/trace_format.md
+// explains them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/trace_schema.h"
+
+namespace headscope::data {
+
+inline constexpr char kFormatName[] = "headscope-trace";
+inline constexpr int32_t kFormatVersion = 1;
+
+// Limits of what a trace may say of itself; far beyond any known model, small enough that products of two fit 32 bits.
+inline constexpr int32_t kMaxLayers = 4096;
+inline constexpr int32_t kMaxHeads = 4096;
+inline constexpr int32_t kMaxHeadDim = 4096;
+inline constexpr int64_t kMaxTokens = INT32_MAX;
+inline constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
+
+// A chunk holds consecutive tokens (or rows) of one head of one layer: large enough to stream at the disk's rate, small
+// enough that one head, one window and one decode step are all cheap to read.
+inline constexpr int64_t kChunkBytes = 256 * 1024;
+
+// Tokens per chunk for items of `item_bytes` bytes when at most `max_items` will come: a power of two (where a chunk's
+// size allows), so that a short trace does not pay for long chunks.
+int64_t ChunkItems(int64_t item_bytes, int64_t max_items);
+
+// Upper bound of recorded query rows, read from row_selection ("all", "last:N", "every:N"; decode rows of last:N may
+// exceed it). It only sizes chunks.
+int64_t ExpectedRows(const TraceLayout& layout);
+
+// What is inconsistent in `layout`, as "<field> <value>: <what is allowed>"; empty when nothing is.
+std::string LayoutProblem(const TraceLayout& layout);
+
+const char* EncodingName(Encoding encoding);  // "float32", "bfloat16", "float16"
+
+}  // namespace headscope::data

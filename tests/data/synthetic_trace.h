@@ -1,0 +1,53 @@
+// Traces whose every value is a pure function of its place, so that whoever reads one (this program after a crash, or
+// the Python oracle in tests/oracle/trace_values.py) knows what must be there without having seen it written.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/trace_reader.h"
+#include "data/trace_schema.h"
+#include "data/trace_writer.h"
+
+namespace headscope::data::testing {
+
+enum class Tensor : uint32_t { kQ = 1, kK = 2, kV = 3, kLse = 4 };
+
+// A 64-bit mix of a value's place: tensor, model layer, model head, token position, dimension.
+uint64_t PlaceHash(Tensor tensor, int64_t layer, int64_t head, int64_t position, int64_t dim);
+// The stored bits of a q, k or v value: a normal number of either sign around one.
+uint32_t ValueBits(Encoding encoding, uint64_t hash);
+float LseValue(int64_t layer, int64_t head, int64_t position);
+TokenRecord TokenAt(int64_t position, int64_t num_prompt);
+
+// 3 layers of 5, query heads 1, 2, 3, 5 of 8 over 4 KV heads, head_dim 16 unless changed afterwards.
+TraceLayout SmallLayout(Encoding encoding, int64_t max_tokens);
+
+// Whether a query row is recorded at `position`.
+bool Recorded(const TraceLayout& layout, int64_t position);
+
+// Appends tokens [begin, end) as one forward pass.
+void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, int64_t end, int64_t num_prompt);
+
+// Writes `num_tokens` tokens in passes of `pass` and finishes the trace.
+void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass);
+
+// Empty when every readable value of `reader` is what it must be; else the first difference.
+std::string FirstDifference(const TraceReader& reader, int64_t num_prompt);
+
+// A fresh folder for one test, removed at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string File(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace headscope::data::testing

@@ -1,0 +1,304 @@
+// What is written comes back: every encoding, ragged passes, selections, misuse, and reading beside a living writer.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <thread>
+
+#include "synthetic_trace.h"
+
+namespace headscope::data {
+namespace {
+
+using testing::AppendPass;
+using testing::FirstDifference;
+using ::testing::HasSubstr;
+using testing::ScratchFolder;
+using testing::SmallLayout;
+using ::testing::ThrowsMessage;
+using testing::WriteTrace;
+
+class Encodings : public ::testing::TestWithParam<Encoding> {};
+
+TEST_P(Encodings, EveryValueComesBackWhateverTheLengthOfThePasses) {
+  const ScratchFolder folder;
+  for (const int64_t pass : {1, 7, 64, 1000}) {
+    const std::string path = folder.File(std::to_string(pass) + ".h5");
+    WriteTrace(path, SmallLayout(GetParam(), 500), 300, pass);
+    const TraceReader reader(path);
+    EXPECT_TRUE(reader.complete());
+    EXPECT_EQ(reader.num_tokens(), 300);
+    EXPECT_EQ(reader.num_rows(), 150);
+    EXPECT_EQ(FirstDifference(reader, 300), "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Encodings,
+                         ::testing::Values(Encoding::kFloat32, Encoding::kBFloat16, Encoding::kFloat16));
+
+TEST(TraceRoundTrip, LayoutComesBack) {
+  const ScratchFolder folder;
+  TraceLayout layout = SmallLayout(Encoding::kBFloat16, 10);
+  layout.soft_cap = 30;
+  layout.rope_convention = "interleaved";
+  layout.prompt_source = "task passkey length 4096 seed 1";
+  layout.model.config_json = std::string(200000, 'x');
+  layout.first_token = 12;
+  WriteTrace(folder.File("t.h5"), layout, 10, 10);
+  const TraceReader reader(folder.File("t.h5"));
+  const TraceLayout& found = reader.layout();
+  EXPECT_EQ(found.model.name, "synthetic");
+  EXPECT_EQ(found.model.model_type, "llama");
+  EXPECT_EQ(found.model.config_json, layout.model.config_json);
+  EXPECT_EQ(found.model.weights_sha256, std::string(64, 'a'));
+  EXPECT_EQ(found.model.tokenizer_sha256, std::string(64, 'b'));
+  EXPECT_EQ(found.model.num_layers, 5);
+  EXPECT_EQ(found.model.num_qo_heads, 8);
+  EXPECT_EQ(found.model.num_kv_heads, 4);
+  EXPECT_EQ(found.model.head_dim, 16);
+  EXPECT_EQ(found.layers, layout.layers);
+  EXPECT_EQ(found.qo_heads, layout.qo_heads);
+  EXPECT_EQ(found.kv_heads, layout.kv_heads);
+  EXPECT_EQ(found.capture_point, "post-rope");
+  EXPECT_EQ(found.rope_convention, "interleaved");
+  EXPECT_EQ(found.softmax_scale, 0.25f);
+  EXPECT_EQ(found.soft_cap, 30.0f);
+  EXPECT_EQ(found.window_per_layer, layout.window_per_layer);
+  EXPECT_EQ(found.row_selection, "every:2");
+  EXPECT_EQ(found.prompt_source, layout.prompt_source);
+  EXPECT_EQ(found.task_answer, " 99405");
+  EXPECT_EQ(found.max_tokens, 10);
+  EXPECT_EQ(found.first_token, 12);
+  EXPECT_EQ(reader.LayerSlot(2), 1);
+  EXPECT_EQ(reader.LayerSlot(1), -1);
+  EXPECT_EQ(reader.QoHeadSlot(5), 3);
+  EXPECT_EQ(reader.KvHeadSlot(3), -1);
+}
+
+TEST(TraceRoundTrip, RangesReadAloneEqualTheirPartOfTheWhole) {
+  const ScratchFolder folder;
+  TraceLayout layout = SmallLayout(Encoding::kFloat32, 9000);  // several chunks
+  layout.row_selection = "all";
+  layout.model.head_dim = 64;
+  WriteTrace(folder.File("t.h5"), layout, 3000, 700);
+  const TraceReader reader(folder.File("t.h5"));
+  std::vector<float> whole(3000 * 64), part(2000 * 64);
+  reader.ReadQ(2, 3, 0, 3000, whole.data());
+  for (const auto& [begin, end] : {std::pair{0, 1}, {1023, 1025}, {1, 2000}, {2999, 3000}, {77, 77}}) {
+    reader.ReadQ(2, 3, begin, end, part.data());
+    EXPECT_TRUE(std::equal(part.begin(), part.begin() + (end - begin) * 64, whole.begin() + begin * 64))
+        << begin << ":" << end;
+  }
+  EXPECT_THROW(reader.ReadQ(2, 3, 0, 3001, whole.data()), std::out_of_range);
+  EXPECT_THROW(reader.ReadQ(2, 3, -1, 3, whole.data()), std::out_of_range);
+  EXPECT_THROW(reader.ReadQ(3, 3, 0, 1, whole.data()), std::out_of_range);
+  EXPECT_THROW(reader.ReadK(2, 3, 0, 1, whole.data()), std::out_of_range);
+}
+
+TEST(TraceRoundTrip, WholeTraceOfOneTokenWorks) {
+  const ScratchFolder folder;
+  WriteTrace(folder.File("t.h5"), SmallLayout(Encoding::kBFloat16, 1), 1, 1);
+  const TraceReader reader(folder.File("t.h5"));
+  EXPECT_EQ(reader.num_tokens(), 1);
+  EXPECT_EQ(FirstDifference(reader, 1), "");
+}
+
+TEST(TraceWhileWriting, ReaderInTheSameProcessSeesFlushedTokensOnly) {
+  const ScratchFolder folder;
+  const std::string path = folder.File("t.h5");
+  const TraceLayout layout = SmallLayout(Encoding::kBFloat16, 400);
+  TraceWriter writer(path, layout, false);
+  AppendPass(writer, layout, 0, 100, 200);
+  writer.Flush();
+  AppendPass(writer, layout, 100, 150, 200);
+  const TraceReader first(path);
+  EXPECT_FALSE(first.complete());
+  EXPECT_EQ(first.num_tokens(), 100);
+  EXPECT_EQ(FirstDifference(first, 200), "");
+  AppendPass(writer, layout, 150, 231, 200);
+  writer.Flush();
+  const TraceReader second(path);  // beside the first one, which stays as it was
+  EXPECT_EQ(second.num_tokens(), 231);
+  EXPECT_EQ(FirstDifference(second, 200), "");
+  EXPECT_EQ(FirstDifference(first, 200), "");
+  writer.Finish();
+  const TraceReader third(path);
+  EXPECT_TRUE(third.complete());
+  EXPECT_EQ(FirstDifference(third, 200), "");
+}
+
+TEST(TraceWhileWriting, HalfWrittenPassDoesNotCount) {
+  const ScratchFolder folder;
+  const std::string path = folder.File("t.h5");
+  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+  {
+    TraceWriter writer(path, layout, false);
+    AppendPass(writer, layout, 0, 10, 100);
+    std::vector<TokenRecord> more = {testing::TokenAt(10, 100), testing::TokenAt(11, 100)};
+    writer.AppendTokens(more);  // their blocks never come
+    EXPECT_THAT([&] { writer.Finish(); }, ThrowsMessage<TraceError>(HasSubstr("only 10 of 12 tokens")));
+    writer.Flush();
+  }
+  const TraceReader reader(path);
+  EXPECT_FALSE(reader.complete());
+  EXPECT_EQ(reader.num_tokens(), 10);
+  EXPECT_EQ(FirstDifference(reader, 100), "");
+}
+
+TEST(TraceWhileWriting, NothingFlushedReadsAsAnEmptyTrace) {
+  const ScratchFolder folder;
+  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+  { TraceWriter writer(folder.File("t.h5"), layout, false); }
+  const TraceReader reader(folder.File("t.h5"));
+  EXPECT_EQ(reader.num_tokens(), 0);
+  EXPECT_EQ(reader.num_rows(), 0);
+}
+
+TEST(TraceWhileWriting, ThreadsMayShareAReader) {
+  const ScratchFolder folder;
+  WriteTrace(folder.File("t.h5"), SmallLayout(Encoding::kBFloat16, 400), 400, 100);
+  const TraceReader reader(folder.File("t.h5"));
+  std::vector<std::string> found(4, "not run");
+  std::vector<std::thread> threads;
+  for (std::string& result : found) {
+    threads.emplace_back([&] { result = FirstDifference(reader, 400); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_THAT(found, ::testing::Each(""));
+}
+
+TEST(TraceMisuse, ExistingFileIsKeptUnlessOverwritingIsAllowed) {
+  const ScratchFolder folder;
+  const std::string path = folder.File("t.h5");
+  std::ofstream(path) << "precious";
+  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+  EXPECT_THAT([&] { TraceWriter(path, layout, false); }, ThrowsMessage<TraceError>(HasSubstr("exists already")));
+  EXPECT_EQ(std::ifstream(path).get(), 'p');
+  { TraceWriter writer(path, layout, true); }
+  EXPECT_EQ(TraceReader(path).num_tokens(), 0);
+}
+
+TEST(TraceMisuse, FolderThatIsMissingIsNamed) {
+  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+  EXPECT_THAT([&] { TraceWriter("/nonexistent/t.h5", layout, false); },
+              ThrowsMessage<TraceError>(AllOf(HasSubstr("/nonexistent/t.h5"), HasSubstr("No such file"))));
+}
+
+struct BadLayout {
+  const char* field;
+  void (*spoil)(TraceLayout&);
+};
+
+TEST(TraceMisuse, InconsistentLayoutIsRefusedBeforeAFileAppears) {
+  const BadLayout cases[] = {
+      {"num_layers 0", [](TraceLayout& l) { l.model.num_layers = 0; }},
+      {"num_qo_heads 10", [](TraceLayout& l) { l.model.num_qo_heads = 10; }},
+      {"num_kv_heads 9", [](TraceLayout& l) { l.model.num_kv_heads = 9; }},
+      {"head_dim -1", [](TraceLayout& l) { l.model.head_dim = -1; }},
+      {"layers is empty", [](TraceLayout& l) { l.layers.clear(); }},
+      {"layers[2] 5",
+       [](TraceLayout& l) {
+         l.layers = {0, 1, 5};
+       }},
+      {"layers 0 after 2",
+       [](TraceLayout& l) {
+         l.layers = {2, 0, 4};
+       }},
+      {"qo_heads 1 after 1",
+       [](TraceLayout& l) {
+         l.qo_heads = {1, 1};
+       }},
+      {"kv_heads lacks 2",
+       [](TraceLayout& l) {
+         l.kv_heads = {0, 1};
+       }},
+      {"rope_convention \"gpt\"", [](TraceLayout& l) { l.rope_convention = "gpt"; }},
+      {"softmax_scale", [](TraceLayout& l) { l.softmax_scale = 0; }},
+      {"soft_cap", [](TraceLayout& l) { l.soft_cap = std::numeric_limits<float>::quiet_NaN(); }},
+      {"window_per_layer has 2",
+       [](TraceLayout& l) {
+         l.window_per_layer = {0, 0};
+       }},
+      {"max_tokens 0", [](TraceLayout& l) { l.max_tokens = 0; }},
+      {"prompt_source", [](TraceLayout& l) { l.prompt_source = std::string(20000, 'x'); }},
+      {"name contains a zero byte", [](TraceLayout& l) { l.model.name = std::string("a\0b", 3); }},
+  };
+  const ScratchFolder folder;
+  for (const BadLayout& bad : cases) {
+    TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
+    bad.spoil(layout);
+    EXPECT_THAT([&] { TraceWriter(folder.File("t.h5"), layout, false); },
+                ThrowsMessage<TraceError>(HasSubstr(bad.field)));
+    EXPECT_FALSE(std::ifstream(folder.File("t.h5")).is_open()) << bad.field;
+  }
+}
+
+TEST(TraceMisuse, BlocksOutOfOrderAreRefusedAndTheTraceGoesOn) {
+  const ScratchFolder folder;
+  const std::string path = folder.File("t.h5");
+  const TraceLayout layout = SmallLayout(Encoding::kFloat32, 20);
+  TraceWriter writer(path, layout, false);
+  const std::vector<float> values(4 * 20 * 16);
+  const LayerBlock early{
+      .num_tokens = 4, .q = values.data(), .k = values.data(), .v = values.data(), .lse = values.data()};
+  EXPECT_THAT([&] { writer.Append(early); }, ThrowsMessage<TraceError>(HasSubstr("num_tokens 4")));
+  AppendPass(writer, layout, 0, 4, 20);
+  EXPECT_THAT([&] { writer.Append(early); }, ThrowsMessage<TraceError>(HasSubstr("first_token 0")));
+  const std::vector<int32_t> backwards = {1};
+  EXPECT_THAT([&] { writer.AppendRowPositions(backwards); }, ThrowsMessage<TraceError>(HasSubstr("row position 1")));
+  EXPECT_THAT([&] { AppendPass(writer, layout, 4, 21, 20); }, ThrowsMessage<TraceError>(HasSubstr("max_tokens is 20")));
+  AppendPass(writer, layout, 4, 20, 20);
+  writer.Finish();
+  EXPECT_EQ(FirstDifference(TraceReader(path), 20), "");
+}
+
+TEST(TraceMisuse, MissingFileIsNotABadTrace) {
+  try {
+    TraceReader reader("/nonexistent.h5");
+    FAIL();
+  } catch (const BadTraceError&) {
+    FAIL() << "the file is not at fault, it is not there";
+  } catch (const TraceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("No such file"));
+  }
+}
+
+// Independent of the shifting in decode.cpp: the value of every bit pattern from its sign, exponent and fraction.
+double FromFields(uint32_t bits, int exponent_bits, int fraction_bits) {
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const auto fraction = bits & ((1u << fraction_bits) - 1);
+  const auto exponent = static_cast<int>(bits >> fraction_bits & ((1u << exponent_bits) - 1));
+  const double sign = bits >> (exponent_bits + fraction_bits) & 1 ? -1 : 1;
+  if (exponent == (1 << exponent_bits) - 1) {
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+  }
+  const double significand = std::ldexp(fraction, -fraction_bits);
+  return sign * (exponent == 0 ? std::ldexp(significand, 1 - bias) : std::ldexp(1 + significand, exponent - bias));
+}
+
+TEST(DecodeToFloat, EveryBitPatternOfTheSixteenBitFormatsIsExact) {
+  std::vector<uint16_t> patterns(65536);
+  std::vector<float> decoded(65536);
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    patterns[i] = static_cast<uint16_t>(i);
+  }
+  for (const auto& [encoding, exponent_bits] : {std::pair{Encoding::kBFloat16, 8}, {Encoding::kFloat16, 5}}) {
+    DecodeToFloat(patterns.data(), encoding, 65536, decoded.data());
+    for (uint32_t i = 0; i < 65536; ++i) {
+      const double expected = FromFields(i, exponent_bits, 15 - exponent_bits);
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(decoded[i])) << i;
+      } else {
+        ASSERT_EQ(static_cast<double>(decoded[i]), expected) << i;
+        ASSERT_EQ(std::signbit(decoded[i]), std::signbit(expected)) << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headscope::data
