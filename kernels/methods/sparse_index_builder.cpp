@@ -131,15 +131,16 @@ void SparseIndexBuilder::EmitHalves(RowSpan rows, RowSpan upper, RowSpan lower) 
     SortAndMerge(half);
   }
   // A column that one half covers becomes a run, since a single column may lie in no run of the list.
-  auto covers = [](const std::vector<Interval>& intervals, int64_t column) {
-    auto after = std::upper_bound(intervals.begin(), intervals.end(), column,
-                                  [](int64_t value, const Interval& interval) { return value < interval.begin; });
-    return after != intervals.begin() && column < std::prev(after)->end;
+  auto covers = [](std::vector<Interval>::const_iterator* run, const std::vector<Interval>& runs, int64_t column) {
+    while (*run != runs.cend() && (*run)->end <= column) ++*run;
+    return *run != runs.cend() && (*run)->begin <= column;
   };
+  auto next_upper = upper_rows_.cbegin();
+  auto next_lower = lower_rows_.cbegin();
   all_rows_.clear();
   for (const int64_t column : columns_) {
-    const bool in_upper = covers(upper_rows_, column);
-    const bool in_lower = covers(lower_rows_, column);
+    const bool in_upper = covers(&next_upper, upper_rows_, column);
+    const bool in_lower = covers(&next_lower, lower_rows_, column);
     if (!in_upper && !in_lower) {
       index_.columns.push_back(static_cast<int32_t>(column));
     } else if (!in_upper || !in_lower) {

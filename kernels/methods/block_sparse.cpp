@@ -1,0 +1,121 @@
+// MInference block-sparse: the key blocks whose pooled score with a pooled query block is largest.
+//
+// Source: MInference 1.0, Algorithm 3. Q and K are mean-pooled in blocks of 64; every query block keeps its n_blocks
+// best causal key blocks. Scale and softmax are left out of the estimate: neither changes the order inside a row.
+// Nothing is forced, neither the diagonal nor the first block.
+//
+// Choices where the paper is silent: a ragged last block is the mean of its valid rows; future blocks are never listed,
+// so a query block with fewer than n_blocks causal blocks keeps them all; equal scores go to the earlier block.
+#include <algorithm>
+
+#include "checks.h"
+#include "head_groups.h"
+#include "internal/element.h"
+#include "kernels/cpu_scores.h"
+#include "registry.h"
+#include "top_k.h"
+
+namespace headscope::kernels {
+namespace {
+
+constexpr int32_t kBlock = 64;
+
+MethodSpec MakeSpec() {
+  MethodSpec spec;
+  spec.name = "block-sparse";
+  spec.title = "MInference block-sparse";
+  spec.family = "dynamic pattern";
+  spec.paper =
+      "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, Algorithm 3";
+  spec.summary = "Keeps, per block of 64 queries, the blocks of 64 keys with the largest pooled score.";
+  spec.phase = Phase::kPrefill;
+  spec.parameters = {
+      {"n_blocks", ParameterType::kInteger, 100, 1, 1 << 14, 1, true, "blocks", "key blocks kept per query block",
+       "work per row grows by 64 pairs a block; n_blocks * 64 tokens are dense"},
+  };
+  return spec;
+}
+
+// Means of blocks of 64 rows of a [num_rows, head_dim] tensor: [num_blocks, head_dim] fp32. Sums are in double: the
+// mean of equal rows is that row.
+std::vector<float> PoolRows(const StridedTensor<const void>& tensor, DType dtype, int64_t offset, int32_t num_rows,
+                            int32_t head_dim) {
+  const size_t width = static_cast<size_t>(head_dim);
+  const int32_t num_blocks = (num_rows + kBlock - 1) / kBlock;
+  std::vector<float> pooled(static_cast<size_t>(num_blocks) * width);
+  std::vector<float> row(width);
+  std::vector<double> sum(width);
+  for (int32_t block = 0; block < num_blocks; ++block) {
+    const int32_t begin = block * kBlock;
+    const int32_t end = begin + std::min(kBlock, num_rows - begin);
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (int32_t r = begin; r < end; ++r) {
+      internal::LoadRow(tensor.data, dtype, offset + r * tensor.row_stride, head_dim, row.data());
+      for (size_t d = 0; d < width; ++d) sum[d] += static_cast<double>(row[d]);
+    }
+    for (size_t d = 0; d < width; ++d) {
+      pooled[static_cast<size_t>(block) * width + d] = static_cast<float>(sum[d] / (end - begin));
+    }
+  }
+  return pooled;
+}
+
+class BlockSparseMethod final : public PrefillMethod {
+ public:
+  const MethodSpec& spec() const override { return spec_; }
+
+  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                SparseIndex* index) const override {
+    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
+    if (!status.ok()) return status;
+    const int32_t num_keys = internal::NumVisibleKeys(problem);
+    const int32_t num_key_blocks = (num_keys + kBlock - 1) / kBlock;
+    return internal::SelectByHead(
+        problem, options,
+        [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
+          const int64_t k_offset = group.sequence * problem.k.batch_stride + group.kv_head * problem.k.head_stride;
+          const std::vector<float> pooled_k = PoolRows(problem.k, problem.dtype, k_offset, num_keys, problem.head_dim);
+          const PackedKeys keys(pooled_k.data(), DType::kFloat32, problem.head_dim, num_key_blocks, problem.head_dim);
+          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i) {
+            AddLists(problem, options, keys, group.sequence, group.first_head + i, values.Integer("n_blocks"), builder);
+          }
+        },
+        index);
+  }
+
+ private:
+  static void AddLists(const AttentionProblem& problem, const RunOptions& options, const PackedKeys& keys,
+                       int32_t sequence, int32_t head, int32_t num_kept, SparseIndexBuilder* builder) {
+    const int64_t q_offset = sequence * problem.q.batch_stride + head * problem.q.head_stride;
+    const std::vector<float> queries = PoolRows(problem.q, problem.dtype, q_offset, problem.seq_q, problem.head_dim);
+    std::vector<float> scores(2 * static_cast<size_t>(keys.seq_k()));
+    const int32_t num_query_blocks = (problem.seq_q + kBlock - 1) / kBlock;
+    for (int32_t first_block = 0; first_block < num_query_blocks; first_block += 2) {
+      if (internal::IsCancelled(options)) return;
+      const int32_t num_halves = std::min(2, num_query_blocks - first_block);
+      ScoreBlock(queries.data() + int64_t{first_block} * problem.head_dim, problem.head_dim, num_halves, keys, 0,
+                 keys.seq_k(), 1.0f, 0.0f, scores.data(), keys.seq_k());
+      for (int32_t half = 0; half < num_halves; ++half) {
+        const int32_t end_row = std::min((first_block + half + 1) * kBlock, problem.seq_q);
+        const size_t num_causal = static_cast<size_t>((problem.first_position + end_row - 1) / kBlock) + 1;
+        const float* const row = scores.data() + int64_t{half} * keys.seq_k();
+        for (const int32_t block : internal::TopK({row, num_causal}, num_kept)) {
+          builder->AddRange(int64_t{block} * kBlock, (int64_t{block} + 1) * kBlock,
+                            half == 0 ? kRunUpperHalf : kRunLowerHalf);
+        }
+      }
+      builder->FinishList();
+    }
+  }
+
+  MethodSpec spec_ = MakeSpec();
+};
+
+}  // namespace
+
+const PrefillMethod& BlockSparse() {
+  static const BlockSparseMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,119 @@
+#include "head_groups.h"
+
+#include <atomic>
+#include <utility>
+
+#include "internal/parallel_for.h"
+
+namespace headscope::kernels::internal {
+namespace {
+
+void AppendLists(const SparseIndex& part, SparseIndex* whole) {
+  const int64_t runs = static_cast<int64_t>(whole->runs.size());
+  const int64_t columns = static_cast<int64_t>(whole->columns.size());
+  for (const int64_t begin : part.run_begin) whole->run_begin.push_back(runs + begin);
+  for (const int64_t begin : part.column_begin) whole->column_begin.push_back(columns + begin);
+  whole->run_count.insert(whole->run_count.end(), part.run_count.begin(), part.run_count.end());
+  whole->column_count.insert(whole->column_count.end(), part.column_count.begin(), part.column_count.end());
+  whole->runs.insert(whole->runs.end(), part.runs.begin(), part.runs.end());
+  whole->columns.insert(whole->columns.end(), part.columns.begin(), part.columns.end());
+}
+
+}  // namespace
+
+SparseIndexBuilder::Shape IndexShape(const AttentionProblem& problem, ElementRule rule) {
+  SparseIndexBuilder::Shape shape;
+  shape.batch = problem.batch;
+  shape.num_qo_heads = problem.num_qo_heads;
+  shape.seq_q = problem.seq_q;
+  shape.seq_k = problem.seq_k;
+  shape.first_position = problem.first_position;
+  shape.tile_rows = 128;
+  shape.rule = rule;
+  return shape;
+}
+
+Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, const SelectGroup& select,
+                    SparseIndex* index) {
+  const int64_t num_kv_groups = int64_t{problem.batch} * problem.num_kv_heads;
+  const int64_t num_heads = int64_t{problem.batch} * problem.num_qo_heads;
+  const bool whole_groups = num_kv_groups >= NumWorkers(options, num_heads);
+  const int32_t heads_per_group = whole_groups ? problem.GroupSize() : 1;
+
+  std::vector<SparseIndex> parts(static_cast<size_t>(num_heads / heads_per_group));
+  const Status status =
+      ParallelFor(static_cast<int64_t>(parts.size()), 1, options, [&](int64_t begin, int64_t end, int32_t) {
+        for (int64_t part = begin; part < end; ++part) {
+          HeadGroup group;
+          group.sequence = static_cast<int32_t>(part * heads_per_group / problem.num_qo_heads);
+          group.first_head = static_cast<int32_t>(part * heads_per_group % problem.num_qo_heads);
+          group.num_heads = heads_per_group;
+          group.kv_head = group.first_head / problem.GroupSize();
+          SparseIndexBuilder::Shape shape = IndexShape(problem);
+          shape.batch = 1;
+          shape.num_qo_heads = heads_per_group;
+          SparseIndexBuilder builder(shape);
+          select(group, &builder);
+          if (!IsCancelled(options)) parts[static_cast<size_t>(part)] = builder.Build();
+        }
+      });
+  if (!status.ok()) return status;
+  if (IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
+
+  SparseIndex whole = std::move(parts.front());
+  whole.batch = problem.batch;
+  whole.num_qo_heads = problem.num_qo_heads;
+  for (size_t part = 1; part < parts.size(); ++part) {
+    AppendLists(parts[part], &whole);
+    parts[part] = {};
+  }
+  *index = std::move(whole);
+  return {};
+}
+
+SparseIndex SharePatterns(SparseIndex patterns, const AttentionProblem& problem,
+                          const std::vector<int32_t>& pattern_of_head) {
+  SparseIndex shared;
+  const int32_t num_tiles = patterns.View().NumRowTiles();
+  for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
+    for (const int32_t pattern : pattern_of_head) {
+      for (int32_t tile = 0; tile < num_tiles; ++tile) {
+        const size_t list = static_cast<size_t>(patterns.View().ListId(0, pattern, tile));
+        shared.run_begin.push_back(patterns.run_begin[list]);
+        shared.run_count.push_back(patterns.run_count[list]);
+        shared.column_begin.push_back(patterns.column_begin[list]);
+        shared.column_count.push_back(patterns.column_count[list]);
+      }
+    }
+  }
+  shared.batch = problem.batch;
+  shared.num_qo_heads = problem.num_qo_heads;
+  shared.seq_q = patterns.seq_q;
+  shared.seq_k = patterns.seq_k;
+  shared.first_position = patterns.first_position;
+  shared.tile_rows = patterns.tile_rows;
+  shared.rule = patterns.rule;
+  shared.runs = std::move(patterns.runs);
+  shared.columns = std::move(patterns.columns);
+  return shared;
+}
+
+DecodeSelection SelectSameTokens(const AttentionProblem& problem, const std::vector<ColumnRange>& ranges) {
+  DecodeSelection selection;
+  selection.batch = problem.batch;
+  selection.num_qo_heads = problem.num_qo_heads;
+  selection.num_kv_heads = problem.num_kv_heads;
+  selection.token_begin.push_back(0);
+  int64_t tokens_per_head = 0;
+  for (int64_t list = 0; list < int64_t{problem.batch} * problem.num_kv_heads; ++list) {
+    for (const ColumnRange& range : ranges) {
+      for (int32_t token = range.begin; token < range.end; ++token) selection.tokens.push_back(token);
+    }
+    selection.token_begin.push_back(static_cast<int64_t>(selection.tokens.size()));
+    tokens_per_head = selection.token_begin.back() - selection.token_begin[static_cast<size_t>(list)];
+  }
+  selection.elements_moved = (2 * tokens_per_head + 2) * problem.head_dim;
+  return selection;
+}
+
+}  // namespace headscope::kernels::internal

@@ -1,0 +1,60 @@
+#include "line_sums.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "head_groups.h"
+#include "internal/element.h"
+
+namespace headscope::kernels::internal {
+namespace {
+
+// Rows whose scores are held at once: rows * keys * 4 bytes.
+constexpr int32_t kRowsPerBlock = 32;
+
+}  // namespace
+
+PackedKeys PackVisibleKeys(const AttentionProblem& problem, int32_t sequence, int32_t kv_head) {
+  const int64_t offset = sequence * problem.k.batch_stride + kv_head * problem.k.head_stride;
+  const void* keys = static_cast<const char*>(problem.k.data) + offset * SizeOf(problem.dtype);
+  return PackedKeys(keys, problem.dtype, problem.k.row_stride, NumVisibleKeys(problem), problem.head_dim);
+}
+
+void LineProbe::AddRow(float* scores, int64_t num_columns, LineSums* sums) {
+  const float total = ExpInPlace(scores, num_columns, MaxOf(scores, num_columns));
+  const float inverse = 1.0f / total;
+  float* const columns = sums->columns.data();
+  float* const slashes = sums->slashes.data() + (num_columns - 1);
+  for (int64_t j = 0; j < num_columns; ++j) {
+    const float probability = scores[j] * inverse;
+    columns[j] += probability;
+    slashes[-j] += probability;
+  }
+}
+
+void LineProbe::Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
+                    LineSums* sums) {
+  const int32_t head_dim = problem_.head_dim;
+  const float scale = problem_.scale != 0.0f ? problem_.scale : 1.0f / std::sqrt(static_cast<float>(head_dim));
+  sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
+  sums->slashes.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
+  queries_.resize(static_cast<size_t>(kRowsPerBlock) * static_cast<size_t>(head_dim));
+  for (int32_t begin = row_begin; begin < row_end && !IsCancelled(options_); begin += kRowsPerBlock) {
+    const int32_t num_rows = std::min(kRowsPerBlock, row_end - begin);
+    for (int32_t i = 0; i < num_rows; ++i) {
+      const int64_t offset =
+          sequence * problem_.q.batch_stride + head * problem_.q.head_stride + (begin + i) * problem_.q.row_stride;
+      LoadRow(problem_.q.data, problem_.dtype, offset, head_dim, queries_.data() + int64_t{i} * head_dim);
+    }
+    const int32_t last_position = problem_.first_position + begin + num_rows - 1;
+    const int64_t row_length = int64_t{last_position} + 1;
+    scores_.resize(static_cast<size_t>(num_rows * row_length));
+    ScoreBlock(queries_.data(), head_dim, num_rows, keys, 0, last_position + 1, scale, problem_.soft_cap,
+               scores_.data(), row_length);
+    for (int32_t i = 0; i < num_rows; ++i) {
+      AddRow(scores_.data() + i * row_length, row_length - (num_rows - 1 - i), sums);
+    }
+  }
+}
+
+}  // namespace headscope::kernels::internal

@@ -1,0 +1,41 @@
+// Attention mass along columns and along diagonals, summed over a few probed query rows: the estimate of vertical-slash
+// and SampleAttention.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention_problem.h"
+#include "kernels/cpu_scores.h"
+#include "kernels/method.h"
+
+namespace headscope::kernels::internal {
+
+// Both have one entry per visible key: columns[j] = sum over probed rows i of P[i][j]; slashes[o] = sum over probed
+// rows of P[i][position(i) - o]. P is the exact causal softmax of the probed rows. Deep diagonals have fewer terms;
+// nothing is normalised (MInference states none).
+struct LineSums {
+  std::vector<float> columns;
+  std::vector<float> slashes;
+};
+
+// Keys of one KV head up to the last that a query sees, packed for ScoreBlock.
+PackedKeys PackVisibleKeys(const AttentionProblem& problem, int32_t sequence, int32_t kv_head);
+
+// Sums over query rows [row_begin, row_end) of one head. Cost: 2 * rows * keys * head_dim floating-point operations.
+// Row order is fixed, so the result does not depend on threads. Returns early, with unusable sums, when cancelled.
+class LineProbe {
+ public:
+  LineProbe(const AttentionProblem& problem, const RunOptions& options) : problem_(problem), options_(options) {}
+  void Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end, LineSums* sums);
+
+ private:
+  void AddRow(float* scores, int64_t num_columns, LineSums* sums);
+
+  const AttentionProblem& problem_;
+  const RunOptions& options_;
+  std::vector<float> queries_;
+  std::vector<float> scores_;
+};
+
+}  // namespace headscope::kernels::internal

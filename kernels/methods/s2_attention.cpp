@@ -1,0 +1,137 @@
+// S2-Attention: every head keeps its local blocks and its own shard of the distant ones; together the heads see the
+// whole context.
+//
+// Source: Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 4. In
+// blocks of 64 tokens, query block i of head h keeps key block j <= i if i - j < local_blocks, or if j plus (or minus)
+// the head's offset is a multiple of vertical_stride and the distance is below max_distance. The offset is head *
+// head_step + offset.
+//
+// Distant blocks are chosen by absolute key position, so a key that a later query needs was used by every earlier query
+// too: a KV cache can drop the others. The sign of the offset is lost from the paper's text; the released code's plus
+// is the default, and with num_qo_heads >= vertical_stride both signs cover the same union. Blocks are those of token
+// positions; a row block that straddles two of them keeps what either keeps.
+#include <algorithm>
+#include <map>
+
+#include "checks.h"
+#include "head_groups.h"
+#include "registry.h"
+
+namespace headscope::kernels {
+namespace {
+
+constexpr int32_t kBlock = 64;
+
+MethodSpec MakeSpec() {
+  MethodSpec spec;
+  spec.name = "s2-attention";
+  spec.title = "S2-Attention";
+  spec.family = "static pattern";
+  spec.paper =
+      "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 4";
+  spec.summary = "Keeps local blocks and, per head, another one of every vertical_stride distant blocks.";
+  spec.phase = Phase::kPrefill;
+  spec.parameters = {
+      {"local_blocks", ParameterType::kInteger, 1, 1, 1 << 14, 1, true, "blocks",
+       "newest blocks of 64 tokens that every row keeps", "work per row grows by 64 pairs a block"},
+      {"vertical_stride", ParameterType::kInteger, 15, 1, 1 << 14, 1, true, "blocks",
+       "one distant block of this many is kept; 1 is dense",
+       "less work; above the number of heads some blocks belong to no head"},
+      {"head_step", ParameterType::kInteger, 1, 0, 1 << 14, 1, false, "blocks",
+       "offset between neighbouring heads; 0 gives every head the same pattern",
+       "nothing; heads repeat when it divides the stride badly"},
+      {"offset", ParameterType::kInteger, 0, 0, 1 << 14, 1, false, "blocks", "offset of head 0", "nothing"},
+      {"subtract_offset", ParameterType::kFlag, 0, 0, 1, 1, false, "",
+       "subtract the offset from the key block instead of adding it", "nothing"},
+      {"per_kv_head", ParameterType::kFlag, 0, 0, 1, 1, false, "",
+       "number KV heads instead of query heads: a KV group shares one pattern", "fewer patterns, so a smaller union"},
+      {"max_distance", ParameterType::kInteger, 0, 0, 1 << 14, 1, false, "blocks",
+       "distant blocks this far away or farther are dropped; 0 drops none", "work per row grows with the distance"},
+  };
+  return spec;
+}
+
+struct Pattern {
+  int64_t local_blocks;
+  int64_t stride;
+  int64_t residue;  // key blocks that are congruent to this modulo the stride are the head's own
+  int64_t max_distance;
+
+  bool Keeps(int64_t query_block, int64_t key_block) const {
+    const int64_t distance = query_block - key_block;
+    if (distance < 0) return false;
+    if (distance < local_blocks) return true;
+    return key_block % stride == residue && (max_distance == 0 || distance < max_distance);
+  }
+};
+
+void AddQueryBlock(const Pattern& pattern, int64_t query_block, uint32_t half_flag, SparseIndexBuilder* builder) {
+  const int64_t local_begin = std::max<int64_t>(0, query_block - pattern.local_blocks + 1);
+  for (int64_t block = pattern.residue; block < local_begin; block += pattern.stride) {
+    if (pattern.Keeps(query_block, block)) builder->AddRange(block * kBlock, (block + 1) * kBlock, half_flag);
+  }
+  builder->AddRange(local_begin * kBlock, (query_block + 1) * kBlock, half_flag);
+}
+
+void AddLists(const AttentionProblem& problem, const Pattern& pattern, SparseIndexBuilder* builder) {
+  for (int32_t tile_row = 0; tile_row < problem.seq_q; tile_row += 2 * kBlock) {
+    for (int32_t half = 0; half < 2; ++half) {
+      const int32_t begin = tile_row + half * kBlock;
+      const int32_t end = std::min(begin + kBlock, problem.seq_q);
+      if (begin >= end) continue;
+      const int64_t first_block = (int64_t{problem.first_position} + begin) / kBlock;
+      const int64_t last_block = (int64_t{problem.first_position} + end - 1) / kBlock;
+      const uint32_t half_flag = half == 0 ? kRunUpperHalf : kRunLowerHalf;
+      for (int64_t block = first_block; block <= last_block; ++block) AddQueryBlock(pattern, block, half_flag, builder);
+    }
+    builder->FinishList();
+  }
+}
+
+class S2AttentionMethod final : public PrefillMethod {
+ public:
+  const MethodSpec& spec() const override { return spec_; }
+
+  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                SparseIndex* index) const override {
+    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
+    if (!status.ok()) return status;
+
+    // Heads with the same residue share their lists.
+    const int64_t stride = values.Integer("vertical_stride");
+    std::map<int64_t, int32_t> pattern_of_residue;
+    std::vector<int64_t> residues;
+    std::vector<int32_t> pattern_of_head;
+    for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
+      const int64_t number = values.Flag("per_kv_head") ? head / problem.GroupSize() : head;
+      const int64_t shift = (number * values.Integer("head_step") + values.Integer("offset")) % stride;
+      const int64_t residue = values.Flag("subtract_offset") ? shift : (stride - shift) % stride;
+      const auto [pattern, is_new] = pattern_of_residue.try_emplace(residue, static_cast<int32_t>(residues.size()));
+      if (is_new) residues.push_back(residue);
+      pattern_of_head.push_back(pattern->second);
+    }
+
+    SparseIndexBuilder::Shape shape = internal::IndexShape(problem);
+    shape.batch = 1;
+    shape.num_qo_heads = static_cast<int32_t>(residues.size());
+    SparseIndexBuilder builder(shape);
+    for (const int64_t residue : residues) {
+      if (internal::IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
+      AddLists(problem, {values.Integer("local_blocks"), stride, residue, values.Integer("max_distance")}, &builder);
+    }
+    *index = internal::SharePatterns(builder.Build(), problem, pattern_of_head);
+    return {};
+  }
+
+ private:
+  MethodSpec spec_ = MakeSpec();
+};
+
+}  // namespace
+
+const PrefillMethod& S2Attention() {
+  static const S2AttentionMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,58 @@
+// Decode over the newest tokens, with attention sinks if asked for.
+//
+// Source: the sliding-window baseline of S2-Attention (section 5.1: 9 shards of 64 = 576 tokens); with n_sink = 16 the
+// LM-Infinite baseline of SparQ Attention (section 5.1: the first 16 and the newest k - 16).
+#include <algorithm>
+
+#include "checks.h"
+#include "head_groups.h"
+#include "registry.h"
+
+namespace headscope::kernels {
+namespace {
+
+MethodSpec MakeSpec() {
+  MethodSpec spec;
+  spec.name = "sliding-window";
+  spec.title = "Sliding window";
+  spec.family = "static pattern";
+  spec.paper =
+      "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 5.1; "
+      "SparQ Attention, section 5.1 (LM-Infinite)";
+  spec.summary = "Attends the newest n_local tokens and, if n_sink is not 0, the first n_sink.";
+  spec.phase = Phase::kDecode;
+  spec.parameters = {
+      {"n_local", ParameterType::kInteger, 576, 1, 1 << 20, 64, true, "tokens",
+       "newest tokens, the query's own included", "one key and one value more are read a token"},
+      {"n_sink", ParameterType::kInteger, 0, 0, 1 << 20, 1, false, "tokens",
+       "first tokens that are always attended (16 is LM-Infinite)", "one key and one value more are read a token"},
+  };
+  return spec;
+}
+
+class SlidingWindowMethod final : public DecodeMethod {
+ public:
+  const MethodSpec& spec() const override { return spec_; }
+
+  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
+                DecodeSelection* selection) const override {
+    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
+    if (!status.ok()) return status;
+    const int32_t window_begin = std::max(0, problem.seq_k - values.Integer("n_local"));
+    const int32_t sinks_end = std::min(values.Integer("n_sink"), window_begin);
+    *selection = internal::SelectSameTokens(problem, {{0, sinks_end}, {window_begin, problem.seq_k}});
+    return {};
+  }
+
+ private:
+  MethodSpec spec_ = MakeSpec();
+};
+
+}  // namespace
+
+const DecodeMethod& SlidingWindow() {
+  static const SlidingWindowMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels

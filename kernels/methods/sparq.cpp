@@ -1,0 +1,237 @@
+// SparQ Attention: scores from the largest query components choose the tokens; the mean value stands in for the others.
+//
+// Source: SparQ Attention, sections 3 and 4, Algorithm 1 (equations 8 to 11). Per KV head: the r components with the
+// largest |q| (summed over the group), approximate scores of all keys from those components with temperature
+// sqrt(head_dim * |q_r|_1 / |q|_1) per query head, then the k tokens with the largest approximate probability (summed
+// over the group), the newest l = local_share * k among them by right. Output: alpha * attention over the tokens + (1 -
+// alpha) * mean value, alpha the approximate mass of the tokens per query head.
+//
+// Choices where the paper is silent: equal scores go to the earlier component or token; an all-zero query has
+// temperature sqrt(head_dim); the mean is over all tokens, kept ones too. `reallocate` = 0 is the paper's ablation, and
+// its setting for grouped-query models: alpha is 1.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "checks.h"
+#include "head_groups.h"
+#include "internal/element.h"
+#include "internal/parallel_for.h"
+#include "registry.h"
+#include "top_k.h"
+
+namespace headscope::kernels {
+namespace {
+
+MethodSpec MakeSpec() {
+  MethodSpec spec;
+  spec.name = "sparq";
+  spec.title = "SparQ Attention";
+  spec.family = "dynamic selection";
+  spec.paper = "SparQ Attention: Bandwidth-Efficient LLM Inference, sections 3 and 4";
+  spec.summary = "Reads a few components of every key to choose the tokens that are attended.";
+  spec.phase = Phase::kDecode;
+  spec.parameters = {
+      {"r", ParameterType::kInteger, 32, 1, 1024, 8, true, "components",
+       "query components that score all keys (the one to tune)", "one element of every key more is read a component"},
+      {"k", ParameterType::kInteger, 128, 1, 1 << 20, 16, true, "tokens", "tokens attended",
+       "one key and one value more are read a token"},
+      {"local_share", ParameterType::kReal, 0.25, 0, 1, 0.05, false, "share of k",
+       "share of k that the newest tokens take by right", "takes places from tokens with larger scores"},
+      {"reallocate", ParameterType::kFlag, 1, 0, 1, 1, false, "",
+       "give the mass of the other tokens to the mean value (the paper omits it for grouped-query models)",
+       "the mean value is read and written"},
+  };
+  return spec;
+}
+
+// The choice for one KV head.
+struct HeadChoice {
+  std::vector<int32_t> tokens;    // ascending
+  std::vector<float> alpha;       // [group]
+  std::vector<float> mean_value;  // [head_dim]
+};
+
+class HeadSelector {
+ public:
+  HeadSelector(const AttentionProblem& problem, const ParameterValues& values, int32_t sequence, int32_t kv_head)
+      : problem_(problem),
+        head_dim_(problem.head_dim),
+        group_(problem.GroupSize()),
+        k_offset_(sequence * problem.k.batch_stride + kv_head * problem.k.head_stride),
+        v_offset_(sequence * problem.v.batch_stride + kv_head * problem.v.head_stride),
+        num_components_(std::min(values.Integer("r"), problem.head_dim)),
+        num_tokens_(std::min(values.Integer("k"), problem.seq_k)),
+        num_local_(static_cast<int32_t>(values.Real("local_share") * num_tokens_)),
+        queries_(static_cast<size_t>(group_) * static_cast<size_t>(head_dim_)) {
+    for (int32_t i = 0; i < group_; ++i) {
+      const int64_t head = int64_t{kv_head} * group_ + i;
+      internal::LoadRow(problem.q.data, problem.dtype, sequence * problem.q.batch_stride + head * problem.q.head_stride,
+                        head_dim_, Query(i));
+    }
+  }
+
+  HeadChoice Choose(bool reallocate) {
+    HeadChoice choice;
+    const std::vector<float> probabilities = ApproximateProbabilities(LargestComponents());
+    choice.tokens = ChooseTokens(probabilities);
+    if (!reallocate) return choice;
+    for (int32_t i = 0; i < group_; ++i) {
+      double mass = 0;
+      for (const int32_t token : choice.tokens) mass += static_cast<double>(probabilities[Score(i, token)]);
+      choice.alpha.push_back(static_cast<float>(std::clamp(mass, 0.0, 1.0)));
+    }
+    choice.mean_value = MeanValue();
+    return choice;
+  }
+
+ private:
+  float* Query(int32_t i) { return queries_.data() + int64_t{i} * head_dim_; }
+  size_t Score(int32_t i, int32_t token) const { return static_cast<size_t>(int64_t{i} * problem_.seq_k + token); }
+
+  std::vector<int32_t> LargestComponents() {
+    std::vector<float> magnitude(static_cast<size_t>(head_dim_), 0.0f);
+    for (int32_t i = 0; i < group_; ++i) {
+      for (int32_t d = 0; d < head_dim_; ++d) magnitude[static_cast<size_t>(d)] += std::fabs(Query(i)[d]);
+    }
+    return internal::TopK(magnitude, num_components_);
+  }
+
+  // 1 / temperature of equation 9, for any softmax scale: scale / sqrt(share of |q|_1 in the components).
+  float InverseTemperature(int32_t i, const std::vector<int32_t>& components) {
+    double all = 0;
+    for (int32_t d = 0; d < head_dim_; ++d) all += std::fabs(static_cast<double>(Query(i)[d]));
+    double chosen = 0;
+    for (const int32_t d : components) chosen += std::fabs(static_cast<double>(Query(i)[d]));
+    const double scale =
+        problem_.scale != 0.0f ? static_cast<double>(problem_.scale) : 1.0 / std::sqrt(static_cast<double>(head_dim_));
+    return static_cast<float>(chosen > 0 ? scale / std::sqrt(chosen / all) : scale);
+  }
+
+  // softmax of the approximate scores: [group, seq_k].
+  std::vector<float> ApproximateProbabilities(const std::vector<int32_t>& components) {
+    const size_t num_components = components.size();
+    std::vector<float> scores(static_cast<size_t>(group_) * static_cast<size_t>(problem_.seq_k));
+    std::vector<float> reduced(static_cast<size_t>(group_) * num_components);
+    std::vector<float> inverse_temperature;
+    for (int32_t i = 0; i < group_; ++i) {
+      for (size_t c = 0; c < num_components; ++c)
+        reduced[static_cast<size_t>(i) * num_components + c] = Query(i)[components[c]];
+      inverse_temperature.push_back(InverseTemperature(i, components));
+    }
+    std::vector<float> key(static_cast<size_t>(head_dim_));
+    std::vector<float> reduced_key(num_components);
+    for (int32_t token = 0; token < problem_.seq_k; ++token) {
+      internal::LoadRow(problem_.k.data, problem_.dtype, k_offset_ + token * problem_.k.row_stride, head_dim_,
+                        key.data());
+      for (size_t c = 0; c < num_components; ++c) reduced_key[c] = key[static_cast<size_t>(components[c])];
+      for (int32_t i = 0; i < group_; ++i) {
+        const float* const query = reduced.data() + static_cast<size_t>(i) * num_components;
+        float dot = 0;
+        for (size_t c = 0; c < num_components; ++c) dot += query[c] * reduced_key[c];
+        const float score = dot * inverse_temperature[static_cast<size_t>(i)];
+        scores[Score(i, token)] =
+            problem_.soft_cap > 0 ? problem_.soft_cap * std::tanh(score / problem_.soft_cap) : score;
+      }
+    }
+    for (int32_t i = 0; i < group_; ++i) Softmax(scores.data() + Score(i, 0), problem_.seq_k);
+    return scores;
+  }
+
+  static void Softmax(float* scores, int32_t count) {
+    const float maximum = *std::max_element(scores, scores + count);
+    double sum = 0;
+    for (int32_t j = 0; j < count; ++j) {
+      scores[j] = std::exp(scores[j] - maximum);
+      sum += static_cast<double>(scores[j]);
+    }
+    for (int32_t j = 0; j < count; ++j) scores[j] = static_cast<float>(scores[j] / sum);
+  }
+
+  // The newest tokens by their place, not by a bonus on their score, which would tie with a remote probability of 1.
+  std::vector<int32_t> ChooseTokens(const std::vector<float>& probabilities) const {
+    const int32_t local_begin = problem_.seq_k - num_local_;
+    std::vector<float> summed(probabilities.begin(), probabilities.begin() + local_begin);
+    for (int32_t i = 1; i < group_; ++i) {
+      for (int32_t token = 0; token < local_begin; ++token)
+        summed[static_cast<size_t>(token)] += probabilities[Score(i, token)];
+    }
+    std::vector<int32_t> tokens = internal::TopK(summed, num_tokens_ - num_local_);
+    for (int32_t token = local_begin; token < problem_.seq_k; ++token) tokens.push_back(token);
+    return tokens;
+  }
+
+  std::vector<float> MeanValue() const {
+    std::vector<double> sum(static_cast<size_t>(head_dim_), 0.0);
+    std::vector<float> value(static_cast<size_t>(head_dim_));
+    for (int32_t token = 0; token < problem_.seq_k; ++token) {
+      internal::LoadRow(problem_.v.data, problem_.dtype, v_offset_ + token * problem_.v.row_stride, head_dim_,
+                        value.data());
+      for (size_t d = 0; d < value.size(); ++d) sum[d] += static_cast<double>(value[d]);
+    }
+    for (size_t d = 0; d < value.size(); ++d) value[d] = static_cast<float>(sum[d] / problem_.seq_k);
+    return value;
+  }
+
+  const AttentionProblem& problem_;
+  const int32_t head_dim_;
+  const int32_t group_;
+  const int64_t k_offset_;
+  const int64_t v_offset_;
+  const int32_t num_components_;
+  const int32_t num_tokens_;
+  const int32_t num_local_;
+  std::vector<float> queries_;  // [group, head_dim]
+};
+
+class SparQMethod final : public DecodeMethod {
+ public:
+  const MethodSpec& spec() const override { return spec_; }
+
+  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                DecodeSelection* selection) const override {
+    const bool reallocate = values.values().contains("reallocate") && values.Flag("reallocate");
+    const Status valid = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/reallocate);
+    if (!valid.ok()) return valid;
+    const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
+    std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
+    const Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
+      for (int64_t list = begin; list < end; ++list) {
+        HeadSelector selector(problem, values, static_cast<int32_t>(list / problem.num_kv_heads),
+                              static_cast<int32_t>(list % problem.num_kv_heads));
+        choices[static_cast<size_t>(list)] = selector.Choose(reallocate);
+      }
+    });
+    if (!status.ok()) return status;
+
+    DecodeSelection joined;
+    joined.batch = problem.batch;
+    joined.num_qo_heads = problem.num_qo_heads;
+    joined.num_kv_heads = problem.num_kv_heads;
+    joined.token_begin.push_back(0);
+    for (const HeadChoice& choice : choices) {
+      joined.tokens.insert(joined.tokens.end(), choice.tokens.begin(), choice.tokens.end());
+      joined.token_begin.push_back(static_cast<int64_t>(joined.tokens.size()));
+      joined.alpha.insert(joined.alpha.end(), choice.alpha.begin(), choice.alpha.end());
+      joined.mean_value.insert(joined.mean_value.end(), choice.mean_value.begin(), choice.mean_value.end());
+    }
+    // Equation 11: r rows of K, k columns of K and of V, the new key and value, the mean value read and written.
+    const int64_t num_components = std::min(values.Integer("r"), problem.head_dim);
+    const int64_t num_tokens = std::min(values.Integer("k"), problem.seq_k);
+    joined.elements_moved = problem.seq_k * num_components + (2 * num_tokens + (reallocate ? 4 : 2)) * problem.head_dim;
+    *selection = std::move(joined);
+    return {};
+  }
+
+ private:
+  MethodSpec spec_ = MakeSpec();
+};
+
+}  // namespace
+
+const DecodeMethod& SparQ() {
+  static const SparQMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels
