@@ -6,8 +6,8 @@
 
 namespace headscope::kernels {
 
-// Two AVX-512 vectors. Wider panels at depth 128 would not fit the L1 cache (32 lanes * 128 * 4 bytes = 16 KiB).
-inline constexpr int32_t kPanelLanes = 32;
+// Four AVX-512 vectors, and half a tile of 128 query rows: a run of one half touches whole panels only.
+inline constexpr int32_t kPanelLanes = 64;
 
 constexpr int64_t NumPanels(int64_t rows) {
   return (rows + kPanelLanes - 1) / kPanelLanes;

@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "internal/element.h"
 #include "internal/parallel_for.h"
 #include "kernels/cpu_scores.h"
-#include "problem_checks.h"
-#include "row_convert.h"
+#include "methods/checks.h"
+#include "problem_view.h"
 
 namespace headscope::kernels {
 namespace {
@@ -36,14 +37,14 @@ Clip ClipToBlock(int64_t position, int32_t window, int32_t block_begin, int32_t 
 }
 
 // Rows [row_begin, row_begin + rows) of one head.
-void RowBlockLse(const AttentionProblem& problem, const HeadRows& q, const PackedKeys& keys, int32_t window,
+void RowBlockLse(const AttentionProblem& problem, const RowsView& q, const PackedKeys& keys, int32_t window,
                  int32_t row_begin, int32_t rows, Scratch& scratch, float* lse) {
   const int32_t head_dim = problem.head_dim;
   scratch.q.resize(static_cast<size_t>(kBlockRows) * static_cast<size_t>(head_dim));
   scratch.scores.resize(static_cast<size_t>(kBlockRows) * kBlockColumns);
   for (int32_t i = 0; i < rows; ++i) {
-    ConvertRow(q.data, q.offset + (row_begin + i) * q.row_stride, problem.dtype, head_dim,
-               scratch.q.data() + int64_t{i} * head_dim);
+    internal::LoadRow(q.data, problem.dtype, q.offset + (row_begin + i) * q.row_stride, head_dim,
+                      scratch.q.data() + int64_t{i} * head_dim);
   }
   float maximum[kBlockRows];
   double sum[kBlockRows] = {};
@@ -79,10 +80,10 @@ void RowBlockLse(const AttentionProblem& problem, const HeadRows& q, const Packe
 }  // namespace
 
 Status RowLse(const AttentionProblem& problem, int32_t window, const RunOptions& options, float* lse) {
-  if (Status s = CheckProblem(problem, /*needs_values=*/false); !s.ok()) return s;
+  if (Status s = internal::CheckProblem(problem, /*reads_v=*/false); !s.ok()) return s;
   if (window < 0)
     return {StatusCode::kInvalidArgument, "window " + std::to_string(window) + ": must be positive, or 0 for none"};
-  if (lse == nullptr && problem.seq_q > 0 && problem.batch > 0) {
+  if (lse == nullptr) {
     return {StatusCode::kInvalidArgument, "lse is null: give room for [batch, num_qo_heads, seq_q] floats"};
   }
   const int32_t group = problem.GroupSize();
@@ -94,7 +95,7 @@ Status RowLse(const AttentionProblem& problem, int32_t window, const RunOptions&
     for (int64_t kv = 0; kv < int64_t{problem.batch} * problem.num_kv_heads; ++kv) {
       const int64_t sequence = kv / problem.num_kv_heads;
       const int64_t kv_head = kv % problem.num_kv_heads;
-      const HeadRows k = RowsOf(problem.k, sequence, kv_head);
+      const RowsView k = RowsOf(problem.k, sequence, kv_head);
       const auto* k_first = static_cast<const char*>(k.data) + k.offset * SizeOf(problem.dtype);
       const PackedKeys keys(k_first, problem.dtype, k.row_stride, problem.seq_k, problem.head_dim);
       Status status = internal::ParallelFor(tasks, 1, options, [&](int64_t begin, int64_t end, int32_t worker) {

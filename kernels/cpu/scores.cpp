@@ -1,15 +1,13 @@
 #include <algorithm>
 #include <limits>
-#include <new>
 
+#include "aligned_floats.h"
 #include "highway_targets.h"
 #include "kernels/cpu_scores.h"
 #include "panel.h"
-#include "row_convert.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "scores.cpp"
-#include <hwy/aligned_allocator.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -26,10 +24,6 @@ void PackKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int
     PackPanel(k, begin * row_stride, row_stride, dtype, std::min(kPanelLanes, seq_k - begin), head_dim, 1.0f, staging,
               packed + int64_t{begin} * head_dim);
   }
-}
-
-void ConvertRowImpl(const void* source, int64_t element_offset, DType dtype, int64_t length, float* target) {
-  RowAsFloat(source, element_offset, dtype, length, target);
 }
 
 // row[j] = soft_cap * tanh(row[j]).
@@ -49,23 +43,25 @@ void CapRow(float* row, int64_t length, float soft_cap) {
 
 void ScoreBlockImpl(const float* q, int64_t q_stride, int32_t num_rows, const float* packed, int32_t head_dim,
                     int32_t column_begin, int32_t column_end, float factor, float soft_cap, float* scores, int64_t ld) {
-  for (int32_t lane_begin = column_begin / kMicroLanes * kMicroLanes; lane_begin < column_end;
-       lane_begin += kMicroLanes) {
-    const float* panel = packed + int64_t{lane_begin / kPanelLanes} * kPanelLanes * head_dim + lane_begin % kPanelLanes;
-    const int32_t first = std::max(lane_begin, column_begin);
-    const int32_t last = std::min(lane_begin + kMicroLanes, column_end);
-    const bool whole = last - first == kMicroLanes;
-    HWY_ALIGN float edge[kMicroRows * kMicroLanes];
+  for (int32_t panel_begin = column_begin / kPanelLanes * kPanelLanes; panel_begin < column_end;
+       panel_begin += kPanelLanes) {
+    const float* panel = packed + int64_t{panel_begin} * head_dim;
+    const int32_t lane_begin = std::max(column_begin - panel_begin, 0);
+    const int32_t lane_end = std::min(column_end - panel_begin, kPanelLanes);
+    float* target = scores + (panel_begin + lane_begin - column_begin);
+    if (lane_begin % kLanes == 0 && lane_end % kLanes == 0) {
+      MultiplyPanel(ScalarOperand{q, q_stride, 1}, num_rows, panel, lane_begin, lane_end, head_dim, Overwrite{factor},
+                    target - lane_begin, ld);
+      continue;
+    }
+    // A block that begins or ends inside a vector: its columns alone may be written.
+    HWY_ALIGN float edge[kMicroRows * kPanelLanes];
     for (int32_t row = 0; row < num_rows; row += kMicroRows) {
       const int32_t rows = std::min(kMicroRows, num_rows - row);
-      const ScalarOperand a{q + row * q_stride, q_stride, 1};
-      float* target = scores + row * ld + (first - column_begin);
-      MultiplyTileOf(rows, a, panel, head_dim, factor, whole ? target : edge, whole ? ld : kMicroLanes);
-      if (whole) continue;
-      // A block that begins or ends inside the vectors: its columns alone may be written.
+      MultiplyPanel(ScalarOperand{q + row * q_stride, q_stride, 1}, rows, panel, lane_begin / kLanes * kLanes, lane_end,
+                    head_dim, Overwrite{factor}, edge, kPanelLanes);
       for (int32_t i = 0; i < rows; ++i) {
-        std::copy(edge + i * kMicroLanes + (first - lane_begin), edge + i * kMicroLanes + (last - lane_begin),
-                  target + i * ld);
+        std::copy(edge + i * kPanelLanes + lane_begin, edge + i * kPanelLanes + lane_end, target + (row + i) * ld);
       }
     }
   }
@@ -123,29 +119,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headscope::kernels {
 
-HWY_EXPORT(ConvertRowImpl);
 HWY_EXPORT(PackKeys);
 HWY_EXPORT(ScoreBlockImpl);
 HWY_EXPORT(ExpInPlaceImpl);
 HWY_EXPORT(MaxOfImpl);
 
-namespace {
-
-float* AllocateFloats(int64_t count) {
-  void* memory = hwy::AllocateAlignedBytes(static_cast<size_t>(count) * sizeof(float), nullptr, nullptr);
-  if (memory == nullptr) throw std::bad_alloc();
-  return static_cast<float*>(memory);
-}
-
-}  // namespace
-
 void PackedKeys::Free::operator()(float* p) const {
-  hwy::FreeAlignedBytes(p, nullptr, nullptr);
+  FreeAlignedFloats()(p);
 }
 
 PackedKeys::PackedKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim)
-    : seq_k_(seq_k), head_dim_(head_dim), data_(AllocateFloats(std::max<int64_t>(PanelFloats(seq_k, head_dim), 1))) {
-  const std::unique_ptr<float[], Free> staging(AllocateFloats(PanelFloats(1, std::max(head_dim, 1))));
+    : seq_k_(seq_k), head_dim_(head_dim), data_(AllocateFloats(PanelFloats(seq_k, head_dim)).release()) {
+  const AlignedFloats staging = AllocateFloats(PanelFloats(1, head_dim));
   HWY_DYNAMIC_DISPATCH(PackKeys)(k, dtype, row_stride, seq_k, head_dim, staging.get(), data_.get());
 }
 
@@ -155,10 +140,6 @@ void ScoreBlock(const float* q, int64_t q_stride, int32_t num_rows, const Packed
   const float factor = soft_cap > 0.0f ? scale / soft_cap : scale;
   HWY_DYNAMIC_DISPATCH(ScoreBlockImpl)
   (q, q_stride, num_rows, keys.data(), keys.head_dim(), column_begin, column_end, factor, soft_cap, scores, ld);
-}
-
-void ConvertRow(const void* source, int64_t element_offset, DType dtype, int64_t length, float* target) {
-  HWY_DYNAMIC_DISPATCH(ConvertRowImpl)(source, element_offset, dtype, length, target);
 }
 
 float ExpInPlace(float* row, int64_t n, float shift) {

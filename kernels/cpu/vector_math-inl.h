@@ -46,26 +46,23 @@ HWY_INLINE FloatVec Exp(FloatVec x) {
   return hn::IfThenElse(hn::Gt(x, upper), hn::Set(df, std::numeric_limits<float>::infinity()), result);
 }
 
-// 2^x for x <= 0 (or NaN): the softmax weight. Results below 2^-126 are 0, so -infinity gives 0.
+// 2^x for x <= 0: the softmax weight. Results below 2^-126 are 0, so -infinity gives 0; NaN stays NaN, so that a NaN
+// score shows in the output.
 HWY_INLINE FloatVec Exp2NonPositive(FloatVec x) {
   const FloatTag df;
   const IntTag di;
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low mantissa bits; both are cheaper than a rounding
-  // instruction.
-  const auto magic = hn::Set(df, 12582912.0f);
-  const auto lower = hn::Set(df, -126.0f);
-  const auto clamped = hn::Max(x, lower);
-  const auto shifted = hn::Add(clamped, magic);
-  const auto f = hn::Sub(clamped, hn::Sub(shifted, magic));
+  // Adding 1.5 * 2^23 rounds to an integer n; with the exponent's bias added as well, the low mantissa bits hold n +
+  // 127 and a shift by 23 makes 2^n.
+  const auto magic = hn::Set(df, 12582912.0f + 127.0f);
+  const auto shifted = hn::Add(x, magic);
+  const auto f = hn::Sub(x, hn::Sub(shifted, magic));
   auto p = hn::MulAdd(f, hn::Set(df, 0.00132764725f), hn::Set(df, 0.00967554096f));
   p = hn::MulAdd(p, f, hn::Set(df, 0.0555071309f));
   p = hn::MulAdd(p, f, hn::Set(df, 0.240221202f));
   p = hn::MulAdd(p, f, hn::Set(df, 0.693146944f));
   p = hn::MulAdd(p, f, hn::Set(df, 1.00000012f));
-  // 2^n by adding n to the exponent field: p is in [0.7, 1.42], n in [-126, 0]; the one sum that could leave the normal
-  // range is cut off below.
-  const auto scaled = hn::BitCast(df, hn::Add(hn::BitCast(di, p), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
-  return hn::IfThenZeroElse(hn::Le(x, lower), scaled);
+  const auto power = hn::BitCast(df, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -126.0f)), hn::Mul(p, power));
 }
 
 // tanh(x), relative error kept for small x, where 1 - 2 / (e^2x + 1) would cancel.

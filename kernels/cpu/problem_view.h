@@ -1,0 +1,26 @@
+// Small readings of an AttentionProblem that the CPU executors share.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/attention_problem.h"
+
+namespace headscope::kernels {
+
+// problem.scale, or its default head_dim^-0.5.
+inline float EffectiveScale(const AttentionProblem& problem) {
+  return problem.scale != 0.0f ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+}
+
+// Equally spaced rows of head_dim contiguous elements: row i begins at element offset + i * row_stride of data.
+struct RowsView {
+  const void* data;
+  int64_t offset;
+  int64_t row_stride;
+};
+inline RowsView RowsOf(const StridedTensor<const void>& tensor, int64_t sequence, int64_t head) {
+  return {tensor.data, sequence * tensor.batch_stride + head * tensor.head_stride, tensor.row_stride};
+}
+
+}  // namespace headscope::kernels
