@@ -1,0 +1,247 @@
+#include "canvas_renderer.h"
+
+#include <QOpenGLContext>
+#include <QOpenGLExtraFunctions>
+#include <QOpenGLShaderProgram>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "map_shader.h"
+
+#ifndef GL_R16F
+#define GL_R16F 0x822D
+#endif
+
+namespace headscope::ui {
+
+namespace {
+
+using analysis::kTileSize;
+
+constexpr int64_t kTextureCapacityBytes = int64_t{256} << 20;
+constexpr float kBackground = 0.09f;
+
+// Owns one texture name; made and destroyed with the context current.
+class Texture {
+ public:
+  Texture() = default;
+  explicit Texture(QOpenGLExtraFunctions* gl) : gl_(gl) { gl_->glGenTextures(1, &name_); }
+  Texture(Texture&& other) noexcept : gl_(other.gl_), name_(std::exchange(other.name_, 0)) {}
+  Texture& operator=(Texture&& other) noexcept {
+    std::swap(gl_, other.gl_);
+    std::swap(name_, other.name_);
+    return *this;
+  }
+  ~Texture() {
+    if (name_ != 0) gl_->glDeleteTextures(1, &name_);
+  }
+  GLuint name() const { return name_; }
+
+ private:
+  QOpenGLExtraFunctions* gl_ = nullptr;
+  GLuint name_ = 0;
+};
+
+// The texture of one tile. The weak pointer tells whether the address still means the same tile.
+struct TileTexture {
+  Texture texture;
+  std::weak_ptr<const void> tile;
+};
+
+}  // namespace
+
+std::vector<float> EncodeTile(const analysis::TileData& tile, const CausalRows& rows) {
+  std::vector<float> encoded = tile.log2_p;
+  const int32_t level = tile.key.level;
+  for (int64_t y = 0; y < kTileSize; ++y) {
+    const int64_t texel_y = tile.key.y * int64_t{kTileSize} + y;
+    const int64_t last_row = std::min(((texel_y + 1) << level), rows.num_rows()) - 1;
+    const int64_t num_columns = last_row < (texel_y << level) ? 0 : rows.NumColumns(last_row);
+    for (int64_t x = 0; x < kTileSize; ++x) {
+      const int64_t first_column = (tile.key.x * int64_t{kTileSize} + x) << level;
+      float& value = encoded[static_cast<size_t>(y * kTileSize + x)];
+      value = first_column < num_columns ? std::max(value, kFloorLog2) : kBlankLog2;
+    }
+  }
+  return encoded;
+}
+
+struct CanvasRenderer::Impl {
+  QOpenGLExtraFunctions* gl = nullptr;
+  std::unique_ptr<QOpenGLShaderProgram> program;
+  GLuint vertex_array = 0;
+  Texture palette;
+  int palette_index = -1;
+  LruCache<const void*, TileTexture> textures{kTextureCapacityBytes};
+  QString error;
+
+  // Binds the tile's texture to the active unit, uploading it if need be.
+  template <typename Tile, typename Upload>
+  void Bind(const std::shared_ptr<const Tile>& tile, int64_t bytes, const Upload& upload) {
+    TileTexture* held = textures.Find(tile.get());
+    if (held == nullptr || held->tile.lock() != tile) {
+      TileTexture made{Texture(gl), tile};
+      gl->glBindTexture(GL_TEXTURE_2D, made.texture.name());
+      // Nearest: a texel is one value, not a mixture with its neighbours.
+      gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
+      gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
+      gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_S, GL_CLAMP_TO_EDGE);
+      gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_WRAP_T, GL_CLAMP_TO_EDGE);
+      gl->glPixelStorei(GL_UNPACK_ALIGNMENT, 1);
+      upload();
+      textures.Put(tile.get(), std::move(made), bytes);
+    } else {
+      gl->glBindTexture(GL_TEXTURE_2D, held->texture.name());
+    }
+  }
+
+  void UsePalette(int index) {
+    gl->glActiveTexture(GL_TEXTURE2);
+    gl->glBindTexture(GL_TEXTURE_2D, palette.name());
+    if (index == palette_index) return;
+    std::array<uint8_t, 256 * 4> texels{};
+    const Palette& entries = ColorMapPalette(index);
+    for (size_t i = 0; i < entries.size(); ++i) {
+      texels[4 * i] = entries[i].red;
+      texels[4 * i + 1] = entries[i].green;
+      texels[4 * i + 2] = entries[i].blue;
+      texels[4 * i + 3] = 255;
+    }
+    gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
+    gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
+    gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, 256, 1, 0, GL_RGBA, GL_UNSIGNED_BYTE, texels.data());
+    palette_index = index;
+  }
+
+  void SetDestination(const PixelRect& rect, QSize framebuffer_size, double ratio) {
+    const double width = framebuffer_size.width(), height = framebuffer_size.height();
+    const auto x = [&](double pixels) { return static_cast<float>(2 * pixels * ratio / width - 1); };
+    const auto y = [&](double pixels) { return static_cast<float>(1 - 2 * pixels * ratio / height); };
+    program->setUniformValue("destination", QVector4D(x(rect.x), y(rect.y), x(rect.right()), y(rect.bottom())));
+  }
+};
+
+CanvasRenderer::CanvasRenderer() : impl_(std::make_unique<Impl>()) {}
+CanvasRenderer::~CanvasRenderer() = default;
+
+bool CanvasRenderer::ready() const {
+  return impl_->program != nullptr;
+}
+const QString& CanvasRenderer::error() const {
+  return impl_->error;
+}
+int64_t CanvasRenderer::texture_bytes() const {
+  return impl_->textures.bytes();
+}
+
+bool CanvasRenderer::Init() {
+  if (ready()) return true;
+  QOpenGLContext* const context = QOpenGLContext::currentContext();
+  const QSurfaceFormat format = context->format();
+  if (context->isOpenGLES() || format.version() < std::make_pair(3, 3)) {
+    impl_->error = QStringLiteral(
+                       "The canvas needs desktop OpenGL 3.3; this display offers OpenGL%1 %2.%3: install a newer "
+                       "driver or Mesa's software renderer.")
+                       .arg(QLatin1String(context->isOpenGLES() ? " ES" : ""))
+                       .arg(format.majorVersion())
+                       .arg(format.minorVersion());
+    return false;
+  }
+  impl_->gl = context->extraFunctions();
+  auto program = std::make_unique<QOpenGLShaderProgram>();
+  if (!program->addShaderFromSourceCode(QOpenGLShader::Vertex, kMapVertexShader) ||
+      !program->addShaderFromSourceCode(QOpenGLShader::Fragment, kMapFragmentShader) || !program->link()) {
+    impl_->error =
+        QStringLiteral("The canvas' shaders do not compile on this OpenGL driver: ") + program->log().simplified();
+    return false;
+  }
+  impl_->program = std::move(program);
+  impl_->gl->glGenVertexArrays(1, &impl_->vertex_array);
+  impl_->palette = Texture(impl_->gl);
+  impl_->palette_index = -1;
+  impl_->error.clear();
+  return true;
+}
+
+void CanvasRenderer::Release() {
+  if (!ready()) return;
+  impl_->textures.Clear();
+  impl_->palette = Texture();
+  impl_->gl->glDeleteVertexArrays(1, &impl_->vertex_array);
+  impl_->vertex_array = 0;
+  impl_->program.reset();
+  impl_->gl = nullptr;
+}
+
+void CanvasRenderer::Clear(QSize framebuffer_size) {
+  QOpenGLExtraFunctions* const gl = QOpenGLContext::currentContext()->extraFunctions();
+  gl->glViewport(0, 0, framebuffer_size.width(), framebuffer_size.height());
+  gl->glDisable(GL_SCISSOR_TEST);
+  gl->glColorMask(GL_TRUE, GL_TRUE, GL_TRUE, GL_TRUE);
+  gl->glClearColor(kBackground, kBackground, kBackground, 1);
+  gl->glClear(GL_COLOR_BUFFER_BIT);
+}
+
+void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const CausalRows& rows,
+                          QSize framebuffer_size, double device_pixel_ratio) {
+  if (!ready() || picture.clip.width <= 0 || picture.clip.height <= 0) return;
+  Impl& impl = *impl_;
+  QOpenGLExtraFunctions* const gl = impl.gl;
+  gl->glViewport(0, 0, framebuffer_size.width(), framebuffer_size.height());
+  gl->glDisable(GL_DEPTH_TEST);
+  gl->glDisable(GL_CULL_FACE);
+  gl->glDisable(GL_BLEND);
+  gl->glEnable(GL_SCISSOR_TEST);
+  const auto device = [&](double pixels) { return static_cast<GLint>(std::lround(pixels * device_pixel_ratio)); };
+  gl->glScissor(device(picture.clip.x), framebuffer_size.height() - device(picture.clip.bottom()),
+                device(picture.clip.right()) - device(picture.clip.x),
+                device(picture.clip.bottom()) - device(picture.clip.y));
+
+  QOpenGLShaderProgram& program = *impl.program;
+  program.bind();
+  gl->glBindVertexArray(impl.vertex_array);
+  program.setUniformValue("values", 0);
+  program.setUniformValue("mask", 1);
+  program.setUniformValue("palette", 2);
+  program.setUniformValue("logarithmic", look.logarithmic);
+  program.setUniformValue("range_log2", QVector2D(look.range.minimum_log2, look.range.maximum_log2));
+  program.setUniformValue("blank_log2", (kBlankLog2 + kFloorLog2) / 2);
+  impl.UsePalette(look.color_map);
+
+  program.setUniformValue("hatch", true);
+  impl.SetDestination(picture.hatched, framebuffer_size, device_pixel_ratio);
+  gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
+  program.setUniformValue("hatch", false);
+
+  for (const MapQuad& quad : picture.quads) {
+    const auto& values = quad.values;
+    if (!values.tile) continue;
+    gl->glActiveTexture(GL_TEXTURE0);
+    impl.Bind(values.tile, int64_t{kTileSize} * kTileSize * 2, [&] {
+      const std::vector<float> texels = EncodeTile(*values.tile, rows);
+      gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_R16F, kTileSize, kTileSize, 0, GL_RED, GL_FLOAT, texels.data());
+    });
+    program.setUniformValue("masked", quad.mask.tile != nullptr);
+    if (quad.mask.tile) {
+      gl->glActiveTexture(GL_TEXTURE1);
+      impl.Bind(quad.mask.tile, int64_t{kTileSize} * kTileSize, [&] {
+        gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_R8, kTileSize, kTileSize, 0, GL_RED, GL_UNSIGNED_BYTE,
+                         quad.mask.tile->kept.data());
+      });
+      program.setUniformValue("mask_area",
+                              QVector4D(quad.mask.u_begin, quad.mask.v_begin, quad.mask.u_end, quad.mask.v_end));
+    }
+    program.setUniformValue("coarse", values.levels_coarser > 0);
+    program.setUniformValue("value_area", QVector4D(values.u_begin, values.v_begin, values.u_end, values.v_end));
+    impl.SetDestination(quad.destination, framebuffer_size, device_pixel_ratio);
+    gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
+  }
+  gl->glBindVertexArray(0);
+  program.release();
+  gl->glActiveTexture(GL_TEXTURE0);
+  gl->glDisable(GL_SCISSOR_TEST);
+}
+
+}  // namespace headscope::ui

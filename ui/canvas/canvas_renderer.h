@@ -1,0 +1,74 @@
+// Draws tiles of a map into the bound framebuffer with OpenGL 3.3 core; knows no widget and no ImGui.
+//
+// A tile is a 256 x 256 texture of log2 p in half floats (about 1 % of p at any depth); range, scale and palette are
+// applied in the fragment shader, so that changing them uploads nothing. The mask of kept scores is a second texture:
+// what is not kept turns grey and dim, what is kept stays in colour. Scores that do not exist are hatched; an area
+// whose own tile is still on its way is drawn from a coarser one under faint stripes.
+//
+// Everything but the constructor needs an OpenGL context of one share group to be current. When that context goes,
+// Release, then Init in the next: textures are made again from the tiles.
+#pragma once
+
+#include <QSize>
+#include <memory>
+#include <vector>
+
+#include "causal_rows.h"
+#include "color_map.h"
+#include "tile_cache.h"
+#include "view_transform.h"
+
+namespace headscope::ui {
+
+// Texels of scores that do not exist, and the least value of those that do: both finite in half floats.
+inline constexpr float kBlankLog2 = -60000.0f;
+inline constexpr float kFloorLog2 = -30000.0f;
+
+// What is uploaded of a tile: kBlankLog2 where no score exists, at least kFloorLog2 elsewhere (a probability of 0 is a
+// colour, not a hole).
+std::vector<float> EncodeTile(const analysis::TileData& tile, const CausalRows& rows);
+
+struct MapQuad {
+  PixelRect destination;  // logical pixels
+  TileSample<analysis::TileData> values;
+  TileSample<analysis::MaskTile> mask;  // a null tile: nothing is known of the mask there, so it is not applied
+};
+
+struct MapPicture {
+  PixelRect clip;     // logical pixels; nothing is drawn outside
+  PixelRect hatched;  // the map's area: what no quad covers is hatched
+  std::vector<MapQuad> quads;
+};
+
+struct MapLook {
+  int color_map = 0;
+  ValueRange range;
+  bool logarithmic = true;
+};
+
+class CanvasRenderer {
+ public:
+  CanvasRenderer();
+  ~CanvasRenderer();  // Release must have run if Init succeeded
+  CanvasRenderer(const CanvasRenderer&) = delete;
+  CanvasRenderer& operator=(const CanvasRenderer&) = delete;
+
+  // False when the current context is older than OpenGL 3.3 or the shaders do not compile; error() says why.
+  bool Init();
+  void Release();
+  bool ready() const;
+  const QString& error() const;
+
+  // Fills the whole framebuffer, opaque. framebuffer_size is in device pixels.
+  void Clear(QSize framebuffer_size);
+  void Draw(const MapPicture& picture, const MapLook& look, const CausalRows& rows, QSize framebuffer_size,
+            double device_pixel_ratio);
+
+  int64_t texture_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::ui

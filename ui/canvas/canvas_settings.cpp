@@ -1,0 +1,77 @@
+#include "canvas_settings.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headscope::ui {
+
+namespace {
+
+void ReadFlag(const QJsonObject& json, const char* name, bool* flag) {
+  *flag = json.value(QLatin1String(name)).toBool(*flag);
+}
+
+}  // namespace
+
+ValueRange ClampedRange(ValueRange range) {
+  const auto finite = [](float value, float otherwise) { return std::isfinite(value) ? value : otherwise; };
+  range.minimum_log2 = std::clamp(finite(range.minimum_log2, kLeastLog2), kLeastLog2, kGreatestLog2 - kLeastRangeSpan);
+  range.maximum_log2 =
+      std::clamp(finite(range.maximum_log2, kGreatestLog2), range.minimum_log2 + kLeastRangeSpan, kGreatestLog2);
+  return range;
+}
+
+QJsonObject SettingsToJson(const CanvasSettings& settings) {
+  return {
+      {"color_map", QString::fromStdString(ColorMapNames()[static_cast<size_t>(settings.color_map)])},
+      {"scale", settings.logarithmic ? "log" : "linear"},
+      {"reduction", settings.reduction == analysis::TileReduction::kMax ? "max" : "mean"},
+      {"range_log2_min", static_cast<double>(settings.range.minimum_log2)},
+      {"range_log2_max", static_cast<double>(settings.range.maximum_log2)},
+      {"overlay", settings.overlay},
+      {"panel", settings.panel_visible},
+      {"profiles", settings.profiles},
+      {"minimap", settings.minimap},
+      {"repeats", settings.repeats},
+  };
+}
+
+CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& present) {
+  CanvasSettings settings = present;
+  const int color_map = ColorMapIndex(json.value(QLatin1String("color_map")).toString().toStdString());
+  if (color_map >= 0) settings.color_map = color_map;
+  const QString scale = json.value(QLatin1String("scale")).toString();
+  if (scale == QLatin1String("log")) settings.logarithmic = true;
+  if (scale == QLatin1String("linear")) settings.logarithmic = false;
+  const QString reduction = json.value(QLatin1String("reduction")).toString();
+  if (reduction == QLatin1String("max")) settings.reduction = analysis::TileReduction::kMax;
+  if (reduction == QLatin1String("mean")) settings.reduction = analysis::TileReduction::kMean;
+  ValueRange range = settings.range;
+  range.minimum_log2 =
+      static_cast<float>(json.value(QLatin1String("range_log2_min")).toDouble(static_cast<double>(range.minimum_log2)));
+  range.maximum_log2 =
+      static_cast<float>(json.value(QLatin1String("range_log2_max")).toDouble(static_cast<double>(range.maximum_log2)));
+  settings.range = ClampedRange(range);
+  ReadFlag(json, "overlay", &settings.overlay);
+  ReadFlag(json, "panel", &settings.panel_visible);
+  ReadFlag(json, "profiles", &settings.profiles);
+  ReadFlag(json, "minimap", &settings.minimap);
+  const int repeats = json.value(QLatin1String("repeats")).toInt(settings.repeats);
+  if (repeats >= 1 && repeats <= kMaxRepeats) settings.repeats = repeats;
+  return settings;
+}
+
+QJsonObject ViewToJson(const ViewTransform& view) {
+  return {{"center_row", view.center_row()},
+          {"center_column", view.center_column()},
+          {"scores_per_pixel", view.scores_per_pixel()}};
+}
+
+void ApplyViewJson(const QJsonObject& json, ViewTransform* view) {
+  const double scale = json.value(QLatin1String("scores_per_pixel")).toDouble(view->scores_per_pixel());
+  if (!(scale > 0)) return;
+  view->CenterOn(json.value(QLatin1String("center_row")).toDouble(view->center_row()),
+                 json.value(QLatin1String("center_column")).toDouble(view->center_column()), scale);
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,44 @@
+// How the canvas looks, and how that is written into the session file.
+#pragma once
+
+#include <QJsonObject>
+
+#include "analysis/types/tile.h"
+#include "color_map.h"
+#include "view_transform.h"
+
+namespace headscope::ui {
+
+struct CanvasSettings {
+  int color_map = 0;
+  bool logarithmic = true;
+  analysis::TileReduction reduction = analysis::TileReduction::kMax;
+  ValueRange range;
+  bool overlay = true;
+  bool panel_visible = true;
+  bool profiles = true;
+  bool minimap = true;
+  int repeats = 3;  // of a measured run
+  friend bool operator==(const CanvasSettings&, const CanvasSettings&) = default;
+};
+
+inline constexpr int kMaxRepeats = 100;
+// The least and greatest log2 p that a range may name; p = 2^-40 is far below what 128K uniform keys give each.
+inline constexpr float kLeastLog2 = -40;
+inline constexpr float kGreatestLog2 = 0;
+inline constexpr float kLeastRangeSpan = 0.5f;
+
+// A range within the bounds above, its ends in order and apart.
+ValueRange ClampedRange(ValueRange range);
+
+QJsonObject SettingsToJson(const CanvasSettings& settings);
+// The settings in `json` over `present`: a member that is missing, of another type or out of range leaves the present
+// value.
+CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& present);
+
+// The view's centre and scale; as above, what is not understood leaves the view as it is. Positions are clamped to the
+// map.
+QJsonObject ViewToJson(const ViewTransform& view);
+void ApplyViewJson(const QJsonObject& json, ViewTransform* view);
+
+}  // namespace headscope::ui

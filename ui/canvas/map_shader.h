@@ -1,0 +1,60 @@
+// The shader program of the map, GLSL 3.30.
+#pragma once
+
+namespace headscope::ui {
+
+// A rectangle as a strip of four vertices without buffers.
+inline constexpr const char* kMapVertexShader = R"(#version 330 core
+uniform vec4 destination;  // left, top, right, bottom in normalised device coordinates
+out vec2 place;            // 0..1, from the upper left corner
+void main() {
+  place = vec2(float(gl_VertexID & 1), float(gl_VertexID >> 1));
+  gl_Position = vec4(mix(destination.xy, destination.zw, place), 0.0, 1.0);
+}
+)";
+
+inline constexpr const char* kMapFragmentShader = R"(#version 330 core
+uniform bool hatch;         // draw only the hatching of scores that do not exist
+uniform sampler2D values;   // log2 p
+uniform sampler2D mask;     // share kept
+uniform sampler2D palette;
+uniform vec4 value_area;    // texture coordinates of the rectangle's upper left and lower right corners
+uniform vec4 mask_area;
+uniform bool masked;
+uniform bool coarse;
+uniform bool logarithmic;
+uniform vec2 range_log2;
+uniform float blank_log2;
+in vec2 place;
+out vec4 colour;
+
+float Stripe(float period) { return fract((gl_FragCoord.x + gl_FragCoord.y) / period); }
+
+void main() {
+  if (hatch) {
+    colour = vec4(vec3(Stripe(12.0) < 0.08 ? 0.17 : 0.125), 1.0);
+    return;
+  }
+  float log2_p = texture(values, mix(value_area.xy, value_area.zw, place)).r;
+  if (log2_p < blank_log2) discard;
+  float position;
+  if (logarithmic) {
+    position = (log2_p - range_log2.x) / (range_log2.y - range_log2.x);
+  } else {
+    vec2 range = exp2(range_log2);
+    position = (exp2(log2_p) - range.x) / (range.y - range.x);
+  }
+  int entry = int(clamp(position, 0.0, 1.0) * 255.0 + 0.5);
+  vec3 shade = texelFetch(palette, ivec2(entry, 0), 0).rgb;
+  if (masked) {
+    // The square root shows a thin line of kept scores inside a large texel.
+    float kept = sqrt(texture(mask, mix(mask_area.xy, mask_area.zw, place)).r);
+    float grey = dot(shade, vec3(0.299, 0.587, 0.114));
+    shade = mix(vec3(0.10 + 0.32 * grey), shade, kept);
+  }
+  if (coarse && Stripe(8.0) < 0.15) shade = mix(shade, vec3(0.5), 0.18);
+  colour = vec4(shade, 1.0);
+}
+)";
+
+}  // namespace headscope::ui

@@ -1,0 +1,203 @@
+#include "method_trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace headscope::ui {
+
+double SnappedValue(const kernels::ParameterSpec& spec, double value) {
+  if (std::isnan(value)) return spec.default_value;
+  if (spec.type != kernels::ParameterType::kReal) {
+    value = std::round(value);
+  } else if (!spec.logarithmic && spec.step > 0) {
+    value = spec.minimum + std::round((value - spec.minimum) / spec.step) * spec.step;
+  }
+  return std::clamp(value, spec.minimum, spec.maximum);
+}
+
+double SteppedValue(const kernels::ParameterSpec& spec, double value, int direction) {
+  double next = value + direction * spec.step;
+  if (spec.logarithmic && value > 0) {
+    const double factor = spec.step > 1 ? spec.step : 2.0;
+    next = direction > 0 ? value * factor : value / factor;
+  }
+  next = SnappedValue(spec, next);
+  if (next == value && spec.type == kernels::ParameterType::kInteger) next = SnappedValue(spec, value + direction);
+  return next;
+}
+
+MethodTrial::MethodTrial() : self_(std::make_shared<MethodTrial*>(this)) {}
+
+MethodTrial::~MethodTrial() {
+  if (running_) workbench_->CancelRun();
+}
+
+void MethodTrial::Changed() const {
+  if (listener_.changed) listener_.changed();
+}
+
+void MethodTrial::SetWorkbench(Workbench* workbench) {
+  CancelRun();
+  workbench_ = workbench;
+  methods_.clear();
+  method_index_ = 0;
+  values_ = {};
+  if (workbench_ != nullptr) {
+    for (const kernels::MethodSpec& spec : workbench_->methods()) {
+      if (spec.phase == kernels::Phase::kPrefill) methods_.push_back(spec);
+    }
+  }
+  // Dense comes first in the registry and keeps everything; the first one that leaves something out is more to look at.
+  if (methods_.size() > 1) method_index_ = 1;
+  if (const kernels::MethodSpec* spec = method()) values_ = kernels::ParameterValues(*spec);
+  RequestMask();
+}
+
+void MethodTrial::SetHead(std::optional<analysis::HeadId> head) {
+  CancelRun();
+  head_ = head;
+  result_.reset();
+  run_error_.clear();
+  mask_.reset();
+  RequestMask();
+}
+
+void MethodTrial::SetMaskWanted(bool wanted) {
+  if (wanted == mask_wanted_) return;
+  mask_wanted_ = wanted;
+  if (wanted && !mask_) RequestMask();
+}
+
+const kernels::MethodSpec* MethodTrial::method() const {
+  return method_index_ < methods_.size() ? &methods_[method_index_] : nullptr;
+}
+
+bool MethodTrial::SelectMethod(const std::string& name) {
+  const auto remembered = remembered_.find(name);
+  if (remembered != remembered_.end()) return SelectMethod(name, kernels::ParameterValues(remembered->second));
+  const auto found = std::find_if(methods_.begin(), methods_.end(),
+                                  [&](const kernels::MethodSpec& spec) { return spec.name == name; });
+  return found != methods_.end() && SelectMethod(name, kernels::ParameterValues(*found));
+}
+
+bool MethodTrial::SelectMethod(const std::string& name, const kernels::ParameterValues& values) {
+  const auto found = std::find_if(methods_.begin(), methods_.end(),
+                                  [&](const kernels::MethodSpec& spec) { return spec.name == name; });
+  if (found == methods_.end()) return false;
+  kernels::ParameterValues checked(*found);
+  for (const auto& [parameter, value] : values.values()) {
+    if (!checked.Set(*found, parameter, value).empty()) return false;
+  }
+  const auto index = static_cast<size_t>(found - methods_.begin());
+  if (index == method_index_ && checked == values_) return true;
+  if (const kernels::MethodSpec* present = method()) remembered_[present->name] = values_;
+  method_index_ = index;
+  values_ = checked;
+  RequestMask();
+  if (listener_.method_changed) listener_.method_changed();
+  return true;
+}
+
+bool MethodTrial::SetValue(const std::string& name, double value) {
+  const kernels::MethodSpec* const spec = method();
+  if (spec == nullptr) return false;
+  kernels::ParameterValues changed = values_;
+  if (!changed.Set(*spec, name, value).empty()) return false;
+  return SelectMethod(spec->name, changed);
+}
+
+void MethodTrial::ResetToDefaults() {
+  if (const kernels::MethodSpec* spec = method()) SelectMethod(spec->name, kernels::ParameterValues(*spec));
+}
+
+void MethodTrial::RequestMask() {
+  const int64_t request = ++mask_request_;
+  mask_error_.clear();
+  mask_pending_ = false;
+  const kernels::MethodSpec* const spec = method();
+  if (workbench_ == nullptr || spec == nullptr || !head_) {
+    mask_.reset();
+    Changed();
+    return;
+  }
+  if (!mask_wanted_) {
+    mask_.reset();  // it belongs to other parameters, and nobody looks
+    Changed();
+    return;
+  }
+  mask_pending_ = true;
+  const std::weak_ptr<MethodTrial*> weak = self_;
+  workbench_->RequestMask(
+      *head_, spec->name, values_,
+      [weak, request](LiveMask mask) {
+        const auto self = weak.lock();
+        if (!self || (*self)->mask_request_ != request) return;
+        MethodTrial& trial = **self;
+        trial.mask_ = std::move(mask);
+        trial.mask_pending_ = false;
+        if (trial.listener_.mask_ready) trial.listener_.mask_ready(*trial.mask_);
+        trial.Changed();
+      },
+      [weak, request](std::string message) {
+        const auto self = weak.lock();
+        if (!self || (*self)->mask_request_ != request) return;
+        MethodTrial& trial = **self;
+        trial.mask_.reset();
+        trial.mask_pending_ = false;
+        trial.mask_error_ = std::move(message);
+        trial.Changed();
+      });
+  Changed();
+}
+
+bool MethodTrial::Run(int repeats) {
+  const kernels::MethodSpec* const spec = method();
+  if (running_ || workbench_ == nullptr || spec == nullptr || !head_) return false;
+  running_ = true;
+  run_error_.clear();
+  progress_ = {};
+  const int64_t request = ++run_request_;
+  if (listener_.run_started) listener_.run_started();
+  const std::weak_ptr<MethodTrial*> weak = self_;
+  const auto receive = [weak, request](const auto& act) {
+    const auto self = weak.lock();
+    if (self && (*self)->run_request_ == request && (*self)->running_) act(**self);
+  };
+  workbench_->RunMethod(
+      *head_, spec->name, values_, repeats,
+      [receive](analysis::MethodResult result) {
+        receive([&](MethodTrial& trial) {
+          trial.running_ = false;
+          trial.result_ = std::move(result);
+          if (trial.listener_.run_finished) trial.listener_.run_finished(*trial.result_);
+          trial.Changed();
+        });
+      },
+      [receive](std::string message) {
+        receive([&](MethodTrial& trial) {
+          trial.running_ = false;
+          trial.run_error_ = std::move(message);
+          if (trial.listener_.run_failed) trial.listener_.run_failed(trial.run_error_);
+          trial.Changed();
+        });
+      },
+      [receive](ProgressReport progress) {
+        receive([&](MethodTrial& trial) {
+          trial.progress_ = std::move(progress);
+          trial.Changed();
+        });
+      });
+  Changed();
+  return true;
+}
+
+void MethodTrial::CancelRun() {
+  if (!running_) return;
+  running_ = false;
+  ++run_request_;
+  if (workbench_ != nullptr) workbench_->CancelRun();
+  Changed();
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,93 @@
+// The method under trial on the head on show: which one, with what parameters, what it keeps, and what the last
+// measured run said. Every change asks the workbench for a new mask; the one before is stale and its reply never comes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ui/workbench.h"
+
+namespace headscope::ui {
+
+// Nearest legal value: inside the range, whole for integers and flags, on the grid of steps for linear reals.
+double SnappedValue(const kernels::ParameterSpec& spec, double value);
+// One notch up (+1) or down (-1): by the step, or by a factor for logarithmic parameters (the step itself when it is
+// above 1, else 2). At least 1 for integers.
+double SteppedValue(const kernels::ParameterSpec& spec, double value, int direction);
+
+class MethodTrial {
+ public:
+  struct Listener {
+    std::function<void()> changed;         // anything to draw anew
+    std::function<void()> method_changed;  // method or a parameter
+    std::function<void(const LiveMask&)> mask_ready;
+    std::function<void()> run_started;
+    std::function<void(const analysis::MethodResult&)> run_finished;
+    std::function<void(const std::string&)> run_failed;
+  };
+
+  MethodTrial();
+  ~MethodTrial();
+  MethodTrial(const MethodTrial&) = delete;
+  MethodTrial& operator=(const MethodTrial&) = delete;
+
+  void SetListener(Listener listener) { listener_ = std::move(listener); }
+  void SetWorkbench(Workbench* workbench);
+  // Another head (or none): its mask is requested, the last result is forgotten.
+  void SetHead(std::optional<analysis::HeadId> head);
+  // Masks are requested only while somebody shows them.
+  void SetMaskWanted(bool wanted);
+
+  // Prefill methods of the registry.
+  const std::vector<kernels::MethodSpec>& methods() const { return methods_; }
+  // Null while there is no workbench.
+  const kernels::MethodSpec* method() const;
+  const kernels::ParameterValues& values() const { return values_; }
+  // Picks a method with the parameters it had last time, or its defaults.
+  bool SelectMethod(const std::string& name);
+  // False, and nothing changes, when a name or value is illegal.
+  bool SelectMethod(const std::string& name, const kernels::ParameterValues& values);
+  bool SetValue(const std::string& name, double value);
+  void ResetToDefaults();
+
+  const std::optional<LiveMask>& mask() const { return mask_; }
+  bool mask_pending() const { return mask_pending_; }
+  const std::string& mask_error() const { return mask_error_; }
+
+  // False when there is no head, no method or a run already.
+  bool Run(int repeats);
+  void CancelRun();
+  bool running() const { return running_; }
+  const ProgressReport& progress() const { return progress_; }
+  const std::optional<analysis::MethodResult>& result() const { return result_; }
+  const std::string& run_error() const { return run_error_; }
+
+ private:
+  void RequestMask();
+  void Changed() const;
+
+  Workbench* workbench_ = nullptr;
+  Listener listener_;
+  std::vector<kernels::MethodSpec> methods_;
+  size_t method_index_ = 0;
+  kernels::ParameterValues values_;
+  std::map<std::string, kernels::ParameterValues> remembered_;
+  std::optional<analysis::HeadId> head_;
+  bool mask_wanted_ = true;
+  std::optional<LiveMask> mask_;
+  bool mask_pending_ = false;
+  std::string mask_error_;
+  bool running_ = false;
+  ProgressReport progress_;
+  std::optional<analysis::MethodResult> result_;
+  std::string run_error_;
+  int64_t mask_request_ = 0;  // number of the newest; a reply with another one is dropped
+  int64_t run_request_ = 0;
+  std::shared_ptr<MethodTrial*> self_;  // replies hold it weakly
+};
+
+}  // namespace headscope::ui
