@@ -1,0 +1,225 @@
+// Attention of one tile of query rows over keys that its caller names run by run. Per-target header.
+//
+// Method: queries lie in panels of 64 lanes. Keys arrive as blocks of at most kBlockKeys rows, read in place (fp32
+// runs) or collected and converted into the scratch; a block goes through Q K^T, one online-softmax step and P V. One
+// state serves full runs, partial runs and single columns. Only keys that some row of the tile keeps are ever read. A
+// NaN or infinity in the value of such a key may reach the tile's other rows (0 * NaN).
+#include <hwy/highway.h>
+
+#if defined(HEADSCOPE_KERNELS_CPU_TILE_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEADSCOPE_KERNELS_CPU_TILE_ATTENTION_INL_H_
+#undef HEADSCOPE_KERNELS_CPU_TILE_ATTENTION_INL_H_
+#else
+#define HEADSCOPE_KERNELS_CPU_TILE_ATTENTION_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+
+#include "convert-inl.h"
+#include "kernels/attention_problem.h"
+#include "kernels/sparse_index.h"
+#include "micro_kernel-inl.h"
+#include "online_softmax-inl.h"
+#include "problem_view.h"
+#include "tile_attention.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headscope::kernels::HWY_NAMESPACE {
+
+// Rows [begin, end) of the tile; begin is a multiple of 32, the smallest half of a tile, and so of every vector length.
+struct TileRows {
+  int32_t begin;
+  int32_t end;
+};
+
+class TileAttention {
+ public:
+  // q: the tile's query rows. first_position: token position of the tile's row 0.
+  TileAttention(const AttentionProblem& problem, const RowsView& q, const RowsView& k, const RowsView& v,
+                int32_t num_rows, int32_t first_position, TileScratch& scratch)
+      : problem_(problem), k_(k), v_(v), num_rows_(num_rows), first_position_(first_position), scratch_(scratch) {
+    const bool capped = problem.soft_cap > 0.0f;
+    const float scale = EffectiveScale(problem);
+    // tanh wants natural units; otherwise scores are in base 2 from the start.
+    const float factor = capped ? scale / problem.soft_cap : scale * std::numbers::log2e_v<float>;
+    cap_ = capped ? problem.soft_cap * std::numbers::log2e_v<float> : 0.0f;
+    for (int32_t row = 0; row < num_rows; row += kPanelLanes) {
+      PackPanel(q.data, q.offset + row * q.row_stride, q.row_stride, problem.dtype,
+                std::min(kPanelLanes, num_rows - row), problem.head_dim, factor, scratch.staging.get(),
+                scratch.q.get() + int64_t{row} * problem.head_dim);
+    }
+    const int64_t padded_rows = NumPanels(num_rows) * kPanelLanes;
+    std::fill_n(scratch.o.get(), padded_rows * problem.head_dim, 0.0f);
+    std::fill_n(scratch.maximum, padded_rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(scratch.sum, padded_rows, 0.0f);
+  }
+
+  // Every row of `rows` keeps columns [begin, end). Short ranges wait in the scratch until Flush().
+  void AddRange(TileRows rows, int32_t begin, int32_t end) {
+    while (problem_.dtype == DType::kFloat32 && end - begin >= kDirectKeys) {
+      const int32_t count = std::min(kBlockKeys, end - begin);
+      AttendBlock(rows, InPlace(begin, count));
+      begin += count;
+    }
+    while (begin < end) {
+      const int32_t count = std::min(kBlockKeys - num_collected_, end - begin);
+      Collect(rows, begin, count);
+      begin += count;
+    }
+  }
+
+  void AddColumns(TileRows rows, const int32_t* columns, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) Collect(rows, columns[i], 1);
+  }
+
+  // Attends what waits. All AddRange and AddColumns calls since the last Flush must have named the same rows.
+  void Flush(TileRows rows) {
+    if (num_collected_ > 0) AttendBlock(rows, Collected());
+    num_collected_ = 0;
+  }
+
+  // `rows` keep those elements of columns [begin, end) that the rule keeps. Nothing may wait.
+  void AddPartial(TileRows rows, int32_t begin, int32_t end, const ElementRule& rule) {
+    if (rule.kind == MaskKind::kNone) {
+      AddRange(rows, begin, end);
+      return Flush(rows);
+    }
+    // On either side of the last sink, the columns that one row or another keeps are an interval.
+    const int32_t boundary = rule.kind == MaskKind::kCausalWindow ? std::clamp(rule.num_sinks, begin, end) : end;
+    AddMasked(rows, begin, boundary, rule);
+    AddMasked(rows, boundary, end, rule);
+  }
+
+  // Divides by the sums and writes o (fp32 rows, row_stride apart) and, unless null, the natural-log lse of the rows.
+  void Store(float* o, int64_t row_stride, float* lse) {
+    const int32_t head_dim = problem_.head_dim;
+    for (int32_t row = 0; row < num_rows_; ++row) {
+      const float sum = scratch_.sum[row];
+      const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+      const float* column = scratch_.o.get() + int64_t{row / kPanelLanes} * kPanelLanes * head_dim + row % kPanelLanes;
+      float* target = o + row * row_stride;
+      for (int32_t d = 0; d < head_dim; ++d) target[d] = inverse * column[int64_t{d} * kPanelLanes];
+      if (lse == nullptr) continue;
+      lse[row] =
+          sum == 0.0f
+              ? -std::numeric_limits<float>::infinity()
+              : static_cast<float>((scratch_.maximum[row] + std::log2(static_cast<double>(sum))) * std::numbers::ln2);
+    }
+  }
+
+ private:
+  // Rows of K and V as fp32, k_step and v_step floats apart.
+  struct KeyBlock {
+    const float* k;
+    int64_t k_step;
+    const float* v;
+    int64_t v_step;
+    int32_t count;
+  };
+
+  KeyBlock InPlace(int32_t column, int32_t count) const {
+    return {static_cast<const float*>(k_.data) + k_.offset + column * k_.row_stride, k_.row_stride,
+            static_cast<const float*>(v_.data) + v_.offset + column * v_.row_stride, v_.row_stride, count};
+  }
+  KeyBlock Collected() const {
+    return {scratch_.keys.get(), problem_.head_dim, scratch_.values.get(), problem_.head_dim, num_collected_};
+  }
+
+  // Appends columns [begin, begin + count) to the waiting block, which has room for them; attends it when it is full.
+  void Collect(TileRows rows, int32_t begin, int32_t count) {
+    const int64_t head_dim = problem_.head_dim;
+    for (int32_t i = 0; i < count; ++i, ++num_collected_) {
+      const int64_t column = begin + i;
+      RowAsFloat(k_.data, k_.offset + column * k_.row_stride, problem_.dtype, head_dim,
+                 scratch_.keys.get() + num_collected_ * head_dim);
+      RowAsFloat(v_.data, v_.offset + column * v_.row_stride, problem_.dtype, head_dim,
+                 scratch_.values.get() + num_collected_ * head_dim);
+    }
+    if (num_collected_ == kBlockKeys) Flush(rows);
+  }
+
+  // The part of columns [begin, end), all sinks or none, that some row in [rows.begin, rows.end) keeps.
+  struct Columns {
+    int32_t begin;
+    int32_t end;
+  };
+  Columns KeptBySome(TileRows rows, int32_t begin, int32_t end, const ElementRule& rule) const {
+    const int64_t last_position = int64_t{first_position_} + rows.end - 1;
+    const int64_t kept_end = std::min<int64_t>(end, last_position + 1);
+    int64_t kept_begin = begin;
+    if (rule.kind == MaskKind::kCausalWindow && begin >= rule.num_sinks) {
+      kept_begin = std::max(kept_begin, int64_t{first_position_} + rows.begin - rule.window + 1);
+    }
+    if (kept_begin >= kept_end) return {begin, begin};
+    return {static_cast<int32_t>(kept_begin), static_cast<int32_t>(kept_end)};
+  }
+
+  void AddMasked(TileRows rows, int32_t begin, int32_t end, const ElementRule& rule) {
+    const Columns kept = KeptBySome(rows, begin, end, rule);
+    for (int32_t first = kept.begin; first < kept.end; first += kBlockKeys) {
+      const int32_t count = std::min(kBlockKeys, kept.end - first);
+      KeyBlock block;
+      if (problem_.dtype == DType::kFloat32) {
+        block = InPlace(first, count);
+      } else {
+        // Not Collect(): a full block must not be attended without its mask.
+        const int64_t head_dim = problem_.head_dim;
+        for (int64_t i = 0; i < count; ++i) {
+          RowAsFloat(k_.data, k_.offset + (first + i) * k_.row_stride, problem_.dtype, head_dim,
+                     scratch_.keys.get() + i * head_dim);
+          RowAsFloat(v_.data, v_.offset + (first + i) * v_.row_stride, problem_.dtype, head_dim,
+                     scratch_.values.get() + i * head_dim);
+        }
+        block = {scratch_.keys.get(), head_dim, scratch_.values.get(), head_dim, count};
+      }
+      AttendBlock(rows, block, &rule, first);
+    }
+  }
+
+  // rule: null for a block of which every row keeps every key; otherwise the block is columns first_column,
+  // first_column + 1, ...
+  void AttendBlock(TileRows rows, const KeyBlock& block, const ElementRule* rule = nullptr, int32_t first_column = 0) {
+    for (int32_t panel_begin = rows.begin / kPanelLanes * kPanelLanes; panel_begin < rows.end;
+         panel_begin += kPanelLanes) {
+      const TileRows in_panel{std::max(rows.begin, panel_begin), std::min(rows.end, panel_begin + kPanelLanes)};
+      const Columns columns = rule == nullptr ? Columns{0, block.count}
+                                              : KeptBySome(in_panel, first_column, first_column + block.count, *rule);
+      const int32_t count = columns.end - columns.begin;
+      if (count == 0) continue;
+      const int32_t skipped = rule == nullptr ? 0 : columns.begin - first_column;
+      const int32_t lane_begin = in_panel.begin - panel_begin;
+      const int32_t lane_end = in_panel.end - panel_begin;
+      const int32_t head_dim = problem_.head_dim;
+      const int64_t panel_offset = int64_t{panel_begin} * head_dim;
+      float* const scores = scratch_.scores.get();
+
+      MultiplyPanel(ScalarOperand{block.k + skipped * block.k_step, block.k_step, 1}, count,
+                    scratch_.q.get() + panel_offset, lane_begin, lane_end, head_dim, Overwrite{1.0f}, scores,
+                    kPanelLanes);
+      if (cap_ > 0.0f) CapScores(scores, count, lane_begin, lane_end, cap_);
+      if (rule != nullptr)
+        MaskScores(scores, count, lane_begin, lane_end, *rule, first_position_ + panel_begin, columns.begin);
+      ForLanes(lane_begin, lane_end,
+               SoftmaxStep{scores, count, scratch_.maximum + panel_begin, scratch_.sum + panel_begin, scratch_.decay});
+      MultiplyPanel(ScalarOperand{block.v + skipped * block.v_step, 1, block.v_step}, head_dim, scores, lane_begin,
+                    lane_end, count, DecayAndAdd{scratch_.decay}, scratch_.o.get() + panel_offset, kPanelLanes);
+    }
+  }
+
+  const AttentionProblem& problem_;
+  RowsView k_;
+  RowsView v_;
+  int32_t num_rows_;
+  int32_t first_position_;
+  TileScratch& scratch_;
+  float cap_ = 0.0f;  // base 2; 0: none
+  int32_t num_collected_ = 0;
+};
+
+}  // namespace headscope::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // HEADSCOPE_KERNELS_CPU_TILE_ATTENTION_INL_H_
