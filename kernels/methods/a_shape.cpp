@@ -3,9 +3,9 @@
 //
 // Source: MInference 1.0, section 3.2 and Table 6. Kept: column < n_sink or position - column < n_local. The window
 // counts the diagonal (the paper leaves that open), so a row keeps min(position + 1, n_sink + n_local) tokens.
-#include "checks.h"
 #include "head_groups.h"
 #include "registry.h"
+#include "selector.h"
 
 namespace headscope::kernels {
 namespace {
@@ -28,30 +28,17 @@ MethodSpec MakeSpec() {
   return spec;
 }
 
-class AShapeMethod final : public PrefillMethod {
+class AShapeMethod final : public internal::PrefillSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
-
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
-                SparseIndex* index) const override {
-    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
-    if (!status.ok()) return status;
-    const ElementRule rule{MaskKind::kCausalWindow, values.Integer("n_local"), values.Integer("n_sink")};
-    SparseIndexBuilder::Shape shape = internal::IndexShape(problem, rule);
-    shape.batch = 1;
-    shape.num_qo_heads = 1;
-    SparseIndexBuilder builder(shape);
-    for (int32_t row = 0; row < problem.seq_q; row += shape.tile_rows) {
-      builder.AddRange(0, problem.seq_k);  // the element rule is the whole method
-      builder.FinishList();
-    }
-    const std::vector<int32_t> pattern_of_head(static_cast<size_t>(problem.num_qo_heads), 0);
-    *index = internal::SharePatterns(builder.Build(), problem, pattern_of_head);
-    return {};
-  }
+  AShapeMethod() : PrefillSelector(MakeSpec()) {}
 
  private:
-  MethodSpec spec_ = MakeSpec();
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
+                SparseIndex* index) const override {
+    const ElementRule rule{MaskKind::kCausalWindow, values.Integer("n_local"), values.Integer("n_sink")};
+    *index = internal::IndexOfRule(problem, rule);
+    return {};
+  }
 };
 
 }  // namespace

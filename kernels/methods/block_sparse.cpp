@@ -8,11 +8,11 @@
 // so a query block with fewer than n_blocks causal blocks keeps them all; equal scores go to the earlier block.
 #include <algorithm>
 
-#include "checks.h"
 #include "head_groups.h"
 #include "internal/element.h"
 #include "kernels/cpu_scores.h"
 #include "registry.h"
+#include "selector.h"
 #include "top_k.h"
 
 namespace headscope::kernels {
@@ -60,14 +60,13 @@ std::vector<float> PoolRows(const StridedTensor<const void>& tensor, DType dtype
   return pooled;
 }
 
-class BlockSparseMethod final : public PrefillMethod {
+class BlockSparseMethod final : public internal::PrefillSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
+  BlockSparseMethod() : PrefillSelector(MakeSpec()) {}
 
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
-    if (!status.ok()) return status;
     const int32_t num_keys = internal::NumVisibleKeys(problem);
     const int32_t num_key_blocks = (num_keys + kBlock - 1) / kBlock;
     return internal::SelectByHead(
@@ -107,8 +106,6 @@ class BlockSparseMethod final : public PrefillMethod {
       builder->FinishList();
     }
   }
-
-  MethodSpec spec_ = MakeSpec();
 };
 
 }  // namespace

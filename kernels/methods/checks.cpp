@@ -50,20 +50,19 @@ Status CheckProblem(const AttentionProblem& problem, bool reads_v) {
   return status;
 }
 
-Status CheckSelectorInput(const AttentionProblem& problem, const MethodSpec& spec, const ParameterValues& values,
-                          bool reads_v) {
-  const Status status = CheckProblem(problem, reads_v);
-  if (!status.ok()) return status;
-  if (int64_t{problem.first_position} + problem.seq_q > problem.seq_k) {
-    return RefuseField("first_position", problem.first_position,
-                       "at most seq_k - seq_q: every query has a key at its own position");
-  }
-  if (spec.phase == Phase::kDecode) {
-    if (problem.seq_q != 1) return RefuseField("seq_q", problem.seq_q, "1: decode takes one query a step");
-    if (problem.first_position != problem.seq_k - 1) {
-      return RefuseField("first_position", problem.first_position, "seq_k - 1: the query is the newest token");
-    }
-  }
+Status CheckPositions(const AttentionProblem& problem) {
+  if (int64_t{problem.first_position} + problem.seq_q <= problem.seq_k) return {};
+  return RefuseField("first_position", problem.first_position,
+                     "at most seq_k - seq_q: every query has a key at its own position");
+}
+
+Status CheckDecodeStep(const AttentionProblem& problem) {
+  if (problem.seq_q != 1) return RefuseField("seq_q", problem.seq_q, "1: decode takes one query a step");
+  if (problem.first_position == problem.seq_k - 1) return {};
+  return RefuseField("first_position", problem.first_position, "seq_k - 1: the query is the newest token");
+}
+
+Status CheckValues(const MethodSpec& spec, const ParameterValues& values) {
   ParameterValues checked;
   for (const ParameterSpec& parameter : spec.parameters) {
     const auto value = values.values().find(parameter.name);

@@ -11,10 +11,14 @@ namespace headscope::kernels::internal {
 // Shapes, strides, scale; Q and K present (V too when `reads_v`). kInvalidArgument names the field and what is allowed.
 Status CheckProblem(const AttentionProblem& problem, bool reads_v);
 
-// A selector's input: CheckProblem, every query at a position that has a key (first_position + seq_q <= seq_k), and
-// every parameter of `spec` present and in its range.
-Status CheckSelectorInput(const AttentionProblem& problem, const MethodSpec& spec, const ParameterValues& values,
-                          bool reads_v);
+// Every query has a key at its own position: first_position + seq_q <= seq_k.
+Status CheckPositions(const AttentionProblem& problem);
+
+// One query, the newest token: seq_q == 1 and first_position == seq_k - 1.
+Status CheckDecodeStep(const AttentionProblem& problem);
+
+// Every parameter of `spec` is present and in its range.
+Status CheckValues(const MethodSpec& spec, const ParameterValues& values);
 
 // An executor's input: the index is valid and of the problem's shape; the selection likewise; the output has a place
 // for every row.

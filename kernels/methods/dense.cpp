@@ -1,7 +1,7 @@
 // Everything causal is kept: the baseline of every comparison.
-#include "checks.h"
 #include "head_groups.h"
 #include "registry.h"
+#include "selector.h"
 
 namespace headscope::kernels {
 namespace {
@@ -17,45 +17,28 @@ MethodSpec MakeSpec(Phase phase) {
   return spec;
 }
 
-class DensePrefillMethod final : public PrefillMethod {
+class DensePrefillMethod final : public internal::PrefillSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
-
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
-                SparseIndex* index) const override {
-    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
-    if (!status.ok()) return status;
-    SparseIndexBuilder::Shape shape = internal::IndexShape(problem);
-    shape.batch = 1;
-    shape.num_qo_heads = 1;
-    SparseIndexBuilder builder(shape);
-    for (int32_t row = 0; row < problem.seq_q; row += shape.tile_rows) {
-      builder.AddRange(0, problem.seq_k);
-      builder.FinishList();
-    }
-    const std::vector<int32_t> pattern_of_head(static_cast<size_t>(problem.num_qo_heads), 0);
-    *index = internal::SharePatterns(builder.Build(), problem, pattern_of_head);
-    return {};
-  }
+  DensePrefillMethod() : PrefillSelector(MakeSpec(Phase::kPrefill)) {}
 
  private:
-  MethodSpec spec_ = MakeSpec(Phase::kPrefill);
+  Status Choose(const AttentionProblem& problem, const ParameterValues&, const RunOptions&,
+                SparseIndex* index) const override {
+    *index = internal::IndexOfRule(problem, {});
+    return {};
+  }
 };
 
-class DenseDecodeMethod final : public DecodeMethod {
+class DenseDecodeMethod final : public internal::DecodeSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
+  DenseDecodeMethod() : DecodeSelector(MakeSpec(Phase::kDecode)) {}
 
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues&, const RunOptions&,
                 DecodeSelection* selection) const override {
-    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
-    if (!status.ok()) return status;
     *selection = internal::SelectSameTokens(problem, {{0, problem.seq_k}});
     return {};
   }
-
- private:
-  MethodSpec spec_ = MakeSpec(Phase::kDecode);
 };
 
 }  // namespace

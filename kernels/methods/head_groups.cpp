@@ -71,6 +71,19 @@ Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, 
   return {};
 }
 
+SparseIndex IndexOfRule(const AttentionProblem& problem, ElementRule rule) {
+  SparseIndexBuilder::Shape shape = IndexShape(problem, rule);
+  shape.batch = 1;
+  shape.num_qo_heads = 1;
+  SparseIndexBuilder builder(shape);
+  for (int32_t row = 0; row < problem.seq_q; row += shape.tile_rows) {
+    builder.AddRange(0, problem.seq_k);
+    builder.FinishList();
+  }
+  const std::vector<int32_t> pattern_of_head(static_cast<size_t>(problem.num_qo_heads), 0);
+  return SharePatterns(builder.Build(), problem, pattern_of_head);
+}
+
 SparseIndex SharePatterns(SparseIndex patterns, const AttentionProblem& problem,
                           const std::vector<int32_t>& pattern_of_head) {
   SparseIndex shared;

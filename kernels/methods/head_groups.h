@@ -40,6 +40,9 @@ using SelectGroup = std::function<void(const HeadGroup& group, SparseIndexBuilde
 Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, const SelectGroup& select,
                     SparseIndex* index);
 
+// Every head keeps exactly what the element rule keeps; all heads share the lists.
+SparseIndex IndexOfRule(const AttentionProblem& problem, ElementRule rule);
+
 // Spreads the patterns of a data-independent method over sequences and heads: head h shares the lists of pattern
 // pattern_of_head[h], the "heads" of `patterns` (batch 1).
 SparseIndex SharePatterns(SparseIndex patterns, const AttentionProblem& problem,

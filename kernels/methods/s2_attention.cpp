@@ -13,9 +13,9 @@
 #include <algorithm>
 #include <map>
 
-#include "checks.h"
 #include "head_groups.h"
 #include "registry.h"
+#include "selector.h"
 
 namespace headscope::kernels {
 namespace {
@@ -88,15 +88,13 @@ void AddLists(const AttentionProblem& problem, const Pattern& pattern, SparseInd
   }
 }
 
-class S2AttentionMethod final : public PrefillMethod {
+class S2AttentionMethod final : public internal::PrefillSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
+  S2AttentionMethod() : PrefillSelector(MakeSpec()) {}
 
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
-    if (!status.ok()) return status;
-
     // Heads with the same residue share their lists.
     const int64_t stride = values.Integer("vertical_stride");
     std::map<int64_t, int32_t> pattern_of_residue;
@@ -122,9 +120,6 @@ class S2AttentionMethod final : public PrefillMethod {
     *index = internal::SharePatterns(builder.Build(), problem, pattern_of_head);
     return {};
   }
-
- private:
-  MethodSpec spec_ = MakeSpec();
 };
 
 }  // namespace

@@ -13,10 +13,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "checks.h"
 #include "head_groups.h"
 #include "line_sums.h"
 #include "registry.h"
+#include "selector.h"
 #include "top_k.h"
 
 namespace headscope::kernels {
@@ -147,14 +147,13 @@ class HeadSelector {
   std::vector<ChunkPicks> chunks_;
 };
 
-class SampleAttentionMethod final : public PrefillMethod {
+class SampleAttentionMethod final : public internal::PrefillSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
+  SampleAttentionMethod() : PrefillSelector(MakeSpec()) {}
 
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
-    if (!status.ok()) return status;
     return internal::SelectByHead(
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
@@ -166,9 +165,6 @@ class SampleAttentionMethod final : public PrefillMethod {
         },
         index);
   }
-
- private:
-  MethodSpec spec_ = MakeSpec();
 };
 
 }  // namespace

@@ -4,9 +4,9 @@
 // LM-Infinite baseline of SparQ Attention (section 5.1: the first 16 and the newest k - 16).
 #include <algorithm>
 
-#include "checks.h"
 #include "head_groups.h"
 #include "registry.h"
+#include "selector.h"
 
 namespace headscope::kernels {
 namespace {
@@ -30,22 +30,18 @@ MethodSpec MakeSpec() {
   return spec;
 }
 
-class SlidingWindowMethod final : public DecodeMethod {
+class SlidingWindowMethod final : public internal::DecodeSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
+  SlidingWindowMethod() : DecodeSelector(MakeSpec()) {}
 
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions&,
                 DecodeSelection* selection) const override {
-    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
-    if (!status.ok()) return status;
     const int32_t window_begin = std::max(0, problem.seq_k - values.Integer("n_local"));
     const int32_t sinks_end = std::min(values.Integer("n_sink"), window_begin);
     *selection = internal::SelectSameTokens(problem, {{0, sinks_end}, {window_begin, problem.seq_k}});
     return {};
   }
-
- private:
-  MethodSpec spec_ = MakeSpec();
 };
 
 }  // namespace

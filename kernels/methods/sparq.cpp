@@ -13,11 +13,11 @@
 #include <cmath>
 #include <limits>
 
-#include "checks.h"
 #include "head_groups.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
 #include "registry.h"
+#include "selector.h"
 #include "top_k.h"
 
 namespace headscope::kernels {
@@ -184,15 +184,16 @@ class HeadSelector {
   std::vector<float> queries_;  // [group, head_dim]
 };
 
-class SparQMethod final : public DecodeMethod {
+class SparQMethod final : public internal::DecodeSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
+  SparQMethod() : DecodeSelector(MakeSpec()) {}
 
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+ private:
+  bool ReadsV(const ParameterValues& values) const override { return values.Flag("reallocate"); }
+
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
-    const bool reallocate = values.values().contains("reallocate") && values.Flag("reallocate");
-    const Status valid = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/reallocate);
-    if (!valid.ok()) return valid;
+    const bool reallocate = values.Flag("reallocate");
     const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
     std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
     const Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
@@ -222,9 +223,6 @@ class SparQMethod final : public DecodeMethod {
     *selection = std::move(joined);
     return {};
   }
-
- private:
-  MethodSpec spec_ = MakeSpec();
 };
 
 }  // namespace

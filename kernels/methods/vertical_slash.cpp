@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "checks.h"
 #include "head_groups.h"
 #include "line_sums.h"
 #include "registry.h"
+#include "selector.h"
 #include "top_k.h"
 
 namespace headscope::kernels {
@@ -88,14 +88,13 @@ void AddLists(const AttentionProblem& problem, const RunOptions& options, const 
   }
 }
 
-class VerticalSlashMethod final : public PrefillMethod {
+class VerticalSlashMethod final : public internal::PrefillSelector {
  public:
-  const MethodSpec& spec() const override { return spec_; }
+  VerticalSlashMethod() : PrefillSelector(MakeSpec()) {}
 
-  Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    const Status status = internal::CheckSelectorInput(problem, spec_, values, /*reads_v=*/false);
-    if (!status.ok()) return status;
     const int32_t first_probed = std::max(0, problem.seq_q - values.Integer("last_q"));
     return internal::SelectByHead(
         problem, options,
@@ -115,9 +114,6 @@ class VerticalSlashMethod final : public PrefillMethod {
         },
         index);
   }
-
- private:
-  MethodSpec spec_ = MakeSpec();
 };
 
 }  // namespace

@@ -1,0 +1,43 @@
+#include "selector.h"
+
+#include <new>
+
+#include "checks.h"
+
+namespace headscope::kernels::internal {
+namespace {
+
+// Runs choose() -> Status on a fresh result and hands the result over only when all went well.
+template <typename Result, typename Choose>
+Status HandOver(Choose&& choose, Result* result) {
+  try {
+    Result chosen;
+    Status status = choose(&chosen);
+    if (status.ok()) *result = std::move(chosen);
+    return status;
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kOutOfMemory, "not enough memory for the working space or the result of this selection"};
+  }
+}
+
+}  // namespace
+
+Status PrefillSelector::Select(const AttentionProblem& problem, const ParameterValues& values,
+                               const RunOptions& options, SparseIndex* index) const {
+  Status status = CheckProblem(problem, /*reads_v=*/false);
+  if (status.ok()) status = CheckPositions(problem);
+  if (status.ok()) status = CheckValues(spec_, values);
+  if (!status.ok()) return status;
+  return HandOver([&](SparseIndex* chosen) { return Choose(problem, values, options, chosen); }, index);
+}
+
+Status DecodeSelector::Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                              DecodeSelection* selection) const {
+  Status status = CheckValues(spec_, values);
+  if (status.ok()) status = CheckProblem(problem, ReadsV(values));
+  if (status.ok()) status = CheckDecodeStep(problem);
+  if (!status.ok()) return status;
+  return HandOver([&](DecodeSelection* chosen) { return Choose(problem, values, options, chosen); }, selection);
+}
+
+}  // namespace headscope::kernels::internal
