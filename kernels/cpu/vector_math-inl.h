@@ -56,11 +56,11 @@ HWY_INLINE FloatVec Exp2NonPositive(FloatVec x) {
   const auto magic = hn::Set(df, 12582912.0f + 127.0f);
   const auto shifted = hn::Add(x, magic);
   const auto f = hn::Sub(x, hn::Sub(shifted, magic));
-  auto p = hn::MulAdd(f, hn::Set(df, 0.00132764725f), hn::Set(df, 0.00967554096f));
-  p = hn::MulAdd(p, f, hn::Set(df, 0.0555071309f));
-  p = hn::MulAdd(p, f, hn::Set(df, 0.240221202f));
-  p = hn::MulAdd(p, f, hn::Set(df, 0.693146944f));
-  p = hn::MulAdd(p, f, hn::Set(df, 1.00000012f));
+  auto p = hn::MulAdd(f, hn::Set(df, 0.00132647273f), hn::Set(df, 0.00967151299f));
+  p = hn::MulAdd(p, f, hn::Set(df, 0.0555073358f));
+  p = hn::MulAdd(p, f, hn::Set(df, 0.240222424f));
+  p = hn::MulAdd(p, f, hn::Set(df, 0.693147004f));
+  p = hn::MulAdd(p, f, hn::Set(df, 1.0f));
   const auto power = hn::BitCast(df, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -126.0f)), hn::Mul(p, power));
 }
