@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""Recomputes, element by element in float64, what every method keeps, and compares with what headscope kept.
+
+    methods_kept_sets.py DUMP_PROGRAM [--seed N]
+
+DUMP_PROGRAM (kernels_methods_dump) writes random problems and headscope's kept sets; the definitions here are written from the papers'
+algorithms and docs/methods.md, as masks over all (row, column) pairs, without runs, tiles or builders. A pick by rank is called ambiguous when the scores on both
+sides of its boundary differ by less than fp32 can tell; such heads are counted, must be rare, and are not compared.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+RELATIVE_GAP = 2e-5
+AMBIGUOUS_SHARE = 0.05
+
+
+class Ambiguous(Exception):
+    """The choice hangs on a difference below fp32's resolution."""
+
+
+def top_k(scores, k):
+    """Mask of the k largest scores; equal scores go to the lower index."""
+    k = min(k, len(scores))
+    order = np.argsort(-scores, kind="stable")
+    picked = np.zeros(len(scores), bool)
+    picked[order[:k]] = True
+    if 0 < k < len(scores):
+        last, first_out = scores[order[k - 1]], scores[order[k]]
+        if np.isfinite(last) and abs(last - first_out) <= RELATIVE_GAP * np.max(np.abs(scores[np.isfinite(scores)])):
+            raise Ambiguous
+    return picked
+
+
+class Problem:
+    def __init__(self, folder, number):
+        self.__dict__.update(json.loads((folder / f"{number}.json").read_text()))
+        self.parameters = {name: int(value) if value == int(value) else value for name, value in self.parameters.items()}
+        self.group = self.num_qo_heads // self.num_kv_heads
+        self.q = self.read(folder, number, "q", (self.batch, self.num_qo_heads, self.seq_q, self.head_dim))
+        self.k = self.read(folder, number, "k", (self.batch, self.num_kv_heads, self.seq_k, self.head_dim))
+        self.v = self.read(folder, number, "v", (self.batch, self.num_kv_heads, self.seq_k, self.head_dim))
+        self.position = self.first_position + np.arange(self.seq_q)
+        self.num_visible = self.first_position + self.seq_q
+        self.column = np.arange(self.seq_k)
+        self.causal = self.column[None, :] <= self.position[:, None]
+        self.softmax_scale = self.scale if self.scale != 0 else self.head_dim**-0.5
+
+    @staticmethod
+    def read(folder, number, extension, shape, dtype=np.float32):
+        values = np.fromfile(folder / f"{number}.{extension}", dtype)
+        if values.size != np.prod(shape):
+            raise SystemExit(f"case {number}: {extension} holds {values.size} values, expected {shape}")
+        values = values.reshape(shape)
+        return values.astype(np.float64) if dtype == np.float32 else values
+
+    def cap(self, scores):
+        return self.soft_cap * np.tanh(scores / self.soft_cap) if self.soft_cap > 0 else scores
+
+    def scores(self, b, h):
+        return self.cap(self.softmax_scale * self.q[b, h] @ self.k[b, h // self.group].T)
+
+    def probabilities(self, b, h, rows):
+        scores = np.where(self.causal[rows], self.scores(b, h)[rows], -np.inf)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def line_sums(self, b, h, rows):
+        """Mass per column and per diagonal of the visible keys, over the given rows."""
+        probabilities = self.probabilities(b, h, rows)
+        columns = probabilities.sum(axis=0)[: self.num_visible]
+        slashes = np.zeros(self.num_visible)
+        for probability, position in zip(probabilities, self.position[rows]):
+            for offset in range(position + 1):
+                slashes[offset] += probability[position - offset]
+        return columns, slashes
+
+
+def dense(p, b, h, **_):
+    return p.causal
+
+
+def a_shape(p, b, h, n_sink, n_local):
+    distance = p.position[:, None] - p.column[None, :]
+    return p.causal & ((p.column[None, :] < n_sink) | (distance < n_local))
+
+
+def vertical_slash(p, b, h, n_vertical, n_slash, last_q, forced_columns, forced_slashes):
+    columns, slashes = p.line_sums(b, h, np.arange(max(0, p.seq_q - last_q), p.seq_q))
+    columns[:forced_columns] = np.inf
+    slashes[:forced_slashes] = np.inf
+    kept = np.zeros_like(p.causal)
+    kept[:, : p.num_visible] |= top_k(columns, n_vertical)[None, :]
+    for offset in np.flatnonzero(top_k(slashes, n_slash)):
+        for first in range(0, p.seq_q, 64):
+            rows = slice(first, min(first + 64, p.seq_q))
+            begin = p.position[first] - offset  # where the diagonal meets the block's first row
+            kept[rows, max(begin, 0) : max(begin + 64, 0)] = True
+    return kept & p.causal
+
+
+def block_sparse(p, b, h, n_blocks):
+    kv = h // p.group
+    kept = np.zeros_like(p.causal)
+    starts = range(0, p.num_visible, 64)
+    pooled_k = np.array([p.k[b, kv, s : min(s + 64, p.num_visible)].mean(axis=0) for s in starts])
+    for first in range(0, p.seq_q, 64):
+        rows = np.arange(first, min(first + 64, p.seq_q))
+        scores = pooled_k @ p.q[b, h, rows].mean(axis=0)
+        seen = np.array([s <= p.position[rows[-1]] for s in starts])
+        for block in np.flatnonzero(top_k(scores[seen], n_blocks)):
+            kept[rows, 64 * block : 64 * block + 64] = True
+    return kept & p.causal
+
+
+def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subtract_offset, per_kv_head, max_distance):
+    number = h // p.group if per_kv_head else h
+    shift = number * head_step + offset
+    kept = np.zeros_like(p.causal)
+    for first in range(0, p.seq_q, 64):
+        rows = np.arange(first, min(first + 64, p.seq_q))
+        for i in sorted(set(p.position[rows] // 64)):  # one block, unless the rows straddle two
+            for j in range(i + 1):
+                own = (j - shift if subtract_offset else j + shift) % vertical_stride == 0
+                if i - j < local_blocks or (own and (max_distance == 0 or i - j < max_distance)):
+                    kept[rows, 64 * j : 64 * j + 64] = True
+    return kept & p.causal
+
+
+def stripes_for_share(line_sums, share):
+    sums = np.array([line_sums[s : s + 128].sum() for s in range(0, len(line_sums), 128)])
+    if share >= 1:
+        return np.arange(len(sums))
+    order = np.argsort(-sums, kind="stable")
+    reached, target, picked = 0.0, share * sums.sum(), []
+    for stripe in order:
+        if abs(reached - target) < RELATIVE_GAP * sums.sum() and target > 0:
+            raise Ambiguous
+        if reached >= target:
+            break
+        picked.append(stripe)
+        reached += sums[stripe]
+    if 0 < len(picked) < len(sums) and sums[order[len(picked) - 1]] - sums[order[len(picked)]] < RELATIVE_GAP * sums.sum():
+        raise Ambiguous
+    return picked
+
+
+def sample_attention(p, b, h, alpha_c, alpha_s, chunk_n, own_rows_only, keep_diagonal):
+    chunks = min(chunk_n, p.seq_q)
+    ends = [0] + [int(np.floor(p.seq_q * (i + 1) / chunks + 0.5)) for i in range(chunks)]
+    tile_of_row = np.arange(p.seq_q) // 128
+    kept = np.zeros_like(p.causal)
+    for begin, end in zip(ends, ends[1:]):
+        columns, slashes = p.line_sums(b, h, np.arange(max(begin, end - 128), end))
+        chosen = np.zeros_like(p.causal)
+        for stripe in stripes_for_share(columns, alpha_c):
+            chosen[:, 128 * stripe : 128 * stripe + 128] = True
+        for stripe in stripes_for_share(slashes, alpha_s):
+            for tile in range(tile_of_row[-1] + 1):
+                first = p.first_position + 128 * tile
+                # Key blocks that hold a key at an offset of the stripe from any of the tile's 128 places.
+                lowest, highest = first - 128 * stripe - 127, first + 127 - 128 * stripe
+                for block in range((p.seq_k + 127) // 128):
+                    if 128 * block <= highest and 128 * block + 127 >= lowest:
+                        chosen[tile_of_row == tile, 128 * block : 128 * block + 128] = True
+        if own_rows_only:
+            own = np.isin(tile_of_row, tile_of_row[begin:end])
+            chosen &= own[:, None]
+        kept |= chosen
+    if keep_diagonal:
+        for tile in range(tile_of_row[-1] + 1):
+            first = p.first_position + 128 * tile
+            kept[tile_of_row == tile, 128 * (first // 128) :] = True
+    return kept & p.causal
+
+
+PREFILL = {
+    "dense": dense,
+    "a-shape": a_shape,
+    "vertical-slash": vertical_slash,
+    "block-sparse": block_sparse,
+    "s2-attention": s2_attention,
+    "sample-attention": sample_attention,
+}
+
+
+def softmax(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def dense_decode(p, b, kv):
+    return np.ones(p.seq_k, bool), None, None, 2 * p.seq_k * p.head_dim + 2 * p.head_dim
+
+
+def sliding_window(p, b, kv, n_local, n_sink):
+    kept = (p.column < n_sink) | (p.seq_k - 1 - p.column < n_local)
+    return kept, None, None, 2 * kept.sum() * p.head_dim + 2 * p.head_dim
+
+
+def sparq(p, b, kv, r, k, local_share, reallocate):
+    """Algorithm 1 with the grouped-query form of section 4."""
+    heads = range(kv * p.group, (kv + 1) * p.group)
+    q = [p.q[b, h, 0] for h in heads]
+    r, k = min(r, p.head_dim), min(k, p.seq_k)
+    largest = top_k(sum(abs(x) for x in q), r)
+    estimate = []
+    for x in q:
+        temperature = np.sqrt(np.abs(x[largest]).sum() / np.abs(x).sum()) / p.softmax_scale
+        estimate.append(softmax(p.cap(p.k[b, kv][:, largest] @ x[largest] / temperature)))
+    local = int(local_share * k)
+    kept = p.column >= p.seq_k - local
+    kept[: p.seq_k - local] |= top_k(sum(estimate)[: p.seq_k - local], k - local)
+    if not reallocate:
+        return kept, None, None, p.seq_k * r + 2 * k * p.head_dim + 2 * p.head_dim
+    alpha = np.array([s[kept].sum() for s in estimate])
+    return kept, alpha, p.v[b, kv].mean(axis=0), p.seq_k * r + 2 * k * p.head_dim + 4 * p.head_dim
+
+
+DECODE = {"dense": dense_decode, "sliding-window": sliding_window, "sparq": sparq}
+
+
+def attend(p, b, h, kept):
+    """Softmax over the kept set, renormalised: output [seq_q, head_dim] and natural-log LSE."""
+    scores = np.where(kept, p.scores(b, h), -np.inf)
+    top = np.where(kept.any(axis=1), scores.max(axis=1), 0)
+    weights = np.exp(scores - top[:, None])
+    total = weights.sum(axis=1)
+    with np.errstate(divide="ignore"):
+        lse = np.where(total > 0, top + np.log(total), -np.inf)
+    return weights @ p.v[b, h // p.group] / np.where(total > 0, total, 1)[:, None], lse
+
+
+class Report:
+    def __init__(self):
+        self.compared = self.ambiguous = self.failed = 0
+
+    def fail(self, number, p, message):
+        self.failed += 1
+        if self.failed <= 20:
+            print(f"case {number} ({p.method} {p.parameters}, q {p.seq_q}, k {p.seq_k}, first {p.first_position}): {message}")
+
+
+def close(actual, expected, tolerance):
+    finite = np.isfinite(expected)
+    return np.array_equal(np.isfinite(actual), finite) and np.allclose(actual[finite], expected[finite], rtol=tolerance, atol=tolerance)
+
+
+def check_prefill(p, folder, number, report):
+    kept = p.read(folder, number, "kept", (p.batch, p.num_qo_heads, p.seq_q, p.seq_k), np.uint8).astype(bool)
+    output = p.read(folder, number, "o", p.q.shape)
+    lse = p.read(folder, number, "lse", p.q.shape[:3])
+    for b in range(p.batch):
+        for h in range(p.num_qo_heads):
+            reference, reference_lse = attend(p, b, h, kept[b, h])
+            if not close(output[b, h], reference, 2e-6) or not close(lse[b, h], reference_lse, 2e-6):
+                report.fail(number, p, f"head {h}: the reference executor's output differs from NumPy's")
+            try:
+                expected = PREFILL[p.method](p, b, h, **p.parameters)
+            except Ambiguous:
+                report.ambiguous += 1
+                continue
+            report.compared += 1
+            if not np.array_equal(kept[b, h], expected):
+                row, column = np.argwhere(kept[b, h] != expected)[0]
+                report.fail(number, p, f"head {h} row {row} column {column}: headscope {kept[b, h, row, column]}, here {expected[row, column]}")
+
+
+def check_decode(p, folder, number, report):
+    kept = p.read(folder, number, "kept", (p.batch, p.num_kv_heads, p.seq_k), np.uint8).astype(bool)
+    output = p.read(folder, number, "o", p.q.shape)
+    lse = p.read(folder, number, "lse", p.q.shape[:3])
+    moved = np.fromfile(folder / f"{number}.moved", np.int64)[0]
+    reallocated = (folder / f"{number}.alpha").stat().st_size > 0
+    if reallocated:
+        alpha = p.read(folder, number, "alpha", (p.batch, p.num_qo_heads))
+        mean = p.read(folder, number, "mean", (p.batch, p.num_kv_heads, p.head_dim))
+    for b in range(p.batch):
+        for kv in range(p.num_kv_heads):
+            try:
+                expected, expected_alpha, expected_mean, expected_moved = DECODE[p.method](p, b, kv, **p.parameters)
+            except Ambiguous:
+                report.ambiguous += 1
+                continue
+            report.compared += 1
+            if not np.array_equal(kept[b, kv], expected):
+                report.fail(number, p, f"KV head {kv}: tokens {np.flatnonzero(kept[b, kv] != expected)} differ")
+                continue
+            if moved != expected_moved:
+                report.fail(number, p, f"{moved} elements moved, here {expected_moved}")
+            if reallocated != (expected_alpha is not None):
+                report.fail(number, p, "mean-value term present on one side only")
+                continue
+            heads = slice(kv * p.group, (kv + 1) * p.group)
+            if reallocated and not (close(alpha[b, heads], expected_alpha, 1e-5) and close(mean[b, kv], expected_mean, 1e-6)):
+                report.fail(number, p, f"KV head {kv}: alpha {alpha[b, heads]}, here {expected_alpha}, or the mean value differs")
+            for g, h in enumerate(range(heads.start, heads.stop)):
+                row, row_lse = attend(p, b, h, expected[None, :])
+                if reallocated:
+                    row = expected_alpha[g] * row + (1 - expected_alpha[g]) * expected_mean
+                if not close(output[b, h], row, 2e-5) or not close(lse[b, h], row_lse, 2e-6):
+                    report.fail(number, p, f"head {h}: the decode reference's output differs from NumPy's")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dump_program")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}")
+    report, methods = Report(), set()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        subprocess.run([arguments.dump_program, name, str(arguments.seed)], check=True)
+        numbers = sorted(int(path.stem) for path in folder.glob("*.json"))
+        for number in numbers:
+            p = Problem(folder, number)
+            methods.add((p.phase, p.method))
+            (check_prefill if p.phase == "prefill" else check_decode)(p, folder, number, report)
+    print(f"{len(numbers)} cases, {report.compared} heads compared, {report.ambiguous} ambiguous, {report.failed} differences")
+    missing = {("prefill", m) for m in PREFILL} | {("decode", m) for m in DECODE}
+    if missing - methods:
+        print(f"no case of {sorted(missing - methods)}")
+        return 1
+    if report.ambiguous > AMBIGUOUS_SHARE * (report.compared + report.ambiguous):
+        print("too many ambiguous heads: the comparison says little")
+        return 1
+    return 1 if report.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
