@@ -6,7 +6,7 @@ namespace headscope::ui {
 
 namespace {
 
-constexpr double kRowAxisWidth = 74;
+constexpr double kRowAxisWidth = 104;
 constexpr double kColumnAxisHeight = 40;
 constexpr double kProfileSize = 52;
 constexpr double kColorBarWidth = 70;  // bar, digits and unit

@@ -1,0 +1,253 @@
+#include "canvas_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace headscope::ui {
+
+namespace {
+
+using analysis::kTileSize;
+using analysis::TileKey;
+using analysis::TileReduction;
+
+constexpr double kMinimapSize = 110;
+constexpr double kMinimapMargin = 10;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Index into a tile's texels of the texel of `level` that holds a score.
+size_t TexelIndex(int64_t row, int64_t column, int32_t level) {
+  return static_cast<size_t>(((row >> level) % kTileSize) * kTileSize + (column >> level) % kTileSize);
+}
+
+}  // namespace
+
+CanvasModel::CanvasModel() {
+  SetArrivalHandler({});
+}
+
+void CanvasModel::SetArrivalHandler(std::function<void()> arrived) {
+  tiles_.SetArrivalHandler([this, arrived = std::move(arrived)] {
+    ++arrivals_;
+    if (arrived) arrived();
+  });
+}
+
+void CanvasModel::SetWorkbench(Workbench* workbench) {
+  workbench_ = workbench;
+  tiles_.SetWorkbench(workbench);
+  trial_.SetHead(std::nullopt);
+  trial_.SetWorkbench(workbench);
+  head_.reset();
+  cursor_.reset();
+}
+
+void CanvasModel::SetTrace(const TraceSummary& trace) {
+  trace_ = trace;
+  trial_.SetHead(std::nullopt);
+  tiles_.Clear();
+  head_.reset();
+  cursor_.reset();
+  profile_key_.reset();
+  std::vector<int32_t> positions = trace.row_positions;
+  if (static_cast<int64_t>(positions.size()) != trace.num_rows) {
+    // A workbench that recorded every row may leave the positions out.
+    positions.resize(static_cast<size_t>(std::max<int64_t>(trace.num_rows, 0)));
+    for (size_t row = 0; row < positions.size(); ++row) positions[row] = static_cast<int32_t>(row);
+  }
+  rows_ = CausalRows(std::move(positions), trace.num_tokens);
+  view_.SetMap(trace.num_rows, trace.num_tokens);
+  // From what uniform attention at this length gives each key, up to 1: structure stands out, noise sinks to the
+  // palette's end.
+  const auto tokens = static_cast<float>(std::max<int64_t>(trace.num_tokens, 2));
+  settings_.range = ClampedRange({.minimum_log2 = -std::log2(tokens) - 3, .maximum_log2 = 0});
+}
+
+bool CanvasModel::ShowHead(analysis::HeadId head) {
+  if (head_ == head) return true;
+  cursor_.reset();
+  profile_key_.reset();
+  const bool recorded = std::find(trace_.heads.begin(), trace_.heads.end(), head) != trace_.heads.end();
+  if (!recorded) {
+    head_.reset();
+    tiles_.Clear();
+    trial_.SetHead(std::nullopt);
+    return false;
+  }
+  head_ = head;
+  tiles_.SetHead(head, rows_);
+  trial_.SetHead(head);
+  return true;
+}
+
+void CanvasModel::MaskChanged() {
+  tiles_.SetMask(trial_.mask() ? trial_.mask()->mask_id : 0);
+}
+
+int32_t CanvasModel::kv_head() const {
+  if (!head_) return -1;
+  const auto found = std::find(trace_.heads.begin(), trace_.heads.end(), *head_);
+  const auto index = static_cast<size_t>(found - trace_.heads.begin());
+  return index < trace_.kv_head_of_head.size() ? trace_.kv_head_of_head[index] : -1;
+}
+
+const CanvasLayout& CanvasModel::LayOut(QSize size) {
+  layout_ = LayOutCanvas(size.width(), size.height(), settings_.profiles);
+  view_.SetViewport(layout_.map);
+  return layout_;
+}
+
+int32_t CanvasModel::ProfileLevel(int32_t level) const {
+  // By-mean tiles are there anyway when the map shows them; else half the resolution takes a quarter of the tiles.
+  if (settings_.reduction == TileReduction::kMean) return level;
+  return std::min(level + 1, analysis::MaxLevel(rows_.num_rows(), rows_.num_columns()));
+}
+
+TileDemand CanvasModel::Demand(const ViewTransform& view, double device_pixel_ratio) const {
+  const int32_t level = view.Level(device_pixel_ratio);
+  TileDemand demand;
+  demand.reduction = settings_.reduction;
+  demand.tiles = view.TilesOf(level);
+  demand.mask = settings_.overlay;
+  if (settings_.profiles) demand.profile_tiles = view.TilesOf(ProfileLevel(level));
+  demand.center_row = view.center_row();
+  demand.center_column = view.center_column();
+  return demand;
+}
+
+MapPicture CanvasModel::Picture(const ViewTransform& view, double device_pixel_ratio) {
+  MapPicture picture;
+  picture.clip = view.viewport();
+  if (!head_ || view.empty()) return picture;
+  const ScoreRect visible = view.Visible();
+  const auto rect = [&](double column, double row, double column_end, double row_end) {
+    const double x = view.ColumnToX(column), y = view.RowToY(row);
+    return PixelRect{x, y, view.ColumnToX(column_end) - x, view.RowToY(row_end) - y};
+  };
+  picture.hatched = rect(visible.column_begin, visible.row_begin, visible.column_end, visible.row_end);
+  const TileRange range = view.TilesOf(view.Level(device_pixel_ratio));
+  const double tile_scores = std::ldexp(static_cast<double>(kTileSize), range.level);
+  for (int32_t y = range.y_begin; y < range.y_end; ++y) {
+    for (int32_t x = range.x_begin; x < range.x_end; ++x) {
+      const TileKey key{*head_, settings_.reduction, range.level, x, y};
+      if (!rows_.HasScores(key)) continue;
+      MapQuad quad;
+      quad.destination = rect(x * tile_scores, y * tile_scores, (x + 1) * tile_scores, (y + 1) * tile_scores);
+      quad.values = tiles_.Find(key);
+      if (settings_.overlay) quad.mask = tiles_.FindMask(key);
+      picture.quads.push_back(std::move(quad));
+    }
+  }
+  return picture;
+}
+
+std::optional<PixelRect> CanvasModel::MinimapRect() const {
+  if (!settings_.minimap || !head_ || view_.empty()) return std::nullopt;
+  const PixelRect& map = layout_.map;
+  if (view_.ShowsEverything() || std::min(map.width, map.height) < 3 * kMinimapSize) return std::nullopt;
+  const auto rows = static_cast<double>(rows_.num_rows()), columns = static_cast<double>(rows_.num_columns());
+  const double scale = kMinimapSize / std::max(rows, columns);
+  return PixelRect{map.x + kMinimapMargin, map.bottom() - rows * scale - kMinimapMargin, columns * scale, rows * scale};
+}
+
+MapPicture CanvasModel::MinimapPicture() {
+  MapPicture picture;
+  const std::optional<PixelRect> rect = MinimapRect();
+  if (!rect) return picture;
+  picture.clip = picture.hatched = *rect;
+  const int32_t level = analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
+  const double tile_scores = std::ldexp(static_cast<double>(kTileSize), level);
+  MapQuad quad;
+  quad.destination = {rect->x, rect->y, tile_scores * rect->width / static_cast<double>(rows_.num_columns()),
+                      tile_scores * rect->height / static_cast<double>(rows_.num_rows())};
+  quad.values = tiles_.Find({*head_, settings_.reduction, level, 0, 0});
+  picture.quads.push_back(std::move(quad));
+  return picture;
+}
+
+ViewProfiles CanvasModel::Profiles(const ViewTransform& view, double device_pixel_ratio) {
+  if (!head_ || view.empty()) return {};
+  const int32_t level = ProfileLevel(view.Level(device_pixel_ratio));
+  return ComputeProfiles(view.Visible(), level, rows_, [&](int32_t x, int32_t y) {
+    const auto sample = tiles_.Find({*head_, TileReduction::kMean, level, x, y});
+    return sample.levels_coarser == 0 ? sample.tile : nullptr;
+  });
+}
+
+const ViewProfiles& CanvasModel::CachedProfiles(double device_pixel_ratio) {
+  const ProfileKey key{view_, ProfileLevel(view_.Level(device_pixel_ratio)), arrivals_};
+  if (profile_key_ != key) {
+    profiles_ = Profiles(view_, device_pixel_ratio);
+    profile_key_ = key;
+  }
+  return profiles_;
+}
+
+std::optional<float> CanvasModel::ScoreLog2(int64_t row, int64_t column) {
+  if (!head_ || !rows_.IsCausal(row, column)) return std::nullopt;
+  const auto sample = tiles_.Find({*head_, settings_.reduction, 0, static_cast<int32_t>(column / kTileSize),
+                                   static_cast<int32_t>(row / kTileSize)});
+  if (!sample.tile || sample.levels_coarser != 0) return std::nullopt;
+  return sample.tile->log2_p[TexelIndex(row, column, 0)];
+}
+
+CursorScore CanvasModel::ReadScore(int64_t row, int64_t column, double device_pixel_ratio) {
+  CursorScore score;
+  score.row = row;
+  score.column = column;
+  score.position = rows_.Position(row);
+  score.texel_log2_p = score.kept_share = kNaN;
+  score.exact = {.probability = kNaN, .score = kNaN, .causal = rows_.IsCausal(row, column)};
+  if (score.exact.causal && workbench_ != nullptr) score.exact = workbench_->ExactScore(*head_, row, column);
+  const int32_t level = view_.Level(device_pixel_ratio);
+  score.texel_scores = int64_t{1} << level;
+  const TileKey key{*head_, settings_.reduction, level, static_cast<int32_t>((column >> level) / kTileSize),
+                    static_cast<int32_t>((row >> level) / kTileSize)};
+  const auto values = tiles_.Find(key);
+  if (values.tile && values.levels_coarser == 0)
+    score.texel_log2_p = static_cast<double>(values.tile->log2_p[TexelIndex(row, column, level)]);
+  const auto mask = tiles_.FindMask(key);
+  if (mask.tile && mask.levels_coarser == 0 && !mask.from_old_mask) {
+    score.kept_share = mask.tile->kept[TexelIndex(row, column, level)] / 255.0;
+  }
+  return score;
+}
+
+bool CanvasModel::MoveCursor(double x, double y, double device_pixel_ratio) {
+  int64_t row = 0, column = 0;
+  if (!head_ || !view_.ScoreAt(x, y, &row, &column)) return LeaveMap();
+  const bool moved = !cursor_ || cursor_->row != row || cursor_->column != column;
+  cursor_ = ReadScore(row, column, device_pixel_ratio);
+  return moved;
+}
+
+bool CanvasModel::LeaveMap() {
+  const bool was_inside = cursor_.has_value();
+  cursor_.reset();
+  return was_inside;
+}
+
+bool CanvasModel::FitRange(double device_pixel_ratio) {
+  float least = std::numeric_limits<float>::infinity();
+  float greatest = -least;
+  for (const MapQuad& quad : Picture(view_, device_pixel_ratio).quads) {
+    if (!quad.values.tile) continue;
+    for (const float value : quad.values.tile->log2_p) {
+      if (!std::isfinite(value)) continue;
+      least = std::min(least, value);
+      greatest = std::max(greatest, value);
+    }
+  }
+  if (!(greatest >= least)) return false;
+  settings_.range = ClampedRange({.minimum_log2 = least, .maximum_log2 = greatest});
+  return true;
+}
+
+std::string CanvasModel::TokenText(int64_t position) const {
+  if (position < 0 || position >= static_cast<int64_t>(trace_.token_text.size())) return {};
+  return trace_.token_text[static_cast<size_t>(position)];
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,114 @@
+// All that the canvas shows, without a way to show it: trace, head, view, tiles, the method under trial, the score
+// under the cursor. No Qt widget, no ImGui, no OpenGL.
+#pragma once
+
+#include <QSize>
+#include <functional>
+#include <optional>
+
+#include "canvas_layout.h"
+#include "canvas_renderer.h"
+#include "canvas_settings.h"
+#include "method_trial.h"
+#include "profiles.h"
+#include "tile_cache.h"
+
+namespace headscope::ui {
+
+// The score under the pointer.
+struct CursorScore {
+  int64_t row = 0, column = 0;  // recorded row
+  int64_t position = 0;         // the row's token
+  Exact exact;
+  // Of the texel on show, which stands for texel_scores x texel_scores scores; NaN while unknown.
+  int64_t texel_scores = 1;
+  double texel_log2_p = 0;
+  // Share of the texel's scores that the mask keeps; NaN while unknown.
+  double kept_share = 0;
+};
+
+class CanvasModel {
+ public:
+  CanvasModel();
+
+  // `arrived` is called when a tile has come.
+  void SetArrivalHandler(std::function<void()> arrived);
+  void SetWorkbench(Workbench* workbench);
+  void SetTrace(const TraceSummary& trace);
+  bool ShowHead(analysis::HeadId head);  // false: the trace does not hold it
+  void MaskChanged();                    // after MethodTrial's mask changed
+
+  Workbench* workbench() const { return workbench_; }
+  const TraceSummary& trace() const { return trace_; }
+  const CausalRows& rows() const { return rows_; }
+  const std::optional<analysis::HeadId>& head() const { return head_; }
+  // KV head that the head on show reads, or -1.
+  int32_t kv_head() const;
+
+  CanvasSettings& settings() { return settings_; }
+  const CanvasSettings& settings() const { return settings_; }
+  ViewTransform& view() { return view_; }
+  const ViewTransform& view() const { return view_; }
+  MethodTrial& trial() { return trial_; }
+  const MethodTrial& trial() const { return trial_; }
+  TileCache& tiles() { return tiles_; }
+  const TileCache& tiles() const { return tiles_; }
+
+  // Lays the canvas out for a size in logical pixels and gives the view its part.
+  const CanvasLayout& LayOut(QSize size);
+  const CanvasLayout& layout() const { return layout_; }
+
+  // What a frame of a view needs, and what it draws with what has come.
+  TileDemand Demand(const ViewTransform& view, double device_pixel_ratio) const;
+  MapPicture Picture(const ViewTransform& view, double device_pixel_ratio);
+  // The whole map, small, in the map's lower left corner; empty while the view shows everything or is too small to
+  // spare the room.
+  std::optional<PixelRect> MinimapRect() const;
+  MapPicture MinimapPicture();
+  MapLook Look() const { return {settings_.color_map, settings_.range, settings_.logarithmic}; }
+
+  // Curves of a view; the view of the canvas is computed anew only when something changed.
+  ViewProfiles Profiles(const ViewTransform& view, double device_pixel_ratio);
+  const ViewProfiles& CachedProfiles(double device_pixel_ratio);
+
+  // log2 p of one score from a tile of single scores; nothing while that tile is not held.
+  std::optional<float> ScoreLog2(int64_t row, int64_t column);
+
+  // Moves the cursor to a pixel, or off the map. True when the score under it is another one.
+  bool MoveCursor(double x, double y, double device_pixel_ratio);
+  bool LeaveMap();
+  const std::optional<CursorScore>& cursor() const { return cursor_; }
+
+  // Sets the range to what the visible tiles hold, nothing at the ends cut off. False while no tile is held.
+  bool FitRange(double device_pixel_ratio);
+
+  // "token" as it is shown, or an empty string outside the trace.
+  std::string TokenText(int64_t position) const;
+
+ private:
+  int32_t ProfileLevel(int32_t level) const;
+  CursorScore ReadScore(int64_t row, int64_t column, double device_pixel_ratio);
+
+  Workbench* workbench_ = nullptr;
+  TraceSummary trace_;
+  CausalRows rows_;
+  std::optional<analysis::HeadId> head_;
+  CanvasSettings settings_;
+  CanvasLayout layout_;
+  ViewTransform view_;
+  TileCache tiles_;
+  MethodTrial trial_;
+  std::optional<CursorScore> cursor_;
+  int64_t arrivals_ = 0;
+
+  struct ProfileKey {
+    ViewTransform view;
+    int32_t level = 0;
+    int64_t arrivals = 0;
+    friend bool operator==(const ProfileKey&, const ProfileKey&) = default;
+  };
+  std::optional<ProfileKey> profile_key_;
+  ViewProfiles profiles_;
+};
+
+}  // namespace headscope::ui

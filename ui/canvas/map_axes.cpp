@@ -1,0 +1,79 @@
+// Token numbers, and token texts where there is room, along the map's upper and left edges.
+#include <cmath>
+
+#include "map_overlay.h"
+#include "overlay_drawing.h"
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr double kTickLength = 4;
+constexpr double kMinRowPixelsForText = 15;
+constexpr double kMinColumnPixelsForText = 34;
+
+void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOptions& options) {
+  const PixelRect& area = options.layout->column_axis;
+  const ViewTransform& view = *options.view;
+  const ScoreRect visible = view.Visible();
+  const double line = ImGui::GetFontSize();
+  const bool texts = view.pixels_per_score() >= kMinColumnPixelsForText;
+  const double base = area.bottom();
+  list->AddLine(Point(area.x, base - 0.5), Point(area.right(), base - 0.5), kLineColor);
+  DrawText(list, area.x, 2, kDimColor, "key token  →");
+  PushClip(list, area);
+  for (const int64_t token :
+       AxisTicks(visible.column_begin, visible.column_end, view.pixels_per_score(), texts ? 1 : 80)) {
+    const auto column = static_cast<double>(token);
+    const double center = view.ColumnToX(column + 0.5);
+    const std::string number = std::to_string(token);
+    list->AddLine(Point(center, base - kTickLength), Point(center, base), kLineColor);
+    if (texts) {
+      // Two lines per key: its text, and its number above where it fits.
+      const PixelRect cell{view.ColumnToX(column) + 1, area.y, view.pixels_per_score() - 2, area.height};
+      DrawClippedText(list, cell, cell.x, base - kTickLength - line, kTextColor, model.TokenText(token));
+      if (static_cast<double>(TextSize(number).x) <= cell.width && cell.x > area.x + 90)
+        DrawClippedText(list, cell, cell.x, base - kTickLength - 2 * line, kDimColor, number);
+    } else {
+      DrawText(list, center - static_cast<double>(TextSize(number).x) / 2, base - kTickLength - line, kTextColor,
+               number);
+    }
+  }
+  list->PopClipRect();
+}
+
+void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOptions& options) {
+  const PixelRect& area = options.layout->row_axis;
+  const ViewTransform& view = *options.view;
+  const ScoreRect visible = view.Visible();
+  const double line = ImGui::GetFontSize();
+  const double edge = area.right();
+  list->AddLine(Point(edge - 0.5, area.y), Point(edge - 0.5, area.bottom()), kLineColor);
+  DrawText(list, 4, 2, kDimColor, "query token");
+  DrawText(list, 4, 2 + line, kDimColor, "↓");
+  PushClip(list, area);
+  const bool texts = view.pixels_per_score() >= kMinRowPixelsForText;
+  for (const int64_t row : AxisTicks(visible.row_begin, visible.row_end, view.pixels_per_score(), texts ? 1 : 50)) {
+    const double center = view.RowToY(static_cast<double>(row) + 0.5);
+    const int64_t position = model.rows().Position(row);
+    const std::string number = std::to_string(position);
+    const double number_x = edge - kTickLength - 2 - static_cast<double>(TextSize(number).x);
+    list->AddLine(Point(edge - kTickLength, center), Point(edge, center), kLineColor);
+    DrawText(list, number_x, center - line / 2, texts ? kDimColor : kTextColor, number);
+    if (texts) {
+      const PixelRect cell{area.x + 2, area.y, number_x - area.x - 6, area.height};
+      DrawClippedText(list, cell, cell.x, center - line / 2, kTextColor, model.TokenText(position));
+    }
+  }
+  list->PopClipRect();
+}
+
+}  // namespace
+
+void DrawAxes(const CanvasModel& model, const OverlayOptions& options) {
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  DrawColumnAxis(list, model, options);
+  DrawRowAxis(list, model, options);
+}
+
+}  // namespace headscope::ui

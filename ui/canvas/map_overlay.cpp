@@ -1,0 +1,204 @@
+#include "map_overlay.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "overlay_drawing.h"
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr double kMinPixelsForValues = 46;
+
+template <typename... Arguments>
+std::string Format(const char* format, Arguments... arguments) {
+  std::array<char, 160> text{};
+  const int length = std::snprintf(text.data(), text.size(), format, arguments...);
+  return {text.data(), static_cast<size_t>(std::min<int>(std::max(length, 0), static_cast<int>(text.size()) - 1))};
+}
+
+ImU32 ToImGui(const Rgb& color) {
+  return IM_COL32(color.red, color.green, color.blue, 255);
+}
+
+}  // namespace
+
+std::string FormatProbability(double probability) {
+  if (std::isnan(probability)) return "…";
+  if (probability == 0) return "0";
+  if (probability >= 0.001) return Format("%.4f", probability);
+  return Format("%.2e", probability);
+}
+
+std::string DescribeScore(const CanvasModel& model, const CursorScore& score) {
+  const auto quoted = [](const std::string& token) { return "“" + token + "”"; };
+  std::string text =
+      Format("query %lld  ", static_cast<long long>(score.position)) + quoted(model.TokenText(score.position));
+  if (score.position != score.row) text += Format("  (recorded row %lld)", static_cast<long long>(score.row));
+  text += Format("\nkey    %lld  ", static_cast<long long>(score.column)) + quoted(model.TokenText(score.column));
+  if (!score.exact.causal) return text + "\nnot visible to this query: the key comes later";
+  if (std::isnan(score.exact.probability)) {
+    text += "\nreading the head …";
+  } else {
+    text += "\np = " + FormatProbability(score.exact.probability) + Format("    score = %.4f", score.exact.score);
+  }
+  const auto side = static_cast<long long>(score.texel_scores);
+  if (score.texel_scores > 1 && std::isfinite(score.texel_log2_p)) {
+    text += Format("\n%s of the %lld x %lld scores here: ",
+                   model.settings().reduction == analysis::TileReduction::kMax ? "largest" : "mean", side, side) +
+            FormatProbability(std::exp2(score.texel_log2_p));
+  }
+  if (model.settings().overlay && !std::isnan(score.kept_share)) {
+    if (score.texel_scores == 1) {
+      text += score.kept_share > 0 ? "\nkept by the method" : "\nnot kept by the method";
+    } else {
+      text += Format("\nkept: %.0f %% of the scores here", 100 * score.kept_share);
+    }
+  }
+  return text;
+}
+
+void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  const PixelRect& area = options.layout->color_bar;
+  if (area.height < 80) return;
+  const CanvasSettings& settings = model.settings();
+  const double line = ImGui::GetFontSize();
+  const PixelRect bar{area.x + 2, area.y, 14, area.height};
+  const Palette& palette = ColorMapPalette(settings.color_map);
+  constexpr int kSteps = 128;
+  for (int step = 0; step < kSteps; ++step) {
+    const double top = bar.bottom() - bar.height * (step + 1) / kSteps;
+    list->AddRectFilled(Point(bar.x, top), Point(bar.right(), top + bar.height / kSteps + 0.5),
+                        ToImGui(palette[static_cast<size_t>(step * 2 + 1)]));
+  }
+  list->AddRect(Point(bar.x, bar.y), Point(bar.right(), bar.bottom()), kLineColor);
+  const int ticks = std::max(2, static_cast<int>(area.height / 60));
+  for (int tick = 0; tick <= ticks; ++tick) {
+    const float position = static_cast<float>(tick) / static_cast<float>(ticks);
+    const double y = bar.bottom() - bar.height * static_cast<double>(position);
+    const double value = std::exp2(static_cast<double>(ScaleValue(position, settings.range, settings.logarithmic)));
+    list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), kLineColor);
+    const double text_y = std::min(std::max(y - line / 2, bar.y - 2), bar.bottom() - line + 2);
+    DrawText(list, bar.right() + 5, text_y, kTextColor, Format("%.0e", value));
+  }
+  DrawText(list, bar.x, area.y - 2 * line - 4, kDimColor, settings.logarithmic ? "p, log" : "p, linear");
+  DrawText(list, bar.x, area.y - line - 4, kDimColor,
+           settings.reduction == analysis::TileReduction::kMax ? "largest" : "mean");
+}
+
+void DrawScoreValues(CanvasModel& model, const OverlayOptions& options) {
+  const ViewTransform& view = *options.view;
+  const double pixels = view.pixels_per_score();
+  if (pixels < kMinPixelsForValues || view.Level(options.device_pixel_ratio) != 0) return;
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  const CanvasSettings& settings = model.settings();
+  const ScoreRect visible = view.Visible();
+  PushClip(list, view.viewport());
+  for (auto row = static_cast<int64_t>(visible.row_begin); static_cast<double>(row) < visible.row_end; ++row) {
+    for (auto column = static_cast<int64_t>(visible.column_begin); static_cast<double>(column) < visible.column_end;
+         ++column) {
+      const std::optional<float> log2_p = model.ScoreLog2(row, column);
+      if (!log2_p) continue;
+      const double x = view.ColumnToX(static_cast<double>(column)), y = view.RowToY(static_cast<double>(row));
+      list->AddRect(Point(x, y), Point(x + pixels + 1, y + pixels + 1), IM_COL32(0, 0, 0, 60));
+      const auto entry =
+          static_cast<size_t>(std::lround(255 * ScalePosition(*log2_p, settings.range, settings.logarithmic)));
+      const Rgb shade = ColorMapPalette(settings.color_map)[entry];
+      const bool light = 299 * shade.red + 587 * shade.green + 114 * shade.blue > 128'000;
+      const std::string text = FormatProbability(std::exp2(static_cast<double>(*log2_p)));
+      const ImVec2 size = TextSize(text);
+      DrawText(list, x + (pixels - static_cast<double>(size.x)) / 2, y + (pixels - static_cast<double>(size.y)) / 2,
+               light && !settings.overlay ? IM_COL32(20, 20, 20, 255) : IM_COL32(240, 240, 240, 255), text);
+    }
+  }
+  list->PopClipRect();
+}
+
+void DrawCursor(const CanvasModel& model, const OverlayOptions& options) {
+  if (!model.cursor()) return;
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  const ViewTransform& view = *options.view;
+  const CursorScore& score = *model.cursor();
+  const PixelRect& map = view.viewport();
+  const double x = view.ColumnToX(static_cast<double>(score.column) + 0.5);
+  const double y = view.RowToY(static_cast<double>(score.row) + 0.5);
+  constexpr ImU32 kCrosshair = IM_COL32(255, 168, 72, 110);
+  PushClip(list, map);
+  list->AddLine(Point(x, map.y), Point(x, map.bottom()), kCrosshair);
+  list->AddLine(Point(map.x, y), Point(map.right(), y), kCrosshair);
+  if (view.pixels_per_score() >= 6) {
+    const double half = view.pixels_per_score() / 2;
+    list->AddRect(Point(x - half, y - half), Point(x + half, y + half), kAccentColor);
+  }
+  list->PopClipRect();
+
+  // The rulers: exact numbers at the crosshair's ends.
+  const double line = ImGui::GetFontSize();
+  const auto label = [&](double left, double top, const std::string& text) {
+    const ImVec2 size = TextSize(text);
+    list->AddRectFilled(Point(left - 3, top - 1), Point(left + static_cast<double>(size.x) + 3, top + line + 1),
+                        IM_COL32(60, 42, 20, 255), 3);
+    DrawText(list, left, top, kAccentColor, text);
+  };
+  const std::string column = std::to_string(score.column), position = std::to_string(score.position);
+  label(x - static_cast<double>(TextSize(column).x) / 2, map.y - line - 5, column);
+  label(map.x - 6 - static_cast<double>(TextSize(position).x), y - line / 2, position);
+
+  if (options.tooltip) {
+    ImGui::BeginTooltip();
+    ImGui::TextUnformatted(DescribeScore(model, score).c_str());
+    ImGui::EndTooltip();
+  }
+}
+
+void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
+  const ViewTransform& view = *options.view;
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  if (!model.head() || view.empty()) {
+    if (options.live) {
+      const PixelRect& map = options.layout->map;
+      DrawText(list, map.x + 12, map.y + 12, kDimColor,
+               model.trace().path.empty() ? "Open a trace to look at its heads."
+                                          : "Choose a head in the matrix or the table.");
+    }
+    return;
+  }
+  DrawScoreValues(model, options);
+  DrawAxes(model, options);
+  DrawProfiles(model, options);
+  DrawColorBar(model, options);
+  if (!options.live) return;
+  if (const std::optional<PixelRect> minimap = model.MinimapRect()) {
+    const ScoreRect visible = view.Visible();
+    const double x_scale = minimap->width / static_cast<double>(view.num_columns()),
+                 y_scale = minimap->height / static_cast<double>(view.num_rows());
+    list->AddRect(Point(minimap->x, minimap->y), Point(minimap->right(), minimap->bottom()), kLineColor);
+    const double x = minimap->x + visible.column_begin * x_scale, y = minimap->y + visible.row_begin * y_scale;
+    list->AddRect(Point(x, y),
+                  Point(std::max(minimap->x + visible.column_end * x_scale, x + 3),
+                        std::max(minimap->y + visible.row_end * y_scale, y + 3)),
+                  kAccentColor);
+  }
+  if (options.selection) {
+    const PixelRect& box = *options.selection;
+    list->AddRectFilled(Point(box.x, box.y), Point(box.right(), box.bottom()), IM_COL32(255, 168, 72, 40));
+    list->AddRect(Point(box.x, box.y), Point(box.right(), box.bottom()), kAccentColor);
+  }
+  DrawCursor(model, options);
+  const int64_t pending = model.tiles().num_pending();
+  if (pending > 0) {
+    const std::string text =
+        Format("coarse: %lld tile%s on the way", static_cast<long long>(pending), pending == 1 ? "" : "s");
+    const PixelRect& map = view.viewport();
+    const double width = static_cast<double>(TextSize(text).x);
+    list->AddRectFilled(Point(map.right() - width - 14, map.bottom() - 24), Point(map.right() - 4, map.bottom() - 4),
+                        IM_COL32(20, 20, 20, 210), 3);
+    DrawText(list, map.right() - width - 9, map.bottom() - 22, kAccentColor, text);
+  }
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,35 @@
+// What Dear ImGui draws over the map: axes, profiles, colour bar, values of single scores, crosshair and tooltip.
+// Between ImGui::NewFrame and Render.
+#pragma once
+
+#include <optional>
+
+#include "canvas_model.h"
+
+namespace headscope::ui {
+
+struct OverlayOptions {
+  const ViewTransform* view = nullptr;  // of this picture; the window's or an export's
+  const CanvasLayout* layout = nullptr;
+  const ViewProfiles* profiles = nullptr;
+  double device_pixel_ratio = 1;
+  bool live = true;  // cursor, tooltip, minimap and hints, which a picture in a file has no use for
+  std::optional<PixelRect> selection;
+  bool tooltip = false;  // the pointer is over the map and nothing else
+};
+
+void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options);
+
+// The parts, each in its own file.
+void DrawAxes(const CanvasModel& model, const OverlayOptions& options);
+void DrawProfiles(const CanvasModel& model, const OverlayOptions& options);
+void DrawColorBar(const CanvasModel& model, const OverlayOptions& options);
+void DrawScoreValues(CanvasModel& model, const OverlayOptions& options);
+void DrawCursor(const CanvasModel& model, const OverlayOptions& options);
+
+// "1.23e-04", "0.0123" or "0": a probability in at most eight characters.
+std::string FormatProbability(double probability);
+// What the tooltip says of a score, one line each.
+std::string DescribeScore(const CanvasModel& model, const CursorScore& score);
+
+}  // namespace headscope::ui
