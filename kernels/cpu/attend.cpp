@@ -101,11 +101,8 @@ Status AttendCpu(const AttentionProblem& problem, const SparseIndexView& index, 
                  const RunOptions& options) {
   Status status = internal::CheckIndexOfProblem(problem, index);
   if (status.ok()) status = internal::CheckOutput(problem, output);
+  if (status.ok()) status = CheckHeadDim(problem);
   if (!status.ok()) return status;
-  if (problem.head_dim > 256 || problem.head_dim % 8 != 0) {
-    return {StatusCode::kUnsupported, "attention problem: head_dim is " + std::to_string(problem.head_dim) +
-                                          ", allowed on the CPU is a multiple of 8 up to 256"};
-  }
   const int64_t num_tiles = index.NumRowTiles();
   try {
     const std::vector<int64_t> order = LongestFirst(index);

@@ -3,14 +3,23 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include "kernels/attention_problem.h"
+#include "kernels/status.h"
 
 namespace headscope::kernels {
 
 // problem.scale, or its default head_dim^-0.5.
 inline float EffectiveScale(const AttentionProblem& problem) {
   return problem.scale != 0.0f ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+}
+
+// What the executors' scratch and vectors are made for.
+inline Status CheckHeadDim(const AttentionProblem& problem) {
+  if (problem.head_dim <= 256 && problem.head_dim % 8 == 0) return {};
+  return {StatusCode::kUnsupported, "attention problem: head_dim is " + std::to_string(problem.head_dim) +
+                                        ", allowed on the CPU is a multiple of 8 up to 256"};
 }
 
 // Equally spaced rows of head_dim contiguous elements: row i begins at element offset + i * row_stride of data.

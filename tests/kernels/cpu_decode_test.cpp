@@ -1,0 +1,159 @@
+// DecodeCpu against the float64 reference on the same selection, on every instruction set that this machine has.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cpu_test_support.h"
+#include "kernels/cpu_executor.h"
+
+namespace headscope::kernels {
+namespace {
+
+using test::MakeProblem;
+using test::OwnedProblem;
+
+struct Output {
+  explicit Output(const AttentionProblem& problem)
+      : o(static_cast<size_t>(problem.batch * problem.num_qo_heads * problem.head_dim + 2 * kGuard), test::kSentinel),
+        lse(static_cast<size_t>(problem.batch * problem.num_qo_heads + 2 * kGuard), test::kSentinel) {
+    view.o = {o.data() + kGuard, int64_t{problem.num_qo_heads} * problem.head_dim, problem.head_dim, problem.head_dim};
+    view.lse = lse.data() + kGuard;
+  }
+  static constexpr int kGuard = 32;
+  std::vector<float> o, lse;
+  AttentionOutput view;
+};
+
+// Random sorted tokens per list, each kept with probability `share`; list 1 (if any) is left empty when `with_empty`.
+DecodeSelection RandomSelection(std::mt19937& random, const AttentionProblem& p, double share, bool with_empty,
+                                bool with_mean) {
+  DecodeSelection selection;
+  selection.batch = p.batch;
+  selection.num_qo_heads = p.num_qo_heads;
+  selection.num_kv_heads = p.num_kv_heads;
+  selection.token_begin.push_back(0);
+  std::bernoulli_distribution kept(share);
+  for (int32_t list = 0; list < p.batch * p.num_kv_heads; ++list) {
+    for (int32_t token = 0; token < p.seq_k; ++token) {
+      if (!(with_empty && list == 1) && kept(random)) selection.tokens.push_back(token);
+    }
+    selection.token_begin.push_back(static_cast<int64_t>(selection.tokens.size()));
+  }
+  if (with_mean) {
+    std::uniform_real_distribution<float> alpha(0.0f, 1.0f);
+    for (int32_t i = 0; i < p.batch * p.num_qo_heads; ++i) selection.alpha.push_back(alpha(random));
+    selection.mean_value = test::RandomFloats(random, int64_t{p.batch} * p.num_kv_heads * p.head_dim);
+  }
+  return selection;
+}
+
+// Relative L2 1e-5 over the whole output, LSE 2e-5: as for AttendCpu.
+void ExpectEqualsReference(const AttentionProblem& problem, const DecodeSelection& selection) {
+  Output actual(problem), expected(problem);
+  ASSERT_TRUE(DecodeReference(problem, selection, expected.view).ok());
+  const Status status = DecodeCpu(problem, selection, actual.view, {});
+  ASSERT_TRUE(status.ok()) << status.message();
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < actual.o.size(); ++i) {
+    if (expected.o[i] == test::kSentinel) {
+      ASSERT_EQ(actual.o[i], test::kSentinel) << "wrote outside the output";
+      continue;
+    }
+    const double difference = static_cast<double>(actual.o[i]) - static_cast<double>(expected.o[i]);
+    ASSERT_FALSE(std::isnan(difference));
+    error += difference * difference;
+    norm += static_cast<double>(expected.o[i]) * static_cast<double>(expected.o[i]);
+  }
+  EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(norm));
+  for (size_t i = 0; i < actual.lse.size(); ++i) {
+    if (std::isinf(expected.lse[i])) {
+      EXPECT_EQ(actual.lse[i], expected.lse[i]);
+    } else {
+      EXPECT_NEAR(actual.lse[i], expected.lse[i], 2e-5);
+    }
+  }
+}
+
+class CpuDecode : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { test::UseOnlyTarget(GetParam()); }
+  void TearDown() override { test::UseAllTargets(); }
+};
+
+TEST_P(CpuDecode, AnySelectionGroupAndDtype) {
+  std::mt19937 random = test::SeededRandom();
+  const DType dtypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  int turn = 0;
+  for (const int32_t length : {1, 2, 63, 64, 65, 1000, 5000}) {
+    for (const int32_t group : {1, 2, 7, 130}) {
+      if (group == 130 && length > 100) continue;
+      const double shares[] = {1.0, 0.1, 0.9};
+      const OwnedProblem owned = MakeProblem(random, {.batch = 1 + turn % 2,
+                                                      .num_qo_heads = 2 * group,
+                                                      .num_kv_heads = 2,
+                                                      .head_dim = turn % 2 == 0 ? 64 : 128,
+                                                      .seq_q = 1,
+                                                      .seq_k = length,
+                                                      .first_position = length - 1,
+                                                      .dtype = dtypes[turn % 3],
+                                                      .soft_cap = turn % 4 == 3 ? 4.0f : 0.0f,
+                                                      .row_padding = turn % 3});
+      SCOPED_TRACE("length " + std::to_string(length) + ", group " + std::to_string(group));
+      ExpectEqualsReference(owned.problem,
+                            RandomSelection(random, owned.problem, shares[turn % 3], turn % 4 == 1, turn % 2 == 1));
+      ++turn;
+    }
+  }
+}
+
+TEST(CpuDecodeLengths, LongCachesInSlices) {
+  std::mt19937 random = test::SeededRandom();
+  const OwnedProblem owned = MakeProblem(random, {.num_qo_heads = 4,
+                                                  .num_kv_heads = 1,
+                                                  .head_dim = 64,
+                                                  .seq_q = 1,
+                                                  .seq_k = 131072,
+                                                  .first_position = 131071,
+                                                  .dtype = DType::kBFloat16});
+  ExpectEqualsReference(owned.problem, RandomSelection(random, owned.problem, 1.0, false, false));
+  const DecodeSelection sparse = RandomSelection(random, owned.problem, 0.05, false, true);
+  ExpectEqualsReference(owned.problem, sparse);
+  Output one(owned.problem), many(owned.problem);
+  ASSERT_TRUE(DecodeCpu(owned.problem, sparse, one.view, {.num_threads = 1}).ok());
+  ASSERT_TRUE(DecodeCpu(owned.problem, sparse, many.view, {.num_threads = 3}).ok());
+  EXPECT_EQ(one.o, many.o);
+  EXPECT_EQ(one.lse, many.lse);
+}
+
+TEST(CpuDecodeStatus, RefusesAndCancels) {
+  std::mt19937 random = test::SeededRandom();
+  const OwnedProblem owned = MakeProblem(
+      random, {.num_qo_heads = 2, .num_kv_heads = 1, .head_dim = 64, .seq_q = 1, .seq_k = 100, .first_position = 99});
+  const DecodeSelection good = RandomSelection(random, owned.problem, 0.5, false, false);
+  Output output(owned.problem);
+  DecodeSelection bad = good;
+  bad.tokens.back() = 100;
+  EXPECT_THAT(DecodeCpu(owned.problem, bad, output.view, {}).message(), testing::HasSubstr("token 100"));
+  bad = good;
+  bad.tokens[1] = bad.tokens[0];
+  EXPECT_EQ(DecodeCpu(owned.problem, bad, output.view, {}).code(), StatusCode::kInvalidArgument);
+  AttentionProblem problem = owned.problem;
+  problem.head_dim = 60;
+  EXPECT_THAT(DecodeCpu(problem, good, output.view, {}).message(), testing::HasSubstr("head_dim is 60"));
+  const std::atomic<bool> cancelled = true;
+  EXPECT_EQ(DecodeCpu(owned.problem, good, output.view, {.cancelled = &cancelled}).code(), StatusCode::kCancelled);
+  EXPECT_THAT(output.o, testing::Each(test::kSentinel));
+  EXPECT_THAT(output.lse, testing::Each(test::kSentinel));
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, CpuDecode, testing::ValuesIn(test::MachineTargets()), test::TargetName);
+
+}  // namespace
+}  // namespace headscope::kernels
