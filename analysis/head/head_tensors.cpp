@@ -93,6 +93,11 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id) {
   head->row_positions = trace.row_positions();
   head->num_rows = static_cast<int64_t>(head->row_positions.size());
   head->num_tokens = trace.num_tokens();
+  if (head->num_rows > 0 && head->row_positions.back() >= head->num_tokens) {
+    throw data::BadTraceError(trace.path() + ": a query row stands at position " +
+                              std::to_string(head->row_positions.back()) + ", but only " +
+                              std::to_string(head->num_tokens) + " tokens are recorded: capture again");
+  }
   head->scale = layout.softmax_scale > 0 ? layout.softmax_scale : 1.0f / std::sqrt(static_cast<float>(head->head_dim));
   head->soft_cap = layout.soft_cap;
   head->window = layout.window_per_layer.empty() ? 0 : layout.window_per_layer[static_cast<size_t>(layer_slot)];

@@ -1,0 +1,231 @@
+#include "statistics/row_block_pass.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+namespace headscope::analysis {
+namespace {
+
+// Rows of one ScoreBlock call: enough to make it fast, few enough for their scores to stay in the cache between product
+// and sums.
+constexpr int64_t kBatchRows = 16;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Sum of p * (lse - score), the entropy of the row; sixteen partial sums in fp32 so that it vectorises, settled every
+// 1024 terms.
+double Entropy(const float* p, const float* scores, int64_t num_values, float lse) {
+  constexpr int64_t kLanes = 16;
+  constexpr int64_t kSettle = 1024;
+  double total = 0;
+  for (int64_t begin = 0; begin < num_values; begin += kSettle) {
+    const int64_t end = std::min(begin + kSettle, num_values);
+    std::array<float, kLanes> lanes{};
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane)
+        lanes[static_cast<size_t>(lane)] += p[i + lane] * (lse - scores[i + lane]);
+    }
+    for (; i < end; ++i) lanes[0] += p[i] * (lse - scores[i]);
+    for (const float lane : lanes) total += static_cast<double>(lane);
+  }
+  return total;
+}
+
+// Zeroes all but the r components of largest magnitude (equal ones: the lower index).
+void KeepLargest(float* q, int32_t head_dim, int32_t r) {
+  if (r >= head_dim) return;
+  std::vector<int32_t> order(static_cast<size_t>(head_dim));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [q](int32_t a, int32_t b) { return std::fabs(q[a]) > std::fabs(q[b]); });
+  for (size_t i = static_cast<size_t>(std::max(r, 0)); i < order.size(); ++i) q[order[i]] = 0;
+}
+
+}  // namespace
+
+std::vector<int32_t> TopKCounts() {
+  std::vector<int32_t> counts;
+  for (int32_t k = 1; k <= kLargestTopK; k *= 2) counts.push_back(k);
+  return counts;
+}
+
+double ExcessKurtosis(const float* values, int64_t num_values) {
+  double mean = 0;
+  for (int64_t i = 0; i < num_values; ++i) mean += static_cast<double>(values[i]);
+  mean /= static_cast<double>(num_values);
+  double second = 0, fourth = 0;
+  for (int64_t i = 0; i < num_values; ++i) {
+    const double square = (static_cast<double>(values[i]) - mean) * (static_cast<double>(values[i]) - mean);
+    second += square;
+    fourth += square * square;
+  }
+  if (second == 0) return kNan;
+  return fourth * static_cast<double>(num_values) / (second * second) - 3.0;
+}
+
+std::vector<RowBlock> ChooseRows(const HeadTensors& head, int32_t block_size, int64_t max_rows) {
+  const int64_t chosen = max_rows > 0 ? std::min(max_rows, head.num_rows) : head.num_rows;
+  std::vector<RowBlock> blocks;
+  int64_t last_block = -1;
+  for (int64_t i = 0; i < chosen; ++i) {
+    const int64_t row = (i + 1) * head.num_rows / chosen - 1;  // the last of each of `chosen` even parts
+    const int64_t block = head.row_positions[static_cast<size_t>(row)] / block_size;
+    if (block != last_block) blocks.emplace_back();
+    last_block = block;
+    blocks.back().rows.push_back(row);
+  }
+  return blocks;
+}
+
+RowBlockPass::RowBlockPass(const HeadTensors& head, const kernels::PackedKeys& keys, const StatisticsOptions& options)
+    : head_(head),
+      keys_(keys),
+      options_(options),
+      line_sums_(head.num_tokens),
+      ranked_mass_(TopKCounts(), options.cra_targets) {}
+
+RowBlockPass::Extent RowBlockPass::ExtentOf(int64_t row) const {
+  Extent extent;
+  extent.position = head_.row_positions[static_cast<size_t>(row)];
+  const kernels::ColumnRange attended = head_.AttendedColumns(row);
+  extent.begin = attended.begin;
+  extent.end = attended.end;
+  extent.far_begin = std::clamp<int64_t>(options_.sink_tokens, extent.begin, extent.end);
+  extent.far_end = std::clamp<int64_t>(extent.position - options_.local_tokens + 1, extent.far_begin, extent.end);
+  return extent;
+}
+
+void RowBlockPass::Run(const RowBlock& block, size_t block_index, size_t first_entry, RowTable* table) {
+  const auto count = static_cast<int64_t>(block.rows.size());
+  key_block_mass_.assign(static_cast<size_t>(head_.num_tokens / options_.block_size + 1), 0.0);
+  for (int64_t begin = 0; begin < count; begin += kBatchRows) {
+    RunRows(block.rows.data() + begin, std::min(kBatchRows, count - begin), first_entry + static_cast<size_t>(begin),
+            table);
+  }
+  line_sums_.SettleBlock();
+  const auto best = std::min<std::ptrdiff_t>(options_.best_lines, static_cast<std::ptrdiff_t>(key_block_mass_.size()));
+  std::partial_sort(key_block_mass_.begin(), key_block_mass_.begin() + best, key_block_mass_.end(), std::greater<>());
+  table->block_mass[block_index] = std::accumulate(key_block_mass_.begin(), key_block_mass_.begin() + best, 0.0);
+}
+
+void RowBlockPass::RunRows(const int64_t* rows, int64_t count, size_t first_entry, RowTable* table) {
+  const int64_t head_dim = head_.head_dim;
+  q_.resize(static_cast<size_t>(kBatchRows * head_dim));
+  for (int64_t i = 0; i < count; ++i)
+    std::copy_n(head_.q.data() + rows[i] * head_dim, head_dim, q_.data() + i * head_dim);
+  // Rows ascend, so the first begins first and the last ends last.
+  const int64_t begin = head_.AttendedColumns(rows[0]).begin;
+  const int64_t end = head_.AttendedColumns(rows[count - 1]).end;
+  const int64_t width = end - begin;
+  scores_.resize(static_cast<size_t>(kBatchRows * width));
+  p_.resize(static_cast<size_t>(width));
+  kernels::ScoreBlock(q_.data(), head_dim, static_cast<int32_t>(count), keys_, static_cast<int32_t>(begin),
+                      static_cast<int32_t>(end), head_.scale, head_.soft_cap, scores_.data(), width);
+  for (int64_t i = 0; i < count; ++i) {
+    AnalyseRow(rows[i], scores_.data() + i * width, begin, first_entry + static_cast<size_t>(i), table);
+  }
+  MeasureAgreement(rows, count, begin, end, first_entry, table);
+}
+
+// p_ holds scores and becomes probabilities, piece by piece, so that each piece's sum comes for free.
+void RowBlockPass::Exponentiate(const Extent& extent, float lse, RowNumbers* numbers) {
+  const auto sum_piece = [&](int64_t begin, int64_t end) {
+    return static_cast<double>(kernels::ExpInPlace(p_.data() + (begin - extent.begin), end - begin, lse));
+  };
+  // Near the start and near the diagonal, cut also where sinks and window meet, so that both sums are whole when they
+  // overlap.
+  const int64_t sinks_end = std::clamp<int64_t>(options_.sink_tokens, extent.begin, extent.end);
+  const int64_t local_begin =
+      std::clamp<int64_t>(extent.position - options_.local_tokens + 1, extent.begin, extent.end);
+  const std::array<int64_t, 4> cuts = {extent.begin, std::min(sinks_end, local_begin), std::max(sinks_end, local_begin),
+                                       extent.end};
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const bool far = cuts[i] == extent.far_begin && cuts[i + 1] == extent.far_end && extent.far_begin < extent.far_end;
+    double sum = 0;
+    for (int64_t from = cuts[i]; from < cuts[i + 1];) {
+      const int64_t to =
+          far ? std::min<int64_t>((from / options_.block_size + 1) * options_.block_size, cuts[i + 1]) : cuts[i + 1];
+      const double piece = sum_piece(from, to);
+      if (far) key_block_mass_[static_cast<size_t>(from / options_.block_size)] += piece;
+      sum += piece;
+      from = to;
+    }
+    if (cuts[i + 1] <= sinks_end) numbers->sink_mass += sum;
+    if (cuts[i] >= local_begin) numbers->local_mass += sum;
+  }
+}
+
+void RowBlockPass::AnalyseRow(int64_t row, const float* batch_scores, int64_t first_column, size_t entry,
+                              RowTable* table) {
+  const Extent extent = ExtentOf(row);
+  const int64_t width = extent.end - extent.begin;
+  const float lse = head_.lse[static_cast<size_t>(row)];
+  RowNumbers& numbers = table->rows[entry];
+  numbers.num_columns = width;
+  const float* scores = batch_scores + (extent.begin - first_column);
+  std::copy_n(scores, width, p_.data());
+  Exponentiate(extent, lse, &numbers);
+  numbers.entropy = Entropy(p_.data(), scores, width, lse);
+  numbers.max_probability = width > 0 ? static_cast<double>(kernels::MaxOf(p_.data(), width)) : 0;
+  numbers.kurtosis = ExcessKurtosis(head_.q.data() + row * head_.head_dim, head_.head_dim);
+
+  const float* far_p = p_.data() + (extent.far_begin - extent.begin);
+  for (const int32_t index : top_columns_.Select(far_p, extent.far_end - extent.far_begin, options_.retrieval_tokens)) {
+    numbers.retrieval_mass += static_cast<double>(far_p[index]);
+  }
+  line_sums_.AddRow(p_.data(), extent.position, extent.begin, extent.end, extent.far_begin, extent.far_end);
+
+  ranked_mass_.Rank(p_.data(), width);
+  std::copy(ranked_mass_.top_mass().begin(), ranked_mass_.top_mass().end(),
+            table->top_mass.begin() + static_cast<std::ptrdiff_t>(entry * ranked_mass_.top_mass().size()));
+  std::copy(ranked_mass_.needed().begin(), ranked_mass_.needed().end(),
+            table->needed.begin() + static_cast<std::ptrdiff_t>(entry * ranked_mass_.needed().size()));
+}
+
+void RowBlockPass::MeasureAgreement(const int64_t* rows, int64_t count, int64_t begin, int64_t end, size_t first_entry,
+                                    RowTable* table) {
+  const std::vector<int32_t>& ks = options_.agreement_k;
+  const size_t per_row = options_.agreement_r.size() * ks.size();
+  if (per_row == 0) return;
+  const int64_t head_dim = head_.head_dim;
+  const int64_t width = end - begin;
+  estimates_.resize(static_cast<size_t>(kBatchRows * width));
+  exact_top_.resize(static_cast<size_t>(kBatchRows) * ks.size());
+  const auto row_of = [&](const std::vector<float>& matrix, int64_t i) {
+    return matrix.data() + i * width + (head_.AttendedColumns(rows[i]).begin - begin);
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t columns = table->rows[first_entry + static_cast<size_t>(i)].num_columns;
+    for (size_t k = 0; k < ks.size(); ++k) {
+      if (columns > ks[k])
+        exact_top_[static_cast<size_t>(i) * ks.size() + k] = top_columns_.Select(row_of(scores_, i), columns, ks[k]);
+    }
+  }
+  for (size_t r = 0; r < options_.agreement_r.size(); ++r) {
+    for (int64_t i = 0; i < count; ++i) {
+      float* q = q_.data() + i * head_dim;
+      std::copy_n(head_.q.data() + rows[i] * head_dim, head_dim, q);
+      KeepLargest(q, head_.head_dim, options_.agreement_r[r]);
+    }
+    // Ranking alone matters: no temperature, no cap (both keep the order).
+    kernels::ScoreBlock(q_.data(), head_dim, static_cast<int32_t>(count), keys_, static_cast<int32_t>(begin),
+                        static_cast<int32_t>(end), head_.scale, 0.0f, estimates_.data(), width);
+    for (int64_t i = 0; i < count; ++i) {
+      const size_t entry = first_entry + static_cast<size_t>(i);
+      const int64_t columns = table->rows[entry].num_columns;
+      for (size_t k = 0; k < ks.size(); ++k) {
+        double& agreement = table->agreement[entry * per_row + r * ks.size() + k];
+        agreement = kNan;
+        if (columns <= ks[k]) continue;
+        const std::vector<int32_t>& estimated = top_columns_.Select(row_of(estimates_, i), columns, ks[k]);
+        agreement =
+            static_cast<double>(CountCommon(exact_top_[static_cast<size_t>(i) * ks.size() + k], estimated)) / ks[k];
+      }
+    }
+  }
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,86 @@
+// The streaming pass: from Q, K and LSE to the numbers of every analysed row and the sums over rows, one block of rows
+// at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/head_tensors.h"
+#include "analysis/statistics.h"
+#include "kernels/cpu_scores.h"
+#include "statistics/line_sums.h"
+#include "statistics/ranked_mass.h"
+#include "statistics/top_columns.h"
+
+namespace headscope::analysis {
+
+// Rows of one aligned block of block_size positions that are analysed.
+struct RowBlock {
+  std::vector<int64_t> rows;
+};
+// Every recorded row when max_rows is 0, else about max_rows, evenly spaced, the last one included; by blocks,
+// ascending.
+std::vector<RowBlock> ChooseRows(const HeadTensors& head, int32_t block_size, int64_t max_rows);
+
+// What one row contributes.
+struct RowNumbers {
+  double entropy = 0, max_probability = 0;
+  double sink_mass = 0, local_mass = 0, retrieval_mass = 0;
+  double kurtosis = 0;  // NaN: all components of q are equal
+  int64_t num_columns = 0;
+};
+
+// The numbers of all rows; each row is written by one worker, so that sums over rows do not depend on the threads.
+struct RowTable {
+  std::vector<RowNumbers> rows;
+  std::vector<double> top_mass;    // [rows, counts]
+  std::vector<int64_t> needed;     // [rows, targets]
+  std::vector<double> agreement;   // [rows, r x k]; NaN: too few columns for a choice
+  std::vector<double> block_mass;  // [row blocks]: mass of the best key blocks, summed over the block's rows
+};
+
+inline constexpr int32_t kLargestTopK = 1024;
+std::vector<int32_t> TopKCounts();  // 1, 2, 4 .. kLargestTopK
+
+// One worker: its buffers and its share of the sums.
+class RowBlockPass {
+ public:
+  RowBlockPass(const HeadTensors& head, const kernels::PackedKeys& keys, const StatisticsOptions& options);
+
+  // Rows of `block` are rows first_entry, first_entry + 1, .. of the table.
+  void Run(const RowBlock& block, size_t block_index, size_t first_entry, RowTable* table);
+  const LineSums& line_sums() const { return line_sums_; }
+
+ private:
+  // Where the columns of a row lie.
+  struct Extent {
+    int64_t position = 0;
+    int64_t begin = 0, end = 0;          // attended
+    int64_t far_begin = 0, far_end = 0;  // outside sinks and local window, inside [begin, end)
+  };
+  Extent ExtentOf(int64_t row) const;
+  void RunRows(const int64_t* rows, int64_t count, size_t first_entry, RowTable* table);
+  // `batch_scores` are those of columns [first_column, ..).
+  void AnalyseRow(int64_t row, const float* batch_scores, int64_t first_column, size_t entry, RowTable* table);
+  void Exponentiate(const Extent& extent, float lse, RowNumbers* numbers);
+  void MeasureAgreement(const int64_t* rows, int64_t count, int64_t begin, int64_t end, size_t first_entry,
+                        RowTable* table);
+
+  const HeadTensors& head_;
+  const kernels::PackedKeys& keys_;
+  const StatisticsOptions& options_;
+  LineSums line_sums_;
+  RankedMass ranked_mass_;
+  TopColumns top_columns_;
+  std::vector<float> q_;                         // gathered rows, [rows, head_dim]
+  std::vector<float> scores_;                    // [rows, columns]
+  std::vector<float> estimates_;                 // [rows, columns], from the largest components of q alone
+  std::vector<float> p_;                         // one row
+  std::vector<double> key_block_mass_;           // [key blocks] of the row block
+  std::vector<std::vector<int32_t>> exact_top_;  // [rows, k]
+};
+
+// Excess kurtosis m4 / m2^2 - 3 of the components (biased moments); NaN when they are all equal.
+double ExcessKurtosis(const float* values, int64_t num_values);
+
+}  // namespace headscope::analysis

@@ -1,0 +1,146 @@
+#include "analysis/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numeric>
+
+#include "internal/parallel.h"
+#include "statistics/classify.h"
+#include "statistics/row_block_pass.h"
+
+namespace headscope::analysis {
+namespace {
+
+// Share of the rows that retrieval_peak looks at: those with the largest retrieval mass.
+constexpr double kPeakShare = 0.02;
+
+template <typename Value>
+double MeanOverRows(const RowTable& table, Value&& value) {
+  double sum = 0;
+  for (const RowNumbers& row : table.rows) sum += value(row);
+  return sum / static_cast<double>(table.rows.size());
+}
+
+double SumOfLargest(std::vector<double> values, int64_t count) {
+  const auto best = std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(values.size()));
+  std::partial_sort(values.begin(), values.begin() + best, values.end(), std::greater<>());
+  return std::accumulate(values.begin(), values.begin() + best, 0.0);
+}
+
+// Mean of the entries that are not NaN; 1 when there are none (nothing could disagree).
+double MeanOfDefined(const std::vector<double>& values, size_t first, size_t stride, double when_empty) {
+  double sum = 0;
+  int64_t count = 0;
+  for (size_t i = first; i < values.size(); i += stride) {
+    if (std::isnan(values[i])) continue;
+    sum += values[i];
+    ++count;
+  }
+  return count == 0 ? when_empty : sum / static_cast<double>(count);
+}
+
+// Sums over rows -> mean mass per bin; bins cut the positions or distances evenly.
+std::vector<float> Profile(const std::vector<double>& sums, int32_t bins, int64_t num_rows) {
+  const auto length = static_cast<int64_t>(sums.size());
+  const int64_t count = std::min<int64_t>(bins, length);
+  std::vector<double> profile(static_cast<size_t>(count));
+  for (int64_t i = 0; i < length; ++i) profile[static_cast<size_t>(i * count / length)] += sums[static_cast<size_t>(i)];
+  std::vector<float> means;
+  for (const double sum : profile) means.push_back(static_cast<float>(sum / static_cast<double>(num_rows)));
+  return means;
+}
+
+void FillRowMeans(const RowTable& table, const StatisticsOptions& options, HeadStatistics* statistics) {
+  std::vector<double> kurtosis, retrieval;
+  int64_t columns = 0;
+  for (const RowNumbers& row : table.rows) {
+    kurtosis.push_back(row.kurtosis);
+    retrieval.push_back(row.retrieval_mass);
+    columns += row.num_columns;
+  }
+  statistics->kurtosis = MeanOfDefined(kurtosis, 0, 1, 0.0);
+  statistics->entropy = MeanOverRows(table, [](const RowNumbers& row) { return row.entropy; });
+  statistics->max_probability = MeanOverRows(table, [](const RowNumbers& row) { return row.max_probability; });
+  statistics->sink_mass = MeanOverRows(table, [](const RowNumbers& row) { return row.sink_mass; });
+  statistics->local_mass = MeanOverRows(table, [](const RowNumbers& row) { return row.local_mass; });
+  statistics->retrieval_mass = MeanOverRows(table, [](const RowNumbers& row) { return row.retrieval_mass; });
+  const auto peak_rows = static_cast<int64_t>(std::ceil(kPeakShare * static_cast<double>(table.rows.size())));
+  statistics->retrieval_peak = SumOfLargest(std::move(retrieval), peak_rows) / static_cast<double>(peak_rows);
+
+  const std::vector<int32_t> counts = TopKCounts();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    statistics->top_k_mass.push_back({counts[i], MeanOfDefined(table.top_mass, i, counts.size(), 0.0)});
+  }
+  size_t pair = 0;
+  const size_t pairs = options.agreement_r.size() * options.agreement_k.size();
+  for (const int32_t r : options.agreement_r) {
+    for (const int32_t k : options.agreement_k)
+      statistics->agreement.push_back({r, k, MeanOfDefined(table.agreement, pair++, pairs, 1.0)});
+  }
+  for (size_t i = 0; i < options.cra_targets.size(); ++i) {
+    int64_t needed = 0;
+    for (size_t entry = i; entry < table.needed.size(); entry += options.cra_targets.size())
+      needed += table.needed[entry];
+    statistics->sparsity.push_back(
+        {options.cra_targets[i], 1.0 - static_cast<double>(needed) / static_cast<double>(columns)});
+  }
+}
+
+void FillLineMasses(const LineSums& sums, const StatisticsOptions& options, HeadStatistics* statistics) {
+  const auto rows = static_cast<double>(statistics->num_rows);
+  statistics->vertical_mass = SumOfLargest(sums.far_columns(), options.best_lines) / rows;
+  statistics->slash_mass = SumOfLargest(sums.far_diagonals(), options.best_lines) / rows;
+  statistics->column_profile = Profile(sums.AllColumns(), options.profile_bins, statistics->num_rows);
+  statistics->diagonal_profile = Profile(sums.AllDiagonals(), options.profile_bins, statistics->num_rows);
+}
+
+}  // namespace
+
+HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& given) {
+  StatisticsOptions options = given;
+  std::sort(options.cra_targets.begin(), options.cra_targets.end());  // the ranking walks them in order
+  HeadStatistics statistics;
+  statistics.id = head.id;
+  statistics.kv_head = head.kv_head;
+  statistics.num_tokens = head.num_tokens;
+  const std::vector<RowBlock> blocks = ChooseRows(head, options.block_size, options.max_rows);
+  if (blocks.empty()) return statistics;
+
+  std::vector<size_t> first_entry;
+  size_t num_rows = 0;
+  for (const RowBlock& block : blocks) {
+    first_entry.push_back(num_rows);
+    num_rows += block.rows.size();
+  }
+  RowTable table;
+  table.rows.resize(num_rows);
+  table.top_mass.resize(num_rows * TopKCounts().size());
+  table.needed.resize(num_rows * options.cra_targets.size());
+  table.agreement.resize(num_rows * options.agreement_r.size() * options.agreement_k.size());
+  table.block_mass.resize(blocks.size());
+
+  const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
+                                 static_cast<int32_t>(head.num_tokens), head.head_dim);
+  const auto count = static_cast<int64_t>(blocks.size());
+  std::vector<std::unique_ptr<RowBlockPass>> workers(static_cast<size_t>(NumWorkers(options.num_threads, count)));
+  for (auto& worker : workers) worker = std::make_unique<RowBlockPass>(head, keys, options);
+  const bool finished = ParallelFor(count, options.num_threads, options.cancelled, [&](int64_t step, int32_t worker) {
+    const auto block = static_cast<size_t>(count - 1 - step);  // the last blocks have the longest rows: first
+    workers[static_cast<size_t>(worker)]->Run(blocks[block], block, first_entry[block], &table);
+  });
+  if (!finished) return statistics;
+
+  statistics.num_rows = static_cast<int64_t>(num_rows);
+  LineSums sums = workers.front()->line_sums();
+  for (size_t worker = 1; worker < workers.size(); ++worker) sums.Merge(workers[worker]->line_sums());
+  FillRowMeans(table, options, &statistics);
+  FillLineMasses(sums, options, &statistics);
+  statistics.block_mass =
+      std::accumulate(table.block_mass.begin(), table.block_mass.end(), 0.0) / static_cast<double>(num_rows);
+  Classify(&statistics);
+  return statistics;
+}
+
+}  // namespace headscope::analysis
