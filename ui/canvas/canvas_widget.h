@@ -7,6 +7,8 @@
 
 #include <QJsonObject>
 #include <QOpenGLWidget>
+#include <QPointF>
+#include <QRectF>
 #include <QSize>
 #include <QString>
 #include <QStringList>
@@ -79,6 +81,12 @@ class HeadCanvas : public QOpenGLWidget {
   // for the tiles of that size in the background, then emits PngExported. A second call replaces one that still waits.
   void ExportPng(const QString& path, QSize size);
 
+  // Where a control of the panel was drawn last ("method", a parameter's name, "overlay", "run", "cancel", ..), and
+  // where a score's centre lies, in the canvas' pixels; a null rectangle for a control that is not on show. For tests
+  // and guided tours.
+  QRectF PanelControl(const QString& name) const;
+  QPointF PixelOf(int64_t row, int64_t column) const;
+
   // Frames drawn since construction: the measure of idleness.
   int64_t frames_drawn() const;
   // True when no tile or mask of the present view is on its way and no frame is due.
@@ -93,7 +101,7 @@ class HeadCanvas : public QOpenGLWidget {
   void RunRequested(headscope::analysis::HeadId head, const QString& method, const QString& parameters);
   void RunFinished(const headscope::analysis::MethodResult& result);
   void RunFailed(const QString& message);
-  void HeadStepRequested(int step);  // -1: '.'s counterpart ',', previous head; +1: '.', next head
+  void HeadStepRequested(int step);  // -1: ',' was pressed, the previous head; +1: '.', the next
   void PngExported(const QString& path, const QString& error);  // an empty error: the file is there
   void GraphicsFailed(const QString& message);                  // OpenGL 3.3 is missing; one sentence
 

@@ -196,7 +196,6 @@ ImGuiBridge::ImGuiBridge() {
   ImGuiIO& io = ImGui::GetIO();
   io.IniFilename = nullptr;  // where windows lie is part of the session file
   io.LogFilename = nullptr;
-  io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   io.BackendPlatformName = "headscope_qt";
   SetUpVersion(io);
   ImGui::StyleColorsDark();

@@ -1,0 +1,110 @@
+// The canvas as a PNG file of any size, drawn by the same code into a framebuffer of its own.
+#include <QOpenGLFramebufferObject>
+#include <QSaveFile>
+#include <algorithm>
+
+#include "canvas_widget_impl.h"
+#include "map_overlay.h"
+
+namespace headscope::ui {
+
+namespace {
+
+// So many pixels a side need about 150 MB of tiles at once, which the tile cache holds.
+constexpr int kMaxExportSide = 6144;
+constexpr int kMinExportSide = 300;
+
+}  // namespace
+
+void HeadCanvas::Impl::StartExport(const QString& path, QSize size) {
+  const auto refuse = [&](const QString& reason) {
+    AfterFrame([this, path, reason] { Q_EMIT canvas->PngExported(path, reason); });
+  };
+  if (std::min(size.width(), size.height()) < kMinExportSide ||
+      std::max(size.width(), size.height()) > kMaxExportSide) {
+    refuse(QStringLiteral("A picture of %1 x %2 pixels cannot be exported: choose between %3 and %4 on each side.")
+               .arg(size.width())
+               .arg(size.height())
+               .arg(kMinExportSide)
+               .arg(kMaxExportSide));
+    return;
+  }
+  if (!model.head()) return refuse(QStringLiteral("There is no head to export: choose one first."));
+  if (!renderer.ready()) return refuse(QStringLiteral("The canvas has not been drawn yet: show it before exporting."));
+  Export picture;
+  picture.path = path;
+  picture.size = size;
+  picture.layout = LayOutCanvas(size.width(), size.height(), model.settings().profiles);
+  // What the window shows, as large as it fits the picture.
+  model.LayOut(canvas->size());
+  picture.view = model.view();
+  const ScoreRect visible = model.view().Visible();
+  picture.view.SetViewport(picture.layout.map);
+  picture.view.ZoomTo(visible);
+  export_ = picture;
+  AdvanceExport();
+}
+
+void HeadCanvas::Impl::AdvanceExport() {
+  if (!export_) return;
+  if (!model.head()) {
+    const QString path = export_->path;
+    export_.reset();
+    Q_EMIT canvas->PngExported(
+        path, QStringLiteral("The export was given up because the head went away: choose a head and export again."));
+    return;
+  }
+  model.tiles().Want(model.Demand(export_->view, 1));
+  if (model.tiles().num_pending() > 0) return;
+  const Export picture = *export_;
+  export_.reset();
+  AfterFrame([this, picture] { DrawExport(picture); });
+}
+
+void HeadCanvas::Impl::DrawExport(const Export& picture) {
+  if (!renderer.ready()) {
+    Q_EMIT canvas->PngExported(
+        picture.path, QStringLiteral("The canvas lost its graphics during the export: show it and export again."));
+    return;
+  }
+  canvas->makeCurrent();
+  QImage image;
+  {
+    QOpenGLFramebufferObject framebuffer(picture.size);
+    framebuffer.bind();
+    renderer.Clear(picture.size);
+    renderer.Draw(model.Picture(picture.view, 1), model.Look(), model.rows(), picture.size, 1);
+    const ViewProfiles profiles = model.Profiles(picture.view, 1);
+    // A context of its own: the size of a frame moves ImGui's windows, and the window's panel should stay where it is.
+    ImGuiBridge paper;
+    if (paper.InitGraphics()) {
+      paper.NewFrame(picture.size, 1, 0);
+      OverlayOptions options;
+      options.view = &picture.view;
+      options.layout = &picture.layout;
+      options.profiles = &profiles;
+      options.live = false;
+      DrawMapOverlay(model, options);
+      paper.Render();
+      image = framebuffer.toImage().convertToFormat(QImage::Format_RGB32);
+      paper.ReleaseGraphics();
+    }
+    framebuffer.release();
+  }
+  canvas->doneCurrent();
+  bridge.MakeCurrent();
+
+  QString error;
+  QSaveFile file(picture.path);
+  if (image.isNull()) {
+    error = QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
+                .arg(picture.size.width())
+                .arg(picture.size.height());
+  } else if (!file.open(QIODevice::WriteOnly) || !image.save(&file, "PNG") || !file.commit()) {
+    error = QStringLiteral("%1 could not be written: %2. Choose another folder.").arg(picture.path, file.errorString());
+  }
+  Q_EMIT canvas->PngExported(picture.path, error);
+  RequestFrame();
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,216 @@
+// Frames, keys and graphics resources of HeadCanvas.
+#include <QKeyEvent>
+#include <QOpenGLContext>
+#include <algorithm>
+#include <cmath>
+
+#include "canvas_widget_impl.h"
+#include "map_overlay.h"
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr int kCaretBlinkMs = 500;
+constexpr double kPanShare = 0.1;  // of the viewport, per key press; with Shift five times as far
+constexpr double kKeyZoom = 1.5;
+
+QSize FramebufferSize(QSize size, double device_pixel_ratio) {
+  return {static_cast<int>(std::lround(size.width() * device_pixel_ratio)),
+          static_cast<int>(std::lround(size.height() * device_pixel_ratio))};
+}
+
+}  // namespace
+
+HeadCanvas::Impl::Impl(HeadCanvas* owner)
+    : canvas(owner),
+      panel({.settings_changed = [this] { SettingsChanged(); },
+             .run = [this] { AfterFrame([this] { canvas->RunMethod(); }); },
+             .cancel_run = [this] { AfterFrame([this] { canvas->CancelRun(); }); },
+             .go_to_position =
+                 [this](int64_t position) {
+                   AfterFrame([this, position] {
+                     int64_t row = 0;
+                     while (row + 1 < model.rows().num_rows() && model.rows().Position(row) < position) ++row;
+                     canvas->GoTo(row, std::min<int64_t>(position, static_cast<int64_t>(model.view().center_column())));
+                   });
+                 },
+             .fit_range =
+                 [this] {
+                   if (model.FitRange(canvas->devicePixelRatioF())) SettingsChanged();
+                 }}) {
+  model.SetArrivalHandler([this] {
+    if (export_) AdvanceExport();
+    RequestFrame();
+  });
+  model.trial().SetListener({
+      .changed =
+          [this] {
+            model.MaskChanged();
+            RequestFrame();
+          },
+      .method_changed =
+          [this] {
+            AfterFrame([this] {
+              Q_EMIT canvas->MethodChanged(
+                  canvas->method(), QString::fromStdString(model.trial().values().ToString(*model.trial().method())));
+            });
+          },
+      .mask_ready = [this](const LiveMask& mask) { Q_EMIT canvas->MaskReady(mask); },
+      .run_started =
+          [this] {
+            const MethodTrial& trial = model.trial();
+            Q_EMIT canvas->RunRequested(*model.head(), canvas->method(),
+                                        QString::fromStdString(trial.values().ToString(*trial.method())));
+          },
+      .run_finished = [this](const analysis::MethodResult& result) { Q_EMIT canvas->RunFinished(result); },
+      .run_failed = [this](const std::string& message) { Q_EMIT canvas->RunFailed(QString::fromStdString(message)); },
+  });
+  caret_timer_.setInterval(kCaretBlinkMs);
+  QObject::connect(&caret_timer_, &QTimer::timeout, canvas, [this] { RequestFrame(); });
+}
+
+HeadCanvas::Impl::~Impl() {
+  model.trial().SetListener({});
+  model.SetArrivalHandler({});
+}
+
+void HeadCanvas::Impl::RequestFrame() {
+  frame_requested = true;
+  canvas->update();
+}
+
+void HeadCanvas::Impl::SettingsChanged() {
+  model.trial().SetMaskWanted(model.settings().overlay);
+  RequestFrame();
+}
+
+void HeadCanvas::Impl::InitGraphics() {
+  if (!renderer.Init()) {
+    if (!failure_reported_) AfterFrame([this] { Q_EMIT canvas->GraphicsFailed(renderer.error()); });
+    failure_reported_ = true;
+    return;
+  }
+  bridge.InitGraphics();
+  // Docking and floating give the widget another context; what the old one holds goes with it.
+  QObject::disconnect(context_connection_);
+  context_connection_ =
+      QObject::connect(canvas->context(), &QOpenGLContext::aboutToBeDestroyed, canvas, [this] { ReleaseGraphics(); });
+}
+
+void HeadCanvas::Impl::ReleaseGraphics() {
+  if (!renderer.ready()) return;
+  QObject::disconnect(context_connection_);
+  canvas->makeCurrent();
+  renderer.Release();
+  bridge.ReleaseGraphics();
+  canvas->doneCurrent();
+}
+
+void HeadCanvas::Impl::UpdateCursor() {
+  const ImGuiIO& io = ImGui::GetIO();
+  const auto x = static_cast<double>(io.MousePos.x), y = static_cast<double>(io.MousePos.y);
+  const bool over_map = ImGui::IsMousePosValid() && !io.WantCaptureMouse;
+  const bool was_inside = model.cursor().has_value();
+  const bool changed = over_map ? model.MoveCursor(x, y, canvas->devicePixelRatioF()) : model.LeaveMap();
+  if (!changed) return;
+  if (model.cursor()) {
+    const CursorScore score = *model.cursor();
+    AfterFrame([this, score] { Q_EMIT canvas->CursorMoved(score.row, score.column, score.exact.probability); });
+  } else if (was_inside) {
+    AfterFrame([this] { Q_EMIT canvas->CursorLeft(); });
+  }
+}
+
+void HeadCanvas::Impl::DrawFrame() {
+  frame_requested = false;
+  ++frames_drawn;
+  const double ratio = canvas->devicePixelRatioF();
+  const QSize framebuffer = FramebufferSize(canvas->size(), ratio);
+  renderer.Clear(framebuffer);
+  if (!renderer.ready()) return;
+
+  const double seconds =
+      since_last_frame_.isValid() ? static_cast<double>(since_last_frame_.nsecsElapsed()) * 1e-9 : 1.0 / 60;
+  since_last_frame_.start();
+  model.LayOut(canvas->size());
+  bridge.NewFrame(canvas->size(), ratio, seconds);
+  if (interaction.Update(model.view())) AfterFrame([this] { Q_EMIT canvas->ViewChanged(); });
+  UpdateCursor();
+
+  OverlayOptions options;
+  options.view = &model.view();
+  options.layout = &model.layout();
+  options.profiles = model.settings().profiles ? &model.CachedProfiles(ratio) : nullptr;
+  options.device_pixel_ratio = ratio;
+  options.selection = interaction.selection();
+  options.tooltip = model.cursor().has_value() && !interaction.dragging();
+  // The panel may change the method or the colours: before the map is drawn with them.
+  if (model.settings().panel_visible) panel.Draw(model, model.layout().map);
+  if (!export_ && model.head()) model.tiles().Want(model.Demand(model.view(), ratio));
+  renderer.Draw(model.Picture(model.view(), ratio), model.Look(), model.rows(), framebuffer, ratio);
+  renderer.Draw(model.MinimapPicture(), model.Look(), model.rows(), framebuffer, ratio);
+  DrawMapOverlay(model, options);
+  const bool wants_text = ImGui::GetIO().WantTextInput;
+  bridge.Render();
+
+  if (bridge.frames_due() > 0) RequestFrame();
+  if (canvas->testAttribute(Qt::WA_InputMethodEnabled) != wants_text)
+    canvas->setAttribute(Qt::WA_InputMethodEnabled, wants_text);
+  if (wants_text && !caret_timer_.isActive()) caret_timer_.start();
+  if (!wants_text) caret_timer_.stop();
+}
+
+bool HeadCanvas::Impl::HandleKey(const QKeyEvent& event) {
+  if (event.modifiers() & (Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier)) return false;
+  const PixelRect& map = model.layout().map;
+  const double share = kPanShare * (event.modifiers().testFlag(Qt::ShiftModifier) ? 5 : 1);
+  const double step_x = map.width * share, step_y = map.height * share;
+  const auto pan = [&](double dx, double dy) { ChangeView([&](ViewTransform& view) { view.Pan(dx, dy); }); };
+  const auto zoom = [&](double factor) {
+    ChangeView([&](ViewTransform& view) { view.ZoomAbout(map.x + map.width / 2, map.y + map.height / 2, factor); });
+  };
+  switch (event.key()) {
+    case Qt::Key_W:
+    case Qt::Key_Up:
+      pan(0, step_y);
+      return true;
+    case Qt::Key_S:
+    case Qt::Key_Down:
+      pan(0, -step_y);
+      return true;
+    case Qt::Key_A:
+    case Qt::Key_Left:
+      pan(step_x, 0);
+      return true;
+    case Qt::Key_D:
+    case Qt::Key_Right:
+      pan(-step_x, 0);
+      return true;
+    case Qt::Key_Plus:
+    case Qt::Key_Equal:
+      zoom(kKeyZoom);
+      return true;
+    case Qt::Key_Minus:
+      zoom(1 / kKeyZoom);
+      return true;
+    case Qt::Key_F:
+      canvas->FitView();
+      return true;
+    case Qt::Key_Period:
+      Q_EMIT canvas->HeadStepRequested(+1);
+      return true;
+    case Qt::Key_Comma:
+      Q_EMIT canvas->HeadStepRequested(-1);
+      return true;
+    case Qt::Key_Escape:
+      if (!interaction.dragging()) return false;
+      interaction.Cancel();
+      RequestFrame();
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace headscope::ui

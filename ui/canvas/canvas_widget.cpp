@@ -1,0 +1,276 @@
+#include "canvas_widget.h"
+
+#include <QKeyEvent>
+#include <algorithm>
+
+#include "canvas_widget_impl.h"
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr double kReadablePixelsPerScore = 24;
+const QString kMethodMember = QStringLiteral("method");
+const QString kParametersMember = QStringLiteral("parameters");
+const QString kViewMember = QStringLiteral("view");
+
+}  // namespace
+
+HeadCanvas::HeadCanvas(QWidget* parent) : QOpenGLWidget(parent), impl_(std::make_unique<Impl>(this)) {
+  QSurfaceFormat surface = QSurfaceFormat::defaultFormat();
+  surface.setVersion(3, 3);
+  surface.setProfile(QSurfaceFormat::CoreProfile);
+  setFormat(surface);
+  setFocusPolicy(Qt::StrongFocus);
+  setMouseTracking(true);
+  setMinimumSize(320, 240);
+}
+
+HeadCanvas::~HeadCanvas() {
+  impl_->ReleaseGraphics();
+}
+
+void HeadCanvas::SetWorkbench(Workbench* workbench) {
+  impl_->model.SetWorkbench(workbench);
+  if (workbench != nullptr && !impl_->waiting_method_state.isEmpty()) {
+    impl_->ApplyMethodState(impl_->waiting_method_state);
+    impl_->waiting_method_state = {};
+  }
+  impl_->RequestFrame();
+}
+
+void HeadCanvas::SetTrace(const TraceSummary& trace) {
+  impl_->model.SetTrace(trace);
+  impl_->model.LayOut(size());
+  if (!impl_->waiting_trace_state.isEmpty()) {
+    impl_->ApplyState(impl_->waiting_trace_state);
+    impl_->waiting_trace_state = {};
+  }
+  impl_->RequestFrame();
+}
+
+void HeadCanvas::ShowHead(analysis::HeadId head) {
+  impl_->model.ShowHead(head);
+  impl_->RequestFrame();
+}
+
+bool HeadCanvas::HasHead() const {
+  return impl_->model.head().has_value();
+}
+analysis::HeadId HeadCanvas::head() const {
+  return impl_->model.head().value_or(analysis::HeadId{});
+}
+
+QStringList HeadCanvas::ColorMapNames() {
+  QStringList names;
+  for (const std::string& name : headscope::ui::ColorMapNames()) names << QString::fromStdString(name);
+  return names;
+}
+
+void HeadCanvas::SetColorMap(const QString& name) {
+  const int index = ColorMapIndex(name.toStdString());
+  if (index < 0) return;
+  impl_->model.settings().color_map = index;
+  impl_->SettingsChanged();
+}
+void HeadCanvas::SetScale(ColorScale scale) {
+  impl_->model.settings().logarithmic = scale == ColorScale::kLogarithmic;
+  impl_->SettingsChanged();
+}
+void HeadCanvas::SetReduction(analysis::TileReduction reduction) {
+  impl_->model.settings().reduction = reduction;
+  impl_->SettingsChanged();
+}
+void HeadCanvas::SetOverlay(bool on) {
+  impl_->model.settings().overlay = on;
+  impl_->SettingsChanged();
+}
+void HeadCanvas::SetPanelVisible(bool visible) {
+  impl_->model.settings().panel_visible = visible;
+  impl_->SettingsChanged();
+}
+QString HeadCanvas::color_map() const {
+  return QString::fromStdString(headscope::ui::ColorMapNames()[static_cast<size_t>(impl_->model.settings().color_map)]);
+}
+ColorScale HeadCanvas::scale() const {
+  return impl_->model.settings().logarithmic ? ColorScale::kLogarithmic : ColorScale::kLinear;
+}
+analysis::TileReduction HeadCanvas::reduction() const {
+  return impl_->model.settings().reduction;
+}
+bool HeadCanvas::overlay() const {
+  return impl_->model.settings().overlay;
+}
+bool HeadCanvas::panel_visible() const {
+  return impl_->model.settings().panel_visible;
+}
+
+void HeadCanvas::FitView() {
+  impl_->ChangeView([](ViewTransform& view) { view.Fit(); });
+}
+
+void HeadCanvas::GoTo(int64_t row, int64_t column) {
+  impl_->ChangeView([&](ViewTransform& view) {
+    const auto clamped = [](int64_t value, int64_t size) {
+      return static_cast<double>(std::clamp<int64_t>(value, 0, std::max<int64_t>(size - 1, 0)));
+    };
+    view.CenterOn(clamped(row, view.num_rows()) + 0.5, clamped(column, view.num_columns()) + 0.5,
+                  std::min(view.scores_per_pixel(), 1 / kReadablePixelsPerScore));
+  });
+}
+
+void HeadCanvas::ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end) {
+  impl_->ChangeView([&](ViewTransform& view) {
+    view.ZoomTo({static_cast<double>(row_begin), static_cast<double>(row_end), static_cast<double>(column_begin),
+                 static_cast<double>(column_end)});
+  });
+}
+
+bool HeadCanvas::SetMethod(const QString& name, const kernels::ParameterValues& values) {
+  return impl_->model.trial().SelectMethod(name.toStdString(), values);
+}
+QString HeadCanvas::method() const {
+  const kernels::MethodSpec* const spec = impl_->model.trial().method();
+  return spec == nullptr ? QString() : QString::fromStdString(spec->name);
+}
+kernels::ParameterValues HeadCanvas::method_values() const {
+  return impl_->model.trial().values();
+}
+
+void HeadCanvas::SetRepeats(int repeats) {
+  impl_->model.settings().repeats = std::clamp(repeats, 1, kMaxRepeats);
+  impl_->RequestFrame();
+}
+void HeadCanvas::RunMethod() {
+  impl_->model.trial().Run(impl_->model.settings().repeats);
+}
+void HeadCanvas::CancelRun() {
+  impl_->model.trial().CancelRun();
+}
+bool HeadCanvas::IsRunning() const {
+  return impl_->model.trial().running();
+}
+
+QJsonObject HeadCanvas::ViewState() const {
+  QJsonObject state = SettingsToJson(impl_->model.settings());
+  state[kViewMember] = ViewToJson(impl_->model.view());
+  if (const kernels::MethodSpec* spec = impl_->model.trial().method()) {
+    QJsonObject parameters;
+    for (const auto& [name, value] : impl_->model.trial().values().values())
+      parameters[QString::fromStdString(name)] = value;
+    state[kMethodMember] = QString::fromStdString(spec->name);
+    state[kParametersMember] = parameters;
+  }
+  return state;
+}
+
+void HeadCanvas::RestoreViewState(const QJsonObject& state) {
+  impl_->ApplyState(state);
+  if (impl_->model.view().num_rows() == 0) impl_->waiting_trace_state = state;
+  if (!impl_->ApplyMethodState(state)) impl_->waiting_method_state = state;
+}
+
+void HeadCanvas::Impl::ApplyState(const QJsonObject& state) {
+  model.settings() = SettingsFromJson(state, model.settings());
+  SettingsChanged();
+  ChangeView([&](ViewTransform& view) { ApplyViewJson(state.value(kViewMember).toObject(), &view); });
+}
+
+bool HeadCanvas::Impl::ApplyMethodState(const QJsonObject& state) {
+  if (model.trial().methods().empty()) return false;
+  const std::string name = state.value(kMethodMember).toString().toStdString();
+  if (!model.trial().SelectMethod(name)) return true;  // a method that this build lacks: the present one stays
+  const QJsonObject parameters = state.value(kParametersMember).toObject();
+  for (auto parameter = parameters.begin(); parameter != parameters.end(); ++parameter) {
+    if (parameter->isDouble()) model.trial().SetValue(parameter.key().toStdString(), parameter->toDouble());
+  }
+  return true;
+}
+
+void HeadCanvas::ExportPng(const QString& path, QSize size) {
+  impl_->StartExport(path, size);
+}
+
+int64_t HeadCanvas::frames_drawn() const {
+  return impl_->frames_drawn;
+}
+bool HeadCanvas::IsSettled() const {
+  const Impl& impl = *impl_;
+  return !impl.frame_requested && impl.model.tiles().num_pending() == 0 && !impl.model.trial().mask_pending() &&
+         impl.bridge.frames_due() == 0;
+}
+
+QRectF HeadCanvas::PanelControl(const QString& name) const {
+  const auto& controls = impl_->panel.controls();
+  const auto found = controls.find(name.toStdString());
+  if (found == controls.end()) return {};
+  return {found->second.x, found->second.y, found->second.width, found->second.height};
+}
+
+QPointF HeadCanvas::PixelOf(int64_t row, int64_t column) const {
+  const ViewTransform& view = impl_->model.view();
+  return {view.ColumnToX(static_cast<double>(column) + 0.5), view.RowToY(static_cast<double>(row) + 0.5)};
+}
+
+void HeadCanvas::initializeGL() {
+  impl_->InitGraphics();
+}
+void HeadCanvas::paintGL() {
+  impl_->DrawFrame();
+}
+void HeadCanvas::resizeGL(int, int) {
+  impl_->model.LayOut(size());
+}
+
+bool HeadCanvas::event(QEvent* event) {
+  Impl& impl = *impl_;
+  switch (event->type()) {
+    case QEvent::ShortcutOverride:
+      // Shortcuts are the shell's, unless a text field waits for the key.
+      if (impl.bridge.WantsText()) {
+        event->accept();
+        return true;
+      }
+      break;
+    case QEvent::KeyPress:
+    case QEvent::KeyRelease: {
+      const auto& key = static_cast<const QKeyEvent&>(*event);
+      const bool for_text = impl.bridge.WantsText();
+      if (impl.bridge.HandleEvent(*event)) impl.RequestFrame();
+      if (for_text || (event->type() == QEvent::KeyPress && impl.HandleKey(key))) {
+        event->accept();
+        return true;
+      }
+      break;  // Tab moves the focus, everything else goes to the parent
+    }
+    case QEvent::MouseMove:
+    case QEvent::MouseButtonPress:
+    case QEvent::MouseButtonDblClick:
+    case QEvent::MouseButtonRelease:
+    case QEvent::Wheel:
+      impl.bridge.HandleEvent(*event);
+      impl.RequestFrame();
+      event->accept();
+      return true;
+    case QEvent::InputMethod:
+      if (!impl.bridge.HandleEvent(*event)) break;
+      impl.RequestFrame();
+      event->accept();
+      return true;
+    case QEvent::Leave:
+    case QEvent::FocusIn:
+    case QEvent::FocusOut:
+      impl.bridge.HandleEvent(*event);
+      impl.RequestFrame();
+      break;
+    default:
+      break;
+  }
+  return QOpenGLWidget::event(event);
+}
+
+bool HeadCanvas::focusNextPrevChild(bool next) {
+  return !impl_->bridge.WantsText() && QOpenGLWidget::focusNextPrevChild(next);
+}
+
+}  // namespace headscope::ui

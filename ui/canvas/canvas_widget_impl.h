@@ -1,0 +1,76 @@
+// The inside of HeadCanvas: one frame, the keys, the export.
+#pragma once
+
+#include <QElapsedTimer>
+#include <QTimer>
+#include <optional>
+
+#include "canvas_model.h"
+#include "canvas_widget.h"
+#include "imgui_bridge.h"
+#include "live_panel.h"
+#include "map_interaction.h"
+
+namespace headscope::ui {
+
+class HeadCanvas::Impl {
+ public:
+  explicit Impl(HeadCanvas* canvas);
+  ~Impl();
+
+  void InitGraphics();
+  void ReleaseGraphics();
+  void DrawFrame();
+  bool HandleKey(const QKeyEvent& event);  // true when the canvas took it
+  void RequestFrame();
+
+  // Runs `change` on the view and tells everybody.
+  template <typename Change>
+  void ChangeView(const Change& change) {
+    model.LayOut(canvas->size());
+    const ViewTransform before = model.view();
+    change(model.view());
+    if (model.view() != before) Q_EMIT canvas->ViewChanged();
+    RequestFrame();
+  }
+  void SettingsChanged();
+  void ApplyState(const QJsonObject& state);
+  bool ApplyMethodState(const QJsonObject& state);
+
+  void StartExport(const QString& path, QSize size);
+  // Requests what the picture lacks; draws and writes it when nothing is.
+  void AdvanceExport();
+
+  HeadCanvas* const canvas;
+  CanvasModel model;
+  ImGuiBridge bridge;
+  CanvasRenderer renderer;
+  MapInteraction interaction;
+  LivePanel panel;
+  int64_t frames_drawn = 0;
+  bool frame_requested = false;
+  QJsonObject waiting_trace_state, waiting_method_state;  // restored before there was a trace or a workbench
+
+ private:
+  struct Export {
+    QString path;
+    QSize size;
+    CanvasLayout layout;
+    ViewTransform view;
+  };
+  void UpdateCursor();
+  void DrawExport(const Export& picture);
+  // From within a frame: a slot may open a dialog, which must not happen while drawing.
+  template <typename Function>
+  void AfterFrame(Function function) {
+    QMetaObject::invokeMethod(canvas, function, Qt::QueuedConnection);
+  }
+
+  QElapsedTimer since_last_frame_;
+  QTimer caret_timer_;
+  std::optional<Export> export_;
+  QMetaObject::Connection context_connection_;
+  bool failure_reported_ = false;
+};
+
+}  // namespace headscope::ui

@@ -1,0 +1,73 @@
+#include "map_interaction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "imgui.h"
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr double kZoomPerNotch = 1.25;
+constexpr double kDoubleClickZoom = 4;
+constexpr double kLeastSelection = 4;  // pixels; less is a click
+
+}  // namespace
+
+void MapInteraction::Cancel() {
+  panning_ = false;
+  selection_.reset();
+}
+
+bool MapInteraction::Update(ViewTransform& view) {
+  const ImGuiIO& io = ImGui::GetIO();
+  const double x = static_cast<double>(io.MousePos.x), y = static_cast<double>(io.MousePos.y);
+  const bool over_map = ImGui::IsMousePosValid() && view.viewport().Contains(x, y) && !io.WantCaptureMouse;
+  const ViewTransform before = view;
+
+  if (over_map && io.MouseWheel != 0) {
+    const double notches = static_cast<double>(io.MouseWheel) * (io.KeyCtrl ? 0.25 : io.KeyShift ? 3.0 : 1.0);
+    view.ZoomAbout(x, y, std::pow(kZoomPerNotch, notches));
+  }
+  if (over_map && !dragging()) {
+    const bool left = ImGui::IsMouseClicked(ImGuiMouseButton_Left);
+    const bool right = ImGui::IsMouseClicked(ImGuiMouseButton_Right);
+    if (left && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left)) {
+      view.ZoomAbout(x, y, kDoubleClickZoom);
+    } else if (right || (left && io.KeyShift)) {
+      selection_button_ = right ? ImGuiMouseButton_Right : ImGuiMouseButton_Left;
+      selection_x_ = x;
+      selection_y_ = y;
+      selection_ = PixelRect{x, y, 0, 0};
+    } else if (left || ImGui::IsMouseClicked(ImGuiMouseButton_Middle)) {
+      panning_ = true;
+    }
+  }
+  if (panning_) {
+    if (!ImGui::IsMouseDown(ImGuiMouseButton_Left) && !ImGui::IsMouseDown(ImGuiMouseButton_Middle)) {
+      panning_ = false;
+    } else if (ImGui::IsMousePosValid()) {
+      view.Pan(static_cast<double>(io.MouseDelta.x), static_cast<double>(io.MouseDelta.y));
+    }
+  }
+  if (selection_) {
+    const PixelRect& map = view.viewport();
+    const double end_x = std::clamp(x, map.x, map.right()), end_y = std::clamp(y, map.y, map.bottom());
+    if (ImGui::IsMousePosValid()) {
+      selection_ = PixelRect{std::min(selection_x_, end_x), std::min(selection_y_, end_y),
+                             std::abs(end_x - selection_x_), std::abs(end_y - selection_y_)};
+    }
+    if (!ImGui::IsMouseDown(selection_button_)) {
+      const PixelRect box = *selection_;
+      selection_.reset();
+      if (box.width >= kLeastSelection && box.height >= kLeastSelection) {
+        view.ZoomTo(
+            {view.YToRow(box.y), view.YToRow(box.bottom()), view.XToColumn(box.x), view.XToColumn(box.right())});
+      }
+    }
+  }
+  return view != before;
+}
+
+}  // namespace headscope::ui
