@@ -11,11 +11,11 @@
 // its setting for grouped-query models: alpha is 1.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "head_groups.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
+#include "kernels/cpu_scores.h"
 #include "registry.h"
 #include "selector.h"
 #include "top_k.h"
@@ -108,44 +108,55 @@ class HeadSelector {
     return static_cast<float>(chosen > 0 ? scale / std::sqrt(chosen / all) : scale);
   }
 
-  // softmax of the approximate scores: [group, seq_k].
+  // softmax of the approximate scores: [group, seq_k]. A query whose other components are zero stands for the gather:
+  // on a CPU the contiguous product over all components is faster than reading some of them one by one, and gives the
+  // same sum.
   std::vector<float> ApproximateProbabilities(const std::vector<int32_t>& components) {
-    const size_t num_components = components.size();
-    std::vector<float> scores(static_cast<size_t>(group_) * static_cast<size_t>(problem_.seq_k));
-    std::vector<float> reduced(static_cast<size_t>(group_) * num_components);
+    std::vector<float> reduced(queries_.size(), 0.0f);
     std::vector<float> inverse_temperature;
     for (int32_t i = 0; i < group_; ++i) {
-      for (size_t c = 0; c < num_components; ++c)
-        reduced[static_cast<size_t>(i) * num_components + c] = Query(i)[components[c]];
+      for (const int32_t d : components) reduced[static_cast<size_t>(i * head_dim_ + d)] = Query(i)[d];
       inverse_temperature.push_back(InverseTemperature(i, components));
     }
-    std::vector<float> key(static_cast<size_t>(head_dim_));
-    std::vector<float> reduced_key(num_components);
+    std::vector<float> scores(static_cast<size_t>(group_) * static_cast<size_t>(problem_.seq_k));
+    std::vector<float> buffer(static_cast<size_t>(head_dim_));
     for (int32_t token = 0; token < problem_.seq_k; ++token) {
-      internal::LoadRow(problem_.k.data, problem_.dtype, k_offset_ + token * problem_.k.row_stride, head_dim_,
-                        key.data());
-      for (size_t c = 0; c < num_components; ++c) reduced_key[c] = key[static_cast<size_t>(components[c])];
+      const float* const key = ReadRow(problem_.k, k_offset_, token, &buffer);
       for (int32_t i = 0; i < group_; ++i) {
-        const float* const query = reduced.data() + static_cast<size_t>(i) * num_components;
-        float dot = 0;
-        for (size_t c = 0; c < num_components; ++c) dot += query[c] * reduced_key[c];
-        const float score = dot * inverse_temperature[static_cast<size_t>(i)];
+        const float* const query = reduced.data() + int64_t{i} * head_dim_;
+        const float score = Dot(query, key, head_dim_) * inverse_temperature[static_cast<size_t>(i)];
         scores[Score(i, token)] =
             problem_.soft_cap > 0 ? problem_.soft_cap * std::tanh(score / problem_.soft_cap) : score;
       }
     }
-    for (int32_t i = 0; i < group_; ++i) Softmax(scores.data() + Score(i, 0), problem_.seq_k);
+    for (int32_t i = 0; i < group_; ++i) {
+      float* const row = scores.data() + Score(i, 0);
+      const float inverse = 1.0f / ExpInPlace(row, problem_.seq_k, MaxOf(row, problem_.seq_k));
+      for (int32_t j = 0; j < problem_.seq_k; ++j) row[j] *= inverse;
+    }
     return scores;
   }
 
-  static void Softmax(float* scores, int32_t count) {
-    const float maximum = *std::max_element(scores, scores + count);
-    double sum = 0;
-    for (int32_t j = 0; j < count; ++j) {
-      scores[j] = std::exp(scores[j] - maximum);
-      sum += static_cast<double>(scores[j]);
+  // Sixteen partial sums: vector code without leave to reorder floats.
+  static float Dot(const float* a, const float* b, int32_t length) {
+    float sums[16] = {};
+    int32_t d = 0;
+    for (; d + 16 <= length; d += 16) {
+      for (int32_t i = 0; i < 16; ++i) sums[i] += a[d + i] * b[d + i];
     }
-    for (int32_t j = 0; j < count; ++j) scores[j] = static_cast<float>(scores[j] / sum);
+    float sum = 0;
+    for (; d < length; ++d) sum += a[d] * b[d];
+    for (const float partial : sums) sum += partial;
+    return sum;
+  }
+
+  // A row of K or V as fp32: in place when it is stored so.
+  const float* ReadRow(const StridedTensor<const void>& tensor, int64_t offset, int32_t token,
+                       std::vector<float>* buffer) const {
+    offset += token * tensor.row_stride;
+    if (problem_.dtype == DType::kFloat32) return static_cast<const float*>(tensor.data) + offset;
+    internal::LoadRow(tensor.data, problem_.dtype, offset, head_dim_, buffer->data());
+    return buffer->data();
   }
 
   // The newest tokens by their place, not by a bonus on their score, which would tie with a remote probability of 1.
@@ -162,15 +173,21 @@ class HeadSelector {
   }
 
   std::vector<float> MeanValue() const {
+    constexpr int32_t kRowsPerPartialSum = 256;  // fp32 inside, double across: the error does not grow with the length
     std::vector<double> sum(static_cast<size_t>(head_dim_), 0.0);
-    std::vector<float> value(static_cast<size_t>(head_dim_));
-    for (int32_t token = 0; token < problem_.seq_k; ++token) {
-      internal::LoadRow(problem_.v.data, problem_.dtype, v_offset_ + token * problem_.v.row_stride, head_dim_,
-                        value.data());
-      for (size_t d = 0; d < value.size(); ++d) sum[d] += static_cast<double>(value[d]);
+    std::vector<float> partial(sum.size());
+    std::vector<float> buffer(sum.size());
+    for (int32_t begin = 0; begin < problem_.seq_k; begin += kRowsPerPartialSum) {
+      std::fill(partial.begin(), partial.end(), 0.0f);
+      const int32_t end = std::min(begin + kRowsPerPartialSum, problem_.seq_k);
+      for (int32_t token = begin; token < end; ++token) {
+        const float* const value = ReadRow(problem_.v, v_offset_, token, &buffer);
+        for (size_t d = 0; d < partial.size(); ++d) partial[d] += value[d];
+      }
+      for (size_t d = 0; d < sum.size(); ++d) sum[d] += static_cast<double>(partial[d]);
     }
-    for (size_t d = 0; d < value.size(); ++d) value[d] = static_cast<float>(sum[d] / problem_.seq_k);
-    return value;
+    for (size_t d = 0; d < sum.size(); ++d) buffer[d] = static_cast<float>(sum[d] / problem_.seq_k);
+    return buffer;
   }
 
   const AttentionProblem& problem_;
