@@ -4,6 +4,7 @@
 #include <string>
 
 #include "current_device.h"
+#include "hopper/attend_hopper.h"
 #include "kernels/cuda_executor.h"
 #include "problem_check.h"
 
@@ -15,7 +16,7 @@ Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& 
   if (Status status = CheckProblem(problem, index, output); !status.ok()) return status;
   CurrentDevice device;
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
-  choice->reason = "this build has only the simple kernel";
+  choice->reason = hopper::WhyNot(problem, index, output, device);
   choice->kernel = choice->reason.empty() ? CudaKernel::kHopper : CudaKernel::kSimple;
   return {};
 }
@@ -24,7 +25,10 @@ Status AttendCuda(const AttentionProblem& problem, const SparseIndexView& index,
                   void* stream) {
   CudaKernelChoice choice;
   if (Status status = ChooseCudaKernel(problem, index, output, &choice); !status.ok()) return status;
-  return AttendCudaSimple(problem, index, output, stream);
+  if (choice.kernel == CudaKernel::kSimple) return AttendCudaSimple(problem, index, output, stream);
+  CurrentDevice device;
+  if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
+  return hopper::Attend(problem, index, output, device, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace headscope::kernels

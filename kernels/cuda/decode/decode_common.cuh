@@ -106,52 +106,65 @@ __device__ __forceinline__ int BlockExclusiveSum(int count, int* shared, int* to
   return before + inclusive - count;
 }
 
-// The keys stay in registers (N a thread) and the k-th largest is found bit by bit from the top: at most 32 rounds of N comparisons, one warp
-// reduction and one barrier; no shared-memory histogram, whose atomics would all fall on the few bins of similar scores.
-// Returns the key T of rank k and, in *ties, how many of the keys equal to T belong to the top k (the earliest ones do). When no more than k tokens
-// exist, T is 1: all of them.
-// `counters` has 3 * kWarps ints (three rounds in flight need three sets).
+// Launch 2 of a step may start while launch 1 drains (programmatic dependent launch, compute capability 9.0; elsewhere plain stream order).
+__device__ __forceinline__ void LetDependentsStart() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+__device__ __forceinline__ void WaitForPrevious() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+// The k-th largest of the block's keys (N a thread, in registers), found two bits at a time from the top: a round counts the keys at or above three
+// candidates at once, packs the three counts into one warp reduction and needs one barrier. No shared-memory histogram, whose atomics would all fall on
+// the few bins of similar scores. Rounds end early once exactly k keys lie at or above the threshold, as is usual after a few.
+// Returns the threshold T and, in *ties, how many of the keys equal to T belong to the top k (the earliest ones do). When no more than k tokens
+// exist, T is 1: all of them. `counters` has 3 * kWarps 64-bit words (rounds in flight use different sets).
 constexpr int kAllTies = 0x7fffffff;
 template <int N>
-__device__ __forceinline__ uint32_t TopKThreshold(const uint32_t (&keys)[N], int k, int* counters, int* ties) {
+__device__ __forceinline__ uint32_t TopKThreshold(const uint32_t (&keys)[N], int k, uint64_t* counters, int* ties) {
+  static_assert(N <= 64, "a warp's count must fit the 16 bits that packing gives it");
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  uint32_t threshold = 0;
-  int above = 0;  // keys >= the candidate that was accepted last
   int round = 0;
-  auto count_at_least = [&](uint32_t bound) {
-    int count = 0;
+  // Counts of keys >= a, b and c over the block.
+  auto count = [&](uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t ab = 0, only_c = 0;
 #pragma unroll
-    for (int i = 0; i < N; ++i) count += keys[i] >= bound;
-    count = __reduce_add_sync(0xffffffffu, count);
-    int* set = counters + (round % 3) * kWarps;
+    for (int i = 0; i < N; ++i) {
+      ab += (keys[i] >= a ? 1u : 0u) + (keys[i] >= b ? 0x10000u : 0u);
+      only_c += keys[i] >= c;
+    }
+    ab = __reduce_add_sync(0xffffffffu, ab);
+    only_c = __reduce_add_sync(0xffffffffu, only_c);
+    uint64_t* set = counters + (round % 3) * kWarps;
     ++round;
-    if (lane == 0) set[warp] = count;
+    if (lane == 0) set[warp] = (uint64_t{only_c} << 42) | (uint64_t{ab >> 16} << 21) | (ab & 0xffffu);
     __syncthreads();
-    int sum = 0;
+    uint64_t sum = 0;
 #pragma unroll
     for (int i = 0; i < kWarps; ++i) sum += set[i];
-    return sum;
+    constexpr uint64_t kMask = (1u << 21) - 1;
+    return make_int3(static_cast<int>(sum & kMask), static_cast<int>((sum >> 21) & kMask), static_cast<int>(sum >> 42));
   };
-  above = count_at_least(1);
-  if (above <= k) {
-    *ties = kAllTies;
-    return 1;
-  }
-  for (int bit = 31; bit >= 0; --bit) {
-    const uint32_t candidate = threshold | (1u << bit);
-    const int count = count_at_least(candidate);
-    if (count >= k) {
-      threshold = candidate;
-      above = count;
-      if (count == k) break;  // exactly k keys lie at or above: the rest of the bits cannot change the set
+  uint32_t threshold = 0;
+  int at_least = 0;
+  for (int shift = 30; shift >= 0; shift -= 2) {
+    const int3 counts = count(threshold + (1u << shift), threshold + (2u << shift), threshold + (3u << shift));
+    const int digit = counts.z >= k ? 3 : counts.y >= k ? 2 : counts.x >= k ? 1 : 0;
+    if (digit > 0) {
+      threshold += static_cast<uint32_t>(digit) << shift;
+      at_least = digit == 3 ? counts.z : digit == 2 ? counts.y : counts.x;
+      if (at_least == k) break;
     }
   }
-  if (above == k) {
-    *ties = kAllTies;  // nothing is left out at the threshold
-    return threshold;
+  if (threshold == 0 || at_least == k) {  // 0: fewer than k keys are above kNoToken
+    *ties = kAllTies;
+    return max(threshold, 1u);
   }
-  const int strictly_above = threshold == 0xffffffffu ? 0 : count_at_least(threshold + 1);
-  *ties = k - strictly_above;
+  *ties = k - (threshold == 0xffffffffu ? 0 : count(threshold + 1, threshold + 1, threshold + 1).x);
   return threshold;
 }
 

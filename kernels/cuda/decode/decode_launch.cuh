@@ -1,69 +1,82 @@
 // Definitions of the launchers of decode_launch.h; included by each of their translation units.
 #pragma once
 
+#include <algorithm>
+
 #include "decode/decode_launch.h"
 
 namespace headscope::kernels::decode {
 
-template <typename T, int D>
-cudaError_t LaunchDense(const DenseParams& params, int batch, int group, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(params.num_spans), static_cast<unsigned>(batch * params.num_kv_heads));
-  switch (group) {
-    case 1: DenseSpanKernel<T, D, 1><<<grid, kThreads, 0, stream>>>(params); break;
-    case 2: DenseSpanKernel<T, D, 2><<<grid, kThreads, 0, stream>>>(params); break;
-    case 4: DenseSpanKernel<T, D, 4><<<grid, kThreads, 0, stream>>>(params); break;
-    case 8: DenseSpanKernel<T, D, 8><<<grid, kThreads, 0, stream>>>(params); break;
-    default: return cudaErrorInvalidValue;
-  }
-  if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
-  DenseMergeKernel<T, D><<<static_cast<unsigned>(batch * params.num_kv_heads * group), D, 0, stream>>>(params, group);
-  return cudaGetLastError();
-}
-
-template <typename Kernel>
-cudaError_t LaunchWithShared(Kernel kernel, dim3 grid, size_t shared, int cluster, const SparqParams& params, cudaStream_t stream) {
+// cluster: blocks of a cluster (1: none). after_previous: the kernel waits for the previous launch itself and may be started early.
+template <typename Kernel, typename Params>
+cudaError_t Launch(Kernel kernel, dim3 grid, int threads, size_t shared, int cluster, bool after_previous, const Params& params, cudaStream_t stream) {
   // Setting an attribute is cheap and idempotent; it must precede the first launch on every device.
   if (shared > 48 * 1024) {
-    if (const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)); error != cudaSuccess) return error;
+    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+    if (error != cudaSuccess) return error;
   }
   if (cluster > 8) {
-    if (const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1); error != cudaSuccess) return error;
+    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error != cudaSuccess) return error;
   }
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
-  config.blockDim = dim3(kThreads);
+  config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared;
   config.stream = stream;
-  cudaLaunchAttribute attribute = {};
+  config.attrs = attributes;
   if (cluster > 1) {
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    attributes[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  }
+  if (after_previous) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
   }
   return cudaLaunchKernelEx(&config, kernel, params);
 }
 
-template <typename T, int D, int G>
+template <typename T, int D>
+cudaError_t LaunchDense(const DenseParams& params, int batch, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(params.num_spans), static_cast<unsigned>(batch * params.num_kv_heads));
+  const cudaError_t error = Launch(DenseSpanKernel<T, D>, grid, kThreads, 0, 1, false, params, stream);
+  if (error != cudaSuccess) return error;
+  return Launch(DenseMergeKernel<T, D>, dim3(static_cast<unsigned>(batch * params.num_kv_heads * params.group)), D, 0, 1, true, params, stream);
+}
+
+template <typename T, int D, int G, int kPasses>
 cudaError_t LaunchSparqGroup(const SparqParams& params, int batch, cudaStream_t stream) {
   const auto lists = static_cast<unsigned>(batch * params.num_kv_heads);
-  constexpr size_t kShared = sizeof(SparqShared<T, D, G>);
-  if (params.num_spans == 1) return LaunchWithShared(SparqSelectKernel<T, D, G, true>, dim3(1, lists), kShared, 1, params, stream);
+  constexpr size_t kAttendShared = kFixedBytes<D, G> + kMergedBytes<D, G>;
+  constexpr size_t kShared = std::max(kAttendShared, kFixedBytes<D, G> + sizeof(float) * G * kPasses * kStride);
   const dim3 grid(static_cast<unsigned>(params.num_spans), lists);
+  if constexpr (kPasses == 2) {
+    if (params.num_spans == 1) return Launch(SparqSelectKernel<T, D, G, kPasses, true>, grid, kThreads, kShared, 1, false, params, stream);
+  }
   const int cluster = G > 1 ? params.num_spans : 1;
-  if (const cudaError_t error = LaunchWithShared(SparqSelectKernel<T, D, G, false>, grid, kShared, cluster, params, stream); error != cudaSuccess) return error;
+  const cudaError_t error = Launch(SparqSelectKernel<T, D, G, kPasses, false>, grid, kThreads, kShared, cluster, false, params, stream);
+  if (error != cudaSuccess) return error;
   const int64_t candidates = int64_t{params.num_spans} * params.num_tokens;
-  if (candidates <= 16 * kThreads) return LaunchWithShared(SparqAttendKernel<T, D, G, 16>, dim3(lists), kShared, 1, params, stream);
-  return LaunchWithShared(SparqAttendKernel<T, D, G, 64>, dim3(lists), kShared, 1, params, stream);
+  if (candidates <= 16 * kThreads) return Launch(SparqAttendKernel<T, D, G, 16>, dim3(lists), kThreads, kAttendShared, 1, true, params, stream);
+  return Launch(SparqAttendKernel<T, D, G, 64>, dim3(lists), kThreads, kAttendShared, 1, true, params, stream);
+}
+
+template <typename T, int D, int G>
+cudaError_t LaunchSparqPasses(const SparqParams& params, int batch, cudaStream_t stream) {
+  if constexpr (G > 1 && G < 8) {
+    if (params.passes == 4) return LaunchSparqGroup<T, D, G, 4>(params, batch, stream);
+  }
+  return LaunchSparqGroup<T, D, G, 2>(params, batch, stream);
 }
 
 template <typename T, int D>
 cudaError_t LaunchSparq(const SparqParams& params, int batch, cudaStream_t stream) {
   switch (params.group) {
-    case 1: return LaunchSparqGroup<T, D, 1>(params, batch, stream);
-    case 2: return LaunchSparqGroup<T, D, 2>(params, batch, stream);
-    case 4: return LaunchSparqGroup<T, D, 4>(params, batch, stream);
-    case 8: return LaunchSparqGroup<T, D, 8>(params, batch, stream);
+    case 1: return LaunchSparqPasses<T, D, 1>(params, batch, stream);
+    case 2: return LaunchSparqPasses<T, D, 2>(params, batch, stream);
+    case 4: return LaunchSparqPasses<T, D, 4>(params, batch, stream);
+    case 8: return LaunchSparqPasses<T, D, 8>(params, batch, stream);
     default: return cudaErrorInvalidValue;
   }
 }

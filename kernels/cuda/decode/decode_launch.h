@@ -8,9 +8,9 @@
 
 namespace headscope::kernels::decode {
 
-// `group` is 1, 2, 4 or 8. The first CUDA error, or cudaSuccess.
+// params.group is 1, 2, 4 or 8 for SparQ, 1 to 8 for dense. The first CUDA error, or cudaSuccess.
 template <typename T, int D>
-cudaError_t LaunchDense(const DenseParams& params, int batch, int group, cudaStream_t stream);
+cudaError_t LaunchDense(const DenseParams& params, int batch, cudaStream_t stream);
 template <typename T, int D>
 cudaError_t LaunchSparq(const SparqParams& params, int batch, cudaStream_t stream);
 

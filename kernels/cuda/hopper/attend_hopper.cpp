@@ -1,0 +1,162 @@
+#include "hopper/attend_hopper.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <numbers>
+#include <string>
+
+#include "cuda_error.h"
+#include "hopper/instances.h"
+#include "hopper/kernel_params.h"
+#include "hopper/tensor_map.h"
+#include "hopper/work_order.h"
+#include "problem_check.h"
+
+namespace headscope::kernels::hopper {
+namespace {
+
+// K and V of the heads in work at one time should leave room in the 50 or 60 MB of L2 for Q, O and the other sections'
+// tail.
+constexpr int64_t kSectionBytes = int64_t{32} << 20;
+
+// Scratch memory comes from a pool of our own that keeps what it has, so that a call costs no allocation after the
+// first and the process-wide default pool keeps its settings. One pool per device, for the life of the process.
+Status FindPool(int device, cudaMemPool_t* pool) {
+  constexpr int kMaxDevices = 64;
+  static std::array<cudaMemPool_t, kMaxDevices> pools{};
+  static std::mutex mutex;
+  if (device >= kMaxDevices) {
+    return {StatusCode::kUnsupported, "GPU " + std::to_string(device) + ": the executor takes devices 0 to 63."};
+  }
+  const std::lock_guard lock(mutex);
+  cudaMemPool_t& own = pools[static_cast<size_t>(device)];
+  if (own == nullptr) {
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = device;
+    cudaMemPool_t made = nullptr;
+    if (Status status = CudaStatus(cudaMemPoolCreate(&made, &properties), "making a memory pool"); !status.ok()) {
+      return status;
+    }
+    uint64_t keep = std::numeric_limits<uint64_t>::max();
+    Status status =
+        CudaStatus(cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &keep), "setting up a memory pool");
+    if (!status.ok()) return status;
+    own = made;
+  }
+  *pool = own;
+  return {};
+}
+
+const Instance* FindInstance(DType dtype, int32_t head_dim) {
+  for (const Instance& instance : Instances()) {
+    // A head_dim between two kernels' is padded with zeros in shared memory.
+    const bool fits = head_dim == instance.head_dim || (head_dim == 96 && instance.head_dim == 128);
+    if (instance.dtype == dtype && fits) return &instance;
+  }
+  return nullptr;
+}
+
+StridedTensor<const void> Const(const StridedTensor<void>& tensor) {
+  return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
+}
+
+Status EncodeMaps(const AttentionProblem& problem, const AttentionOutput& output, int32_t tile_columns,
+                  KernelParams* params) {
+  const TensorMapShape rows{"q", problem.dtype, problem.batch, problem.num_qo_heads, problem.seq_q, problem.head_dim,
+                            64};
+  TensorMapShape out = rows;
+  out.name = "output.o";
+  TensorMapShape keys{"k",           problem.dtype,    problem.batch, problem.num_kv_heads,
+                      problem.seq_k, problem.head_dim, tile_columns};
+  TensorMapShape values = keys;
+  values.name = "v";
+  Status status = EncodeTensorMap(rows, problem.q, &params->q);
+  if (status.ok()) status = EncodeTensorMap(out, Const(output.o), &params->o);
+  if (status.ok()) status = EncodeTensorMap(keys, problem.k, &params->k_tile);
+  if (status.ok()) status = EncodeTensorMap(values, problem.v, &params->v_tile);
+  keys.box_rows = values.box_rows = kSegmentRows;
+  if (status.ok()) status = EncodeTensorMap(keys, problem.k, &params->k_segment);
+  if (status.ok()) status = EncodeTensorMap(values, problem.v, &params->v_segment);
+  return status;
+}
+
+GatherSource Gather(const StridedTensor<const void>& tensor) {
+  return {tensor.data, tensor.batch_stride, tensor.head_stride, tensor.row_stride};
+}
+
+}  // namespace
+
+std::string WhyNot(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
+                   const CurrentDevice& device) {
+  if (device.compute_capability != 90) {
+    return "the GPU has compute capability " + std::to_string(device.compute_capability / 10) + "." +
+           std::to_string(device.compute_capability % 10) + ": the Hopper kernel needs 9.0";
+  }
+  if (problem.dtype == DType::kFloat32) return "dtype is fp32: the Hopper kernel takes bf16 and fp16";
+  if (FindInstance(problem.dtype, problem.head_dim) == nullptr) {
+    return "head_dim is " + std::to_string(problem.head_dim) + ": the Hopper kernel takes 64, 96, 128 and 256";
+  }
+  const std::pair<const char*, StridedTensor<const void>> tensors[] = {
+      {"q", problem.q}, {"k", problem.k}, {"v", problem.v}, {"output.o", Const(output.o)}};
+  for (const auto& [name, tensor] : tensors) {
+    if (!IsTmaAligned(tensor)) return std::string(name) + " is not aligned to 16 bytes in its base and its strides";
+  }
+  const int64_t items_per_head = (int64_t{index.seq_q} + kItemRows - 1) / kItemRows;
+  if (items_per_head * problem.num_qo_heads * problem.batch > std::numeric_limits<int32_t>::max() / 64) {
+    return "there are " + std::to_string(items_per_head * problem.num_qo_heads * problem.batch) +
+           " row tiles: the Hopper kernel takes 33 million";
+  }
+  return {};
+}
+
+Status Attend(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
+              const CurrentDevice& device, cudaStream_t stream) {
+  const Instance* const instance = FindInstance(problem.dtype, problem.head_dim);
+  KernelParams params{};
+  if (Status status = EncodeMaps(problem, output, instance->tile_columns, &params); !status.ok()) return status;
+  params.k_gather = Gather(problem.k);
+  params.v_gather = Gather(problem.v);
+  params.index = index;
+  params.lse = output.lse;
+  params.items_per_head = (problem.seq_q + kItemRows - 1) / kItemRows;
+  params.num_items = params.items_per_head * problem.num_qo_heads * problem.batch;
+  params.group_size = problem.GroupSize();
+  params.head_dim = problem.head_dim;
+  const float scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  params.soft_cap = problem.soft_cap;
+  params.score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : 0.0f;
+  params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;
+
+  cudaMemPool_t pool = nullptr;
+  if (Status status = FindPool(device.ordinal, &pool); !status.ok()) return status;
+  const size_t items = static_cast<size_t>(params.num_items);
+  void* scratch = nullptr;
+  Status status = CudaStatus(cudaMallocFromPoolAsync(&scratch, (2 * items + 1) * sizeof(int32_t), pool, stream),
+                             "allocating " + std::to_string(2 * items * sizeof(int32_t)) + " bytes for the work order");
+  if (!status.ok()) return status;
+  auto* const costs = static_cast<int32_t*>(scratch);
+  params.order = costs + items;
+  params.next_item = costs + 2 * items;
+
+  const int64_t bytes_per_kv_head = int64_t{2} * SizeOf(problem.dtype) * problem.seq_k * problem.head_dim;
+  const int64_t kv_heads = std::clamp<int64_t>(kSectionBytes / bytes_per_kv_head, 1, problem.num_kv_heads);
+  WorkOrderShape shape;
+  shape.items_per_head = params.items_per_head;
+  shape.num_heads = problem.batch * problem.num_qo_heads;
+  shape.heads_per_section = static_cast<int32_t>(kv_heads) * problem.GroupSize();
+  status = LaunchWorkOrder(index, shape, costs, costs + items, params.next_item, stream);
+  if (status.ok()) {
+    status = CudaStatus(instance->launch(params, std::min(device.num_multiprocessors, params.num_items), stream),
+                        "AttendHopperKernel (" + Describe(problem) + ")");
+  }
+  const cudaError_t freed = cudaFreeAsync(scratch, stream);
+  if (status.ok()) status = CudaStatus(freed, "freeing the work order");
+  return status;
+}
+
+}  // namespace headscope::kernels::hopper

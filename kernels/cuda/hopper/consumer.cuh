@@ -1,0 +1,244 @@
+// A consumer warpgroup: 64 query rows of an item. While the tensor cores multiply the weights of one tile with its
+// values, the warpgroup turns the next tile's scores into weights; the two warpgroups take turns at issuing, so that
+// one's softmax hides behind the other's products.
+#pragma once
+
+#include <cutlass/arch/reg_reconfig.h>
+
+#include <cute/arch/copy_sm90_tma.hpp>
+#include <cute/tensor.hpp>
+
+#include "hopper/softmax.cuh"
+#include "hopper/traits.cuh"
+
+namespace headscope::kernels::hopper {
+
+template <class T>
+class Consumer {
+ public:
+  using Element = typename T::Element;
+
+  __device__ Consumer(const KernelParams& params, SharedStorage<T>& shared, int group)
+      : p_(params), s_(shared), group_(group), thread_(static_cast<int>(threadIdx.x) % 128) {}
+
+  __device__ void Run() {
+    // The first turn is group 0's.
+    if (group_ == 1) BarrierArrive(kTurnBarrier, 256);
+    for (int work = 0;; ++work) {
+      const int slot = work % T::kQuerySlots;
+      Mbarrier::wait(&s_.q_full[slot], work / T::kQuerySlots & 1);
+      const WorkItem item = s_.work[slot];
+      if (item.item < 0) break;
+      Attend(item, slot);
+    }
+    if (thread_ == 0) cute::tma_store_wait<0>();
+  }
+
+ private:
+  __device__ void Attend(const WorkItem& item, int slot) {
+    using namespace cute;
+    const ItemPlace place = PlaceOf(p_, item.item);
+    const int row = group_ * 64 + thread_ / 32 * 16 + thread_ % 32 / 4;
+    const int position = p_.index.first_position + place.tile * kItemRows + row;
+
+    typename T::MmaQk mma_qk;
+    typename T::MmaPv mma_pv;
+    auto group_qk = mma_qk.get_slice(group_ * 128);
+    auto group_pv = mma_pv.get_slice(group_ * 128);
+    Tensor q = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.q)), typename T::LayoutQ{});
+    Tensor k = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.k)), typename T::LayoutK{});
+    Tensor v = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.v)), typename T::LayoutVt{});
+    Tensor q_operand = group_qk.partition_fragment_A(q);  // (mma, m, k, slot)
+    Tensor k_operand = group_qk.partition_fragment_B(k);  // (mma, n, k, stage)
+    Tensor v_operand = group_pv.partition_fragment_B(v);
+    Tensor scores = partition_fragment_C(mma_qk, Shape<Int<kItemRows>, Int<T::kTileColumns>>{});
+    Tensor output = partition_fragment_C(mma_pv, Shape<Int<kItemRows>, Int<T::kHeadDim>>{});
+    // Two score accumulators of 8 columns are the A operand of one product over 16 keys, element for element.
+    Tensor weights = make_tensor<Element>(Layout<Shape<Shape<_2, _2, _2>, _1, Int<T::kTileColumns / 16>>>{});
+    static_assert(decltype(size(weights))::value == decltype(size(scores))::value);
+    clear(output);
+    SoftmaxState softmax;
+
+    auto issue_qk = [&](int stage) {
+      warpgroup_fence_operand(scores);
+      warpgroup_arrive();
+      mma_qk.accumulate_ = GMMA::ScaleOut::Zero;
+      CUTE_UNROLL
+      for (int i = 0; i < decltype(size<2>(q_operand))::value; ++i) {
+        cute::gemm(mma_qk, q_operand(_, _, i, slot), k_operand(_, _, i, stage), scores);
+        mma_qk.accumulate_ = GMMA::ScaleOut::One;
+      }
+      warpgroup_commit_batch();
+    };
+    auto issue_pv = [&](int stage) {
+      warpgroup_fence_operand(output);
+      warpgroup_fence_operand(weights);
+      warpgroup_arrive();
+      mma_pv.accumulate_ = GMMA::ScaleOut::One;
+      CUTE_UNROLL
+      for (int i = 0; i < decltype(size<2>(v_operand))::value; ++i) {
+        cute::gemm(mma_pv, weights(_, _, i), v_operand(_, _, i, stage), output);
+      }
+      warpgroup_commit_batch();
+    };
+    float correction[2];
+    auto to_weights = [&](uint32_t flags) {
+      if (p_.soft_cap > 0) SoftCap(scores, p_.score_scale, p_.soft_cap);
+      if ((flags & kStepMasked) != 0) {
+        MaskScores<T>(scores, s_.steps[step_ % kStepRing], p_.index.rule, row, position);
+        softmax.template Update<true>(scores, p_.scale_log2, correction);
+      } else {
+        softmax.template Update<false>(scores, p_.scale_log2, correction);
+      }
+    };
+    auto convert = [&] {
+      CUTE_UNROLL
+      for (int i = 0; i < decltype(size(weights))::value; i += 2) {
+        if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
+          reinterpret_cast<__nv_bfloat162&>(weights(i)) = __floats2bfloat162_rn(scores(i), scores(i + 1));
+        } else {
+          reinterpret_cast<__half2&>(weights(i)) = __floats2half2_rn(scores(i), scores(i + 1));
+        }
+      }
+    };
+    auto rescale = [&] {
+      CUTE_UNROLL
+      for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
+    };
+
+    if (!item.empty) {
+      uint32_t flags = WaitForKeys();
+      issue_qk(step_ % kStages);
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(scores);
+      Release(s_.k_empty);
+      to_weights(flags);
+      convert();
+      while ((flags & kStepLast) == 0) {
+        const uint32_t previous_flags = flags;
+        ++step_;
+        flags = WaitForKeys();
+        BarrierSync(kTurnBarrier + group_, 256);
+        issue_qk(step_ % kStages);
+        --step_;
+        WaitForValues(previous_flags);
+        issue_pv(step_ % kStages);
+        ++step_;
+        BarrierArrive(kTurnBarrier + 1 - group_, 256);
+        warpgroup_wait<1>();
+        warpgroup_fence_operand(scores);
+        Release(s_.k_empty);
+        to_weights(flags);
+        warpgroup_wait<0>();
+        warpgroup_fence_operand(output);
+        --step_;
+        Release(s_.v_empty);
+        ++step_;
+        convert();
+        rescale();
+      }
+      WaitForValues(flags);
+      issue_pv(step_ % kStages);
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(output);
+      Release(s_.v_empty);
+      ++step_;
+    }
+    Finish(place, slot, row, softmax, output);
+  }
+
+  // Waits for the keys of step_ and returns the step's flags.
+  __device__ uint32_t WaitForKeys() {
+    Mbarrier::wait(&s_.k_full[step_ % kStages], step_ / kStages & 1);
+    const uint32_t flags = s_.steps[step_ % kStepRing].flags;
+    if ((flags & kStepGathered) != 0) cutlass::arch::fence_view_async_shared();
+    return flags;
+  }
+
+  __device__ void WaitForValues(uint32_t flags) {
+    Mbarrier::wait(&s_.v_full[step_ % kStages], step_ / kStages & 1);
+    if ((flags & kStepGathered) != 0) cutlass::arch::fence_view_async_shared();
+    if ((flags & kStepUnreadValues) != 0) {
+      ZeroUnreadValues();
+      cutlass::arch::fence_view_async_shared();
+      BarrierSync(kGroupBarrier + group_, 128);
+    }
+  }
+
+  // Rows of V behind a segment's last key were copied with it and belong to keys that nobody asked for: their weight is
+  // 0, but 0 * NaN is NaN. Both warpgroups write the same zeros.
+  __device__ void ZeroUnreadValues() {
+    const Step& step = s_.steps[step_ % kStepRing];
+    char* const stage = s_.v[step_ % kStages];
+    constexpr int kPieces = T::kHeadDim / 8;
+    for (int part = 0; part < T::kSegments; ++part) {
+      const int length = step.segments[part].Length();
+      for (int i = thread_; i < (kSegmentRows - length) * kPieces; i += 128) {
+        const int row = part * kSegmentRows + length + i / kPieces;
+        const int piece = i % kPieces;
+        *reinterpret_cast<uint4*>(stage + piece / 8 * T::kTileColumns * kSlabBytes + row * kSlabBytes +
+                                  piece % 8 * 16) = uint4{};
+      }
+    }
+  }
+
+  __device__ void Release(uint64_t* empty) {
+    if (thread_ % 32 == 0) Mbarrier::arrive(&empty[step_ % kStages]);
+  }
+
+  // Divides by the sum, writes the LSE, and sends O through the Q slot, whose queries are done with.
+  template <class Output>
+  __device__ void Finish(const ItemPlace& place, int slot, int row, SoftmaxState& softmax, Output& output) {
+    float normaliser[2];
+    for (int r = 0; r < 2; ++r) {
+      const float sum = QuadSum(softmax.row_sum[r]);
+      normaliser[r] = sum == 0.0f ? 0.0f : __frcp_rn(sum);
+      const int query = place.tile * kItemRows + row + 8 * r;
+      if (p_.lse != nullptr && thread_ % 4 == 0 && query < p_.index.seq_q) {
+        constexpr float kLn2 = 0.69314718055994531f;
+        const int64_t head = static_cast<int64_t>(place.sequence) * p_.index.num_qo_heads + place.head;
+        p_.lse[head * p_.index.seq_q + query] =
+            sum == 0.0f ? -INFINITY : (softmax.row_max[r] * p_.scale_log2 + log2f(sum)) * kLn2;
+      }
+    }
+    // Every warp of the group has done its last product with these queries.
+    BarrierSync(kGroupBarrier + group_, 128);
+    const int lane = thread_ % 32;
+    CUTE_UNROLL
+    for (int i = 0; i < decltype(cute::size(output))::value; i += 2) {
+      const int column = i / 4 * 8;  // first of 8; the thread's pair is lane % 4 of it
+      const int target_row = row + 8 * (i / 2 % 2);
+      char* const target = s_.q[slot] + column / 64 * kItemRows * kSlabBytes + target_row * kSlabBytes +
+                           ((column % 64 / 8 ^ target_row % 8) << 4) + lane % 4 * 4;
+      const float scale = normaliser[i / 2 % 2];
+      if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
+        *reinterpret_cast<__nv_bfloat162*>(target) = __floats2bfloat162_rn(output(i) * scale, output(i + 1) * scale);
+      } else {
+        *reinterpret_cast<__half2*>(target) = __floats2half2_rn(output(i) * scale, output(i + 1) * scale);
+      }
+    }
+    cutlass::arch::fence_view_async_shared();
+    BarrierSync(kGroupBarrier + group_, 128);
+    if (thread_ == 0) {
+      const int first_row = place.tile * kItemRows + group_ * 64;
+      if (first_row < p_.index.seq_q) {
+        CUTE_UNROLL
+        for (int slab = 0; slab < T::kSlabs; ++slab) {
+          cute::SM90_TMA_STORE_4D::copy(&p_.o, s_.q[slot] + slab * kItemRows * kSlabBytes + group_ * 64 * kSlabBytes,
+                                        slab * 64, first_row, place.head, place.sequence);
+        }
+        cute::tma_store_arrive();
+        cute::tma_store_wait<0>();  // until the slot has been read
+      }
+      Mbarrier::arrive(&s_.q_empty[slot]);
+    }
+  }
+
+  const KernelParams& p_;
+  SharedStorage<T>& s_;
+  const int group_;
+  const int thread_;
+  int step_ = 0;  // steps taken so far, over all items
+};
+
+}  // namespace headscope::kernels::hopper

@@ -1,0 +1,34 @@
+// The compiled variants of the Hopper kernel: one per dtype and (padded) head_dim, one translation unit each.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <span>
+
+#include "hopper/kernel_params.h"
+#include "kernels/attention_problem.h"
+
+namespace headscope::kernels::hopper {
+
+using LaunchFunction = cudaError_t(const KernelParams& params, int num_blocks, cudaStream_t stream);
+
+LaunchFunction LaunchBf16D64, LaunchBf16D128, LaunchBf16D256;
+LaunchFunction LaunchFp16D64, LaunchFp16D128, LaunchFp16D256;
+
+struct Instance {
+  DType dtype;
+  int32_t head_dim;
+  int32_t tile_columns;  // keys of one tile
+  LaunchFunction* launch;
+};
+
+inline std::span<const Instance> Instances() {
+  static constexpr Instance kInstances[] = {
+      {DType::kBFloat16, 64, 128, LaunchBf16D64},  {DType::kBFloat16, 128, 128, LaunchBf16D128},
+      {DType::kBFloat16, 256, 64, LaunchBf16D256}, {DType::kFloat16, 64, 128, LaunchFp16D64},
+      {DType::kFloat16, 128, 128, LaunchFp16D128}, {DType::kFloat16, 256, 64, LaunchFp16D256},
+  };
+  return kInstances;
+}
+
+}  // namespace headscope::kernels::hopper

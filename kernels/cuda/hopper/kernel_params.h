@@ -1,0 +1,45 @@
+// What the host hands to the Hopper kernel: by value, so that the TMA descriptors lie in constant memory.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "kernels/sparse_index.h"
+
+namespace headscope::kernels::hopper {
+
+constexpr int kItemRows = 128;    // query rows of one work item: two consumer warpgroups of 64
+constexpr int kSegmentRows = 32;  // keys of one segment, the smallest piece that TMA brings
+
+// A K or V tensor as the column gather reads it.
+struct GatherSource {
+  const void* data;
+  int64_t batch_stride;  // elements, as all strides here
+  int64_t head_stride;
+  int64_t row_stride;
+};
+
+struct KernelParams {
+  CUtensorMap q;       // boxes of 64 rows
+  CUtensorMap o;       // boxes of 64 rows
+  CUtensorMap k_tile;  // boxes of a whole tile of keys
+  CUtensorMap v_tile;
+  CUtensorMap k_segment;  // boxes of kSegmentRows keys
+  CUtensorMap v_segment;
+  GatherSource k_gather;
+  GatherSource v_gather;
+  SparseIndexView index;  // device pointers
+  const int32_t* order;   // [num_items] work items, in the order in which thread blocks take them
+  int32_t* next_item;     // the queue's head
+  float* lse;             // [batch, num_qo_heads, seq_q] or null
+  int32_t num_items;
+  int32_t items_per_head;
+  int32_t group_size;
+  int32_t head_dim;   // as stored; shared memory holds it padded with zeros to the kernel's
+  float score_scale;  // 0 without a soft cap; else scores become soft_cap * tanh(score_scale * q.k)
+  float soft_cap;
+  float scale_log2;  // what the kernel multiplies a (capped) score by to get an exponent of two
+};
+
+}  // namespace headscope::kernels::hopper

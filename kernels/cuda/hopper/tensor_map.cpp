@@ -1,0 +1,63 @@
+#include "hopper/tensor_map.h"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "cuda_error.h"
+
+namespace headscope::kernels::hopper {
+namespace {
+
+using Encoder = decltype(&cuTensorMapEncodeTiled);
+
+Status FindEncoder(Encoder* encoder) {
+  void* pointer = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  Status status =
+      CudaStatus(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &pointer, 12000, cudaEnableDefault, &found),
+                 "looking for cuTensorMapEncodeTiled in the driver");
+  if (!status.ok()) return status;
+  if (found != cudaDriverEntryPointSuccess || pointer == nullptr) {
+    return {StatusCode::kDeviceMissing, "the GPU driver has no cuTensorMapEncodeTiled: install a driver for CUDA 13."};
+  }
+  *encoder = reinterpret_cast<Encoder>(pointer);
+  return {};
+}
+
+}  // namespace
+
+bool IsTmaAligned(const StridedTensor<const void>& tensor) {
+  auto whole = [](int64_t elements) { return elements * 2 % 16 == 0; };
+  return reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && whole(tensor.row_stride) && whole(tensor.head_stride) &&
+         whole(tensor.batch_stride);
+}
+
+Status EncodeTensorMap(const TensorMapShape& shape, const StridedTensor<const void>& tensor, CUtensorMap* map) {
+  Encoder encode = nullptr;
+  if (Status status = FindEncoder(&encode); !status.ok()) return status;
+  const cuuint64_t dims[4] = {static_cast<cuuint64_t>(shape.head_dim), static_cast<cuuint64_t>(shape.rows),
+                              static_cast<cuuint64_t>(shape.heads), static_cast<cuuint64_t>(shape.batch)};
+  // A dimension of one element may carry any stride, also 0, which TMA refuses.
+  auto bytes = [](int32_t extent, int64_t stride, cuuint64_t fallback) {
+    return extent > 1 ? static_cast<cuuint64_t>(stride) * 2 : fallback;
+  };
+  const cuuint64_t row_bytes = bytes(shape.rows, tensor.row_stride, dims[0] * 2);
+  const cuuint64_t head_bytes = bytes(shape.heads, tensor.head_stride, row_bytes);
+  const cuuint64_t strides[3] = {row_bytes, head_bytes, bytes(shape.batch, tensor.batch_stride, head_bytes)};
+  const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(shape.box_rows), 1, 1};
+  const cuuint32_t element_strides[4] = {1, 1, 1, 1};
+  const CUtensorMapDataType type =
+      shape.dtype == DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const CUresult result = encode(map, type, 4, const_cast<void*>(tensor.data), dims, strides, box, element_strides,
+                                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result == CUDA_SUCCESS) return {};
+  return {StatusCode::kInvalidArgument,
+          std::string(shape.name) + ": the GPU's copy engine refuses its strides (" +
+              std::to_string(tensor.row_stride) + ", " + std::to_string(tensor.head_stride) + ", " +
+              std::to_string(tensor.batch_stride) + " elements; CUresult " + std::to_string(static_cast<int>(result)) +
+              "): pass a tensor with positive strides below 2^39 elements."};
+}
+
+}  // namespace headscope::kernels::hopper

@@ -1,0 +1,31 @@
+// TMA descriptors, made without linking libcuda: the encoder is looked up in the driver at run time.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "kernels/attention_problem.h"
+#include "kernels/status.h"
+
+namespace headscope::kernels::hopper {
+
+// One tensor [batch, heads, rows, head_dim] of a 16-bit dtype, read or written in boxes of box_rows rows x 64
+// components, 128-byte swizzled. What a box reads beyond a head's last row or component is zero; what it writes there
+// is dropped.
+struct TensorMapShape {
+  const char* name = "";  // for messages
+  DType dtype = DType::kBFloat16;
+  int32_t batch = 0;
+  int32_t heads = 0;
+  int32_t rows = 0;
+  int32_t head_dim = 0;
+  int32_t box_rows = 0;
+};
+
+Status EncodeTensorMap(const TensorMapShape& shape, const StridedTensor<const void>& tensor, CUtensorMap* map);
+
+// Base and strides are multiples of 16 bytes, as TMA asks.
+bool IsTmaAligned(const StridedTensor<const void>& tensor);
+
+}  // namespace headscope::kernels::hopper

@@ -1,0 +1,144 @@
+// Shapes, shared memory and barriers of the Hopper kernel.
+//
+// Shared memory holds one or two tiles of Q (128 rows), and two stages of K and of V (tile_columns keys each), all as
+// TMA's 128-byte swizzle leaves them: slabs of 64 components, in a slab one key (or row) per 128 bytes. The tensor
+// cores read that image both as K-major (Q and K) and as MN-major (V), so nothing is ever transposed.
+#pragma once
+
+#include <cutlass/arch/barrier.h>
+#include <cutlass/bfloat16.h>
+#include <cutlass/half.h>
+
+#include <cute/atom/mma_traits_sm90_gmma.hpp>
+#include <cute/tensor.hpp>
+
+#include "hopper/kernel_params.h"
+
+namespace headscope::kernels::hopper {
+
+constexpr int kStages = 2;
+constexpr int kSlabBytes = 128;  // of one key in one slab: 64 components of 16 bits
+constexpr int kConsumerGroups = 2;
+constexpr int kThreads = 128 * (1 + kConsumerGroups);
+constexpr int kProducerRegisters = 56;
+constexpr int kConsumerRegisters = 224;
+
+// A piece of a run inside a tile: `length` keys from `start`, kept by the quarters (of 32 query rows) of the item that
+// `quarters` names.
+struct Segment {
+  int32_t start;
+  uint32_t packed;  // length | partial << 8 | quarters << 12
+
+  static constexpr uint32_t kPartial = 1u << 8;
+  static constexpr uint32_t kAllQuarters = 0xfu;
+  __device__ static uint32_t Pack(int length, bool partial, uint32_t quarters) {
+    return static_cast<uint32_t>(length) | (partial ? kPartial : 0u) | quarters << 12;
+  }
+  __device__ int Length() const { return static_cast<int>(packed & 0xffu); }
+  __device__ bool Partial() const { return (packed & kPartial) != 0; }
+  __device__ bool BelongsTo(int quarter) const { return (packed >> (12 + quarter) & 1u) != 0; }
+};
+
+enum StepFlags : uint32_t {
+  kStepLast = 1,          // of its item
+  kStepMasked = 2,        // some elements are not kept
+  kStepUnreadValues = 4,  // V has rows that no list names: they may hold NaN and are zeroed before the product
+  kStepGathered = 8,      // written by cp.async, through the generic proxy
+};
+
+// One tile of keys, as the producer describes it to the consumers.
+struct Step {
+  Segment segments[4];
+  uint32_t flags;
+};
+
+// Descriptions outlive their K stage: the mask needs them after K is released, the zeroing after that. When slot n is
+// written again, K stage n - 6 has been filled anew, which nobody gets past before step n - 8 is done.
+constexpr int kStepRing = 8;
+
+struct WorkItem {
+  int32_t item;  // -1: no more
+  bool empty;    // keeps nothing: no step follows
+};
+
+template <class Element_, int kHeadDim_, int kTileColumns_, int kQuerySlots_>
+struct Traits {
+  using Element = Element_;
+  static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kTileColumns = kTileColumns_;
+  static constexpr int kQuerySlots = kQuerySlots_;
+  static constexpr int kSlabs = kHeadDim / 64;
+  static constexpr int kSegments = kTileColumns / kSegmentRows;
+  static constexpr int kStageBytes = kTileColumns * kHeadDim * 2;
+  static constexpr int kQueryBytes = kItemRows * kHeadDim * 2;
+  using KAtom = cute::GMMA::Layout_K_SW128_Atom<Element>;
+  using MnAtom = cute::GMMA::Layout_MN_SW128_Atom<Element>;
+  using LayoutQ = decltype(cute::tile_to_shape(
+      KAtom{}, cute::Shape<cute::Int<kItemRows>, cute::Int<kHeadDim>, cute::Int<kQuerySlots>>{}));
+  using LayoutK = decltype(cute::tile_to_shape(
+      KAtom{}, cute::Shape<cute::Int<kTileColumns>, cute::Int<kHeadDim>, cute::Int<kStages>>{}));
+  using LayoutVt = decltype(cute::tile_to_shape(
+      MnAtom{}, cute::Shape<cute::Int<kHeadDim>, cute::Int<kTileColumns>, cute::Int<kStages>>{},
+      cute::Step<cute::_2, cute::_1, cute::_3>{}));
+
+  using GroupLayout = cute::Layout<cute::Shape<cute::Int<kConsumerGroups>, cute::_1, cute::_1>>;
+  using MmaQk = decltype(cute::make_tiled_mma(
+      cute::GMMA::ss_op_selector<Element, Element, float,
+                                 cute::Shape<cute::Int<kItemRows>, cute::Int<kTileColumns>, cute::Int<kHeadDim>>>(),
+      GroupLayout{}));
+  using MmaPv = decltype(cute::make_tiled_mma(
+      cute::GMMA::rs_op_selector<Element, Element, float,
+                                 cute::Shape<cute::Int<kItemRows>, cute::Int<kHeadDim>, cute::Int<kTileColumns>>,
+                                 cute::GMMA::Major::K, cute::GMMA::Major::MN>(),
+      GroupLayout{}));
+};
+
+// The gather's cp.async writes arrive once per producer thread; what TMA brings arrives as if from all of them. One
+// arrival more is a plain one that publishes the step's description.
+constexpr uint32_t kFullArrivals = 128 + 1;
+constexpr uint32_t kEmptyArrivals = 4 * kConsumerGroups;  // one per consumer warp
+
+template <class T>
+struct SharedStorage {
+  alignas(1024) char q[T::kQuerySlots][T::kQueryBytes];  // O leaves through the slot that its Q came in
+  alignas(1024) char k[kStages][T::kStageBytes];
+  alignas(1024) char v[kStages][T::kStageBytes];
+  Step steps[kStepRing];
+  WorkItem work[T::kQuerySlots];
+  // The column job that warp 0 hands to its warpgroup; fields as in ColumnJob.
+  alignas(8) int32_t job[8];
+  alignas(8) uint64_t q_full[T::kQuerySlots];
+  alignas(8) uint64_t q_empty[T::kQuerySlots];
+  alignas(8) uint64_t k_full[kStages];
+  alignas(8) uint64_t k_empty[kStages];
+  alignas(8) uint64_t v_full[kStages];
+  alignas(8) uint64_t v_empty[kStages];
+};
+
+enum BarrierId : uint32_t { kProducerBarrier = 1, kTurnBarrier = 2 /* and 3 */, kGroupBarrier = 4 /* and 5 */ };
+
+__device__ inline void BarrierSync(uint32_t id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void BarrierArrive(uint32_t id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void ArriveMany(uint64_t* barrier, uint32_t count) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(cute::cast_smem_ptr_to_uint(barrier)), "r"(count)
+               : "memory");
+}
+
+using Mbarrier = cutlass::arch::ClusterTransactionBarrier;
+
+// Which (sequence, head, row tile) an item is.
+struct ItemPlace {
+  int sequence;
+  int head;
+  int tile;  // of kItemRows rows
+};
+__device__ inline ItemPlace PlaceOf(const KernelParams& p, int item) {
+  const int head = item / p.items_per_head;
+  return {head / p.index.num_qo_heads, head % p.index.num_qo_heads, item % p.items_per_head};
+}
+
+}  // namespace headscope::kernels::hopper

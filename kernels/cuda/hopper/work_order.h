@@ -1,0 +1,26 @@
+// The order in which thread blocks take work items: sections of heads whose K and V fit the L2 cache together, and
+// inside a section the longest item first, so that the last ones to finish are short. Planned on the device, because
+// the lists are there.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/sparse_index.h"
+#include "kernels/status.h"
+
+namespace headscope::kernels::hopper {
+
+struct WorkOrderShape {
+  int32_t items_per_head = 0;
+  int32_t num_heads = 0;          // batch * num_qo_heads
+  int32_t heads_per_section = 0;  // query heads; a multiple of the group size
+};
+
+// Fills order [items_per_head * num_heads], zeroes *next_item; costs [items_per_head * num_heads] is scratch. Two small
+// launches.
+Status LaunchWorkOrder(const SparseIndexView& index, const WorkOrderShape& shape, int32_t* costs, int32_t* order,
+                       int32_t* next_item, cudaStream_t stream);
+
+}  // namespace headscope::kernels::hopper

@@ -1,0 +1,26 @@
+// Attention of chosen rows in float64 on the GPU, from a byte mask made on the host: no code in common with the
+// executors under test.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention_problem.h"
+
+namespace headscope::kernels::testing {
+
+struct ReferenceRow {
+  int32_t sequence;
+  int32_t head;
+  int32_t row;
+};
+
+// problem: device pointers. mask [rows.size()][seq_k]: 1 where the row keeps the column. o [rows.size()][head_dim], lse
+// [rows.size()]. Returns false when a CUDA call failed.
+bool ReferenceRowsOnGpu(const AttentionProblem& problem, const std::vector<ReferenceRow>& rows,
+                        const std::vector<uint8_t>& mask, std::vector<double>* o, std::vector<double>* lse);
+
+// Fills `count` elements of a device array with normal deviates times `factor`; the same seed gives the same values.
+bool FillNormal(DType dtype, void* data, int64_t count, float factor, uint64_t seed);
+
+}  // namespace headscope::kernels::testing
