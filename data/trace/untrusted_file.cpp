@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "trace/hdf5_values.h"
+#include "trace/private_driver.h"
 
 namespace headscope::data {
 namespace {
@@ -42,7 +43,7 @@ void RequireSignature(const std::string& path, int64_t size) {
 }
 
 FileHandle Open(const std::string& path, unsigned flags) {
-  return FileHandle(H5Fopen(path.c_str(), flags, H5P_DEFAULT));
+  return FileHandle(H5Fopen(path.c_str(), flags, PrivateReadAccess().get()));
 }
 
 herr_t RefuseLinks(hid_t, const char* name, const H5L_info_t* info, void* out) {
@@ -128,9 +129,6 @@ GroupHandle UntrustedFile::Group(const std::string& name) const {
   if (!group.valid()) {
     Refuse(field, std::string("is not a readable group; ") + kDamaged);
   }
-  if (streaming_) {
-    H5Grefresh(group.get());  // another reader of this process may have left older values in HDF5's cache
-  }
   H5G_info_t info{};
   if (H5Gget_info(group.get(), &info) < 0 || info.nlinks > kMaxMembers) {
     Refuse(field, std::string("has an unreadable or absurd number of members; ") + kDamaged);
@@ -159,9 +157,6 @@ CheckedDataset UntrustedFile::Dataset(const GroupHandle& group, const std::strin
   checked.handle = DatasetHandle(H5Dopen2(group.get(), name.c_str(), access.get()));
   if (!checked.handle.valid()) {
     refuse("is not a readable dataset");
-  }
-  if (streaming_) {
-    H5Drefresh(checked.handle.get());
   }
 
   const TypeHandle found(H5Dget_type(checked.handle.get()));

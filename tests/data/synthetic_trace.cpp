@@ -1,5 +1,6 @@
 #include "synthetic_trace.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -91,13 +92,22 @@ bool Recorded(const TraceLayout& layout, int64_t position) {
   return layout.row_selection == "all" || position % kRowsEvery == 0;
 }
 
+StressVariant Variant(int number) {
+  constexpr Encoding kEncodings[] = {Encoding::kBFloat16, Encoding::kFloat32, Encoding::kFloat16};
+  constexpr int64_t kPasses[] = {1, 16, 5, 128};
+  StressVariant variant{.layout = SmallLayout(kEncodings[number % 3], int64_t{1} << 20)};
+  variant.layout.model.head_dim =
+      number / 4 % 2 == 0 ? 128 : 24;  // 128: chunks of exactly 256 KiB; 24 does not divide them
+  variant.layout.row_selection = number % 5 == 0 ? "every:2" : "all";
+  variant.pass = kPasses[number % 4];
+  variant.flush_every = variant.pass == 1 ? 16 : 1;
+  return variant;
+}
+
 void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, int64_t end, int64_t num_prompt) {
   std::vector<TokenRecord> tokens;
   std::vector<int32_t> positions, rows;
-  int64_t first_row = 0;
-  for (int64_t i = 0; i < begin; ++i) {
-    first_row += Recorded(layout, i);
-  }
+  const int64_t first_row = layout.row_selection == "all" ? begin : (begin + kRowsEvery - 1) / kRowsEvery;
   for (int64_t i = begin; i < end; ++i) {
     tokens.push_back(TokenAt(i, num_prompt));
     positions.push_back(static_cast<int32_t>(i));

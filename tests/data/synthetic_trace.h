@@ -27,6 +27,16 @@ TraceLayout SmallLayout(Encoding encoding, int64_t max_tokens);
 // Whether a query row is recorded at `position`.
 bool Recorded(const TraceLayout& layout, int64_t position);
 
+// One of a few ways to write: encodings, lengths of passes, how often is flushed. tests/oracle/trace_values.py need not
+// know them.
+struct StressVariant {
+  TraceLayout layout;
+  int64_t pass = 1;         // tokens per forward pass
+  int64_t flush_every = 1;  // passes per flush
+  int64_t num_prompt = 64;
+};
+StressVariant Variant(int number);
+
 // Appends tokens [begin, end) as one forward pass.
 void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, int64_t end, int64_t num_prompt);
 
