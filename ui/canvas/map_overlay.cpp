@@ -95,7 +95,6 @@ void DrawScoreValues(CanvasModel& model, const OverlayOptions& options) {
   const double pixels = view.pixels_per_score();
   if (pixels < kMinPixelsForValues || view.Level(options.device_pixel_ratio) != 0) return;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
-  const CanvasSettings& settings = model.settings();
   const ScoreRect visible = view.Visible();
   PushClip(list, view.viewport());
   for (auto row = static_cast<int64_t>(visible.row_begin); static_cast<double>(row) < visible.row_end; ++row) {
@@ -105,14 +104,13 @@ void DrawScoreValues(CanvasModel& model, const OverlayOptions& options) {
       if (!log2_p) continue;
       const double x = view.ColumnToX(static_cast<double>(column)), y = view.RowToY(static_cast<double>(row));
       list->AddRect(Point(x, y), Point(x + pixels + 1, y + pixels + 1), IM_COL32(0, 0, 0, 60));
-      const auto entry =
-          static_cast<size_t>(std::lround(255 * ScalePosition(*log2_p, settings.range, settings.logarithmic)));
-      const Rgb shade = ColorMapPalette(settings.color_map)[entry];
-      const bool light = 299 * shade.red + 587 * shade.green + 114 * shade.blue > 128'000;
       const std::string text = FormatProbability(std::exp2(static_cast<double>(*log2_p)));
       const ImVec2 size = TextSize(text);
-      DrawText(list, x + (pixels - static_cast<double>(size.x)) / 2, y + (pixels - static_cast<double>(size.y)) / 2,
-               light && !settings.overlay ? IM_COL32(20, 20, 20, 255) : IM_COL32(240, 240, 240, 255), text);
+      const double text_x = x + (pixels - static_cast<double>(size.x)) / 2;
+      const double text_y = y + (pixels - static_cast<double>(size.y)) / 2;
+      // A shadow keeps the digits readable on every colour of every palette.
+      DrawText(list, text_x + 1, text_y + 1, IM_COL32(0, 0, 0, 220), text);
+      DrawText(list, text_x, text_y, IM_COL32(245, 245, 245, 255), text);
     }
   }
   list->PopClipRect();

@@ -1,0 +1,348 @@
+// The canvas as a user meets it: a shown widget on a real OpenGL context, driven by mouse and key events, drawing a
+// synthetic head.
+#include "canvas_widget.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <QApplication>
+#include <QImage>
+#include <QPointer>
+#include <QSignalSpy>
+#include <QTemporaryDir>
+#include <QTest>
+#include <QTimer>
+#include <QVBoxLayout>
+#include <cmath>
+
+#include "color_map.h"
+#include "fake_workbench.h"
+
+namespace headscope::ui {
+namespace {
+
+using testing::FakeWorkbench;
+
+class QtEnvironment : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts);
+    application_ = std::make_unique<QApplication>(argument_count_, arguments_);
+  }
+  void TearDown() override { application_.reset(); }
+
+ private:
+  int argument_count_ = 1;
+  char name_[16] = "canvas_test";
+  char* arguments_[2] = {name_, nullptr};
+  std::unique_ptr<QApplication> application_;
+};
+const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new QtEnvironment);
+
+class HeadCanvasTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kTokens = 600;
+
+  HeadCanvasTest() : workbench_(kTokens) {
+    workbench_.SetPoster([](std::function<void()> act) { QTimer::singleShot(0, qApp, std::move(act)); });
+  }
+
+  void Show(QSize size = {900, 700}) {
+    canvas_ = std::make_unique<HeadCanvas>();
+    QObject::connect(canvas_.get(), &HeadCanvas::GraphicsFailed,
+                     [](const QString& message) { FAIL() << message.toStdString(); });
+    canvas_->resize(size);
+    canvas_->SetWorkbench(&workbench_);
+    canvas_->SetTrace(workbench_.Summary());
+    canvas_->show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(canvas_.get()));
+    canvas_->activateWindow();
+    canvas_->setFocus();
+    canvas_->ShowHead({.layer = 0, .head = 0});
+    Settle();
+  }
+
+  void Settle() {
+    ASSERT_TRUE(QTest::qWaitFor([&] { return canvas_->IsSettled(); }, 10000)) << "the canvas never came to rest";
+    QTest::qWait(30);  // the last signals of the last frame
+  }
+
+  // As a hand does it: there, press, release.
+  void Click(QPointF at, Qt::MouseButton button = Qt::LeftButton, Qt::KeyboardModifiers modifiers = {}) {
+    QTest::mouseMove(canvas_.get(), at.toPoint());
+    QTest::mousePress(canvas_.get(), button, modifiers, at.toPoint());
+    QTest::mouseRelease(canvas_.get(), button, modifiers, at.toPoint());
+    Settle();
+  }
+  void ClickControl(const QString& name) {
+    const QRectF control = canvas_->PanelControl(name);
+    ASSERT_FALSE(control.isNull()) << name.toStdString() << " is not on the panel";
+    Click(control.center());
+  }
+  void Wheel(QPointF at, int notches) {
+    QWheelEvent event(at, canvas_->mapToGlobal(at), {}, {0, 120 * notches}, Qt::NoButton, Qt::NoModifier,
+                      Qt::NoScrollPhase, false);
+    QApplication::sendEvent(canvas_.get(), &event);
+    Settle();
+  }
+  double ScoresPerPixel() const { return canvas_->ViewState()["view"].toObject()["scores_per_pixel"].toDouble(); }
+  double CenterColumn() const { return canvas_->ViewState()["view"].toObject()["center_column"].toDouble(); }
+
+  FakeWorkbench workbench_;
+  std::unique_ptr<HeadCanvas> canvas_;
+};
+
+TEST_F(HeadCanvasTest, IdleCanvasDrawsNoFrames) {
+  Show();
+  const int64_t frames = canvas_->frames_drawn();
+  EXPECT_GT(frames, 0);
+  QTest::qWait(500);
+  EXPECT_EQ(canvas_->frames_drawn(), frames);
+}
+
+TEST_F(HeadCanvasTest, PickedScoreIsTheOneUnderThePointer) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  canvas_->GoTo(300, 236);
+  Settle();
+  QSignalSpy moved(canvas_.get(), &HeadCanvas::CursorMoved);
+  for (const auto& [row, column] : {std::pair<int, int>{300, 236}, {305, 240}, {296, 232}}) {
+    QTest::mouseMove(canvas_.get(), canvas_->PixelOf(row, column).toPoint());
+    Settle();
+    ASSERT_FALSE(moved.isEmpty());
+    EXPECT_EQ(moved.back()[0].toLongLong(), row);
+    EXPECT_EQ(moved.back()[1].toLongLong(), column);
+    EXPECT_DOUBLE_EQ(moved.back()[2].toDouble(), workbench_.Head(0).Probability(row, column));
+  }
+}
+
+// The pixel at a score's centre has the palette's colour of the probability that the formula gives there.
+TEST_F(HeadCanvasTest, PixelsShowTheProbability) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  canvas_->SetOverlay(false);
+  for (const ColorScale scale : {ColorScale::kLogarithmic, ColorScale::kLinear}) {
+    canvas_->SetScale(scale);
+    canvas_->GoTo(300, 236);  // 24 pixels a score: no digits are written over it
+    Settle();
+    const QImage image = canvas_->grabFramebuffer();
+    const QJsonObject state = canvas_->ViewState();
+    const ValueRange range{static_cast<float>(state["range_log2_min"].toDouble()),
+                           static_cast<float>(state["range_log2_max"].toDouble())};
+    for (const auto& [row, column] : {std::pair<int, int>{300, 236}, {301, 236}, {302, 239}, {290, 230}, {308, 244}}) {
+      const float log2_p = static_cast<float>(std::log2(workbench_.Head(0).Probability(row, column)));
+      const float position = ScalePosition(log2_p, range, scale == ColorScale::kLogarithmic);
+      // Half floats hold log2 p to 2^-8 at this depth: one palette entry.
+      const QColor shown = image.pixelColor(canvas_->PixelOf(row, column).toPoint());
+      const Rgb expected = ColorMapPalette(0)[static_cast<size_t>(std::lround(255 * position))];
+      EXPECT_NEAR(shown.red(), expected.red, 4) << row << ", " << column;
+      EXPECT_NEAR(shown.green(), expected.green, 4) << row << ", " << column;
+      EXPECT_NEAR(shown.blue(), expected.blue, 4) << row << ", " << column;
+    }
+  }
+}
+
+TEST_F(HeadCanvasTest, WheelZoomsAboutThePointerDownToSingleScores) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  Settle();
+  const double fitted = ScoresPerPixel();
+  QSignalSpy moved(canvas_.get(), &HeadCanvas::CursorMoved);
+  const QPointF at = canvas_->PixelOf(400, 150);
+  QTest::mouseMove(canvas_.get(), at.toPoint());
+  Settle();
+  for (int notch = 0; notch < 30; ++notch) Wheel(at, 1);
+  EXPECT_NEAR(ScoresPerPixel(), 1.0 / 96, 1e-9);
+  EXPECT_NEAR(moved.back()[0].toDouble(), 400, 1);
+  EXPECT_NEAR(moved.back()[1].toDouble(), 150, 1);
+  for (int notch = 0; notch < 40; ++notch) Wheel(at, -1);
+  EXPECT_NEAR(ScoresPerPixel(), fitted, 1e-9);
+}
+
+TEST_F(HeadCanvasTest, DragPansAndKeysMove) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  canvas_->GoTo(300, 250);
+  Settle();
+  const QPointF before = canvas_->PixelOf(300, 250);
+  QTest::mouseMove(canvas_.get(), before.toPoint());
+  QTest::mousePress(canvas_.get(), Qt::LeftButton, {}, before.toPoint());
+  QTest::mouseMove(canvas_.get(), (before + QPointF(60, 30)).toPoint());
+  QTest::mouseRelease(canvas_.get(), Qt::LeftButton, {}, (before + QPointF(60, 30)).toPoint());
+  Settle();
+  EXPECT_NEAR(canvas_->PixelOf(300, 250).x(), before.x() + 60, 1);
+  EXPECT_NEAR(canvas_->PixelOf(300, 250).y(), before.y() + 30, 1);
+
+  const double column = CenterColumn();
+  QTest::keyClick(canvas_.get(), Qt::Key_D);
+  EXPECT_GT(CenterColumn(), column);
+  QTest::keyClick(canvas_.get(), Qt::Key_Left);
+  EXPECT_NEAR(CenterColumn(), column, 1e-6);
+  QTest::keyClick(canvas_.get(), Qt::Key_F);
+  EXPECT_NEAR(CenterColumn(), kTokens / 2.0, 1e-6);
+  QSignalSpy step(canvas_.get(), &HeadCanvas::HeadStepRequested);
+  QTest::keyClick(canvas_.get(), Qt::Key_Period);
+  QTest::keyClick(canvas_.get(), Qt::Key_Comma);
+  ASSERT_EQ(step.size(), 2);
+  EXPECT_EQ(step[0][0].toInt(), 1);
+  EXPECT_EQ(step[1][0].toInt(), -1);
+  Settle();
+}
+
+TEST_F(HeadCanvasTest, RightDragZoomsToTheRectangle) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  Settle();
+  const QPoint from = canvas_->PixelOf(400, 100).toPoint(), to = canvas_->PixelOf(500, 200).toPoint();
+  QTest::mouseMove(canvas_.get(), from);
+  QTest::mousePress(canvas_.get(), Qt::RightButton, {}, from);
+  QTest::mouseMove(canvas_.get(), to);
+  Settle();
+  QTest::mouseRelease(canvas_.get(), Qt::RightButton, {}, to);
+  Settle();
+  EXPECT_NEAR(CenterColumn(), 150, 2);
+  EXPECT_LT(std::abs(canvas_->PixelOf(500, 200).y() - canvas_->PixelOf(400, 100).y() - 0.87 * canvas_->height()),
+            0.12 * canvas_->height());
+}
+
+TEST_F(HeadCanvasTest, SliderChangesTheMaskAndRunMeasuresIt) {
+  Show();
+  QSignalSpy changed(canvas_.get(), &HeadCanvas::MethodChanged);
+  QSignalSpy masks(canvas_.get(), &HeadCanvas::MaskReady);
+  EXPECT_EQ(canvas_->method(), "band");
+  EXPECT_EQ(canvas_->method_values().Integer("window"), 64);
+  ClickControl("window:up");
+  EXPECT_EQ(canvas_->method_values().Integer("window"), 128);
+  ASSERT_EQ(changed.size(), 1);
+  EXPECT_THAT(changed[0][1].toString().toStdString(), ::testing::HasSubstr("window=128"));
+  EXPECT_EQ(masks.size(), 1);
+
+  // Drag the slider to its right end.
+  const QRectF slider = canvas_->PanelControl("sinks");
+  const QPoint from = slider.center().toPoint(), to(static_cast<int>(slider.right()) + 40, from.y());
+  QTest::mouseMove(canvas_.get(), from);
+  QTest::mousePress(canvas_.get(), Qt::LeftButton, {}, from);
+  QTest::mouseMove(canvas_.get(), to);
+  QTest::mouseRelease(canvas_.get(), Qt::LeftButton, {}, to);
+  Settle();
+  EXPECT_EQ(canvas_->method_values().Integer("sinks"), 64);
+
+  // Two press-release pairs in a row set it back.
+  const QPoint middle = canvas_->PanelControl("sinks").center().toPoint();
+  for (int press = 0; press < 2; ++press) {
+    QTest::mousePress(canvas_.get(), Qt::LeftButton, {}, middle);
+    QTest::mouseRelease(canvas_.get(), Qt::LeftButton, {}, middle);
+  }
+  Settle();
+  EXPECT_EQ(canvas_->method_values().Integer("sinks"), 4);
+
+  QSignalSpy requested(canvas_.get(), &HeadCanvas::RunRequested);
+  QSignalSpy finished(canvas_.get(), &HeadCanvas::RunFinished);
+  canvas_->SetRepeats(5);
+  ClickControl("run");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return finished.size() == 1; }, 2000));
+  EXPECT_EQ(requested.size(), 1);
+  EXPECT_EQ(workbench_.last_repeats, 5);
+  EXPECT_EQ(workbench_.last_parameters, canvas_->method_values().ToString(workbench_.methods()[1]));
+  EXPECT_EQ(finished[0][0].value<analysis::MethodResult>().speedup, 3);
+  Settle();
+  EXPECT_FALSE(canvas_->PanelControl("result").isNull());
+}
+
+TEST_F(HeadCanvasTest, CancelStopsARun) {
+  Show();
+  workbench_.hold_run = true;
+  ClickControl("run");
+  EXPECT_TRUE(canvas_->IsRunning());
+  ClickControl("cancel");
+  EXPECT_FALSE(canvas_->IsRunning());
+  EXPECT_EQ(workbench_.num_cancelled_runs, 1);
+}
+
+TEST_F(HeadCanvasTest, MaskDimsWhatIsNotKept) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  kernels::ParameterValues values(workbench_.methods()[1]);
+  ASSERT_EQ(values.Set(workbench_.methods()[1], "window", 8), "");
+  ASSERT_TRUE(canvas_->SetMethod("band", values));
+  canvas_->GoTo(300, 290);
+  Settle();
+  const QColor kept = canvas_->grabFramebuffer().pixelColor(canvas_->PixelOf(300, 297).toPoint());
+  const QColor dropped = canvas_->grabFramebuffer().pixelColor(canvas_->PixelOf(300, 285).toPoint());
+  EXPECT_NE(kept.red(), kept.blue()) << "kept scores are in colour";
+  EXPECT_EQ(dropped.red(), dropped.green()) << "dropped scores are grey";
+  EXPECT_EQ(dropped.red(), dropped.blue());
+  canvas_->SetOverlay(false);
+  Settle();
+  EXPECT_NE(canvas_->grabFramebuffer().pixelColor(canvas_->PixelOf(300, 285).toPoint()), dropped);
+}
+
+TEST_F(HeadCanvasTest, SurvivesANewOpenGlContext) {
+  Show();
+  canvas_->SetPanelVisible(false);
+  Settle();
+  const QImage before = canvas_->grabFramebuffer();
+  // What docking and floating do: other parents, other windows.
+  auto window = std::make_unique<QWidget>();
+  auto* layout = new QVBoxLayout(window.get());
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(canvas_.get());
+  window->resize(900, 700);
+  window->show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(window.get()));
+  Settle();
+  EXPECT_EQ(canvas_->grabFramebuffer().size(), before.size());
+  EXPECT_EQ(canvas_->grabFramebuffer(), before);
+  canvas_->setParent(nullptr);
+  canvas_->show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(canvas_.get()));
+  Settle();
+  EXPECT_EQ(canvas_->grabFramebuffer(), before);
+}
+
+TEST_F(HeadCanvasTest, ExportHasTheRequestedSizeAndTheMapInIt) {
+  Show();
+  QTemporaryDir folder;
+  const QString path = folder.filePath("head.png");
+  QSignalSpy exported(canvas_.get(), &HeadCanvas::PngExported);
+  canvas_->ExportPng(path, {1200, 1000});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return exported.size() == 1; }, 10000));
+  EXPECT_EQ(exported[0][1].toString(), "");
+  const QImage image(path);
+  EXPECT_EQ(image.size(), QSize(1200, 1000));
+  QSet<QRgb> colours;
+  for (int y = 0; y < image.height(); y += 3) {
+    for (int x = 0; x < image.width(); x += 3) colours.insert(image.pixel(x, y));
+  }
+  EXPECT_GT(colours.size(), 50) << "the picture is blank";
+
+  canvas_->ExportPng(folder.filePath("missing/head.png"), {800, 600});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return exported.size() == 2; }, 10000));
+  EXPECT_THAT(exported[1][1].toString().toStdString(), ::testing::HasSubstr("could not be written"));
+  canvas_->ExportPng(path, {100000, 10});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return exported.size() == 3; }, 10000));
+  EXPECT_THAT(exported[2][1].toString().toStdString(), ::testing::HasSubstr("100000 x 10"));
+  Settle();
+}
+
+TEST_F(HeadCanvasTest, ViewStateRoundTripsAlsoBeforeTheTraceIsThere) {
+  Show();
+  canvas_->SetColorMap("magma");
+  canvas_->SetScale(ColorScale::kLinear);
+  canvas_->GoTo(100, 50);
+  kernels::ParameterValues values(workbench_.methods()[1]);
+  ASSERT_EQ(values.Set(workbench_.methods()[1], "window", 32), "");
+  ASSERT_TRUE(canvas_->SetMethod("band", values));
+  Settle();
+  const QJsonObject state = canvas_->ViewState();
+  HeadCanvas later;
+  later.resize(canvas_->size());
+  later.RestoreViewState(state);
+  later.SetWorkbench(&workbench_);
+  later.SetTrace(workbench_.Summary());
+  EXPECT_EQ(later.ViewState(), state);
+  later.SetWorkbench(nullptr);
+}
+
+}  // namespace
+}  // namespace headscope::ui

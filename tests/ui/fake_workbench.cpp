@@ -1,0 +1,274 @@
+#include "fake_workbench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+namespace headscope::ui::testing {
+
+using analysis::kTileSize;
+
+SyntheticHead::SyntheticHead(int64_t num_tokens, int32_t head) : head_(head) {
+  lse_.reserve(static_cast<size_t>(num_tokens));
+  for (int64_t row = 0; row < num_tokens; ++row) {
+    double sum = 0;
+    for (int64_t column = 0; column <= row; ++column) sum += std::exp(Logit(row, column));
+    lse_.push_back(std::log(sum));
+  }
+}
+
+double SyntheticHead::Logit(int64_t row, int64_t column) const {
+  const auto distance = static_cast<double>(row - column);
+  double logit = -0.5 * std::log1p(distance);
+  if (column == 0) logit += 4;
+  if (row - column == 64) logit += 3;
+  if (column % 97 == 96) logit += 2;
+  return logit * (1 + 0.25 * head_);
+}
+
+double SyntheticHead::Probability(int64_t row, int64_t column) const {
+  return column > row ? 0 : std::exp(Logit(row, column) - lse_[static_cast<size_t>(row)]);
+}
+
+FakeWorkbench::FakeWorkbench(int64_t num_tokens) : num_tokens_(num_tokens) {
+  for (int32_t head = 0; head < 2; ++head) heads_.emplace_back(num_tokens, head);
+  kernels::MethodSpec dense;
+  dense.name = "dense";
+  dense.title = "Dense";
+  dense.family = "dense";
+  kernels::MethodSpec band;
+  band.name = "band";
+  band.title = "Band with sinks";
+  band.family = "static pattern";
+  band.summary = "Keeps the newest keys and the first.";
+  band.parameters = {
+      {"window", kernels::ParameterType::kInteger, 64, 1, 4096, 2, true, "tokens", "newest keys kept",
+       "time in proportion"},
+      {"sinks", kernels::ParameterType::kInteger, 4, 0, 64, 1, false, "tokens", "first keys kept", "little"},
+      {"share", kernels::ParameterType::kReal, 0.5, 0, 1, 0.05, false, "", "not used by the band", "nothing"},
+      {"exact", kernels::ParameterType::kFlag, 0, 0, 1, 1, false, "", "not used by the band", "nothing"},
+  };
+  kernels::MethodSpec decode;
+  decode.name = "newest";
+  decode.title = "Newest tokens";
+  decode.phase = kernels::Phase::kDecode;
+  methods_ = {dense, band, decode};
+}
+
+TraceSummary FakeWorkbench::Summary() const {
+  TraceSummary summary;
+  summary.path = "synthetic.h5";
+  summary.model_name = "synthetic";
+  summary.num_tokens = summary.num_rows = num_tokens_;
+  summary.num_layers = 1;
+  summary.num_qo_heads = 2;
+  summary.num_kv_heads = 1;
+  summary.head_dim = 64;
+  summary.heads = {{.layer = 0, .head = 0}, {.layer = 0, .head = 1}};
+  summary.kv_head_of_head = {0, 0};
+  for (int64_t token = 0; token < num_tokens_; ++token) {
+    summary.token_text.push_back("tok" + std::to_string(token));
+    summary.row_positions.push_back(static_cast<int32_t>(token));
+  }
+  return summary;
+}
+
+void FakeWorkbench::Post(const std::string& tag, std::function<void()> act) {
+  const int64_t generation = tag == "tile" ? tile_generation_ : tag == "mask" ? mask_generation_ : run_generation_;
+  Waiting waiting{tag, generation, std::move(act)};
+  if (!poster_) {
+    waiting_.push_back(std::move(waiting));
+    return;
+  }
+  if (tag == "tile" && hold_tiles_) return;
+  poster_([this, waiting = std::move(waiting)] {
+    if (IsCurrent(waiting)) waiting.act();
+  });
+}
+
+bool FakeWorkbench::IsCurrent(const Waiting& waiting) const {
+  if (waiting.tag == "tile") return waiting.generation == tile_generation_;
+  if (waiting.tag == "mask") return waiting.generation == mask_generation_;
+  return waiting.generation == run_generation_;
+}
+
+int FakeWorkbench::DeliverReplies(int count) {
+  int delivered = 0;
+  while (!waiting_.empty() && delivered < count) {
+    const Waiting waiting = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (!IsCurrent(waiting)) continue;
+    waiting.act();
+    ++delivered;
+  }
+  return delivered;
+}
+
+void FakeWorkbench::OpenTrace(const std::string&, Reply<TraceSummary> done, ErrorReply) {
+  Post("run", [this, done] { done(Summary()); });
+}
+
+void FakeWorkbench::RequestStatistics(Reply<analysis::HeadStatistics>, std::function<void()> finished,
+                                      Reply<ProgressReport>) {
+  Post("run", finished);
+}
+
+analysis::TilePtr FakeWorkbench::MakeTile(const analysis::TileKey& key) const {
+  auto tile = std::make_shared<analysis::TileData>();
+  tile->key = key;
+  tile->log2_p.assign(size_t{kTileSize} * kTileSize, -std::numeric_limits<float>::infinity());
+  const int64_t size = int64_t{1} << key.level;
+  for (int64_t y = 0; y < kTileSize; ++y) {
+    for (int64_t x = 0; x < kTileSize; ++x) {
+      const int64_t row_begin = (key.y * int64_t{kTileSize} + y) * size,
+                    column_begin = (key.x * int64_t{kTileSize} + x) * size;
+      double greatest = 0, sum = 0;
+      int64_t scores = 0;
+      for (int64_t row = row_begin; row < std::min(row_begin + size, num_tokens_); ++row) {
+        for (int64_t column = column_begin; column < std::min(column_begin + size, row + 1); ++column) {
+          const double p = Head(key.head.head).Probability(row, column);
+          greatest = std::max(greatest, p);
+          sum += p;
+          ++scores;
+        }
+      }
+      if (scores == 0) continue;
+      const double value =
+          key.reduction == analysis::TileReduction::kMax ? greatest : sum / static_cast<double>(scores);
+      tile->log2_p[static_cast<size_t>(y * kTileSize + x)] = static_cast<float>(std::log2(value));
+    }
+  }
+  return tile;
+}
+
+analysis::MaskTilePtr FakeWorkbench::MakeMaskTile(int64_t mask_id, const analysis::TileKey& key) const {
+  const Band band = masks_[static_cast<size_t>(mask_id - 1)];
+  auto tile = std::make_shared<analysis::MaskTile>();
+  tile->key = key;
+  tile->kept.assign(size_t{kTileSize} * kTileSize, 0);
+  const int64_t size = int64_t{1} << key.level;
+  for (int64_t y = 0; y < kTileSize; ++y) {
+    for (int64_t x = 0; x < kTileSize; ++x) {
+      const int64_t row_begin = (key.y * int64_t{kTileSize} + y) * size,
+                    column_begin = (key.x * int64_t{kTileSize} + x) * size;
+      int64_t kept = 0, scores = 0;
+      for (int64_t row = row_begin; row < std::min(row_begin + size, num_tokens_); ++row) {
+        for (int64_t column = column_begin; column < std::min(column_begin + size, row + 1); ++column) {
+          kept += Kept(row, column, band.window, band.sinks) ? 1 : 0;
+          ++scores;
+        }
+      }
+      if (scores > 0) tile->kept[static_cast<size_t>(y * kTileSize + x)] = static_cast<uint8_t>(kept * 255 / scores);
+    }
+  }
+  return tile;
+}
+
+void FakeWorkbench::RequestTile(const analysis::TileKey& key, int32_t priority, Reply<analysis::TilePtr> done) {
+  tile_requests.push_back({0, key, priority});
+  Post("tile", [this, key, done] { done(MakeTile(key)); });
+}
+
+void FakeWorkbench::RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority,
+                                    Reply<analysis::MaskTilePtr> done) {
+  tile_requests.push_back({mask_id, key, priority});
+  Post("tile", [this, mask_id, key, done] { done(MakeMaskTile(mask_id, key)); });
+}
+
+void FakeWorkbench::CancelTiles() {
+  ++num_cancelled_tile_batches;
+  ++tile_generation_;
+}
+
+Exact FakeWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t column) {
+  return {.probability = Head(head.head).Probability(row, column),
+          .score = Head(head.head).Logit(row, column),
+          .causal = column <= row};
+}
+
+void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method,
+                                const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) {
+  ++num_mask_requests;
+  ++mask_generation_;
+  last_method = method;
+  if (fail_next_mask) {
+    fail_next_mask = false;
+    Post("mask", [failed] { failed("method band: no room: raise the window."); });
+    return;
+  }
+  const Band band = method == "band" ? Band{values.Integer("window"), values.Integer("sinks")} : Band{num_tokens_, 0};
+  masks_.push_back(band);
+  LiveMask mask;
+  mask.mask_id = static_cast<int64_t>(masks_.size());
+  mask.summary.head = head;
+  mask.summary.method = method;
+  mask.summary.cra_min = 1;
+  int64_t kept_pairs = 0;
+  double total = 0;
+  for (int64_t row = 0; row < num_tokens_; ++row) {
+    double mass = 0;
+    for (int64_t column = 0; column <= row; ++column) {
+      if (!Kept(row, column, band.window, band.sinks)) continue;
+      mass += Head(head.head).Probability(row, column);
+      ++kept_pairs;
+    }
+    mask.kept_mass.push_back(static_cast<float>(mass));
+    total += mass;
+    if (mass < mask.summary.cra_min) {
+      mask.summary.cra_min = mass;
+      mask.summary.worst_row = row;
+    }
+  }
+  mask.summary.cra_mean = total / static_cast<double>(num_tokens_);
+  mask.summary.kept_fraction =
+      static_cast<double>(kept_pairs) / (static_cast<double>(num_tokens_) * static_cast<double>(num_tokens_ + 1) / 2);
+  Post("mask", [mask, done] { done(mask); });
+}
+
+void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                              int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
+                              Reply<ProgressReport> progress) {
+  ++num_runs;
+  ++run_generation_;
+  last_method = method;
+  last_repeats = repeats;
+  for (const kernels::MethodSpec& spec : methods_) {
+    if (spec.name == method) last_parameters = values.ToString(spec);
+  }
+  Post("run", [progress] { progress({.stage = "attend", .fraction = 0.5, .rate = 0, .unit = "", .remaining_s = 1}); });
+  if (hold_run) return;
+  if (fail_next_run) {
+    fail_next_run = false;
+    Post("run", [failed] { failed("The device ran out of memory: choose fewer rows."); });
+    return;
+  }
+  analysis::MethodResult result;
+  result.head = head;
+  result.method = method;
+  result.parameters = last_parameters;
+  result.phase = "prefill";
+  result.device = "cpu";
+  result.kept_fraction = 0.25;
+  result.select = {.median_ms = 1, .mad_ms = 0.1, .repeats = repeats};
+  result.attend = {.median_ms = 3, .mad_ms = 0.1, .repeats = repeats};
+  result.dense_attend = {.median_ms = 12, .mad_ms = 0.2, .repeats = repeats};
+  result.speedup = 3;
+  result.relative_error = 0.01;
+  Post("run", [result, done] { done(result); });
+}
+
+void FakeWorkbench::CancelRun() {
+  ++num_cancelled_runs;
+  ++run_generation_;
+}
+
+void FakeWorkbench::DescribeModel(const std::string&, Reply<ModelDescription>, ErrorReply failed) {
+  Post("run", [failed] { failed("model: config.json is missing."); });
+}
+
+void FakeWorkbench::Capture(const CaptureSettings&, Reply<std::string> done, ErrorReply, Reply<ProgressReport>) {
+  Post("run", [done] { done("synthetic.h5"); });
+}
+
+}  // namespace headscope::ui::testing

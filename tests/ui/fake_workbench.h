@@ -1,0 +1,108 @@
+// A workbench for tests of the window: a small attention map from a formula, methods that keep a band, replies that the
+// test delivers when it wants (or that deliver themselves through a poster).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ui/workbench.h"
+
+namespace headscope::ui::testing {
+
+// Attention of `num_tokens` queries over their keys: logits with a sink at key 0, a slash at distance 64, a vertical at
+// every 97th key and a preference for near keys; head h weighs them by 1 + h.
+class SyntheticHead {
+ public:
+  SyntheticHead(int64_t num_tokens, int32_t head);
+  double Logit(int64_t row, int64_t column) const;
+  double Probability(int64_t row, int64_t column) const;  // 0 above the diagonal
+
+ private:
+  int32_t head_;
+  std::vector<double> lse_;
+};
+
+class FakeWorkbench : public Workbench {
+ public:
+  explicit FakeWorkbench(int64_t num_tokens);
+
+  TraceSummary Summary() const;
+  const SyntheticHead& Head(int32_t head) const { return heads_[static_cast<size_t>(head)]; }
+  // Which scores method "band" keeps: the newest `window` keys and the first `sinks`.
+  static bool Kept(int64_t row, int64_t column, int64_t window, int64_t sinks) {
+    return row - column < window || column < sinks;
+  }
+
+  // Replies wait here until the test delivers them; with a poster they go there at once.
+  void SetPoster(std::function<void(std::function<void()>)> poster) { poster_ = std::move(poster); }
+  // Delivers up to `count` replies, oldest first; returns how many.
+  int DeliverReplies(int count = 1 << 30);
+  void HoldTiles(bool hold) { hold_tiles_ = hold; }
+
+  struct TileRequest {
+    int64_t mask_id = 0;
+    analysis::TileKey key;
+    int32_t priority = 0;
+  };
+  std::vector<TileRequest> tile_requests;  // all, in order
+  int num_cancelled_tile_batches = 0;
+  int num_mask_requests = 0, num_runs = 0, num_cancelled_runs = 0;
+  int last_repeats = 0;
+  bool fail_next_mask = false, fail_next_run = false, hold_run = false;
+  std::string last_method, last_parameters;
+
+  const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
+  std::vector<std::string> task_names() const override { return {"passkey"}; }
+  std::string default_model_dir() const override { return "model"; }
+  void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) override;
+  void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
+                         Reply<ProgressReport> progress) override;
+  void CancelStatistics() override {}
+  void RequestTile(const analysis::TileKey& key, int32_t priority, Reply<analysis::TilePtr> done) override;
+  void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority,
+                       Reply<analysis::MaskTilePtr> done) override;
+  void CancelTiles() override;
+  Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
+  void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                   Reply<LiveMask> done, ErrorReply failed) override;
+  void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                 int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
+                 Reply<ProgressReport> progress) override;
+  void CancelRun() override;
+  void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) override;
+  void Capture(const CaptureSettings& settings, Reply<std::string> done, ErrorReply failed,
+               Reply<ProgressReport> progress) override;
+  void CancelCapture() override {}
+  std::string ExportRuns(const std::vector<analysis::MethodResult>&, const std::string&) override { return {}; }
+  std::string ExportStatistics(const std::vector<analysis::HeadStatistics>&, const std::string&) override { return {}; }
+
+  analysis::TilePtr MakeTile(const analysis::TileKey& key) const;
+  analysis::MaskTilePtr MakeMaskTile(int64_t mask_id, const analysis::TileKey& key) const;
+
+ private:
+  struct Waiting {
+    std::string tag;
+    int64_t generation = 0;
+    std::function<void()> act;
+  };
+  void Post(const std::string& tag, std::function<void()> act);
+  bool IsCurrent(const Waiting& waiting) const;
+
+  int64_t num_tokens_;
+  std::vector<SyntheticHead> heads_;
+  std::vector<kernels::MethodSpec> methods_;
+  std::function<void(std::function<void()>)> poster_;
+  std::deque<Waiting> waiting_;
+  bool hold_tiles_ = false;
+  int64_t tile_generation_ = 0, mask_generation_ = 0, run_generation_ = 0;
+  struct Band {
+    int64_t window = 0, sinks = 0;
+  };
+  std::vector<Band> masks_;  // mask_id - 1 is the index
+};
+
+}  // namespace headscope::ui::testing
