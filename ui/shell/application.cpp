@@ -1,1 +1,43 @@
 #include "ui/application.h"
+
+#include <QApplication>
+#include <QIcon>
+#include <QMetaObject>
+#include <QStyleFactory>
+#include <QSurfaceFormat>
+#include <QTimer>
+
+#include "main_window.h"
+
+namespace headscope::ui {
+
+int RunApplication(int& argc, char** argv, const ApplicationOptions& options, const WorkbenchFactory& make_workbench) {
+  // Floating a dock moves the canvas to another window: with shared contexts its GL objects stay valid.
+  QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts);
+  QSurfaceFormat format;
+  format.setVersion(3, 3);
+  format.setProfile(QSurfaceFormat::CoreProfile);
+  format.setAlphaBufferSize(8);
+  QSurfaceFormat::setDefaultFormat(format);
+
+  QApplication application(argc, argv);
+  QApplication::setApplicationName(QStringLiteral("headscope"));
+  QApplication::setDesktopFileName(QStringLiteral("headscope"));
+  QApplication::setApplicationVersion(QStringLiteral(HEADSCOPE_VERSION));
+  QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+  QApplication::setWindowIcon(QIcon(QStringLiteral(":/headscope/shell/headscope.svg")));
+
+  const std::unique_ptr<Workbench> workbench = make_workbench([&application](std::function<void()> function) {
+    QMetaObject::invokeMethod(&application, std::move(function), Qt::QueuedConnection);
+  });
+  MainWindow window(workbench.get(), Session::DefaultPath());
+  window.show();
+  // The window is up before anything is read.
+  QTimer::singleShot(0, &window, [&] {
+    window.OpenAtStart(QString::fromStdString(options.open_path), QString::fromStdString(options.shipped_trace));
+    window.theme()->FollowDesktop();
+  });
+  return QApplication::exec();
+}
+
+}  // namespace headscope::ui

@@ -1,5 +1,6 @@
-// What the window asks of the rest of the application. ui/ knows only this interface and analysis' plain-data headers; app/workbench implements
-// it over capture, data, analysis and kernels. Every call returns at once; callbacks come later on the UI thread, and never after Cancel of their tag.
+// What the window asks of the rest of the application. ui/ knows only this interface and analysis' plain-data headers;
+// app/workbench implements it over capture, data, analysis and kernels. Every call returns at once; callbacks come
+// later on the UI thread, and never after Cancel of their tag.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +25,10 @@ struct TraceSummary {
   bool complete = true;
   bool rows_contiguous = true;
   std::string prompt_source;
-  std::vector<analysis::HeadId> heads;     // recorded
-  std::vector<int32_t> kv_head_of_head;    // per recorded head
-  std::vector<std::string> token_text;     // per token, printable
-  std::vector<int32_t> row_positions;      // per recorded row
+  std::vector<analysis::HeadId> heads;   // recorded
+  std::vector<int32_t> kv_head_of_head;  // per recorded head
+  std::vector<std::string> token_text;   // per token, printable
+  std::vector<int32_t> row_positions;    // per recorded row
 };
 
 struct CaptureSettings {
@@ -46,7 +47,7 @@ struct CaptureSettings {
 
 struct ProgressReport {
   std::string stage;
-  double fraction = -1;     // -1: unknown
+  double fraction = -1;  // -1: unknown
   double rate = 0;
   std::string unit;
   double remaining_s = -1;
@@ -80,7 +81,8 @@ class Workbench {
  public:
   virtual ~Workbench() = default;
 
-  // Takes what goes wrong in work that has no error reply of its own (a head that can no longer be read, a cache folder that is full).
+  // Takes what goes wrong in work that has no error reply of its own (a head that can no longer be read, a cache folder
+  // that is full).
   void SetBackgroundErrorHandler(ErrorReply handler) { background_error_ = std::move(handler); }
 
   virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first
@@ -88,33 +90,39 @@ class Workbench {
   virtual std::string default_model_dir() const = 0;
 
   virtual void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) = 0;
-  // Statistics of all heads, each as soon as it is known (quick ones first, then exact); `finished` at the end. Kept in a file beside the trace's
-  // cache key, so that a second start shows them at once.
-  virtual void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished, Reply<ProgressReport> progress) = 0;
+  // Statistics of all heads, each as soon as it is known (quick ones first, then exact); `finished` at the end. Kept in
+  // a file beside the trace's cache key, so that a second start shows them at once.
+  virtual void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
+                                 Reply<ProgressReport> progress) = 0;
 
   virtual void CancelStatistics() = 0;  // what is known so far stays known
 
   virtual void RequestTile(const analysis::TileKey& key, int32_t priority, Reply<analysis::TilePtr> done) = 0;
-  virtual void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority, Reply<analysis::MaskTilePtr> done) = 0;
+  virtual void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority,
+                               Reply<analysis::MaskTilePtr> done) = 0;
   virtual void CancelTiles() = 0;  // all queued tile requests: the view has changed
   virtual Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) = 0;  // immediate; one dot product
 
   // Tagged "mask": a new request cancels the one before.
-  virtual void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values, Reply<LiveMask> done,
-                           ErrorReply failed) = 0;
-  virtual void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values, int32_t repeats,
-                         Reply<analysis::MethodResult> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  virtual void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                           Reply<LiveMask> done, ErrorReply failed) = 0;
+  virtual void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                         int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
+                         Reply<ProgressReport> progress) = 0;
   virtual void CancelRun() = 0;
 
   virtual void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) = 0;
-  // `done` brings the trace's path. After CancelCapture one of the two still comes: done when tokens were recorded (the trace is valid and shorter),
-  // else failed.
-  virtual void Capture(const CaptureSettings& settings, Reply<std::string> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  // `done` brings the trace's path. After CancelCapture one of the two still comes: done when tokens were recorded (the
+  // trace is valid and shorter), else failed.
+  virtual void Capture(const CaptureSettings& settings, Reply<std::string> done, ErrorReply failed,
+                       Reply<ProgressReport> progress) = 0;
   virtual void CancelCapture() = 0;
 
-  // Write the runs table and the head table, at once. By extension: .csv, .json or .h5. Return an empty string or the error.
+  // Write the runs table and the head table, at once. By extension: .csv, .json or .h5. Return an empty string or the
+  // error.
   virtual std::string ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path) = 0;
-  virtual std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path) = 0;
+  virtual std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics,
+                                       const std::string& path) = 0;
 
  protected:
   void ReportBackgroundError(const std::string& sentence) const {

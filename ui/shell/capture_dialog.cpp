@@ -1,0 +1,329 @@
+#include "capture_dialog.h"
+
+#include <QDir>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QFormLayout>
+#include <QHBoxLayout>
+#include <QMessageBox>
+#include <QStackedWidget>
+#include <QStandardPaths>
+#include <QVBoxLayout>
+#include <cmath>
+
+#include "capture_estimate.h"
+#include "progress_strip.h"
+#include "while_alive.h"
+
+namespace headscope::ui {
+namespace {
+
+// Bytes of a prompt per token, about, for English prose: only the size estimate of typed text and of files uses it, and
+// says so.
+constexpr double kBytesPerToken = 3.3;
+
+QWidget* WithButton(QLineEdit* edit, const QString& text, std::function<void()> pressed) {
+  auto* row = new QWidget;
+  auto* layout = new QHBoxLayout(row);
+  layout->setContentsMargins(0, 0, 0, 0);
+  auto* button = new QPushButton(text, row);
+  button->setAutoDefault(false);
+  layout->addWidget(edit, 1);
+  layout->addWidget(button);
+  QObject::connect(button, &QPushButton::clicked, edit, std::move(pressed));
+  return row;
+}
+
+QString DefaultOutput() {
+  return QDir(QStandardPaths::writableLocation(QStandardPaths::HomeLocation)).filePath(QStringLiteral("capture.h5"));
+}
+
+}  // namespace
+
+CaptureDialog::CaptureDialog(Workbench* workbench, QWidget* parent) : QDialog(parent), workbench_(workbench) {
+  setObjectName(QStringLiteral("captureDialog"));
+  setWindowTitle(tr("Capture a trace"));
+  setModal(false);
+  BuildForm();
+  SetModelDir(QString::fromStdString(workbench->default_model_dir()));
+}
+
+void CaptureDialog::BuildForm() {
+  const auto named = [](auto* widget, const char* name) {
+    widget->setObjectName(QLatin1String(name));
+    return widget;
+  };
+  model_dir_ = named(new QLineEdit, "captureModel");
+  layers_ = named(new QLineEdit, "captureLayers");
+  heads_ = named(new QLineEdit, "captureHeads");
+  rows_ = named(new QLineEdit(QStringLiteral("all")), "captureRows");
+  output_ = named(new QLineEdit(DefaultOutput()), "captureOutput");
+  decode_ = named(new QSpinBox, "captureDecode");
+  dtype_ = named(new QComboBox, "captureDtype");
+  device_ = named(new QComboBox, "captureDevice");
+  model_label_ = named(new QLabel, "captureModelLabel");
+  estimate_ = named(new QLabel, "captureEstimate");
+  status_ = named(new QLabel, "captureStatus");
+  progress_ = named(new QProgressBar, "captureProgress");
+  start_ = named(new QPushButton(tr("Start capture")), "captureStart");
+  stop_ = named(new QPushButton(tr("Cancel capture")), "captureStop");
+  close_ = named(new QPushButton(tr("Close")), "captureClose");
+  layers_->setPlaceholderText(tr("all; or for instance 0-3,7"));
+  heads_->setPlaceholderText(tr("all query heads; or for instance 0-3,7"));
+  rows_->setToolTip(tr("Query rows to record: all, last:N or every:N"));
+  decode_->setRange(0, 1'000'000);
+  decode_->setToolTip(tr("Tokens that the model writes after the prompt, recorded as decode steps"));
+  dtype_->addItems({QStringLiteral("auto"), QStringLiteral("fp32"), QStringLiteral("bf16")});
+  device_->addItems({QStringLiteral("cpu"), QStringLiteral("cuda")});
+  model_label_->setWordWrap(true);
+  status_->setWordWrap(true);
+  status_->setTextFormat(Qt::PlainText);
+  progress_->setTextVisible(false);
+  start_->setDefault(true);
+  close_->setAutoDefault(false);
+  stop_->setAutoDefault(false);
+
+  form_ = new QWidget;
+  auto* form = new QFormLayout(form_);
+  form->setContentsMargins(0, 0, 0, 0);
+  form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
+  form->addRow(tr("Model folder"), WithButton(model_dir_, tr("Browse…"), [this] {
+                 const QString folder = QFileDialog::getExistingDirectory(this, tr("Model folder"), model_dir_->text());
+                 if (!folder.isEmpty()) SetModelDir(folder);
+               }));
+  form->addRow(QString(), model_label_);
+  form->addRow(tr("Prompt"), BuildPromptRow());
+  form->addRow(tr("Layers"), layers_);
+  form->addRow(tr("Heads"), heads_);
+  form->addRow(tr("Query rows"), rows_);
+  form->addRow(tr("Decode tokens"), decode_);
+  form->addRow(tr("Number type"), dtype_);
+  form->addRow(tr("Device"), device_);
+  form->addRow(tr("Write to"), WithButton(output_, tr("Browse…"), [this] {
+                 const QString path =
+                     QFileDialog::getSaveFileName(this, tr("Write trace to"), output_->text(), tr("Traces (*.h5)"),
+                                                  nullptr, QFileDialog::DontConfirmOverwrite);
+                 if (!path.isEmpty()) output_->setText(path);
+               }));
+  form->addRow(tr("Size"), estimate_);
+
+  auto* buttons = new QHBoxLayout;
+  buttons->addStretch(1);
+  buttons->addWidget(close_);
+  buttons->addWidget(stop_);
+  buttons->addWidget(start_);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(16, 16, 16, 12);
+  layout->setSpacing(10);
+  layout->addWidget(form_);
+  layout->addWidget(progress_);
+  layout->addWidget(status_);
+  layout->addStretch(1);
+  layout->addLayout(buttons);
+  resize(620, 0);
+
+  connect(model_dir_, &QLineEdit::editingFinished, this, &CaptureDialog::DescribeModel);
+  for (QLineEdit* edit : {layers_, heads_, rows_, output_, prompt_file_})
+    connect(edit, &QLineEdit::textChanged, this, &CaptureDialog::Refresh);
+  for (QSpinBox* box : {length_, decode_}) connect(box, &QSpinBox::valueChanged, this, &CaptureDialog::Refresh);
+  for (QComboBox* box : {prompt_kind_, task_, dtype_})
+    connect(box, &QComboBox::currentIndexChanged, this, &CaptureDialog::Refresh);
+  connect(text_, &QPlainTextEdit::textChanged, this, &CaptureDialog::Refresh);
+  connect(start_, &QPushButton::clicked, this, &CaptureDialog::Start);
+  connect(stop_, &QPushButton::clicked, this, &CaptureDialog::Stop);
+  connect(close_, &QPushButton::clicked, this, &QDialog::close);
+  Refresh();
+}
+
+QWidget* CaptureDialog::BuildPromptRow() {
+  prompt_kind_ = new QComboBox;
+  prompt_kind_->setObjectName(QStringLiteral("capturePromptKind"));
+  prompt_kind_->addItems({tr("Typed text"), tr("Text file"), tr("Task with a known answer")});
+  text_ = new QPlainTextEdit;
+  text_->setObjectName(QStringLiteral("captureText"));
+  text_->setPlaceholderText(tr("The prompt"));
+  text_->setTabChangesFocus(true);
+  text_->setFixedHeight(text_->fontMetrics().height() * 4);
+  prompt_file_ = new QLineEdit;
+  prompt_file_->setObjectName(QStringLiteral("capturePromptFile"));
+  task_ = new QComboBox;
+  task_->setObjectName(QStringLiteral("captureTask"));
+  for (const std::string& name : workbench_->task_names()) task_->addItem(QString::fromStdString(name));
+  length_ = new QSpinBox;
+  length_->setObjectName(QStringLiteral("captureLength"));
+  length_->setRange(16, 1 << 20);
+  length_->setSingleStep(1024);
+  length_->setValue(4096);
+  length_->setSuffix(tr(" tokens"));
+
+  auto* task_page = new QWidget;
+  auto* task_layout = new QHBoxLayout(task_page);
+  task_layout->setContentsMargins(0, 0, 0, 0);
+  task_layout->addWidget(task_, 1);
+  task_layout->addWidget(length_);
+  auto* pages = new QStackedWidget;
+  pages->addWidget(text_);
+  pages->addWidget(WithButton(prompt_file_, tr("Browse…"), [this] {
+    const QString path = QFileDialog::getOpenFileName(this, tr("Prompt"), prompt_file_->text());
+    if (!path.isEmpty()) prompt_file_->setText(path);
+  }));
+  pages->addWidget(task_page);
+  connect(prompt_kind_, &QComboBox::currentIndexChanged, pages, &QStackedWidget::setCurrentIndex);
+  prompt_kind_->setCurrentIndex(kTask);
+
+  auto* row = new QWidget;
+  auto* layout = new QVBoxLayout(row);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(prompt_kind_);
+  layout->addWidget(pages);
+  return row;
+}
+
+void CaptureDialog::SetModelDir(const QString& model_dir) {
+  model_dir_->setText(model_dir);
+  DescribeModel();
+}
+
+void CaptureDialog::DescribeModel() {
+  if (model_ && QString::fromStdString(model_->model_dir) == model_dir_->text()) return;
+  model_.reset();
+  model_label_->setText(tr("Reading the model folder…"));
+  workbench_->DescribeModel(
+      model_dir_->text().toStdString(),
+      WhileAlive(this,
+                 [this](const ModelDescription& model) {
+                   model_ = model;
+                   model_label_->setText(tr("%1, %2 M parameters, %3 layers, %4 query heads over %5 KV heads of %6, %7")
+                                             .arg(QString::fromStdString(model.model_type))
+                                             .arg(static_cast<double>(model.num_parameters) / 1e6, 0, 'f', 1)
+                                             .arg(model.num_layers)
+                                             .arg(model.num_qo_heads)
+                                             .arg(model.num_kv_heads)
+                                             .arg(model.head_dim)
+                                             .arg(QString::fromStdString(model.dtype)));
+                   Refresh();
+                 }),
+      WhileAlive(this, [this](const std::string& sentence) {
+        model_label_->setText(QString::fromStdString(sentence));
+        Refresh();
+      }));
+  Refresh();
+}
+
+CaptureSettings CaptureDialog::Settings() const {
+  CaptureSettings settings;
+  settings.model_dir = model_dir_->text().toStdString();
+  switch (prompt_kind_->currentIndex()) {
+    case kText:
+      settings.prompt_text = text_->toPlainText().toStdString();
+      break;
+    case kFile:
+      settings.prompt_file = prompt_file_->text().toStdString();
+      break;
+    default:
+      settings.task = task_->currentText().toStdString();
+  }
+  settings.task_length = length_->value();
+  settings.layers = layers_->text().remove(u' ').toStdString();
+  settings.heads = heads_->text().remove(u' ').toStdString();
+  settings.rows = rows_->text().trimmed().toStdString();
+  settings.decode_tokens = decode_->value();
+  settings.dtype = dtype_->currentText().toStdString();
+  settings.device = device_->currentText().toStdString();
+  settings.output_path = output_->text().toStdString();
+  return settings;
+}
+
+int64_t CaptureDialog::PromptTokens(bool* exact) const {
+  *exact = prompt_kind_->currentIndex() == kTask;
+  if (*exact) return length_->value();
+  const qint64 bytes = prompt_kind_->currentIndex() == kFile ? QFileInfo(prompt_file_->text()).size()
+                                                             : text_->toPlainText().toUtf8().size();
+  return static_cast<int64_t>(std::ceil(static_cast<double>(bytes) / kBytesPerToken)) + 1;
+}
+
+QString CaptureDialog::Problem() const {
+  if (!model_) return tr("The model folder is not known yet.");
+  switch (prompt_kind_->currentIndex()) {
+    case kText:
+      if (text_->toPlainText().isEmpty()) return tr("The prompt is empty: type it above.");
+      break;
+    case kFile:
+      if (!QFileInfo(prompt_file_->text()).isFile()) return tr("The prompt file does not exist: choose another.");
+      break;
+    default:
+      break;
+  }
+  if (CountChosen(layers_->text(), model_->num_layers) < 1)
+    return tr("Layers: type for instance 0-3,7, below %1, or nothing for all.").arg(model_->num_layers);
+  if (CountChosen(heads_->text(), model_->num_qo_heads) < 1)
+    return tr("Heads: type for instance 0-3,7, below %1, or nothing for all.").arg(model_->num_qo_heads);
+  if (CountRows(rows_->text().trimmed(), 1, 0) < 0) return tr("Query rows: type all, last:N or every:N.");
+  bool exact = false;
+  if (model_->max_positions > 0 && PromptTokens(&exact) + decode_->value() > model_->max_positions && exact) {
+    return tr("The prompt is longer than the %1 positions of the model.").arg(model_->max_positions);
+  }
+  if (output_->text().isEmpty()) return tr("Write to: name a file.");
+  return {};
+}
+
+void CaptureDialog::Refresh() {
+  bool exact = false;
+  const int64_t tokens = PromptTokens(&exact);
+  const int64_t bytes = model_ ? EstimateTraceBytes(*model_, Settings(), tokens) : -1;
+  estimate_->setText(bytes < 0 ? QStringLiteral("–")
+                               : (exact ? tr("%1") : tr("about %1 (token count guessed)")).arg(FormatBytes(bytes)));
+  const QString problem = Problem();
+  form_->setEnabled(!capturing_);
+  start_->setEnabled(!capturing_ && problem.isEmpty());
+  start_->setToolTip(problem);
+  start_->setVisible(!capturing_);
+  stop_->setVisible(capturing_);
+  progress_->setVisible(capturing_);
+}
+
+void CaptureDialog::Start() {
+  CaptureSettings settings = Settings();
+  if (QFileInfo::exists(output_->text())) {
+    // The one question of the application that waits: the answer cannot be taken back.
+    const auto answer =
+        QMessageBox::question(this, tr("Replace file"), tr("%1 exists. Replace it?").arg(output_->text()));
+    if (answer != QMessageBox::Yes) return;
+    settings.overwrite = true;
+  }
+  capturing_ = true;
+  status_->clear();
+  progress_->setRange(0, 0);
+  Refresh();
+  workbench_->Capture(
+      settings,
+      WhileAlive(this,
+                 [this](const std::string& path) {
+                   Finish(tr("Written: %1").arg(QString::fromStdString(path)), false);
+                   Q_EMIT TraceCaptured(QString::fromStdString(path));
+                 }),
+      WhileAlive(this, [this](const std::string& sentence) { Finish(QString::fromStdString(sentence), true); }),
+      WhileAlive(this, [this](const ProgressReport& report) {
+        if (!capturing_) return;
+        status_->setText(DescribeProgress(report));
+        progress_->setRange(0, report.fraction < 0 ? 0 : 1000);
+        if (report.fraction >= 0) progress_->setValue(static_cast<int>(1000 * report.fraction));
+      }));
+}
+
+void CaptureDialog::Stop() {
+  status_->setText(tr("Cancelling: what is recorded so far is being kept…"));
+  workbench_->CancelCapture();
+}
+
+void CaptureDialog::Finish(const QString& sentence, bool error) {
+  capturing_ = false;
+  progress_->setRange(0, 1000);  // an unknown share is an animation
+  status_->setText(sentence);
+  QPalette colors = palette();
+  if (error) colors.setColor(QPalette::WindowText, QColor(200, 50, 50));
+  status_->setPalette(colors);
+  Refresh();
+}
+
+}  // namespace headscope::ui

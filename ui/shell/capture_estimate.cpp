@@ -1,0 +1,82 @@
+#include "capture_estimate.h"
+
+#include <QRegularExpression>
+#include <QStringList>
+#include <algorithm>
+#include <array>
+#include <set>
+#include <vector>
+
+namespace headscope::ui {
+namespace {
+
+// The chosen numbers, or nothing and false.
+bool ParseChosen(const QString& list, int64_t limit, std::set<int64_t>* chosen) {
+  static const QRegularExpression item(QStringLiteral("^\\s*(\\d{1,6})(?:-(\\d{1,6}))?\\s*$"));
+  chosen->clear();
+  if (list.trimmed().isEmpty()) {
+    for (int64_t i = 0; i < limit; ++i) chosen->insert(i);
+    return true;
+  }
+  for (const QString& part : list.split(u',')) {
+    const auto match = item.match(part);
+    if (!match.hasMatch()) return false;
+    const int64_t first = match.captured(1).toLongLong();
+    const int64_t last = match.captured(2).isEmpty() ? first : match.captured(2).toLongLong();
+    if (last < first) return false;
+    for (int64_t i = first; i <= std::min(last, limit - 1); ++i) chosen->insert(i);
+  }
+  return true;
+}
+
+}  // namespace
+
+int64_t CountChosen(const QString& list, int64_t limit) {
+  std::set<int64_t> chosen;
+  return ParseChosen(list, limit, &chosen) ? static_cast<int64_t>(chosen.size()) : -1;
+}
+
+int64_t CountRows(const QString& rows, int64_t prompt_tokens, int64_t decode_tokens) {
+  static const QRegularExpression pattern(QStringLiteral("^(last|every):(\\d{1,9})$"));
+  if (rows == u"all") return prompt_tokens + decode_tokens;
+  const auto match = pattern.match(rows);
+  const int64_t number = match.captured(2).toLongLong();
+  if (!match.hasMatch() || number < 1) return -1;
+  const int64_t of_prompt =
+      match.captured(1) == u"last" ? std::min(number, prompt_tokens) : (prompt_tokens + number - 1) / number;
+  return of_prompt + decode_tokens;
+}
+
+int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings& settings, int64_t prompt_tokens) {
+  const int64_t rows = CountRows(QString::fromStdString(settings.rows), prompt_tokens, settings.decode_tokens);
+  std::set<int64_t> layers, heads;
+  if (rows < 0 || !ParseChosen(QString::fromStdString(settings.layers), model.num_layers, &layers) ||
+      !ParseChosen(QString::fromStdString(settings.heads), model.num_qo_heads, &heads)) {
+    return -1;
+  }
+  std::set<int64_t> kv_heads;
+  const int64_t group_size = std::max(1, model.num_qo_heads / std::max(1, model.num_kv_heads));
+  for (const int64_t head : heads) kv_heads.insert(head / group_size);
+  const bool is_fp32 =
+      settings.dtype == "fp32" ||
+      (settings.dtype == "auto" && (model.dtype == "fp32" || model.dtype == "F32" || model.dtype == "float32"));
+  const int64_t value_bytes = is_fp32 ? 4 : 2;
+  const auto num_heads = static_cast<int64_t>(heads.size()), num_kv = static_cast<int64_t>(kv_heads.size());
+  const int64_t tokens = prompt_tokens + settings.decode_tokens;
+  const int64_t per_layer =
+      num_heads * rows * (model.head_dim * value_bytes + 4) + 2 * num_kv * tokens * model.head_dim * value_bytes;
+  return static_cast<int64_t>(layers.size()) * per_layer;
+}
+
+QString FormatBytes(int64_t bytes) {
+  static constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return QStringLiteral("%1 %2").arg(value, 0, 'f', unit == 0 ? 0 : 1).arg(QLatin1String(kUnits[unit]));
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,119 @@
+#include "commands.h"
+
+#include <QActionGroup>
+#include <QKeySequence>
+#include <QMenu>
+
+namespace headscope::ui {
+namespace {
+
+constexpr CommandSpec kTable[] = {
+    {Command::kOpen, "open", CommandMenu::kFile, "&Open trace…", "Ctrl+O",
+     "Open a trace (.h5) that was captured before", false, false, "Open"},
+    {Command::kCapture, "capture", CommandMenu::kFile, "&Capture…", "Ctrl+N",
+     "Run a model on a prompt and record its heads into a trace", false, false, "Capture"},
+    {Command::kExportCanvas, "export-canvas", CommandMenu::kFile, "Export &map as PNG…", "Ctrl+Shift+E",
+     "Write the map on show to a picture", false, true},
+    {Command::kExportHeads, "export-heads", CommandMenu::kFile, "Export &heads table…", "",
+     "Write every head's statistics to .csv, .json or .h5"},
+    {Command::kExportRuns, "export-runs", CommandMenu::kFile, "Export &runs table…", "Ctrl+E",
+     "Write the measured runs to .csv, .json or .h5"},
+    {Command::kQuit, "quit", CommandMenu::kFile, "&Quit", "Ctrl+Q", "Leave headscope; the window comes back as it is",
+     false, true},
+    {Command::kUndo, "undo", CommandMenu::kEdit, "&Undo parameter", "Ctrl+Z",
+     "Take back the last change of the method's parameters"},
+    {Command::kRedo, "redo", CommandMenu::kEdit, "&Redo parameter", "Ctrl+Shift+Z",
+     "Do the change again that was taken back"},
+    {Command::kCopyRuns, "copy-runs", CommandMenu::kEdit, "&Copy runs", "Ctrl+Shift+C",
+     "Copy the selected runs, or all, as tab-separated text", false, true},
+    {Command::kClearRuns, "clear-runs", CommandMenu::kEdit, "C&lear runs", "",
+     "Forget the measured runs of this trace"},
+    {Command::kPalette, "palette", CommandMenu::kEdit, "Command &palette…", "Ctrl+Shift+P",
+     "Find any command by a few letters of its name", false, true},
+    {Command::kBack, "back", CommandMenu::kGo, "&Back", "Alt+Left", "The head looked at before", false, false, "←"},
+    {Command::kForward, "forward", CommandMenu::kGo, "&Forward", "Alt+Right", "The head looked at after this one",
+     false, false, "→"},
+    {Command::kPreviousHead, "previous-head", CommandMenu::kGo, "&Previous head", ",",
+     "The head before this one, by layer and number", false, true},
+    {Command::kNextHead, "next-head", CommandMenu::kGo, "&Next head", ".",
+     "The head after this one, by layer and number"},
+    {Command::kGoTo, "go-to", CommandMenu::kGo, "&Go to row, column…", "Ctrl+G",
+     "Centre one score by its query row and key column", false, true},
+    {Command::kFindToken, "find-token", CommandMenu::kGo, "Find &token text…", "Ctrl+F",
+     "Find text in the prompt and go to its tokens"},
+    {Command::kFit, "fit", CommandMenu::kView, "&Fit the whole map", "F", "Show every row and column", false, false,
+     "Fit"},
+    {Command::kLogScale, "log-scale", CommandMenu::kView, "&Logarithmic scale", "Ctrl+L",
+     "Colours follow log2 of the probability; otherwise the probability", true, true, "Log"},
+    {Command::kMeanReduction, "mean", CommandMenu::kView, "&Mean of a pixel's scores", "Ctrl+M",
+     "A pixel shows the mean of its scores; otherwise their maximum", true, false, "Mean"},
+    {Command::kOverlay, "overlay", CommandMenu::kView, "Method's mask &overlay", "Ctrl+Shift+O",
+     "Draw what the method keeps over the map", true, false, "Mask"},
+    {Command::kPanel, "panel", CommandMenu::kView, "Method &panel", "Ctrl+P",
+     "Show the panel of methods and parameters on the map", true, false, "Panel"},
+    {Command::kThemeSystem, "theme-system", CommandMenu::kView, "Colours as the &system", "",
+     "Light or dark as the desktop asks for", true, true},
+    {Command::kThemeLight, "theme-light", CommandMenu::kView, "&Light colours", "", "Dark text on a light ground",
+     true},
+    {Command::kThemeDark, "theme-dark", CommandMenu::kView, "&Dark colours", "", "Light text on a dark ground", true},
+    {Command::kResetLayout, "reset-layout", CommandMenu::kView, "&Reset panes", "",
+     "Put every pane back to its first place", false, true},
+    {Command::kRun, "run", CommandMenu::kMethods, "&Run method", "Ctrl+R",
+     "Measure the method on this head beside dense attention", false, false, "Run"},
+    {Command::kRunAll, "run-all", CommandMenu::kMethods, "Run &all methods", "Ctrl+Shift+R",
+     "Measure every method with its default parameters on this head", false, false, "Run all"},
+    {Command::kCancelWork, "cancel", CommandMenu::kMethods, "&Cancel work", "Ctrl+.",
+     "Stop the background work that the status bar shows"},
+    {Command::kKeys, "keys", CommandMenu::kHelp, "&Keys and mouse", "?", "List every key and mouse gesture"},
+    {Command::kAbout, "about", CommandMenu::kHelp, "&About headscope", "", "Version and licence"},
+};
+static_assert(std::size(kTable) == kNumCommands);
+
+constexpr const char* kMenuTitles[] = {"&File", "&Edit", "&Go", "&View", "&Methods", "&Help"};
+
+}  // namespace
+
+std::span<const CommandSpec> CommandTable() {
+  return kTable;
+}
+
+CommandSet::CommandSet(QWidget* window) : QObject(window) {
+  for (const CommandSpec& spec : kTable) {
+    auto* action = new QAction(QString::fromUtf8(spec.text), window);
+    action->setObjectName(QLatin1String(spec.id));
+    action->setCheckable(spec.checkable);
+    const QString help = QString::fromUtf8(spec.help);
+    action->setStatusTip(help);
+    const QKeySequence keys{QLatin1String(spec.shortcut)};
+    if (!keys.isEmpty()) action->setShortcut(keys);
+    action->setToolTip(keys.isEmpty() ? help
+                                      : QStringLiteral("%1 (%2)").arg(help, keys.toString(QKeySequence::NativeText)));
+    if (*spec.toolbar != '\0') action->setIconText(QString::fromUtf8(spec.toolbar));
+    window->addAction(action);  // so that its shortcut works wherever the focus is
+    actions_[static_cast<size_t>(spec.command)] = action;
+  }
+  auto* themes = new QActionGroup(this);
+  for (const Command theme : {Command::kThemeSystem, Command::kThemeLight, Command::kThemeDark})
+    themes->addAction((*this)[theme]);
+}
+
+void CommandSet::Bind(Command command, std::function<void(bool)> run) {
+  connect((*this)[command], &QAction::triggered, this, std::move(run));
+}
+
+void CommandSet::FillMenuBar(QMenuBar* bar) {
+  for (size_t i = 0; i < menus_.size(); ++i) menus_[i] = bar->addMenu(QString::fromUtf8(kMenuTitles[i]));
+  for (const CommandSpec& spec : kTable) {
+    QMenu* target = menu(spec.menu);
+    if (spec.begins_section) target->addSeparator();
+    target->addAction((*this)[spec.command]);
+  }
+}
+
+void CommandSet::FillToolBar(QToolBar* bar, CommandMenu menu) {
+  for (const CommandSpec& spec : kTable) {
+    if (spec.menu == menu && *spec.toolbar != '\0') bar->addAction((*this)[spec.command]);
+  }
+}
+
+}  // namespace headscope::ui

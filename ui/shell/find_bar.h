@@ -1,0 +1,45 @@
+// A bar over the map for "go to row, column" and "find token text"; Escape closes it.
+#pragma once
+
+#include <QFrame>
+#include <QLabel>
+#include <QLineEdit>
+#include <vector>
+
+#include "head_store.h"
+
+namespace headscope::ui {
+
+class FindBar : public QFrame {
+  Q_OBJECT
+
+ public:
+  explicit FindBar(const HeadStore* store, QWidget* parent = nullptr);
+  void OpenGoTo();
+  void OpenFind();
+
+ Q_SIGNALS:
+  // Recorded row and key column, inside the map.
+  void Chosen(qint64 row, qint64 column);
+
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
+
+ private:
+  enum class Mode { kGoTo, kFind };
+  void Open(Mode mode);
+  void TextChanged(const QString& text);
+  void Accept(int step);
+  void GoToTyped();
+  void ShowMatch(int step);
+
+  const HeadStore* const store_;
+  Mode mode_ = Mode::kGoTo;
+  std::vector<int64_t> matches_;
+  size_t match_ = 0;
+  bool visited_ = false;  // the current match has been gone to
+  QLabel *title_, *result_;
+  QLineEdit* input_;
+};
+
+}  // namespace headscope::ui

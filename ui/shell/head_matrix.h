@@ -1,0 +1,54 @@
+// The first thing on the screen: one cell a head, layers down, query heads across, coloured by a metric.
+#pragma once
+
+#include <QWidget>
+#include <optional>
+
+#include "head_store.h"
+#include "matrix_layout.h"
+
+namespace headscope::ui {
+
+class HeadMatrix : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit HeadMatrix(HeadStore* store, QWidget* parent = nullptr);
+
+  // Centre of a head's cell in widget coordinates; nothing when the trace does not hold it.
+  std::optional<QPoint> CellCentre(analysis::HeadId head) const;
+  // What the cell is filled with; hatched cells have no colour.
+  std::optional<QColor> CellColor(analysis::HeadId head) const;
+
+  QSize sizeHint() const override;
+  QSize minimumSizeHint() const override;
+
+ Q_SIGNALS:
+  void HeadActivated(headscope::analysis::HeadId head);
+
+ protected:
+  bool event(QEvent* event) override;  // tooltips
+  void paintEvent(QPaintEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+  void leaveEvent(QEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+
+ private:
+  void Rebuild();
+  void Refit();
+  QString ToolTip(analysis::HeadId head) const;
+  void PaintLabels(QPainter& painter) const;
+  void PaintCell(QPainter& painter, MatrixLayout::Cell cell) const;
+  void PaintLegend(QPainter& painter) const;
+  void PaintColorBar(QPainter& painter, const QRectF& area) const;
+  void PaintClassLegend(QPainter& painter, const QRectF& area) const;
+  double LegendHeight() const;
+
+  HeadStore* const store_;
+  MatrixLayout layout_;
+  std::optional<MatrixLayout::Cell> hovered_;
+};
+
+}  // namespace headscope::ui

@@ -1,0 +1,62 @@
+// The heads of the open trace and what is known of them: the one model behind matrix, table and exports.
+#pragma once
+
+#include <QObject>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ui/workbench.h"
+
+namespace headscope::ui {
+
+class HeadStore : public QObject {
+  Q_OBJECT
+
+ public:
+  using QObject::QObject;
+
+  void SetTrace(TraceSummary trace);
+  void Add(analysis::HeadStatistics statistics);
+  void Select(analysis::HeadId head);  // a head that the trace does not hold changes nothing
+  // A metric's name, or kClassMetric. An unknown name changes nothing.
+  void SetMetric(const std::string& name);
+
+  static constexpr char kClassMetric[] = "class";
+
+  const TraceSummary& trace() const { return trace_; }
+  bool HasTrace() const { return !trace_.heads.empty(); }
+  std::optional<analysis::HeadId> selected() const { return selected_; }
+  // nullptr while nothing is known.
+  const analysis::HeadStatistics* Find(analysis::HeadId head) const;
+  // Taken over every recorded row; otherwise from a quick look at some of them.
+  bool IsExact(const analysis::HeadStatistics& statistics) const { return statistics.num_rows == trace_.num_rows; }
+  std::vector<analysis::HeadStatistics> AllStatistics() const;
+  // The head `step` places on, by layer and number; stays at the ends.
+  std::optional<analysis::HeadId> Neighbour(analysis::HeadId head, int step) const;
+
+  const std::string& metric() const { return metric_; }
+  bool IsClassMetric() const { return metric_ == kClassMetric; }
+  const analysis::MetricInfo* metric_info() const;  // nullptr for the class
+  // What the colours span: the metric's own range, else that of the heads known so far.
+  std::pair<double, double> MetricRange() const;
+
+ Q_SIGNALS:
+  void TraceChanged();
+  void StatisticsChanged(headscope::analysis::HeadId head);
+  void MetricChanged();
+  void SelectionChanged(headscope::analysis::HeadId head);
+
+ private:
+  TraceSummary trace_;
+  std::map<analysis::HeadId, analysis::HeadStatistics> statistics_;
+  std::optional<analysis::HeadId> selected_;
+  std::string metric_ = kClassMetric;
+};
+
+// "3.142", "12.4 nats", "0.871": as matrix, table and tooltips show a metric's value; "–" for NaN.
+QString FormatMetric(double value);
+
+}  // namespace headscope::ui

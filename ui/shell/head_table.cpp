@@ -1,0 +1,209 @@
+#include "head_table.h"
+
+#include <QHeaderView>
+#include <QLabel>
+#include <QMenu>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <limits>
+
+namespace headscope::ui {
+namespace {
+
+// Metrics whose columns are shown at first; the header's menu shows the others.
+constexpr int kMetricsShown = 11;
+
+class FilterProxy : public QSortFilterProxyModel {
+ public:
+  FilterProxy(const HeadStore* store, HeadTableModel* model, QObject* parent)
+      : QSortFilterProxyModel(parent), store_(store), model_(model) {
+    setSourceModel(model);
+    setSortRole(HeadTableModel::kSortRole);
+    setDynamicSortFilter(true);
+  }
+  void SetFilter(HeadFilter filter) {
+    filter_ = std::move(filter);
+    invalidateFilter();
+  }
+
+ protected:
+  bool filterAcceptsRow(int row, const QModelIndex&) const override {
+    const analysis::HeadId head = model_->HeadAt(row);
+    return filter_.Accepts(head, store_->Find(head));
+  }
+
+ private:
+  const HeadStore* const store_;
+  HeadTableModel* const model_;
+  HeadFilter filter_;
+};
+
+}  // namespace
+
+HeadTableModel::HeadTableModel(HeadStore* store, QObject* parent) : QAbstractTableModel(parent), store_(store) {
+  connect(store, &HeadStore::TraceChanged, this, [this] {
+    beginResetModel();
+    endResetModel();
+  });
+  connect(store, &HeadStore::StatisticsChanged, this, [this](analysis::HeadId head) {
+    const int row = RowOf(head);
+    if (row >= 0) Q_EMIT dataChanged(index(row, 0), index(row, columnCount() - 1));
+  });
+}
+
+int HeadTableModel::rowCount(const QModelIndex& parent) const {
+  return parent.isValid() ? 0 : static_cast<int>(store_->trace().heads.size());
+}
+
+int HeadTableModel::columnCount(const QModelIndex& parent) const {
+  return parent.isValid() ? 0 : kFirstMetric + static_cast<int>(analysis::Metrics().size());
+}
+
+int HeadTableModel::RowOf(analysis::HeadId head) const {
+  const auto& heads = store_->trace().heads;
+  const auto at = std::lower_bound(heads.begin(), heads.end(), head);
+  return at != heads.end() && *at == head ? static_cast<int>(at - heads.begin()) : -1;
+}
+
+QVariant HeadTableModel::Value(const analysis::HeadId& head, int row, int column) const {
+  switch (column) {
+    case kLayer:
+      return head.layer;
+    case kHead:
+      return head.head;
+    case kKvHead:
+      return store_->trace().kv_head_of_head[static_cast<size_t>(row)];
+    default:
+      break;
+  }
+  const analysis::HeadStatistics* statistics = store_->Find(head);
+  if (statistics == nullptr) return {};
+  if (column == kClass) return QString::fromLatin1(analysis::HeadClassName(statistics->head_class));
+  if (column == kRows) return static_cast<qlonglong>(statistics->num_rows);
+  return analysis::MetricValue(*statistics, analysis::Metrics()[static_cast<size_t>(column - kFirstMetric)].name);
+}
+
+QVariant HeadTableModel::data(const QModelIndex& index, int role) const {
+  if (!index.isValid()) return {};
+  const analysis::HeadId head = HeadAt(index.row());
+  const QVariant value = Value(head, index.row(), index.column());
+  switch (role) {
+    case Qt::DisplayRole:
+      if (!value.isValid()) return QStringLiteral("…");
+      return index.column() >= kFirstMetric ? QVariant(FormatMetric(value.toDouble())) : value;
+    case kSortRole:
+      // Heads that are not known yet sort below all others.
+      return value.isValid() || index.column() == kClass ? value : QVariant(-std::numeric_limits<double>::infinity());
+    case Qt::TextAlignmentRole:
+      return static_cast<int>(Qt::AlignVCenter | (index.column() == kClass ? Qt::AlignLeft : Qt::AlignRight));
+    case Qt::ToolTipRole:
+      if (const analysis::HeadStatistics* statistics = store_->Find(head);
+          statistics != nullptr && index.column() == kClass) {
+        return QString::fromStdString(statistics->class_reason);
+      }
+      return {};
+    default:
+      return {};
+  }
+}
+
+QVariant HeadTableModel::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal) return {};
+  static constexpr const char* kTitles[] = {"Layer", "Head", "KV", "Class", "Rows"};
+  static constexpr const char* kHelp[] = {"layer of the model", "query head", "KV head that the query head reads",
+                                          "what the head mostly does", "query rows that the numbers were taken over"};
+  if (section < kFirstMetric) {
+    if (role == Qt::DisplayRole) return QString::fromLatin1(kTitles[section]);
+    if (role == Qt::ToolTipRole) return QString::fromLatin1(kHelp[section]);
+    return {};
+  }
+  const analysis::MetricInfo& metric = analysis::Metrics()[static_cast<size_t>(section - kFirstMetric)];
+  if (role == Qt::DisplayRole) return QString::fromStdString(metric.title);
+  if (role == Qt::ToolTipRole)
+    return QStringLiteral("%1: %2").arg(QString::fromStdString(metric.name), QString::fromStdString(metric.help));
+  if (role == kMetricNameRole) return QString::fromStdString(metric.name);
+  return {};
+}
+
+HeadTable::HeadTable(HeadStore* store, QWidget* parent)
+    : QWidget(parent), store_(store), model_(new HeadTableModel(store, this)) {
+  proxy_ = new FilterProxy(store, model_, this);
+  filter_ = new QLineEdit(this);
+  filter_->setObjectName(QStringLiteral("headFilter"));
+  filter_->setPlaceholderText(tr("Filter: 4:   4:3   retrieval   kurtosis>2"));
+  filter_->setClearButtonEnabled(true);
+  view_ = new QTableView(this);
+  view_->setObjectName(QStringLiteral("headTable"));
+  view_->setModel(proxy_);
+  view_->setSortingEnabled(true);
+  view_->sortByColumn(HeadTableModel::kLayer, Qt::AscendingOrder);
+  view_->setSelectionBehavior(QAbstractItemView::SelectRows);
+  view_->setSelectionMode(QAbstractItemView::SingleSelection);
+  view_->setAlternatingRowColors(true);
+  view_->setShowGrid(false);
+  view_->setWordWrap(false);
+  view_->verticalHeader()->hide();
+  view_->verticalHeader()->setDefaultSectionSize(view_->fontMetrics().height() + 6);
+  QHeaderView* header = view_->horizontalHeader();
+  header->setHighlightSections(false);
+  header->setContextMenuPolicy(Qt::CustomContextMenu);
+  connect(header, &QHeaderView::customContextMenuRequested, this, &HeadTable::ShowColumnMenu);
+  const int padding = view_->fontMetrics().horizontalAdvance(QStringLiteral("MMM"));
+  for (int column = 0; column < model_->columnCount(); ++column) {
+    const QString title = model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString();
+    header->resizeSection(column, view_->fontMetrics().horizontalAdvance(
+                                      column == HeadTableModel::kClass ? QStringLiteral("retrieval-like") : title) +
+                                      padding);
+    view_->setColumnHidden(column, column >= HeadTableModel::kFirstMetric + kMetricsShown);
+  }
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(6, 6, 6, 6);
+  layout->setSpacing(6);
+  layout->addWidget(filter_);
+  layout->addWidget(view_);
+
+  connect(filter_, &QLineEdit::textChanged, this, &HeadTable::ApplyFilter);
+  connect(store, &HeadStore::SelectionChanged, this, &HeadTable::ShowSelection);
+  connect(view_->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& current) {
+    if (!following_ && current.isValid()) Q_EMIT HeadActivated(model_->HeadAt(proxy_->mapToSource(current).row()));
+  });
+}
+
+void HeadTable::ApplyFilter(const QString& text) {
+  const HeadFilter filter = HeadFilter::Parse(text);
+  filter_->setToolTip(filter.error());
+  QPalette colors = palette();
+  if (!filter.error().isEmpty()) colors.setColor(QPalette::Text, QColor(200, 50, 50));
+  filter_->setPalette(colors);
+  following_ = true;  // a current row that the filter hides must not open another head
+  static_cast<FilterProxy*>(proxy_)->SetFilter(filter);
+  following_ = false;
+}
+
+void HeadTable::ShowSelection(analysis::HeadId head) {
+  const int row = model_->RowOf(head);
+  if (row < 0) return;
+  const QModelIndex index = proxy_->mapFromSource(model_->index(row, 0));
+  following_ = true;
+  if (index.isValid()) {
+    view_->setCurrentIndex(index);
+    view_->scrollTo(index);
+  } else {
+    view_->clearSelection();
+  }
+  following_ = false;
+}
+
+void HeadTable::ShowColumnMenu(QPoint position) {
+  auto* menu = new QMenu(this);
+  menu->setAttribute(Qt::WA_DeleteOnClose);
+  for (int column = HeadTableModel::kClass; column < model_->columnCount(); ++column) {
+    QAction* action = menu->addAction(model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString());
+    action->setCheckable(true);
+    action->setChecked(!view_->isColumnHidden(column));
+    connect(action, &QAction::toggled, this, [this, column](bool shown) { view_->setColumnHidden(column, !shown); });
+  }
+  menu->popup(view_->horizontalHeader()->mapToGlobal(position));
+}
+
+}  // namespace headscope::ui

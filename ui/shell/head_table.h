@@ -1,0 +1,60 @@
+// The head table: the matrix' numbers, sortable and filtered.
+#pragma once
+
+#include <QAbstractTableModel>
+#include <QLineEdit>
+#include <QSortFilterProxyModel>
+#include <QTableView>
+#include <QWidget>
+#include <map>
+
+#include "head_filter.h"
+#include "head_store.h"
+
+namespace headscope::ui {
+
+// One row a head. DisplayRole is text, kSortRole the number behind it, kHeadRole {layer, head}.
+class HeadTableModel : public QAbstractTableModel {
+  Q_OBJECT
+
+ public:
+  enum Column { kLayer, kHead, kKvHead, kClass, kRows, kFirstMetric };
+  enum Role { kSortRole = Qt::UserRole, kMetricNameRole };
+
+  explicit HeadTableModel(HeadStore* store, QObject* parent = nullptr);
+  int rowCount(const QModelIndex& parent = {}) const override;
+  int columnCount(const QModelIndex& parent = {}) const override;
+  QVariant data(const QModelIndex& index, int role) const override;
+  QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+
+  analysis::HeadId HeadAt(int row) const { return store_->trace().heads[static_cast<size_t>(row)]; }
+  int RowOf(analysis::HeadId head) const;  // -1 when there is none
+
+ private:
+  QVariant Value(const analysis::HeadId& head, int row, int column) const;
+  HeadStore* const store_;
+};
+
+class HeadTable : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit HeadTable(HeadStore* store, QWidget* parent = nullptr);
+
+ Q_SIGNALS:
+  void HeadActivated(headscope::analysis::HeadId head);
+
+ private:
+  void ApplyFilter(const QString& text);
+  void ShowSelection(analysis::HeadId head);
+  void ShowColumnMenu(QPoint position);
+
+  HeadStore* const store_;
+  HeadTableModel* model_;
+  QSortFilterProxyModel* proxy_;
+  QLineEdit* filter_;
+  QTableView* view_;
+  bool following_ = false;  // the selection is being set by the store
+};
+
+}  // namespace headscope::ui

@@ -1,0 +1,249 @@
+#include "main_window.h"
+
+#include <QCloseEvent>
+#include <QDockWidget>
+#include <QDragEnterEvent>
+#include <QDropEvent>
+#include <QFileInfo>
+#include <QMenu>
+#include <QMimeData>
+#include <QScrollArea>
+#include <QStatusBar>
+#include <QVBoxLayout>
+
+namespace headscope::ui {
+namespace {
+
+// Part of the saved layout: raise it when docks or toolbars change, so that an older session's layout is not applied.
+constexpr int kLayoutVersion = 1;
+constexpr char kFirstMetric[] = "sparsity_0.95";
+
+// The first local file or folder among dropped addresses.
+QString DroppedPath(const QMimeData* data) {
+  for (const QUrl& url : data->urls()) {
+    if (url.isLocalFile()) return url.toLocalFile();
+  }
+  return {};
+}
+
+}  // namespace
+
+MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
+    : workbench_(workbench),
+      session_path_(session_path),
+      session_(Session::Load(session_path)),
+      parameters_([this](const MethodState& state) { SetMethodState(state); }),
+      commands_(this) {
+  setObjectName(QStringLiteral("mainWindow"));
+  setWindowTitle(QStringLiteral("headscope"));
+  setAcceptDrops(true);
+  setDockOptions(AnimatedDocks | AllowNestedDocks | AllowTabbedDocks);
+  theme_.Set(session_.theme);
+  BuildCentre();
+  BuildDocks();
+  commands_.FillMenuBar(menuBar());
+  BuildToolBars();
+  BuildStatusBar();
+  BindCommands();
+  ConnectCanvas();
+  palette_ = new CommandPalette(this);
+  workbench_->SetBackgroundErrorHandler(
+      [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
+  canvas_->SetWorkbench(workbench_);
+  ResetLayout();
+  RestoreSession();
+  SyncViewCommands();
+  UpdateCommands();
+}
+
+MainWindow::~MainWindow() {
+  workbench_->CancelStatistics();
+  workbench_->SetBackgroundErrorHandler({});
+  canvas_->SetWorkbench(nullptr);
+}
+
+void MainWindow::BuildCentre() {
+  auto* centre = new QWidget(this);
+  auto* layout = new QVBoxLayout(centre);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  notice_ = new NoticeBar(centre);
+  find_bar_ = new FindBar(&store_, centre);
+  canvas_ = new HeadCanvas(centre);
+  canvas_->setObjectName(QStringLiteral("canvas"));
+  canvas_->setMinimumSize(240, 180);
+  layout->addWidget(notice_);
+  layout->addWidget(find_bar_);
+  layout->addWidget(canvas_, 1);
+  setCentralWidget(centre);
+}
+
+void MainWindow::BuildDocks() {
+  const auto dock = [this](const QString& title, const char* name, QWidget* widget) {
+    auto* made = new QDockWidget(title, this);
+    made->setObjectName(QLatin1String(name));
+    made->setWidget(widget);
+    return made;
+  };
+  matrix_ = new HeadMatrix(&store_);
+  auto* scroll = new QScrollArea;
+  scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setWidgetResizable(true);
+  scroll->setFocusPolicy(Qt::NoFocus);
+  scroll->setWidget(matrix_);
+  table_ = new HeadTable(&store_);
+  runs_ = new RunsTable;
+  matrix_dock_ = dock(tr("Layers × heads"), "matrixDock", scroll);
+  table_dock_ = dock(tr("Heads"), "tableDock", table_);
+  info_dock_ = dock(tr("Trace"), "infoDock", new TraceInfo(&store_));
+  runs_dock_ = dock(tr("Runs"), "runsDock", runs_);
+  connect(matrix_, &HeadMatrix::HeadActivated, &store_, &HeadStore::Select);
+  connect(table_, &HeadTable::HeadActivated, &store_, &HeadStore::Select);
+  connect(&store_, &HeadStore::SelectionChanged, this, &MainWindow::ShowHead);
+  connect(runs_->model(), &QAbstractItemModel::modelReset, this, &MainWindow::UpdateCommands);
+}
+
+void MainWindow::ResetLayout() {
+  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_}) {
+    dock->setFloating(false);
+    removeDockWidget(dock);
+  }
+  setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
+  addDockWidget(Qt::LeftDockWidgetArea, matrix_dock_);
+  splitDockWidget(matrix_dock_, table_dock_, Qt::Vertical);
+  tabifyDockWidget(table_dock_, info_dock_);
+  addDockWidget(Qt::BottomDockWidgetArea, runs_dock_);
+  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_}) dock->show();
+  table_dock_->raise();
+  resizeDocks({matrix_dock_, table_dock_}, {430, 300}, Qt::Vertical);
+  resizeDocks({matrix_dock_}, {430}, Qt::Horizontal);
+  resizeDocks({runs_dock_}, {190}, Qt::Vertical);
+}
+
+void MainWindow::BuildToolBars() {
+  auto* bar = addToolBar(tr("Tools"));
+  bar->setObjectName(QStringLiteral("toolBar"));
+  bar->setMovable(false);
+  bar->setToolButtonStyle(Qt::ToolButtonTextOnly);
+  commands_.FillToolBar(bar, CommandMenu::kFile);
+  bar->addSeparator();
+  commands_.FillToolBar(bar, CommandMenu::kGo);
+  bar->addSeparator();
+
+  const auto labelled = [bar](const QString& text, QComboBox* box) {
+    auto* label = new QLabel(text, bar);
+    label->setContentsMargins(6, 0, 4, 0);
+    label->setBuddy(box);
+    bar->addWidget(label);
+    bar->addWidget(box);
+  };
+  metric_box_ = new QComboBox(bar);
+  metric_box_->setObjectName(QStringLiteral("metricBox"));
+  metric_box_->setToolTip(tr("What colours the layers × heads matrix"));
+  metric_box_->setMaxVisibleItems(30);
+  color_box_ = new QComboBox(bar);
+  color_box_->setObjectName(QStringLiteral("colorBox"));
+  color_box_->setToolTip(tr("Colours of the map"));
+  QMenu* metric_menu = commands_.menu(CommandMenu::kView)->addMenu(tr("Colour heads &by"));
+  QMenu* color_menu = commands_.menu(CommandMenu::kView)->addMenu(tr("&Colours of the map"));
+  const auto add_metric = [&](const QString& title, const std::string& name) {
+    metric_box_->addItem(title, QString::fromStdString(name));
+    QAction* action =
+        metric_menu->addAction(tr("Colour heads by %1").arg(title), this, [this, name] { store_.SetMetric(name); });
+    metric_actions_.append(action);
+  };
+  for (const analysis::MetricInfo& metric : analysis::Metrics())
+    add_metric(QString::fromStdString(metric.title), metric.name);
+  add_metric(tr("Class"), HeadStore::kClassMetric);
+  for (const QString& name : HeadCanvas::ColorMapNames()) {
+    color_box_->addItem(name);
+    color_actions_.append(color_menu->addAction(tr("Map in %1").arg(name), this, [this, name] {
+      canvas_->SetColorMap(name);
+      SyncViewCommands();
+    }));
+  }
+  labelled(tr("Heads by"), metric_box_);
+  labelled(tr("Map in"), color_box_);
+  bar->addSeparator();
+  commands_.FillToolBar(bar, CommandMenu::kView);
+  bar->addSeparator();
+  commands_.FillToolBar(bar, CommandMenu::kMethods);
+
+  connect(metric_box_, &QComboBox::activated, this,
+          [this](int index) { store_.SetMetric(metric_box_->itemData(index).toString().toStdString()); });
+  connect(color_box_, &QComboBox::textActivated, canvas_, &HeadCanvas::SetColorMap);
+  connect(&store_, &HeadStore::MetricChanged, this,
+          [this] { metric_box_->setCurrentIndex(metric_box_->findData(QString::fromStdString(store_.metric()))); });
+
+  QMenu* view = commands_.menu(CommandMenu::kView);
+  view->addSeparator();
+  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_})
+    view->addAction(dock->toggleViewAction());
+  recent_menu_ = new QMenu(tr("Open &recent"), this);
+  commands_.menu(CommandMenu::kFile)->insertMenu(commands_[Command::kCapture], recent_menu_);
+}
+
+void MainWindow::BuildStatusBar() {
+  cursor_label_ = new QLabel(this);
+  cursor_label_->setObjectName(QStringLiteral("cursorLabel"));
+  cursor_label_->setTextFormat(Qt::PlainText);
+  cursor_label_->setContentsMargins(8, 0, 0, 0);
+  cursor_label_->setMinimumWidth(1);  // long tokens are cut, they must not widen the window
+  head_label_ = new QLabel(this);
+  head_label_->setObjectName(QStringLiteral("headLabel"));
+  head_label_->setContentsMargins(8, 0, 8, 0);
+  progress_ = new ProgressStrip(this);
+  statusBar()->addWidget(cursor_label_, 1);
+  statusBar()->addPermanentWidget(progress_);
+  statusBar()->addPermanentWidget(head_label_);
+}
+
+void MainWindow::FillRecentMenu() {
+  recent_menu_->clear();
+  for (const QString& path : session_.recent) recent_menu_->addAction(path, this, [this, path] { OpenPath(path); });
+  recent_menu_->setEnabled(!session_.recent.isEmpty());
+}
+
+void MainWindow::RestoreSession() {
+  resize(1440, 900);
+  if (!session_.window_geometry.isEmpty()) restoreGeometry(session_.window_geometry);
+  if (!session_.window_layout.isEmpty()) restoreState(session_.window_layout, kLayoutVersion);
+  canvas_->RestoreViewState(session_.canvas);
+  store_.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
+  metric_box_->setCurrentIndex(metric_box_->findData(QString::fromStdString(store_.metric())));
+  commands_[session_.theme == u"dark"    ? Command::kThemeDark
+            : session_.theme == u"light" ? Command::kThemeLight
+                                         : Command::kThemeSystem]
+      ->setChecked(true);
+  FillRecentMenu();
+}
+
+void MainWindow::SaveSession() {
+  session_.window_geometry = saveGeometry();
+  session_.window_layout = saveState(kLayoutVersion);
+  session_.canvas = canvas_->ViewState();
+  session_.metric = QString::fromStdString(store_.metric());
+  session_.theme = theme_.name();
+  session_.head = store_.selected();
+  const QString error = session_.Save(session_path_);
+  if (!error.isEmpty()) qWarning("%s", qPrintable(error));
+}
+
+void MainWindow::closeEvent(QCloseEvent* event) {
+  SaveSession();
+  QMainWindow::closeEvent(event);
+}
+
+void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
+  const QFileInfo file(DroppedPath(event->mimeData()));
+  if (file.isDir() || file.isFile()) event->acceptProposedAction();
+}
+
+void MainWindow::dropEvent(QDropEvent* event) {
+  const QString path = DroppedPath(event->mimeData());
+  if (path.isEmpty()) return;
+  event->acceptProposedAction();
+  OpenPath(path);
+}
+
+}  // namespace headscope::ui

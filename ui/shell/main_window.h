@@ -1,0 +1,123 @@
+// The window: matrix and tables around the canvas, and every command behind them.
+#pragma once
+
+#include <QComboBox>
+#include <QLabel>
+#include <QMainWindow>
+#include <QTimer>
+#include <deque>
+#include <optional>
+
+#include "canvas_widget.h"
+#include "capture_dialog.h"
+#include "command_palette.h"
+#include "commands.h"
+#include "find_bar.h"
+#include "head_history.h"
+#include "head_matrix.h"
+#include "head_store.h"
+#include "head_table.h"
+#include "notice_bar.h"
+#include "parameter_history.h"
+#include "progress_strip.h"
+#include "runs_table.h"
+#include "session.h"
+#include "theme.h"
+#include "trace_info.h"
+
+namespace headscope::ui {
+
+class MainWindow : public QMainWindow {
+  Q_OBJECT
+
+ public:
+  // `workbench` outlives the window. The session is read from and kept in `session_path`.
+  MainWindow(Workbench* workbench, const QString& session_path);
+  ~MainWindow() override;
+
+  // What a start shows: `open_path` when it is not empty, else the last session's trace, else the shipped one.
+  void OpenAtStart(const QString& open_path, const QString& shipped_trace);
+  // A trace, or a model folder (which opens the capture dialog on it).
+  void OpenPath(const QString& path);
+
+  HeadCanvas* canvas() const { return canvas_; }
+  HeadStore* store() { return &store_; }
+  const CommandSet& commands() const { return commands_; }
+  Theme* theme() { return &theme_; }
+
+ protected:
+  void closeEvent(QCloseEvent* event) override;
+  void dragEnterEvent(QDragEnterEvent* event) override;
+  void dropEvent(QDropEvent* event) override;
+
+ private:
+  // main_window.cpp: what the window is made of.
+  void BuildCentre();
+  void BuildDocks();
+  void BuildToolBars();
+  void BuildStatusBar();
+  void ResetLayout();
+  void FillRecentMenu();
+  void RestoreSession();
+  void SaveSession();
+
+  // main_window_commands.cpp: what commands, widgets and the canvas set going.
+  void BindCommands();
+  void ConnectCanvas();
+  void SyncViewCommands();
+  void ShowHead(analysis::HeadId head);
+  void Step(int step);
+  void ShowCursor(qint64 row, qint64 column, double probability);
+  void SetMethodState(const MethodState& state);
+  void OpenPalette();
+  void ShowKeys();
+  void ShowAbout();
+  void UpdateCommands();
+
+  // main_window_work.cpp: work in the background.
+  void OpenTrace(const QString& path);
+  void TraceOpened(const TraceSummary& trace);
+  void RequestStatistics();
+  void OpenCapture(const QString& model_dir);
+  void BeginCanvasRun();
+  void RunAllMethods();
+  void RunNextMethod();
+  void StopRunAll();
+  void ExportCanvas();
+  void ExportTable(const QString& title, const QString& name,
+                   const std::function<std::string(const std::string&)>& write);
+
+  Workbench* const workbench_;
+  const QString session_path_;
+  Session session_;
+  Theme theme_;
+  HeadStore store_;
+  HeadHistory history_;
+  ParameterHistory parameters_;
+  CommandSet commands_;
+
+  HeadCanvas* canvas_ = nullptr;
+  HeadMatrix* matrix_ = nullptr;
+  HeadTable* table_ = nullptr;
+  RunsTable* runs_ = nullptr;
+  NoticeBar* notice_ = nullptr;
+  FindBar* find_bar_ = nullptr;
+  ProgressStrip* progress_ = nullptr;
+  CommandPalette* palette_ = nullptr;
+  CaptureDialog* capture_ = nullptr;
+  QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
+  QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
+  QDockWidget *matrix_dock_ = nullptr, *table_dock_ = nullptr, *info_dock_ = nullptr, *runs_dock_ = nullptr;
+  QMenu* recent_menu_ = nullptr;
+  QList<QAction*> metric_actions_, color_actions_;
+  QTimer run_watch_;  // only while the canvas measures: its panel's cancel button tells nobody
+
+  struct PendingRun {
+    analysis::HeadId head;
+    kernels::MethodSpec method;
+  };
+  std::deque<PendingRun> pending_runs_;
+  size_t num_runs_ = 0;
+};
+
+}  // namespace headscope::ui

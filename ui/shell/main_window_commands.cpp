@@ -1,0 +1,229 @@
+#include <QApplication>
+#include <QClipboard>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QMessageBox>
+#include <QScrollArea>
+#include <QTextBrowser>
+#include <QVBoxLayout>
+#include <cmath>
+
+#include "main_window.h"
+
+namespace headscope::ui {
+namespace {
+
+struct Gesture {
+  const char* keys;
+  const char* meaning;
+};
+// What the canvas and the tables do by themselves; everything else is in the command table.
+constexpr Gesture kGestures[] = {
+    {"Wheel, + and −", "zoom about the cursor"},
+    {"Drag, W A S D, arrows", "move over the map"},
+    {"Shift + drag", "zoom to the rectangle"},
+    {"Hover", "query and key token, probability, score, kept or not"},
+    {"Ctrl + click on a slider", "type its value"},
+    {"Arrows in the matrix", "open the head beside"},
+    {"Click on a table's title", "sort; right-click: choose columns"},
+    {"Drop a .h5 file or a model folder", "open it; capture from it"},
+};
+
+}  // namespace
+
+void MainWindow::BindCommands() {
+  const auto bind = [this](Command command, auto run) { commands_.Bind(command, [run](bool) { run(); }); };
+  bind(Command::kOpen, [this] {
+    const QString folder = session_.last_trace.isEmpty() ? QString() : QFileInfo(session_.last_trace).path();
+    const QString path =
+        QFileDialog::getOpenFileName(this, tr("Open trace"), folder, tr("Traces (*.h5 *.hdf5);;All files (*)"));
+    if (!path.isEmpty()) OpenPath(path);
+  });
+  bind(Command::kCapture, [this] { OpenCapture({}); });
+  bind(Command::kExportCanvas, [this] { ExportCanvas(); });
+  bind(Command::kExportHeads, [this] {
+    ExportTable(tr("Export heads table"), QStringLiteral("heads.csv"),
+                [this](const std::string& path) { return workbench_->ExportStatistics(store_.AllStatistics(), path); });
+  });
+  bind(Command::kExportRuns, [this] {
+    ExportTable(tr("Export runs table"), QStringLiteral("runs.csv"),
+                [this](const std::string& path) { return workbench_->ExportRuns(runs_->model()->runs(), path); });
+  });
+  bind(Command::kQuit, [this] { close(); });
+  bind(Command::kUndo, [this] { parameters_.stack()->undo(); });
+  bind(Command::kRedo, [this] { parameters_.stack()->redo(); });
+  bind(Command::kCopyRuns, [this] { QApplication::clipboard()->setText(runs_->AsText()); });
+  bind(Command::kClearRuns, [this] { runs_->model()->Clear(); });
+  bind(Command::kPalette, [this] { OpenPalette(); });
+  bind(Command::kBack, [this] {
+    if (const auto head = history_.Back()) store_.Select(*head);
+  });
+  bind(Command::kForward, [this] {
+    if (const auto head = history_.Forward()) store_.Select(*head);
+  });
+  bind(Command::kPreviousHead, [this] { Step(-1); });
+  bind(Command::kNextHead, [this] { Step(1); });
+  bind(Command::kGoTo, [this] { find_bar_->OpenGoTo(); });
+  bind(Command::kFindToken, [this] { find_bar_->OpenFind(); });
+  bind(Command::kFit, [this] { canvas_->FitView(); });
+  commands_.Bind(Command::kLogScale,
+                 [this](bool on) { canvas_->SetScale(on ? ColorScale::kLogarithmic : ColorScale::kLinear); });
+  commands_.Bind(Command::kMeanReduction, [this](bool on) {
+    canvas_->SetReduction(on ? analysis::TileReduction::kMean : analysis::TileReduction::kMax);
+  });
+  commands_.Bind(Command::kOverlay, [this](bool on) { canvas_->SetOverlay(on); });
+  commands_.Bind(Command::kPanel, [this](bool on) { canvas_->SetPanelVisible(on); });
+  bind(Command::kThemeSystem, [this] { theme_.Set(QStringLiteral("system")); });
+  bind(Command::kThemeLight, [this] { theme_.Set(QStringLiteral("light")); });
+  bind(Command::kThemeDark, [this] { theme_.Set(QStringLiteral("dark")); });
+  bind(Command::kResetLayout, [this] { ResetLayout(); });
+  bind(Command::kRun, [this] { canvas_->RunMethod(); });
+  bind(Command::kRunAll, [this] { RunAllMethods(); });
+  bind(Command::kCancelWork, [this] { progress_->CancelShown(); });
+  bind(Command::kKeys, [this] { ShowKeys(); });
+  bind(Command::kAbout, [this] { ShowAbout(); });
+  connect(find_bar_, &FindBar::Chosen, this, [this](qint64 row, qint64 column) { canvas_->GoTo(row, column); });
+  connect(parameters_.stack(), &QUndoStack::indexChanged, this, [this] { UpdateCommands(); });
+}
+
+void MainWindow::ConnectCanvas() {
+  connect(canvas_, &HeadCanvas::CursorMoved, this, &MainWindow::ShowCursor);
+  connect(canvas_, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
+  connect(canvas_, &HeadCanvas::ViewChanged, this, &MainWindow::SyncViewCommands);
+  connect(canvas_, &HeadCanvas::HeadStepRequested, this, &MainWindow::Step);
+  connect(canvas_, &HeadCanvas::MethodChanged, this, [this](const QString& method, const QString& parameters) {
+    parameters_.Record({method, parameters});
+  });
+  connect(canvas_, &HeadCanvas::RunRequested, this, &MainWindow::BeginCanvasRun);
+  connect(canvas_, &HeadCanvas::RunFinished, this, [this](const analysis::MethodResult& result) {
+    progress_->End(QStringLiteral("run"));
+    runs_->model()->Add(result);
+  });
+  connect(canvas_, &HeadCanvas::RunFailed, this, [this](const QString& sentence) {
+    progress_->End(QStringLiteral("run"));
+    notice_->ShowError(sentence);
+  });
+  connect(canvas_, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
+  connect(canvas_, &HeadCanvas::PngExported, this, [this](const QString& path, const QString& error) {
+    if (error.isEmpty()) {
+      notice_->ShowMessage(tr("The map is in %1.").arg(path));
+    } else {
+      notice_->ShowError(error);
+    }
+  });
+  run_watch_.setInterval(200);
+  connect(&run_watch_, &QTimer::timeout, this, [this] {
+    if (canvas_->IsRunning()) return;
+    run_watch_.stop();
+    progress_->End(QStringLiteral("run"));
+  });
+}
+
+void MainWindow::SyncViewCommands() {
+  commands_[Command::kLogScale]->setChecked(canvas_->scale() == ColorScale::kLogarithmic);
+  commands_[Command::kMeanReduction]->setChecked(canvas_->reduction() == analysis::TileReduction::kMean);
+  commands_[Command::kOverlay]->setChecked(canvas_->overlay());
+  commands_[Command::kPanel]->setChecked(canvas_->panel_visible());
+  color_box_->setCurrentText(canvas_->color_map());
+}
+
+void MainWindow::UpdateCommands() {
+  const bool has_head = canvas_->HasHead();
+  for (const Command command : {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kGoTo,
+                                Command::kFindToken, Command::kFit, Command::kPreviousHead, Command::kNextHead}) {
+    commands_[command]->setEnabled(has_head);
+  }
+  commands_[Command::kExportHeads]->setEnabled(store_.HasTrace());
+  const bool has_runs = runs_->model()->rowCount() > 0;
+  for (const Command command : {Command::kExportRuns, Command::kCopyRuns, Command::kClearRuns})
+    commands_[command]->setEnabled(has_runs);
+  commands_[Command::kBack]->setEnabled(history_.CanGoBack());
+  commands_[Command::kForward]->setEnabled(history_.CanGoForward());
+  commands_[Command::kUndo]->setEnabled(parameters_.stack()->canUndo());
+  commands_[Command::kRedo]->setEnabled(parameters_.stack()->canRedo());
+}
+
+void MainWindow::ShowHead(analysis::HeadId head) {
+  history_.Visit(head);
+  canvas_->ShowHead(head);
+  head_label_->setText(tr("layer %1, head %2").arg(head.layer).arg(head.head));
+  setWindowTitle(QStringLiteral("%1:%2 – %3 – headscope")
+                     .arg(head.layer)
+                     .arg(head.head)
+                     .arg(QFileInfo(QString::fromStdString(store_.trace().path)).fileName()));
+  UpdateCommands();
+}
+
+void MainWindow::Step(int step) {
+  if (!store_.selected()) return;
+  if (const auto head = store_.Neighbour(*store_.selected(), step)) store_.Select(*head);
+}
+
+void MainWindow::ShowCursor(qint64 row, qint64 column, double probability) {
+  const TraceSummary& trace = store_.trace();
+  if (row < 0 || row >= trace.num_rows || column < 0 || column >= trace.num_tokens) return;
+  const int32_t position = trace.row_positions[static_cast<size_t>(row)];
+  const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
+  QString text = tr("query %1 “%2”  →  key %3 “%4”").arg(position).arg(token(position)).arg(column).arg(token(column));
+  if (column > position) {
+    text += tr("     not causal");
+  } else if (!std::isnan(probability)) {
+    text += QStringLiteral("     p = %1").arg(probability, 0, 'g', 4);
+  }
+  cursor_label_->setText(text);
+}
+
+void MainWindow::SetMethodState(const MethodState& state) {
+  for (const kernels::MethodSpec& spec : workbench_->methods()) {
+    if (spec.phase != kernels::Phase::kPrefill || QString::fromStdString(spec.name) != state.method) continue;
+    kernels::ParameterValues values(spec);
+    const std::string error = values.Parse(spec, state.parameters.toStdString());
+    if (error.empty()) {
+      canvas_->SetMethod(state.method, values);
+    } else {
+      notice_->ShowError(QString::fromStdString(error));
+    }
+    return;
+  }
+}
+
+void MainWindow::OpenPalette() {
+  palette_->Open(commands_.all() + metric_actions_ + color_actions_);
+}
+
+void MainWindow::ShowKeys() {
+  QString html = QStringLiteral("<table cellpadding='4'>");
+  const auto line = [&](const QString& keys, const QString& meaning) {
+    html += QStringLiteral("<tr><td><b>%1</b></td><td>%2</td></tr>").arg(keys.toHtmlEscaped(), meaning.toHtmlEscaped());
+  };
+  for (const Gesture& gesture : kGestures) line(QString::fromUtf8(gesture.keys), QString::fromUtf8(gesture.meaning));
+  for (const CommandSpec& spec : CommandTable()) {
+    const QString keys = commands_[spec.command]->shortcut().toString(QKeySequence::NativeText);
+    if (!keys.isEmpty()) line(keys, QString::fromUtf8(spec.help));
+  }
+  auto* dialog = new QDialog(this);
+  dialog->setObjectName(QStringLiteral("keysDialog"));
+  dialog->setAttribute(Qt::WA_DeleteOnClose);
+  dialog->setWindowTitle(tr("Keys and mouse"));
+  auto* text = new QTextBrowser(dialog);
+  text->setFrameShape(QFrame::NoFrame);
+  text->setHtml(html + QStringLiteral("</table>"));
+  auto* layout = new QVBoxLayout(dialog);
+  layout->setContentsMargins(8, 8, 8, 8);
+  layout->addWidget(text);
+  dialog->resize(620, 640);
+  dialog->show();
+}
+
+void MainWindow::ShowAbout() {
+  auto* box = new QMessageBox(QMessageBox::NoIcon, tr("About headscope"),
+                              tr("<b>headscope %1</b><br>a profiler for attention heads<br><br>Apache License 2.0. "
+                                 "Built with Qt %2 and Dear ImGui.")
+                                  .arg(QApplication::applicationVersion(), QString::fromLatin1(qVersion())),
+                              QMessageBox::Close, this);
+  box->setAttribute(Qt::WA_DeleteOnClose);
+  box->setModal(false);
+  box->show();
+}
+
+}  // namespace headscope::ui

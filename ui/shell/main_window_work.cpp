@@ -1,0 +1,172 @@
+#include <QFileDialog>
+#include <QFileInfo>
+#include <algorithm>
+
+#include "main_window.h"
+#include "while_alive.h"
+
+namespace headscope::ui {
+namespace {
+
+const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
+              kRunWork = QStringLiteral("run"), kRunAllWork = QStringLiteral("run-all");
+constexpr int32_t kRepeatsOfAll = 3;
+
+}  // namespace
+
+void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_trace) {
+  if (!open_path.isEmpty()) {
+    OpenPath(open_path);
+    return;
+  }
+  if (QFileInfo(session_.last_trace).isFile()) {
+    OpenPath(session_.last_trace);
+    return;
+  }
+  if (!session_.last_trace.isEmpty())
+    notice_->ShowError(tr("%1 is no longer there; the shipped trace is on show.").arg(session_.last_trace));
+  if (!shipped_trace.isEmpty()) OpenPath(shipped_trace);
+}
+
+void MainWindow::OpenPath(const QString& path) {
+  if (QFileInfo(path).isDir()) {
+    OpenCapture(path);
+  } else {
+    OpenTrace(path);
+  }
+}
+
+void MainWindow::OpenTrace(const QString& path) {
+  progress_->Begin(kOpenWork, [] {});  // reading a trace's layout is over before anybody could cancel it
+  ProgressReport report;
+  report.stage = tr("Opening %1").arg(QFileInfo(path).fileName()).toStdString();
+  progress_->Update(kOpenWork, report);
+  workbench_->OpenTrace(path.toStdString(), WhileAlive(this, [this](const TraceSummary& trace) { TraceOpened(trace); }),
+                        WhileAlive(this, [this](const std::string& sentence) {
+                          progress_->End(kOpenWork);
+                          notice_->ShowError(QString::fromStdString(sentence));
+                        }));
+}
+
+void MainWindow::TraceOpened(const TraceSummary& trace) {
+  const QString path = QFileInfo(QString::fromStdString(trace.path)).absoluteFilePath();
+  progress_->End(kOpenWork);
+  progress_->End(kStatisticsWork);
+  StopRunAll();
+  const std::optional<analysis::HeadId> last_head = session_.last_trace == path ? session_.head : std::nullopt;
+  session_.last_trace = path;
+  session_.AddRecent(path);
+  FillRecentMenu();
+  history_.Clear();
+  runs_->model()->Clear();
+  canvas_->SetTrace(trace);
+  store_.SetTrace(trace);
+  RequestStatistics();
+  const auto& heads = trace.heads;
+  const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
+  if (!heads.empty()) store_.Select(last_is_there ? *last_head : heads.front());
+  UpdateCommands();
+}
+
+void MainWindow::RequestStatistics() {
+  progress_->Begin(kStatisticsWork, [this] {
+    workbench_->CancelStatistics();
+    progress_->End(kStatisticsWork);
+  });
+  workbench_->RequestStatistics(
+      WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { store_.Add(statistics); }),
+      WhileAlive(this, [this] { progress_->End(kStatisticsWork); }),
+      WhileAlive(this, [this](const ProgressReport& report) { progress_->Update(kStatisticsWork, report); }));
+}
+
+void MainWindow::OpenCapture(const QString& model_dir) {
+  if (capture_ == nullptr) {
+    capture_ = new CaptureDialog(workbench_, this);
+    connect(capture_, &CaptureDialog::TraceCaptured, this, [this](const QString& path) { OpenPath(path); });
+  }
+  if (!model_dir.isEmpty() && !capture_->IsCapturing()) capture_->SetModelDir(model_dir);
+  capture_->show();
+  capture_->raise();
+  capture_->activateWindow();
+}
+
+void MainWindow::BeginCanvasRun() {
+  StopRunAll();
+  progress_->Begin(kRunWork, [this] {
+    canvas_->CancelRun();
+    progress_->End(kRunWork);
+  });
+  ProgressReport report;
+  report.stage = tr("Measuring %1").arg(canvas_->method()).toStdString();
+  progress_->Update(kRunWork, report);
+  run_watch_.start();
+}
+
+void MainWindow::RunAllMethods() {
+  if (!store_.selected()) return;
+  StopRunAll();
+  canvas_->CancelRun();
+  for (const kernels::MethodSpec& method : workbench_->methods()) {
+    // The dense baseline comes with every run.
+    if (method.name != "dense") pending_runs_.push_back({*store_.selected(), method});
+  }
+  num_runs_ = pending_runs_.size();
+  progress_->Begin(kRunAllWork, [this] {
+    workbench_->CancelRun();
+    StopRunAll();
+  });
+  RunNextMethod();
+}
+
+void MainWindow::RunNextMethod() {
+  if (pending_runs_.empty()) {
+    progress_->End(kRunAllWork);
+    return;
+  }
+  const PendingRun run = pending_runs_.front();
+  pending_runs_.pop_front();
+  const size_t done = num_runs_ - pending_runs_.size() - 1;
+  workbench_->RunMethod(run.head, run.method.name, kernels::ParameterValues(run.method), kRepeatsOfAll,
+                        WhileAlive(this,
+                                   [this](const analysis::MethodResult& result) {
+                                     runs_->model()->Add(result);
+                                     RunNextMethod();
+                                   }),
+                        WhileAlive(this,
+                                   [this](const std::string& sentence) {
+                                     notice_->ShowError(QString::fromStdString(sentence));
+                                     RunNextMethod();
+                                   }),
+                        WhileAlive(this, [this, done](ProgressReport report) {
+                          report.fraction = static_cast<double>(done) / static_cast<double>(num_runs_);
+                          progress_->Update(kRunAllWork, report);
+                        }));
+}
+
+void MainWindow::StopRunAll() {
+  pending_runs_.clear();
+  progress_->End(kRunAllWork);
+}
+
+void MainWindow::ExportCanvas() {
+  QString path =
+      QFileDialog::getSaveFileName(this, tr("Export map"), QStringLiteral("head.png"), tr("PNG pictures (*.png)"));
+  if (path.isEmpty()) return;
+  if (QFileInfo(path).suffix().isEmpty()) path += QStringLiteral(".png");
+  canvas_->ExportPng(path, canvas_->size() * canvas_->devicePixelRatioF());
+}
+
+void MainWindow::ExportTable(const QString& title, const QString& name,
+                             const std::function<std::string(const std::string&)>& write) {
+  QString path = QFileDialog::getSaveFileName(this, title, name, tr("Tables (*.csv *.json *.h5)"));
+  if (path.isEmpty()) return;
+  if (QFileInfo(path).suffix().isEmpty()) path += QStringLiteral(".csv");
+  const std::string error = write(path.toStdString());
+  if (error.empty()) {
+    notice_->ShowMessage(tr("The table is in %1.").arg(path));
+  } else {
+    notice_->ShowError(QString::fromStdString(error));
+  }
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,47 @@
+#include "parameter_history.h"
+
+#include <QUndoCommand>
+
+namespace headscope::ui {
+
+class ParameterHistory::Step : public QUndoCommand {
+ public:
+  Step(ParameterHistory* history, MethodState before, MethodState after, bool same_drag)
+      : history_(history), before_(std::move(before)), after_(std::move(after)), same_drag_(same_drag) {
+    setText(QObject::tr("change of %1").arg(after_.method));
+  }
+  int id() const override { return 1; }
+  bool mergeWith(const QUndoCommand* other) override {
+    const auto* step = static_cast<const Step*>(other);
+    if (!step->same_drag_ || step->after_.method != before_.method) return false;
+    after_ = step->after_;
+    return true;
+  }
+  void undo() override { Apply(before_); }
+  void redo() override {
+    // Pushing a step calls redo() at once, when the state is already there.
+    if (history_->current_ != after_) Apply(after_);
+  }
+
+ private:
+  void Apply(const MethodState& state) {
+    history_->current_ = state;
+    history_->restore_(state);
+  }
+  ParameterHistory* const history_;
+  MethodState before_, after_;
+  bool same_drag_;
+};
+
+void ParameterHistory::Record(const MethodState& state) {
+  if (known_ && state == current_) return;
+  const MethodState before = current_;
+  const bool same_drag =
+      since_change_.isValid() && since_change_.elapsed() < kOneDragMs && stack_.canUndo() && !stack_.canRedo();
+  current_ = state;
+  since_change_.start();
+  if (known_) stack_.push(new Step(this, before, state, same_drag));
+  known_ = true;
+}
+
+}  // namespace headscope::ui

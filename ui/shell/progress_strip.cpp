@@ -1,0 +1,93 @@
+#include "progress_strip.h"
+
+#include <QHBoxLayout>
+#include <QStyle>
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace headscope::ui {
+
+QString DescribeProgress(const ProgressReport& report) {
+  QString text = QString::fromStdString(report.stage);
+  QStringList parts;
+  if (report.rate > 0) {
+    parts.append(QStringLiteral("%1 %2/s")
+                     .arg(report.rate, 0, 'f', report.rate < 10 ? 1 : 0)
+                     .arg(QString::fromStdString(report.unit)));
+  }
+  if (report.remaining_s >= 0) {
+    const auto seconds = static_cast<qint64>(std::ceil(report.remaining_s));
+    parts.append(seconds < 100 ? QObject::tr("%1 s left").arg(seconds)
+                               : QObject::tr("%1 min left").arg((seconds + 59) / 60));
+  }
+  if (!parts.isEmpty()) text += QStringLiteral(": ") + parts.join(QStringLiteral(", "));
+  return text;
+}
+
+ProgressStrip::ProgressStrip(QWidget* parent)
+    : QWidget(parent), label_(new QLabel(this)), bar_(new QProgressBar(this)), cancel_(new QToolButton(this)) {
+  setObjectName(QStringLiteral("progressStrip"));
+  bar_->setObjectName(QStringLiteral("progressBar"));
+  bar_->setFixedWidth(140);
+  bar_->setMaximumHeight(14);
+  bar_->setTextVisible(false);
+  cancel_->setObjectName(QStringLiteral("progressCancel"));
+  cancel_->setAutoRaise(true);
+  cancel_->setText(tr("Cancel"));
+  auto* layout = new QHBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(8);
+  layout->addWidget(label_);
+  layout->addWidget(bar_);
+  layout->addWidget(cancel_);
+  connect(cancel_, &QToolButton::clicked, this, &ProgressStrip::CancelShown);
+  hide();
+}
+
+std::map<QString, ProgressStrip::Work>::const_iterator ProgressStrip::Shown() const {
+  return std::max_element(work_.begin(), work_.end(),
+                          [](const auto& a, const auto& b) { return a.second.started < b.second.started; });
+}
+
+void ProgressStrip::Begin(const QString& name, std::function<void()> cancel) {
+  work_[name] = {std::move(cancel), {}, ++starts_};
+  Refresh();
+}
+
+void ProgressStrip::Update(const QString& name, const ProgressReport& report) {
+  const auto work = work_.find(name);
+  if (work == work_.end()) return;
+  work->second.report = report;
+  Refresh();
+}
+
+void ProgressStrip::End(const QString& name) {
+  work_.erase(name);
+  Refresh();
+}
+
+void ProgressStrip::CancelShown() {
+  const auto shown = Shown();
+  if (shown == work_.end()) return;
+  const std::function<void()> cancel = shown->second.cancel;  // it may call End()
+  cancel();
+}
+
+void ProgressStrip::Refresh() {
+  setVisible(!work_.empty());
+  if (work_.empty()) {
+    bar_->setRange(0, 1000);  // an unknown share is an animation, which would draw frames while hidden
+    return;
+  }
+  const ProgressReport& report = Shown()->second.report;
+  label_->setText(DescribeProgress(report));
+  if (report.fraction < 0) {
+    bar_->setRange(0, 0);
+  } else {
+    bar_->setRange(0, 1000);
+    bar_->setValue(static_cast<int>(std::lround(1000 * std::min(1.0, report.fraction))));
+  }
+}
+
+}  // namespace headscope::ui

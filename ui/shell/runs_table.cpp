@@ -1,0 +1,261 @@
+#include "runs_table.h"
+
+#include <QFont>
+#include <QHeaderView>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace headscope::ui {
+namespace {
+
+using analysis::MethodResult;
+
+constexpr char kDense[] = "dense";
+
+bool IsDense(const MethodResult& run) {
+  return run.method == kDense;
+}
+bool SameGroup(const MethodResult& a, const MethodResult& b) {
+  return a.head == b.head && a.phase == b.phase;
+}
+
+MethodResult DenseRow(const MethodResult& run) {
+  MethodResult dense;
+  dense.head = run.head;
+  dense.method = kDense;
+  dense.phase = run.phase;
+  dense.device = run.device;
+  dense.attend = dense.dense_attend = run.dense_attend;
+  return dense;
+}
+
+double Value(const MethodResult& run, int column) {
+  switch (column) {
+    case RunsTableModel::kKept:
+      return run.kept_fraction;
+    case RunsTableModel::kCraMin:
+      return run.cra_min;
+    case RunsTableModel::kCraMean:
+      return run.cra_mean;
+    case RunsTableModel::kSelect:
+      return run.select.median_ms;
+    case RunsTableModel::kAttend:
+      return run.attend.median_ms;
+    case RunsTableModel::kTotal:
+      return run.select.median_ms + run.attend.median_ms;
+    case RunsTableModel::kSpeedup:
+      return run.speedup;
+    case RunsTableModel::kRelativeError:
+      return run.relative_error;
+    case RunsTableModel::kMaxError:
+      return run.max_error;
+    case RunsTableModel::kCosine:
+      return run.cosine;
+    default:
+      return 0;
+  }
+}
+
+QString Milliseconds(double value, double spread) {
+  const int digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return QStringLiteral("%1 ± %2").arg(value, 0, 'f', digits).arg(spread, 0, 'f', digits);
+}
+
+QString Small(double value) {
+  return value == 0 ? QStringLiteral("0") : QString::number(value, 'e', 1);
+}
+
+QString Text(const MethodResult& run, int column) {
+  switch (column) {
+    case RunsTableModel::kHead:
+      return QStringLiteral("%1:%2").arg(run.head.layer).arg(run.head.head);
+    case RunsTableModel::kMethod:
+      return QString::fromStdString(run.method);
+    case RunsTableModel::kPhase:
+      return QString::fromStdString(run.phase);
+    case RunsTableModel::kKept:
+      return QStringLiteral("%1 %").arg(100 * run.kept_fraction, 0, 'f', 1);
+    case RunsTableModel::kCraMin:
+      return QString::number(run.cra_min, 'f', 3);
+    case RunsTableModel::kCraMean:
+      return QString::number(run.cra_mean, 'f', 3);
+    case RunsTableModel::kSelect:
+      return IsDense(run) ? QStringLiteral("–") : Milliseconds(run.select.median_ms, run.select.mad_ms);
+    case RunsTableModel::kAttend:
+      return Milliseconds(run.attend.median_ms, run.attend.mad_ms);
+    case RunsTableModel::kTotal:
+      return QString::number(run.select.median_ms + run.attend.median_ms, 'f', 2);
+    case RunsTableModel::kSpeedup:
+      return QStringLiteral("%1×").arg(run.speedup, 0, 'f', 2);
+    case RunsTableModel::kRelativeError:
+      return Small(run.relative_error);
+    case RunsTableModel::kMaxError:
+      return Small(run.max_error);
+    case RunsTableModel::kCosine:
+      return QString::number(run.cosine, 'f', 5);
+    case RunsTableModel::kParameters:
+      return QString::fromStdString(run.parameters);
+    default:
+      return {};
+  }
+}
+
+struct ColumnText {
+  const char* title;
+  const char* help;
+};
+constexpr ColumnText kColumns[] = {
+    {"Head", "layer:head"},
+    {"Method", "dense is the baseline of its head and phase"},
+    {"Phase", "prefill: all recorded rows at once; decode: the last rows, one step each"},
+    {"Kept", "kept pairs / causal pairs"},
+    {"CRA min", "least kept mass of a row"},
+    {"CRA mean", "kept mass, mean over rows"},
+    {"Select ms", "making the index: median ± median absolute deviation"},
+    {"Attend ms", "attention on the index: median ± median absolute deviation"},
+    {"Total ms", "select + attend"},
+    {"Speed-up", "dense attention's time / (select + attend)"},
+    {"Rel. error", "|O − O_dense| / |O_dense|, L2 over all rows"},
+    {"Max error", "largest absolute difference of an output"},
+    {"Cosine", "of O and O_dense, mean over rows"},
+    {"Parameters", "as typed after --method"},
+};
+static_assert(std::size(kColumns) == RunsTableModel::kNumColumns);
+
+}  // namespace
+
+int RunsTableModel::rowCount(const QModelIndex& parent) const {
+  return parent.isValid() ? 0 : static_cast<int>(runs_.size());
+}
+int RunsTableModel::columnCount(const QModelIndex& parent) const {
+  return parent.isValid() ? 0 : kNumColumns;
+}
+
+QVariant RunsTableModel::data(const QModelIndex& index, int role) const {
+  if (!index.isValid()) return {};
+  const MethodResult& run = runs_[static_cast<size_t>(index.row())];
+  switch (role) {
+    case Qt::DisplayRole:
+      return Text(run, index.column());
+    case Qt::ToolTipRole:
+      return index.column() == kParameters ? QVariant(QString::fromStdString(run.parameters))
+             : index.column() == kAttend
+                 ? QVariant(tr("%1 repeats on %2").arg(run.attend.repeats).arg(QString::fromStdString(run.device)))
+                 : QVariant();
+    case Qt::FontRole: {
+      QFont font;
+      font.setBold(IsDense(run));
+      return font;
+    }
+    case Qt::TextAlignmentRole: {
+      const bool is_text = index.column() <= kPhase || index.column() == kParameters;
+      return static_cast<int>(Qt::AlignVCenter | (is_text ? Qt::AlignLeft : Qt::AlignRight));
+    }
+    default:
+      return {};
+  }
+}
+
+QVariant RunsTableModel::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal) return {};
+  if (role == Qt::DisplayRole) return QString::fromUtf8(kColumns[section].title);
+  if (role == Qt::ToolTipRole) return QString::fromUtf8(kColumns[section].help);
+  return {};
+}
+
+void RunsTableModel::sort(int column, Qt::SortOrder order) {
+  sort_column_ = column;
+  sort_order_ = order;
+  beginResetModel();
+  Arrange();
+  endResetModel();
+}
+
+void RunsTableModel::Arrange() {
+  std::stable_sort(runs_.begin(), runs_.end(), [this](const MethodResult& a, const MethodResult& b) {
+    // Prefill before decode: it is the phase on the map.
+    const auto group = [](const MethodResult& run) {
+      return std::tuple(run.head, run.phase == "decode", !IsDense(run));
+    };
+    if (group(a) != group(b)) return group(a) < group(b);
+    const bool is_text = sort_column_ <= kPhase || sort_column_ == kParameters;
+    const bool ascending = sort_order_ == Qt::AscendingOrder;
+    const MethodResult &low = ascending ? a : b, &high = ascending ? b : a;
+    return is_text ? Text(low, sort_column_) < Text(high, sort_column_)
+                   : Value(low, sort_column_) < Value(high, sort_column_);
+  });
+}
+
+void RunsTableModel::Add(const MethodResult& result) {
+  beginResetModel();
+  const auto put = [this](const MethodResult& run) {
+    const auto same = std::find_if(runs_.begin(), runs_.end(), [&](const MethodResult& other) {
+      return SameGroup(run, other) && run.method == other.method &&
+             (IsDense(run) || run.parameters == other.parameters);
+    });
+    if (same != runs_.end()) {
+      *same = run;
+    } else {
+      runs_.push_back(run);
+    }
+  };
+  put(DenseRow(result));
+  if (!IsDense(result)) put(result);
+  Arrange();
+  endResetModel();
+}
+
+void RunsTableModel::Clear() {
+  beginResetModel();
+  runs_.clear();
+  endResetModel();
+}
+
+RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableModel(this)) {
+  view_ = new QTableView(this);
+  view_->setObjectName(QStringLiteral("runsTable"));
+  view_->setModel(model_);
+  view_->horizontalHeader()->setSortIndicator(RunsTableModel::kSpeedup, Qt::DescendingOrder);
+  view_->setSortingEnabled(true);
+  view_->setSelectionBehavior(QAbstractItemView::SelectRows);
+  view_->setAlternatingRowColors(true);
+  view_->setShowGrid(false);
+  view_->setWordWrap(false);
+  view_->verticalHeader()->hide();
+  view_->verticalHeader()->setDefaultSectionSize(view_->fontMetrics().height() + 6);
+  view_->horizontalHeader()->setHighlightSections(false);
+  view_->horizontalHeader()->setStretchLastSection(true);
+  const int padding = view_->fontMetrics().horizontalAdvance(QStringLiteral("MMM"));
+  for (int column = 0; column < RunsTableModel::kNumColumns; ++column) {
+    const QString widest = column == RunsTableModel::kMethod ? QStringLiteral("vertical-slash ")
+                           : column == RunsTableModel::kSelect || column == RunsTableModel::kAttend
+                               ? QStringLiteral("000.0 ± 00.0")
+                               : QString::fromUtf8(kColumns[column].title);
+    view_->setColumnWidth(column, view_->fontMetrics().horizontalAdvance(widest) + padding);
+  }
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(6, 6, 6, 6);
+  layout->addWidget(view_);
+}
+
+QString RunsTable::AsText() const {
+  QStringList lines, fields;
+  for (int column = 0; column < RunsTableModel::kNumColumns; ++column) {
+    fields.append(model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString());
+  }
+  lines.append(fields.join(u'\t'));
+  const bool some = view_->selectionModel()->hasSelection();
+  for (int row = 0; row < model_->rowCount(); ++row) {
+    if (some && !view_->selectionModel()->isRowSelected(row, {})) continue;
+    fields.clear();
+    for (int column = 0; column < RunsTableModel::kNumColumns; ++column) {
+      fields.append(model_->data(model_->index(row, column), Qt::DisplayRole).toString());
+    }
+    lines.append(fields.join(u'\t'));
+  }
+  return lines.join(u'\n') + u'\n';
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,73 @@
+// The measured runs, grouped by head, with dense attention pinned on top of each group: every figure is against that
+// row.
+#pragma once
+
+#include <QAbstractTableModel>
+#include <QPushButton>
+#include <QTableView>
+#include <QWidget>
+#include <map>
+#include <vector>
+
+#include "ui/workbench.h"
+
+namespace headscope::ui {
+
+class RunsTableModel : public QAbstractTableModel {
+  Q_OBJECT
+
+ public:
+  enum Column {
+    kHead,
+    kMethod,
+    kPhase,
+    kKept,
+    kCraMin,
+    kCraMean,
+    kSelect,
+    kAttend,
+    kTotal,
+    kSpeedup,
+    kRelativeError,
+    kMaxError,
+    kCosine,
+    kParameters,
+    kNumColumns
+  };
+
+  using QAbstractTableModel::QAbstractTableModel;
+  int rowCount(const QModelIndex& parent = {}) const override;
+  int columnCount(const QModelIndex& parent = {}) const override;
+  QVariant data(const QModelIndex& index, int role) const override;
+  QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+  // Sorts inside each head's group and phase; the dense row stays first.
+  void sort(int column, Qt::SortOrder order) override;
+
+  // A run of the same head, method and parameters replaces the one before. The dense row of the group takes the latest
+  // baseline.
+  void Add(const analysis::MethodResult& result);
+  void Clear();
+  const std::vector<analysis::MethodResult>& runs() const { return runs_; }
+
+ private:
+  void Arrange();
+  std::vector<analysis::MethodResult> runs_;  // as shown, dense rows included
+  int sort_column_ = kSpeedup;
+  Qt::SortOrder sort_order_ = Qt::DescendingOrder;
+};
+
+class RunsTable : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit RunsTable(QWidget* parent = nullptr);
+  RunsTableModel* model() const { return model_; }
+  // The selected rows, or all, with a header line, tab-separated.
+  QString AsText() const;
+
+ private:
+  RunsTableModel* model_;
+  QTableView* view_;
+};
+
+}  // namespace headscope::ui

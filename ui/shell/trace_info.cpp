@@ -1,0 +1,52 @@
+#include "trace_info.h"
+
+#include <QFileInfo>
+#include <QHeaderView>
+#include <set>
+
+#include "capture_estimate.h"
+
+namespace headscope::ui {
+
+TraceInfo::TraceInfo(const HeadStore* store, QWidget* parent) : QTreeWidget(parent), store_(store) {
+  setObjectName(QStringLiteral("traceInfo"));
+  setColumnCount(2);
+  setHeaderHidden(true);
+  setRootIsDecorated(false);
+  setSelectionMode(NoSelection);
+  setFocusPolicy(Qt::NoFocus);
+  setFrameShape(NoFrame);
+  setTextElideMode(Qt::ElideMiddle);
+  header()->setSectionResizeMode(0, QHeaderView::ResizeToContents);
+  connect(store, &HeadStore::TraceChanged, this, &TraceInfo::Rebuild);
+}
+
+void TraceInfo::Rebuild() {
+  clear();
+  const TraceSummary& trace = store_->trace();
+  const auto line = [this](const QString& name, const QString& value) {
+    auto* item = new QTreeWidgetItem(this, {name, value});
+    item->setForeground(0, palette().color(QPalette::PlaceholderText));
+    item->setToolTip(1, value);
+  };
+  const QFileInfo file(QString::fromStdString(trace.path));
+  std::set<int32_t> layers;
+  for (const analysis::HeadId& head : trace.heads) layers.insert(head.layer);
+  line(tr("File"), file.fileName());
+  line(tr("Folder"), file.absolutePath());
+  line(tr("Size"), FormatBytes(file.size()));
+  line(tr("Complete"), trace.complete ? tr("yes") : tr("no: the capture was cut short or still runs"));
+  line(tr("Model"), QString::fromStdString(trace.model_name));
+  line(tr("Shape"), tr("%1 layers, %2 query heads over %3 KV heads of %4")
+                        .arg(trace.num_layers)
+                        .arg(trace.num_qo_heads)
+                        .arg(trace.num_kv_heads)
+                        .arg(trace.head_dim));
+  line(tr("Prompt"), QString::fromStdString(trace.prompt_source));
+  line(tr("Tokens"), QString::number(trace.num_tokens));
+  line(tr("Query rows"), trace.rows_contiguous ? tr("%1, consecutive").arg(trace.num_rows)
+                                               : tr("%1, with gaps: methods cannot run on them").arg(trace.num_rows));
+  line(tr("Recorded"), tr("%1 heads in %2 layers").arg(trace.heads.size()).arg(layers.size()));
+}
+
+}  // namespace headscope::ui
