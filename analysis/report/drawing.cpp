@@ -1,0 +1,60 @@
+#include "report/drawing.h"
+
+#include "report/bitmap_font.h"
+
+namespace headscope::analysis {
+
+Drawing::Drawing(int32_t width, int32_t height, Color background) {
+  image_.width = width;
+  image_.height = height;
+  image_.rgb.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
+  FillRectangle(0, 0, width, height, background);
+}
+
+void Drawing::SetPixel(int32_t x, int32_t y, Color color) {
+  if (x < 0 || y < 0 || x >= image_.width || y >= image_.height) return;
+  const size_t place = (static_cast<size_t>(y) * static_cast<size_t>(image_.width) + static_cast<size_t>(x)) * 3;
+  for (size_t channel = 0; channel < 3; ++channel) image_.rgb[place + channel] = color[channel];
+}
+
+void Drawing::FillRectangle(int32_t x, int32_t y, int32_t width, int32_t height, Color color) {
+  for (int32_t row = y; row < y + height; ++row) {
+    for (int32_t column = x; column < x + width; ++column) SetPixel(column, row, color);
+  }
+}
+
+void Drawing::Text(int32_t x, int32_t y, const std::string& text, int32_t scale, Color color) {
+  for (const char character : text) {
+    const auto& rows = Glyph(character);
+    for (int32_t row = 0; row < kGlyphHeight; ++row) {
+      for (int32_t column = 0; column < kGlyphWidth; ++column) {
+        if ((rows[static_cast<size_t>(row)] >> (kGlyphWidth - 1 - column) & 1) == 0) continue;
+        FillRectangle(x + column * scale, y + row * scale, scale, scale, color);
+      }
+    }
+    x += kGlyphAdvance * scale;
+  }
+}
+
+void Drawing::TextUpwards(int32_t x, int32_t y, const std::string& text, int32_t scale, Color color) {
+  for (const char character : text) {
+    const auto& rows = Glyph(character);
+    for (int32_t row = 0; row < kGlyphHeight; ++row) {
+      for (int32_t column = 0; column < kGlyphWidth; ++column) {
+        if ((rows[static_cast<size_t>(row)] >> (kGlyphWidth - 1 - column) & 1) == 0) continue;
+        FillRectangle(x + row * scale, y - (column + 1) * scale, scale, scale, color);
+      }
+    }
+    y -= kGlyphAdvance * scale;
+  }
+}
+
+int32_t Drawing::TextWidth(const std::string& text, int32_t scale) {
+  return static_cast<int32_t>(text.size()) * kGlyphAdvance * scale;
+}
+
+int32_t Drawing::TextHeight(int32_t scale) {
+  return kGlyphHeight * scale;
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,134 @@
+#include "report/map_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "analysis/compare.h"
+#include "compare/mask_quality.h"
+#include "internal/parallel.h"
+#include "kernels/cpu_scores.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+
+MapValues ScoreValues(const HeadTensors& head, TileReduction reduction, const TexelEdges& edges) {
+  TexelGrid grid;
+  AccumulateTexels(head, edges, reduction, 0, nullptr, &grid);
+  MapValues map{grid.num_rows, grid.num_columns, {}};
+  for (size_t i = 0; i < grid.pairs.size(); ++i) {
+    map.values.push_back(grid.pairs[i] == 0 ? kNothing
+                                            : std::exp2(static_cast<double>(grid.Log2P(static_cast<int64_t>(i)))));
+  }
+  return map;
+}
+
+MapValues MaskValues(const kernels::SparseIndexView& index, const TexelEdges& edges) {
+  const MaskTexels texels = CountMaskTexels(index, edges);
+  MapValues map{edges.NumRows(), edges.NumColumns(), {}};
+  for (size_t i = 0; i < texels.pairs.size(); ++i) {
+    map.values.push_back(
+        texels.pairs[i] == 0 ? kNothing : static_cast<double>(texels.kept[i]) / static_cast<double>(texels.pairs[i]));
+  }
+  return map;
+}
+
+// One row's change of probability over columns [begin, end): kept entries gain, because the softmax over fewer keys
+// shares out what the dropped ones lose. The row's kept mass says how much.
+class DifferenceRow {
+ public:
+  DifferenceRow(const HeadTensors& head, const kernels::SparseIndexView& index, const kernels::PackedKeys& keys,
+                int64_t begin, int64_t end)
+      : head_(head), index_(index), keys_(keys), begin_(begin), change_(static_cast<size_t>(end - begin)) {}
+
+  const std::vector<float>& Compute(int64_t row, float kept_mass) {
+    const auto width = static_cast<int32_t>(change_.size());
+    kernels::ScoreBlock(head_.q.data() + row * head_.head_dim, head_.head_dim, 1, keys_, 0, width, head_.scale,
+                        head_.soft_cap, change_.data(), width);
+    kernels::ExpInPlace(change_.data(), width, head_.lse[static_cast<size_t>(row)]);
+    ranges_.clear();
+    kernels::AppendKeptRanges(index_, 0, 0, static_cast<int32_t>(row), &ranges_);
+    const float gain = kept_mass > 0 ? 1.0f / kept_mass - 1.0f : 0.0f;
+    int64_t dropped_from = 0;
+    const auto drop = [&](int64_t until) {
+      for (int64_t j = dropped_from; j < until; ++j) change_[static_cast<size_t>(j)] = -change_[static_cast<size_t>(j)];
+    };
+    for (const kernels::ColumnRange& range : ranges_) {
+      const int64_t from = std::clamp<int64_t>(range.begin - begin_, 0, width);
+      const int64_t to = std::clamp<int64_t>(range.end - begin_, 0, width);
+      drop(from);
+      for (int64_t j = from; j < to; ++j) change_[static_cast<size_t>(j)] *= gain;
+      dropped_from = std::max(dropped_from, to);
+    }
+    drop(width);
+    return change_;
+  }
+
+ private:
+  const HeadTensors& head_;
+  const kernels::SparseIndexView& index_;
+  const kernels::PackedKeys& keys_;
+  const int64_t begin_;
+  std::vector<float> change_;
+  std::vector<kernels::ColumnRange> ranges_;
+};
+
+MapValues DifferenceValues(const HeadTensors& head, const kernels::SparseIndexView& index, TileReduction reduction,
+                           const TexelEdges& edges) {
+  std::vector<float> kept_mass;
+  if (const kernels::Status status = KeptMass(head, index, 0, nullptr, &kept_mass); !status.ok())
+    throw std::invalid_argument(status.message());
+  MapValues map{edges.NumRows(), edges.NumColumns(), {}};
+  map.values.assign(static_cast<size_t>(map.num_rows * map.num_columns), kNothing);
+  const int64_t begin = edges.columns.front();
+  const int64_t end = edges.columns.back();
+  const kernels::PackedKeys keys(head.k.data() + begin * head.head_dim, kernels::DType::kFloat32, head.head_dim,
+                                 static_cast<int32_t>(end - begin), head.head_dim);
+  ParallelFor(map.num_rows, 0, nullptr, [&](int64_t texel_row, int32_t) {
+    DifferenceRow difference(head, index, keys, begin, end);
+    std::vector<double> result(static_cast<size_t>(map.num_columns), 0.0);
+    std::vector<int64_t> pairs(result.size(), 0);
+    for (int64_t row = edges.rows[static_cast<size_t>(texel_row)]; row < edges.rows[static_cast<size_t>(texel_row + 1)];
+         ++row) {
+      const std::vector<float>& change = difference.Compute(row, kept_mass[static_cast<size_t>(row)]);
+      const kernels::ColumnRange attended = head.AttendedColumns(row);
+      for (size_t texel = 0; texel < result.size(); ++texel) {
+        const int64_t from = std::max<int64_t>(edges.columns[texel], attended.begin);
+        const int64_t to = std::min<int64_t>(edges.columns[texel + 1], attended.end);
+        for (int64_t column = from; column < to; ++column) {
+          const auto value = static_cast<double>(change[static_cast<size_t>(column - begin)]);
+          if (reduction == TileReduction::kMean) {
+            result[texel] += value;
+          } else if (std::fabs(value) > std::fabs(result[texel])) {
+            result[texel] = value;
+          }
+        }
+        pairs[texel] += std::max<int64_t>(0, to - from);
+      }
+    }
+    for (size_t texel = 0; texel < result.size(); ++texel) {
+      if (pairs[texel] == 0) continue;
+      const double divisor = reduction == TileReduction::kMean ? static_cast<double>(pairs[texel]) : 1.0;
+      map.values[static_cast<size_t>(texel_row * map.num_columns) + texel] = result[texel] / divisor;
+    }
+  });
+  return map;
+}
+
+}  // namespace
+
+MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, ViewKind view,
+                           TileReduction reduction, const TexelEdges& edges) {
+  if (view == ViewKind::kScores) return ScoreValues(head, reduction, edges);
+  if (index == nullptr || index->seq_q != head.num_rows || index->seq_k != head.num_tokens) {
+    throw std::invalid_argument("a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
+                                std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
+                                " columns: choose a method");
+  }
+  return view == ViewKind::kMask ? MaskValues(*index, edges) : DifferenceValues(head, *index, reduction, edges);
+}
+
+}  // namespace headscope::analysis

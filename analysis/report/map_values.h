@@ -1,0 +1,23 @@
+// What a rendered map shows, before it has colours: one number per texel.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "analysis/report.h"
+#include "tiles/texels.h"
+
+namespace headscope::analysis {
+
+struct MapValues {
+  int64_t num_rows = 0, num_columns = 0;  // texels
+  // kScores: probability. kMask: share of the texel's pairs that is kept. kDifference: probability under the mask less
+  // dense probability, by mean or by largest magnitude. NaN where the texel has no pairs.
+  std::vector<double> values;
+};
+
+// `edges` inside the map. Throws std::invalid_argument when the view needs an index of this head and has none.
+MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, ViewKind view,
+                           TileReduction reduction, const TexelEdges& edges);
+
+}  // namespace headscope::analysis

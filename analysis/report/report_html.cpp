@@ -1,0 +1,214 @@
+// report.html: the matrix, the pictures and the comparison of one trace, readable without a network.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "analysis/report.h"
+#include "compare/mask_quality.h"
+#include "report/axis.h"
+#include "report/head_matrix.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr const char* kStyle = R"(
+:root { color-scheme: light dark; --ink: #1b1b1f; --paper: #fff; --soft: #5d5f66; --line: #d9dade; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e7e7ea; --paper: #17181b; --soft: #a2a4ab; --line: #3a3c42; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 76rem; margin: 2rem auto; padding: 0 1.5rem; }
+h1 { font-size: 1.7rem; margin-bottom: 0; } h2 { font-size: 1.25rem; margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 0 0 .3rem; } p.note, figcaption { color: var(--soft); font-size: .88rem; max-width: 60rem; }
+table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; display: block; overflow-x: auto; }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { font-weight: 600; vertical-align: bottom; } th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
+td.parameters { white-space: normal; min-width: 14rem; text-align: left; color: var(--soft); }
+tr.base td { font-weight: 600; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg text.mid, svg text.cell { text-anchor: middle; } svg text.end { text-anchor: end; }
+svg text.cell[fill="#111"] { fill: #111; } svg text.cell[fill="#fff"] { fill: #fff; }
+.row { display: flex; flex-wrap: wrap; gap: 1.5rem 2rem; } figure { margin: 0; } figure img { max-width: 100%; width: 34rem; border: 1px solid var(--line); }
+details { margin: 1rem 0; } summary { cursor: pointer; }
+)";
+
+std::string Format(const char* format, double value) {
+  char text[48];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string Cells(const std::vector<std::string>& cells, const char* tag) {
+  std::string row;
+  for (const std::string& cell : cells) row += std::string("<") + tag + ">" + cell + "</" + tag + ">";
+  return row;
+}
+
+std::string Milliseconds(double value) {
+  return Format(value < 0.1 ? "%.4f" : value < 10 ? "%.2f" : "%.1f", value);
+}
+std::string Time(const Timing& timing) {
+  return Milliseconds(timing.median_ms) + " ± " + Milliseconds(timing.mad_ms);
+}
+std::string Speedup(double value) {
+  return Format("%.2f", value) + "×";
+}
+
+std::string MatrixSection(const std::vector<HeadStatistics>& statistics) {
+  std::string html = "<h2>Heads</h2>\n";
+  if (statistics.empty()) return html + "<p class=\"note\">No head was analysed.</p>\n";
+  std::map<std::string, int32_t> classes;
+  int64_t fewest_rows = statistics.front().num_rows;
+  for (const HeadStatistics& head : statistics) {
+    ++classes[HeadClassName(head.head_class)];
+    fewest_rows = std::min(fewest_rows, head.num_rows);
+  }
+  html +=
+      "<p class=\"note\">Rows are layers, columns are query heads; hold the pointer over a cell for all its numbers. " +
+      GroupThousands(statistics.front().num_tokens) + " tokens, statistics over " +
+      (fewest_rows == statistics.front().num_tokens ? "all" : GroupThousands(fewest_rows)) +
+      " query rows of each head. Classes:";
+  for (const auto& [name, count] : classes)
+    html += " " + std::to_string(count) + " " + name + (name == classes.rbegin()->first ? "." : ",");
+  html += "</p>\n";
+  const std::vector<std::string> shown = {"sparsity_0.95", "kurtosis",       "entropy",           "sink_mass",
+                                          "local_mass",    "retrieval_peak", "agreement_r32_k128"};
+  bool large = true;
+  for (const std::string& name : shown) {
+    for (const MetricInfo& metric : Metrics()) {
+      if (metric.name != name) continue;
+      html += "<figure><h3>" + EscapeHtml(metric.title) + "</h3>" +
+              HeadMatrixSvg(statistics, metric, large ? 52 : 22, large ? 28 : 16, large) + "<figcaption>" +
+              EscapeHtml(metric.help) + "</figcaption></figure>\n";
+      if (large) html += "<div class=\"row\" style=\"margin-top:1.5rem\">\n";
+      large = false;
+    }
+  }
+  return html + "</div>\n";
+}
+
+std::string PictureSection(const std::vector<ReportInput::Picture>& pictures) {
+  if (pictures.empty()) return {};
+  std::string html =
+      "<h2>Maps</h2>\n<p class=\"note\">Attention probability by query token (down) and key token (across); a pixel "
+      "shows the largest probability "
+      "under it, so that thin lines stay visible.</p>\n<div class=\"row\">\n";
+  for (const ReportInput::Picture& picture : pictures) {
+    html += "<figure><h3>Head " + HeadName(picture.head) + "</h3><img src=\"" + EscapeHtml(picture.png_file) +
+            "\" alt=\"map of head " + HeadName(picture.head) + "\"><figcaption>" + EscapeHtml(picture.caption) +
+            "</figcaption></figure>\n";
+  }
+  return html + "</div>\n";
+}
+
+// All runs of one method, over the heads that it ran on.
+struct MethodSummary {
+  std::string method, parameters, phase, device;
+  int32_t heads = 0;
+  double kept = 0, cra_min = 1, cra_mean = 0, error = 0, cosine = 0, kernel_error = 0;
+  double select_ms = 0, attend_ms = 0, dense_ms = 0;
+};
+
+std::vector<MethodSummary> Summarise(const std::vector<MethodResult>& results) {
+  std::vector<MethodSummary> all;
+  for (const MethodResult& result : results) {
+    auto found = std::find_if(all.begin(), all.end(), [&](const MethodSummary& summary) {
+      return summary.method == result.method && summary.parameters == result.parameters &&
+             summary.phase == result.phase && summary.device == result.device;
+    });
+    if (found == all.end()) {
+      all.push_back({result.method, result.parameters, result.phase, result.device});
+      found = all.end() - 1;
+    }
+    ++found->heads;
+    found->kept += result.kept_fraction;
+    found->cra_min = std::min(found->cra_min, result.cra_min);
+    found->cra_mean += result.cra_mean;
+    found->error += result.relative_error;
+    found->cosine += result.cosine;
+    found->kernel_error = std::max(found->kernel_error, result.kernel_error);
+    found->select_ms += result.select.median_ms;
+    found->attend_ms += result.attend.median_ms;
+    found->dense_ms += result.dense_attend.median_ms;
+  }
+  return all;
+}
+
+std::string SummaryTable(const std::vector<MethodResult>& results, const std::string& phase) {
+  std::string html = "<table><tr>" +
+                     Cells({"method", "device", "heads", "kept", "CRA least", "CRA mean", "relative error", "cosine",
+                            "select ms", "attend ms", "dense ms", "speed-up", "kernel error", "parameters"},
+                           "th") +
+                     "</tr>\n";
+  bool any = false;
+  for (const MethodSummary& summary : Summarise(results)) {
+    if (summary.phase != phase) continue;
+    any = true;
+    const auto heads = static_cast<double>(summary.heads);
+    html += std::string("<tr") + (summary.method == "dense" ? " class=\"base\"" : "") + ">" +
+            Cells({EscapeHtml(summary.method), EscapeHtml(summary.device), std::to_string(summary.heads),
+                   Format("%.2f %%", 100 * summary.kept / heads), Format("%.4f", summary.cra_min),
+                   Format("%.4f", summary.cra_mean / heads), Format("%.2e", summary.error / heads),
+                   Format("%.5f", summary.cosine / heads), Milliseconds(summary.select_ms / heads),
+                   Milliseconds(summary.attend_ms / heads), Milliseconds(summary.dense_ms / heads),
+                   Speedup(summary.dense_ms / (summary.select_ms + summary.attend_ms)),
+                   Format("%.1e", summary.kernel_error)},
+                  "td") +
+            "<td class=\"parameters\">" + EscapeHtml(summary.parameters) + "</td></tr>\n";
+  }
+  return any ? html + "</table>\n" : std::string();
+}
+
+std::string DetailTable(const std::vector<MethodResult>& results) {
+  std::string html =
+      "<details><summary>Every run</summary><table><tr>" +
+      Cells({"head", "method", "phase", "kept", "CRA least", "CRA mean", "select ms", "attend ms", "dense ms",
+             "speed-up", "relative error", "largest error", "cosine", "kernel error", "parameters"},
+            "th") +
+      "</tr>\n";
+  for (const MethodResult& result : results) {
+    html += "<tr>" +
+            Cells({HeadName(result.head), EscapeHtml(result.method), EscapeHtml(result.phase),
+                   Format("%.2f %%", 100 * result.kept_fraction), Format("%.4f", result.cra_min),
+                   Format("%.4f", result.cra_mean), Time(result.select), Time(result.attend), Time(result.dense_attend),
+                   Speedup(result.speedup), Format("%.2e", result.relative_error), Format("%.2e", result.max_error),
+                   Format("%.5f", result.cosine), Format("%.1e", result.kernel_error)},
+                  "td") +
+            "<td class=\"parameters\">" + EscapeHtml(result.parameters) + "</td></tr>\n";
+  }
+  return html + "</table></details>\n";
+}
+
+std::string ComparisonSection(const std::vector<MethodResult>& results) {
+  if (results.empty()) return {};
+  std::string html =
+      "<h2>Methods</h2>\n<p class=\"note\">Each method ran on the heads above, on their recorded Q, K and V. Kept: "
+      "kept pairs of all causal pairs. CRA: "
+      "the dense probability mass that a query row keeps, least and mean over rows. Relative error, cosine: output "
+      "against dense attention. Speed-up: "
+      "dense time by selection and attention together; dense runs in the same program, on the same cores. Kernel "
+      "error: the executor against a float64 "
+      "reference on the same kept pairs. Times are medians over repeats; means over heads, except the least CRA and "
+      "the largest kernel error.</p>\n";
+  if (const std::string prefill = SummaryTable(results, "prefill"); !prefill.empty())
+    html += "<h3>Prefill: all query rows</h3>\n" + prefill;
+  if (const std::string decode = SummaryTable(results, "decode"); !decode.empty()) {
+    html +=
+        "<h3 style=\"margin-top:1.2rem\">Decode: the last query rows, one step each; times per step</h3>\n" + decode;
+  }
+  return html + DetailTable(results);
+}
+
+}  // namespace
+
+std::string ReportHtml(const ReportInput& input) {
+  std::string html =
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\">\n<title>" +
+      EscapeHtml(input.title) + "</title><style>" + kStyle + "</style></head><body>\n";
+  html += "<h1>" + EscapeHtml(input.title) + "</h1>\n<p class=\"note\">Trace: " + EscapeHtml(input.trace_path) +
+          "<br>Measured on: " + EscapeHtml(input.environment) + "</p>\n";
+  html += MatrixSection(input.statistics);
+  html += PictureSection(input.pictures);
+  html += ComparisonSection(input.results);
+  return html + "</body></html>\n";
+}
+
+}  // namespace headscope::analysis
