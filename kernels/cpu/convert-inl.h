@@ -14,6 +14,7 @@
 
 #include "kernels/attention_problem.h"
 #include "panel.h"
+#include "problem_view.h"
 #include "vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,17 +53,59 @@ HWY_INLINE void RowAsFloat(const void* source, int64_t element_offset, DType dty
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// The 4 x 4 case of Transpose.
+HWY_INLINE void TransposeBlock(const float* HWY_RESTRICT source, int64_t source_step, float factor,
+                               float* HWY_RESTRICT target, int64_t target_step) {
+  const hn::Full128<float> df;
+  const hn::Full128<double> dd;
+  const auto scale = hn::Set(df, factor);
+  const auto row0 = hn::LoadU(df, source);
+  const auto row1 = hn::LoadU(df, source + source_step);
+  const auto row2 = hn::LoadU(df, source + 2 * source_step);
+  const auto row3 = hn::LoadU(df, source + 3 * source_step);
+  // Pairs of elements of one column, then pairs of pairs.
+  const auto low01 = hn::BitCast(dd, hn::InterleaveLower(df, row0, row1));
+  const auto low23 = hn::BitCast(dd, hn::InterleaveLower(df, row2, row3));
+  const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(df, row0, row1));
+  const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(df, row2, row3));
+  hn::StoreU(hn::Mul(scale, hn::BitCast(df, hn::InterleaveLower(dd, low01, low23))), df, target);
+  hn::StoreU(hn::Mul(scale, hn::BitCast(df, hn::InterleaveUpper(dd, low01, low23))), df, target + target_step);
+  hn::StoreU(hn::Mul(scale, hn::BitCast(df, hn::InterleaveLower(dd, high01, high23))), df, target + 2 * target_step);
+  hn::StoreU(hn::Mul(scale, hn::BitCast(df, hn::InterleaveUpper(dd, high01, high23))), df, target + 3 * target_step);
+}
+#endif
+
+// target[j * target_step + i] = factor * source[i * source_step + j] for i < rows and j < columns. rows: a multiple
+// of 4.
+HWY_INLINE void Transpose(const float* HWY_RESTRICT source, int64_t source_step, int32_t rows, int32_t columns,
+                          float factor, float* HWY_RESTRICT target, int64_t target_step) {
+  for (int32_t i = 0; i < rows; i += 4) {
+    int32_t j = 0;
+#if HWY_TARGET != HWY_SCALAR
+    for (; j + 4 <= columns; j += 4)
+      TransposeBlock(source + i * source_step + j, source_step, factor, target + j * target_step + i, target_step);
+#endif
+    for (; j < columns; ++j) {
+      for (int32_t row = i; row < i + 4; ++row) target[j * target_step + row] = factor * source[row * source_step + j];
+    }
+  }
+}
+
 // Packs `rows` (<= kPanelLanes) rows of [rows, depth] into one panel, each element times `factor`; missing lanes are 0.
 // staging: kPanelLanes * depth floats of scratch.
-HWY_INLINE void PackPanel(const void* source, int64_t element_offset, int64_t row_stride, DType dtype, int32_t rows,
-                          int32_t depth, float factor, float* HWY_RESTRICT staging, float* HWY_RESTRICT panel) {
-  for (int32_t i = 0; i < rows; ++i)
-    RowAsFloat(source, element_offset + i * row_stride, dtype, depth, staging + int64_t{i} * depth);
-  std::fill(staging + int64_t{rows} * depth, staging + int64_t{kPanelLanes} * depth, 0.0f);
-  for (int32_t k = 0; k < depth; ++k) {
-    for (int32_t i = 0; i < kPanelLanes; ++i)
-      panel[int64_t{k} * kPanelLanes + i] = factor * staging[int64_t{i} * depth + k];
+HWY_INLINE void PackPanel(const RowsView& source, int32_t first_row, DType dtype, int32_t rows, int32_t depth,
+                          float factor, float* HWY_RESTRICT staging, float* HWY_RESTRICT panel) {
+  const int64_t offset = source.offset + first_row * source.row_stride;
+  if (dtype == DType::kFloat32 && rows == kPanelLanes) {
+    Transpose(static_cast<const float*>(source.data) + offset, source.row_stride, rows, depth, factor, panel,
+              kPanelLanes);
+    return;
   }
+  for (int32_t i = 0; i < rows; ++i)
+    RowAsFloat(source.data, offset + i * source.row_stride, dtype, depth, staging + int64_t{i} * depth);
+  std::fill(staging + int64_t{rows} * depth, staging + int64_t{kPanelLanes} * depth, 0.0f);
+  Transpose(staging, depth, kPanelLanes, depth, factor, panel, kPanelLanes);
 }
 
 }  // namespace headscope::kernels::HWY_NAMESPACE

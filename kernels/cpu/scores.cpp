@@ -5,6 +5,7 @@
 #include "highway_targets.h"
 #include "kernels/cpu_scores.h"
 #include "panel.h"
+#include "problem_view.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "scores.cpp"
@@ -18,10 +19,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace headscope::kernels::HWY_NAMESPACE {
 
-void PackKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim, float* staging,
-              float* packed) {
+void PackKeys(const RowsView& k, DType dtype, int32_t seq_k, int32_t head_dim, float* staging, float* packed) {
   for (int32_t begin = 0; begin < seq_k; begin += kPanelLanes) {
-    PackPanel(k, begin * row_stride, row_stride, dtype, std::min(kPanelLanes, seq_k - begin), head_dim, 1.0f, staging,
+    PackPanel(k, begin, dtype, std::min(kPanelLanes, seq_k - begin), head_dim, 1.0f, staging,
               packed + int64_t{begin} * head_dim);
   }
 }
@@ -70,45 +70,57 @@ void ScoreBlockImpl(const float* q, int64_t q_stride, int32_t num_rows, const fl
   }
 }
 
+// Independent vectors per step of the row functions: hides the latency of one maximum or addition behind the others.
+constexpr int kChains = 4;
+
 float ExpInPlaceImpl(float* row, int64_t length, float shift) {
   const FloatTag df;
   const auto subtrahend = hn::Set(df, shift);
-  const auto step = static_cast<int64_t>(hn::Lanes(df));
-  // Lane sums run over at most 32 vectors before they go into a double, so the sum's error does not grow with the
+  const int64_t step = kChains * kLanes;
+  // Lane sums run over at most 16 vectors before they go into a double, so the sum's error does not grow with the
   // length.
   double total = 0.0;
   int64_t j = 0;
   while (j + step <= length) {
-    auto sum = hn::Zero(df);
-    for (int i = 0; i < 32 && j + step <= length; ++i, j += step) {
-      const auto weight = Exp(hn::Sub(hn::LoadU(df, row + j), subtrahend));
-      hn::StoreU(weight, df, row + j);
-      sum = hn::Add(sum, weight);
+    FloatVec sum[kChains];
+#pragma GCC unroll 8
+    for (int c = 0; c < kChains; ++c) sum[c] = hn::Zero(df);
+    for (int i = 0; i < 16 && j + step <= length; ++i, j += step) {
+#pragma GCC unroll 8
+      for (int c = 0; c < kChains; ++c) {
+        const auto weight = Exp(hn::Sub(hn::LoadU(df, row + j + c * kLanes), subtrahend));
+        hn::StoreU(weight, df, row + j + c * kLanes);
+        sum[c] = hn::Add(sum[c], weight);
+      }
     }
-    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(df, sum)));
+    const auto both = hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]));
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(df, both)));
   }
-  if (j < length) {
+  for (; j < length; j += kLanes) {
+    const int64_t count = std::min<int64_t>(kLanes, length - j);
     HWY_ALIGN float rest[HWY_LANES(float)] = {};
-    std::copy(row + j, row + length, rest);
+    std::copy_n(row + j, count, rest);
     hn::Store(Exp(hn::Sub(hn::Load(df, rest), subtrahend)), df, rest);
-    for (int64_t i = 0; i < length - j; ++i) {
-      row[j + i] = rest[i];
-      total += static_cast<double>(rest[i]);
-    }
+    std::copy_n(rest, count, row + j);
+    for (int64_t i = 0; i < count; ++i) total += static_cast<double>(rest[i]);
   }
   return static_cast<float>(total);
 }
 
 float MaxOfImpl(const float* row, int64_t length) {
   const FloatTag df;
-  const auto step = static_cast<int64_t>(hn::Lanes(df));
-  float maximum = -std::numeric_limits<float>::infinity();
+  const int64_t step = kChains * kLanes;
+  const auto minus_infinity = hn::Set(df, -std::numeric_limits<float>::infinity());
+  FloatVec best[kChains];
+#pragma GCC unroll 8
+  for (int c = 0; c < kChains; ++c) best[c] = minus_infinity;
   int64_t j = 0;
-  if (length >= step) {
-    auto best = hn::LoadU(df, row);
-    for (j = step; j + step <= length; j += step) best = hn::Max(best, hn::LoadU(df, row + j));
-    maximum = hn::GetLane(hn::MaxOfLanes(df, best));
+  for (; j + step <= length; j += step) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kChains; ++c) best[c] = hn::Max(best[c], hn::LoadU(df, row + j + c * kLanes));
   }
+  const auto all = hn::Max(hn::Max(best[0], best[1]), hn::Max(best[2], best[3]));
+  float maximum = hn::GetLane(hn::MaxOfLanes(df, all));
   for (; j < length; ++j) maximum = std::max(maximum, row[j]);
   return maximum;
 }
@@ -131,7 +143,7 @@ void PackedKeys::Free::operator()(float* p) const {
 PackedKeys::PackedKeys(const void* k, DType dtype, int64_t row_stride, int32_t seq_k, int32_t head_dim)
     : seq_k_(seq_k), head_dim_(head_dim), data_(AllocateFloats(PanelFloats(seq_k, head_dim)).release()) {
   const AlignedFloats staging = AllocateFloats(PanelFloats(1, head_dim));
-  HWY_DYNAMIC_DISPATCH(PackKeys)(k, dtype, row_stride, seq_k, head_dim, staging.get(), data_.get());
+  HWY_DYNAMIC_DISPATCH(PackKeys)(RowsView{k, 0, row_stride}, dtype, seq_k, head_dim, staging.get(), data_.get());
 }
 
 void ScoreBlock(const float* q, int64_t q_stride, int32_t num_rows, const PackedKeys& keys, int32_t column_begin,

@@ -4,6 +4,7 @@
 // runs) or collected and converted into the scratch; a block goes through Q K^T, one online-softmax step and P V. One
 // state serves full runs, partial runs and single columns. Only keys that some row of the tile keeps are ever read. A
 // NaN or infinity in the value of such a key may reach the tile's other rows (0 * NaN).
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #if defined(HEADSCOPE_KERNELS_CPU_TILE_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -48,9 +49,8 @@ class TileAttention {
     const float factor = capped ? scale / problem.soft_cap : scale * std::numbers::log2e_v<float>;
     cap_ = capped ? problem.soft_cap * std::numbers::log2e_v<float> : 0.0f;
     for (int32_t row = 0; row < num_rows; row += kPanelLanes) {
-      PackPanel(q.data, q.offset + row * q.row_stride, q.row_stride, problem.dtype,
-                std::min(kPanelLanes, num_rows - row), problem.head_dim, factor, scratch.staging.get(),
-                scratch.q.get() + int64_t{row} * problem.head_dim);
+      PackPanel(q, row, problem.dtype, std::min(kPanelLanes, num_rows - row), problem.head_dim, factor,
+                scratch.staging.get(), scratch.q.get() + int64_t{row} * problem.head_dim);
     }
     const int64_t padded_rows = NumPanels(num_rows) * kPanelLanes;
     std::fill_n(scratch.o.get(), padded_rows * problem.head_dim, 0.0f);
@@ -73,7 +73,11 @@ class TileAttention {
   }
 
   void AddColumns(TileRows rows, const int32_t* columns, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) Collect(rows, columns[i], 1);
+    for (int64_t i = 0; i < count; ++i) {
+      // Single columns lie anywhere: without a hint each one waits for memory.
+      if (i + kPrefetchColumns < count) PrefetchKey(columns[i + kPrefetchColumns]);
+      Collect(rows, columns[i], 1);
+    }
   }
 
   // Attends what waits. All AddRange and AddColumns calls since the last Flush must have named the same rows.
@@ -96,18 +100,33 @@ class TileAttention {
 
   // Divides by the sums and writes o (fp32 rows, row_stride apart) and, unless null, the natural-log lse of the rows.
   void Store(float* o, int64_t row_stride, float* lse) {
+    const FloatTag df;
     const int32_t head_dim = problem_.head_dim;
+    for (int32_t row = 0; row < num_rows_; row += kPanelLanes) {
+      float* const panel = scratch_.o.get() + int64_t{row} * head_dim;
+      for (int32_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+        const auto sum = hn::Load(df, scratch_.sum + row + lane);
+        // A row that kept nothing has sum 0 and gives 0.
+        const auto inverse = hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(df)), hn::Div(hn::Set(df, 1.0f), sum));
+        for (int32_t d = 0; d < head_dim; ++d) {
+          float* const element = panel + d * kPanelLanes + lane;
+          hn::Store(hn::Mul(inverse, hn::Load(df, element)), df, element);
+        }
+      }
+      Transpose(panel, kPanelLanes, head_dim, std::min(kPanelLanes, num_rows_ - row), 1.0f, o + row * row_stride,
+                row_stride);
+    }
+    if (lse != nullptr) StoreLse(lse);
+  }
+
+  // lse[row] = natural logarithm of the row's sum of exp(score); -inf for a row that kept nothing.
+  void StoreLse(float* lse) const {
     for (int32_t row = 0; row < num_rows_; ++row) {
-      const float sum = scratch_.sum[row];
-      const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-      const float* column = scratch_.o.get() + int64_t{row / kPanelLanes} * kPanelLanes * head_dim + row % kPanelLanes;
-      float* target = o + row * row_stride;
-      for (int32_t d = 0; d < head_dim; ++d) target[d] = inverse * column[int64_t{d} * kPanelLanes];
-      if (lse == nullptr) continue;
+      const double sum = static_cast<double>(scratch_.sum[row]);
       lse[row] =
-          sum == 0.0f
+          sum == 0.0
               ? -std::numeric_limits<float>::infinity()
-              : static_cast<float>((scratch_.maximum[row] + std::log2(static_cast<double>(sum))) * std::numbers::ln2);
+              : static_cast<float>((static_cast<double>(scratch_.maximum[row]) + std::log2(sum)) * std::numbers::ln2);
     }
   }
 
@@ -120,6 +139,18 @@ class TileAttention {
     int64_t v_step;
     int32_t count;
   };
+
+  static constexpr int64_t kPrefetchColumns = 8;
+
+  void PrefetchKey(int64_t column) const {
+    const int64_t element = SizeOf(problem_.dtype);
+    const char* const key = static_cast<const char*>(k_.data) + (k_.offset + column * k_.row_stride) * element;
+    const char* const value = static_cast<const char*>(v_.data) + (v_.offset + column * v_.row_stride) * element;
+    for (int64_t byte = 0; byte < problem_.head_dim * element; byte += 64) {
+      hwy::Prefetch(key + byte);
+      hwy::Prefetch(value + byte);
+    }
+  }
 
   KeyBlock InPlace(int32_t column, int32_t count) const {
     return {static_cast<const float*>(k_.data) + k_.offset + column * k_.row_stride, k_.row_stride,

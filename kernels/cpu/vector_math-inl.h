@@ -23,15 +23,19 @@ using FloatTag = hn::ScalableTag<float>;
 using IntTag = hn::RebindToSigned<FloatTag>;
 using FloatVec = hn::Vec<FloatTag>;
 
-// e^x. Results below 2.5e-38 (x < -86.6) are flushed to 0, so that 2^n below never leaves the normal range; x > 88.37
-// gives infinity; NaN stays NaN.
+// Adding this to a float of magnitude below 2^21 rounds it to an integer n and leaves n + 127 in the low mantissa bits:
+// one addition instead of a rounding and a conversion, and a shift by 23 of the sum's bits is 2^n.
+constexpr float kRoundingShift = 12582912.0f + 127.0f;  // 1.5 * 2^23, and the exponent's bias
+
+// e^x. Results below 2.5e-38 (x < -86.6) are flushed to 0, so that 2^n never leaves the normal range; x > 88.37 gives
+// infinity; NaN stays NaN.
 HWY_INLINE FloatVec Exp(FloatVec x) {
   const FloatTag df;
   const IntTag di;
-  const auto lower = hn::Set(df, -86.6f);
-  const auto upper = hn::Set(df, 88.37f);
-  const auto n = hn::Round(hn::Mul(hn::Min(hn::Max(x, lower), upper), hn::Set(df, 1.44269504f)));
-  // ln(2) in two parts: the high one has 9 trailing zero bits, so n * high is exact.
+  const auto rounding = hn::Set(df, kRoundingShift);
+  const auto shifted = hn::MulAdd(x, hn::Set(df, 1.44269504f), rounding);
+  const auto n = hn::Sub(shifted, rounding);
+  // ln(2) in two parts: the high one has 9 significant bits, so n * high is exact.
   auto r = hn::NegMulAdd(n, hn::Set(df, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(df, -2.12194440e-4f), r);
   auto p = hn::MulAdd(r, hn::Set(df, 0.00138146127f), hn::Set(df, 0.00836871006f));
@@ -40,10 +44,10 @@ HWY_INLINE FloatVec Exp(FloatVec x) {
   p = hn::MulAdd(p, r, hn::Set(df, 0.49999994f));
   p = hn::MulAdd(hn::Mul(p, r), r, r);
   p = hn::Add(p, hn::Set(df, 1.0f));
-  const auto power = hn::BitCast(df, hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127))));
-  auto result = hn::Mul(p, power);
-  result = hn::IfThenZeroElse(hn::Lt(x, lower), result);
-  return hn::IfThenElse(hn::Gt(x, upper), hn::Set(df, std::numeric_limits<float>::infinity()), result);
+  const auto power = hn::BitCast(df, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  // Beyond the bounds 2^n is meaningless, and so is the product; both selections replace it.
+  const auto result = hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -86.6f)), hn::Mul(p, power));
+  return hn::IfThenElse(hn::Gt(x, hn::Set(df, 88.37f)), hn::Set(df, std::numeric_limits<float>::infinity()), result);
 }
 
 // 2^x for x <= 0: the softmax weight. Results below 2^-126 are 0, so -infinity gives 0; NaN stays NaN, so that a NaN
@@ -51,11 +55,9 @@ HWY_INLINE FloatVec Exp(FloatVec x) {
 HWY_INLINE FloatVec Exp2NonPositive(FloatVec x) {
   const FloatTag df;
   const IntTag di;
-  // Adding 1.5 * 2^23 rounds to an integer n; with the exponent's bias added as well, the low mantissa bits hold n +
-  // 127 and a shift by 23 makes 2^n.
-  const auto magic = hn::Set(df, 12582912.0f + 127.0f);
-  const auto shifted = hn::Add(x, magic);
-  const auto f = hn::Sub(x, hn::Sub(shifted, magic));
+  const auto rounding = hn::Set(df, kRoundingShift);
+  const auto shifted = hn::Add(x, rounding);
+  const auto f = hn::Sub(x, hn::Sub(shifted, rounding));
   auto p = hn::MulAdd(f, hn::Set(df, 0.00132647273f), hn::Set(df, 0.00967151299f));
   p = hn::MulAdd(p, f, hn::Set(df, 0.0555073358f));
   p = hn::MulAdd(p, f, hn::Set(df, 0.240222424f));

@@ -156,7 +156,7 @@ inline OwnedProblem MakeProblem(std::mt19937& random, const ProblemShape& shape)
 inline std::vector<int64_t> MachineTargets() {
   std::vector<int64_t> targets;
   for (const int64_t target :
-       {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_SSE4}, int64_t{HWY_EMU128}, int64_t{HWY_NEON}}) {
+       {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_SSE4}, int64_t{HWY_SCALAR}, int64_t{HWY_NEON}}) {
     if ((hwy::SupportedTargets() & target) != 0) targets.push_back(target);
   }
   return targets;
