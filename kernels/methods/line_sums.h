@@ -32,8 +32,8 @@ class LineProbe {
  private:
   void AddRow(float* scores, int64_t num_columns, LineSums* sums);
 
-  const AttentionProblem& problem_;
-  const RunOptions& options_;
+  const AttentionProblem problem_;
+  const RunOptions options_;
   std::vector<float> queries_;
   std::vector<float> scores_;
 };

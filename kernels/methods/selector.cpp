@@ -3,13 +3,15 @@
 #include <new>
 
 #include "checks.h"
+#include "head_groups.h"
 
 namespace headscope::kernels::internal {
 namespace {
 
 // Runs choose() -> Status on a fresh result and hands the result over only when all went well.
 template <typename Result, typename Choose>
-Status HandOver(Choose&& choose, Result* result) {
+Status HandOver(const RunOptions& options, Choose&& choose, Result* result) {
+  if (IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
   try {
     Result chosen;
     Status status = choose(&chosen);
@@ -28,7 +30,7 @@ Status PrefillSelector::Select(const AttentionProblem& problem, const ParameterV
   if (status.ok()) status = CheckPositions(problem);
   if (status.ok()) status = CheckValues(spec_, values);
   if (!status.ok()) return status;
-  return HandOver([&](SparseIndex* chosen) { return Choose(problem, values, options, chosen); }, index);
+  return HandOver(options, [&](SparseIndex* chosen) { return Choose(problem, values, options, chosen); }, index);
 }
 
 Status DecodeSelector::Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -37,7 +39,7 @@ Status DecodeSelector::Select(const AttentionProblem& problem, const ParameterVa
   if (status.ok()) status = CheckProblem(problem, ReadsV(values));
   if (status.ok()) status = CheckDecodeStep(problem);
   if (!status.ok()) return status;
-  return HandOver([&](DecodeSelection* chosen) { return Choose(problem, values, options, chosen); }, selection);
+  return HandOver(options, [&](DecodeSelection* chosen) { return Choose(problem, values, options, chosen); }, selection);
 }
 
 }  // namespace headscope::kernels::internal

@@ -1,0 +1,309 @@
+// What each decode method promises.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "kept_sets.h"
+#include "kernels/cpu_executor.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::DecodeShape;
+using ::testing::ElementsAre;
+using testing::FreshSeed;
+using ::testing::HasSubstr;
+using testing::ProblemShape;
+using testing::RandomProblem;
+using testing::SelectTokens;
+using testing::TokensOf;
+
+std::vector<int32_t> AllTokens(int32_t seq_len) {
+  std::vector<int32_t> tokens(static_cast<size_t>(seq_len));
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return tokens;
+}
+
+// Output rows of the float64 decode, [num_qo_heads, head_dim].
+std::vector<float> Decode(const RandomProblem& data, const DecodeSelection& selection) {
+  const int32_t head_dim = data.shape.head_dim;
+  std::vector<float> o(static_cast<size_t>(data.shape.batch * data.shape.num_qo_heads * head_dim));
+  const AttentionOutput output{{o.data(), int64_t{data.shape.num_qo_heads} * head_dim, head_dim, head_dim}, nullptr};
+  const Status status = DecodeReference(data.View(), selection, output);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return o;
+}
+
+// Exact softmax of one query head, float64.
+std::vector<double> Probabilities(const RandomProblem& data, int32_t head) {
+  const int32_t kv_head = head / (data.shape.num_qo_heads / data.shape.num_kv_heads);
+  std::vector<double> p;
+  for (int32_t token = 0; token < data.shape.seq_k; ++token) {
+    double dot = 0;
+    for (int32_t d = 0; d < data.shape.head_dim; ++d) {
+      dot += static_cast<double>(data.q.Get(0, head, 0, d)) * static_cast<double>(data.k.Get(0, kv_head, token, d));
+    }
+    p.push_back(dot / std::sqrt(data.shape.head_dim));
+  }
+  const double maximum = *std::max_element(p.begin(), p.end());
+  double sum = 0;
+  for (double& x : p) sum += x = std::exp(x - maximum);
+  for (double& x : p) x /= sum;
+  return p;
+}
+
+TEST(DecodeMethods, GiveSortedTokensAtEveryLengthAndGroupSize) {
+  std::mt19937 random(FreshSeed());
+  for (const DecodeMethod* method : DecodeMethods()) {
+    for (const int32_t length : {1, 63, 64, 65, 127, 1000}) {
+      for (const int32_t group : {1, 2, 4, 7, 8}) {
+        ProblemShape shape = DecodeShape(length, 2 * group, 2);
+        shape.batch = 2;
+        const RandomProblem data(shape, &random);
+        const DecodeSelection selection = SelectTokens(method->spec().name, "", data.View());
+        Decode(data, selection);  // refuses unsorted, doubled or foreign tokens
+        ASSERT_EQ(selection.token_begin.size(), 5u);
+        for (size_t list = 0; list < 4; ++list) EXPECT_FALSE(TokensOf(selection, list).empty());
+      }
+    }
+  }
+}
+
+TEST(DecodeMethods, RefuseWhatIsNoDecodeStep) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(64), &random);
+  for (const DecodeMethod* method : DecodeMethods()) {
+    DecodeSelection selection;
+    selection.tokens = {42};
+    auto expect_refused = [&](auto change, const std::string& words) {
+      AttentionProblem problem = data.View();
+      change(problem);
+      const Status status = method->Select(problem, ParameterValues(method->spec()), {}, &selection);
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << method->spec().name << ": " << words;
+      EXPECT_THAT(status.message(), HasSubstr(words));
+      EXPECT_THAT(selection.tokens, ElementsAre(42));
+    };
+    expect_refused([](AttentionProblem& p) { p.first_position = 10; }, "first_position is 10");
+    expect_refused([](AttentionProblem& p) { p.seq_q = 2; }, "seq_q is 2");
+    expect_refused([](AttentionProblem& p) { p.k.data = nullptr; }, "k.data is null");
+    const std::atomic<bool> cancelled{true};
+    EXPECT_EQ(method->Select(data.View(), ParameterValues(method->spec()), {0, &cancelled}, &selection).code(),
+              StatusCode::kCancelled);
+  }
+}
+
+TEST(DenseDecode, KeepsEveryToken) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300, 4, 2), &random);
+  const DecodeSelection selection = SelectTokens("dense", "", data.View());
+  EXPECT_EQ(TokensOf(selection, 0), AllTokens(300));
+  EXPECT_EQ(TokensOf(selection, 1), AllTokens(300));
+  EXPECT_TRUE(selection.alpha.empty());
+  EXPECT_EQ(selection.elements_moved, 2 * 300 * 16 + 2 * 16);
+}
+
+TEST(SlidingWindow, KeepsTheNewestTokensAndSinks) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(100), &random);
+  EXPECT_THAT(TokensOf(SelectTokens("sliding-window", "n_local=3", data.View()), 0), ElementsAre(97, 98, 99));
+  EXPECT_THAT(TokensOf(SelectTokens("sliding-window", "n_local=2,n_sink=2", data.View()), 0),
+              ElementsAre(0, 1, 98, 99));
+  EXPECT_EQ(TokensOf(SelectTokens("sliding-window", "n_local=60,n_sink=50", data.View()), 0), AllTokens(100));
+  EXPECT_EQ(TokensOf(SelectTokens("sliding-window", "n_local=100", data.View()), 0), AllTokens(100));
+}
+
+TEST(SlidingWindow, IsTheLastRowOfAShape) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem prompt(testing::SquareShape(500), &random);
+  const RandomProblem step(DecodeShape(500), &random);
+  const testing::Mask mask = testing::MaskOf(testing::Select("a-shape", "n_sink=16,n_local=112", prompt.View()));
+  std::vector<int32_t> last_row;
+  for (int32_t column = 0; column < 500; ++column) {
+    if (mask.back()[static_cast<size_t>(column)]) last_row.push_back(column);
+  }
+  EXPECT_EQ(TokensOf(SelectTokens("sliding-window", "n_sink=16,n_local=112", step.View()), 0), last_row);
+}
+
+TEST(SparQ, WithAllComponentsIsExactTopK) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(400, 1, 1, 32), &random);
+  const DecodeSelection selection = SelectTokens("sparq", "r=32,k=50,local_share=0", data.View());
+  const std::vector<double> p = Probabilities(data, 0);
+  std::vector<int32_t> order = AllTokens(400);
+  std::sort(order.begin(), order.end(),
+            [&](int32_t a, int32_t b) { return p[static_cast<size_t>(a)] > p[static_cast<size_t>(b)]; });
+  order.resize(50);
+  double mass = 0;
+  for (const int32_t token : order) mass += p[static_cast<size_t>(token)];
+  EXPECT_THAT(TokensOf(selection, 0), ::testing::UnorderedElementsAreArray(order));
+  EXPECT_NEAR(selection.alpha[0], mass, 1e-5);
+}
+
+TEST(SparQ, WithAllTokensIsDenseForAnyR) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(200, 4, 2), &random);
+  const std::vector<float> dense = Decode(data, SelectTokens("dense", "", data.View()));
+  for (const char* parameters : {"r=1,k=200", "r=16,k=5000", "r=1000,k=200"}) {
+    const std::vector<float> output = Decode(data, SelectTokens("sparq", parameters, data.View()));
+    EXPECT_THAT(output, ::testing::Pointwise(::testing::FloatNear(1e-5f), dense)) << parameters;
+  }
+}
+
+TEST(SparQ, ConstantValuesComeBackUnchanged) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(DecodeShape(300), &random);
+  for (int32_t token = 0; token < 300; ++token) {
+    for (int32_t d = 0; d < 16; ++d) data.v.Set(0, 0, token, d, 0.5f * static_cast<float>(d) - 3);
+  }
+  const std::vector<float> output = Decode(data, SelectTokens("sparq", "r=2,k=9", data.View()));
+  for (size_t d = 0; d < 16; ++d) EXPECT_NEAR(output[d], 0.5f * static_cast<float>(d) - 3, 1e-5);
+}
+
+TEST(SparQ, KeepsKTokensTheNewestAmongThem) {
+  std::mt19937 random(FreshSeed());
+  for (const int32_t length : {5, 40, 333}) {
+    const RandomProblem data(DecodeShape(length, 3, 1), &random);
+    const DecodeSelection selection = SelectTokens("sparq", "r=4,k=40,local_share=0.25", data.View());
+    const std::vector<int32_t> tokens = TokensOf(selection, 0);
+    EXPECT_EQ(tokens.size(), static_cast<size_t>(std::min(length, 40)));
+    const int32_t num_local = std::min(length, 40) / 4;
+    for (int32_t token = length - num_local; token < length; ++token) EXPECT_THAT(tokens, ::testing::Contains(token));
+    for (const float alpha : selection.alpha) {
+      EXPECT_GE(alpha, 0.0f);
+      EXPECT_LE(alpha, 1.0f);
+    }
+  }
+}
+
+TEST(SparQ, PutsNewTokensBeforeARemoteCertainty) {
+  // A remote token whose approximate probability is 1 must not push out the window.
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(DecodeShape(200), &random, 0.1f);
+  for (int32_t d = 0; d < 16; ++d) {
+    data.q.Set(0, 0, 0, d, 10);
+    data.k.Set(0, 0, 50, d, 10);
+    data.k.Set(0, 0, 60, d, 9);
+  }
+  EXPECT_THAT(TokensOf(SelectTokens("sparq", "r=8,k=4,local_share=1", data.View()), 0),
+              ElementsAre(196, 197, 198, 199));
+  EXPECT_THAT(TokensOf(SelectTokens("sparq", "r=8,k=4,local_share=0.75", data.View()), 0),
+              ElementsAre(50, 197, 198, 199));
+}
+
+TEST(SparQ, DoesNotDependOnTheOrderOfComponents) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300, 2, 1), &random);
+  RandomProblem reversed = data;
+  for (int32_t d = 0; d < 16; ++d) {
+    for (int32_t head = 0; head < 2; ++head) reversed.q.Set(0, head, 0, d, data.q.Get(0, head, 0, 15 - d));
+    for (int32_t token = 0; token < 300; ++token) reversed.k.Set(0, 0, token, d, data.k.Get(0, 0, token, 15 - d));
+  }
+  const DecodeSelection expected = SelectTokens("sparq", "r=5,k=30", data.View());
+  const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30", reversed.View());
+  EXPECT_EQ(selection.tokens, expected.tokens);
+  EXPECT_THAT(selection.alpha, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.alpha));
+}
+
+TEST(SparQ, FollowsTokensThatMove) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300), &random);
+  RandomProblem reversed = data;
+  for (int32_t token = 0; token < 300; ++token) {
+    for (int32_t d = 0; d < 16; ++d) reversed.k.Set(0, 0, token, d, data.k.Get(0, 0, 299 - token, d));
+  }
+  std::vector<int32_t> expected = TokensOf(SelectTokens("sparq", "r=5,k=30,local_share=0", data.View()), 0);
+  for (int32_t& token : expected) token = 299 - token;
+  std::reverse(expected.begin(), expected.end());
+  EXPECT_EQ(TokensOf(SelectTokens("sparq", "r=5,k=30,local_share=0", reversed.View()), 0), expected);
+}
+
+TEST(SparQ, KeptMassNeverFallsAsKGrows) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300), &random);
+  float previous = 0;
+  for (int k = 1; k <= 300; k += 13) {
+    const DecodeSelection selection = SelectTokens("sparq", "r=4,local_share=0,k=" + std::to_string(k), data.View());
+    EXPECT_GE(selection.alpha[0], previous);
+    previous = selection.alpha[0];
+  }
+  EXPECT_GT(previous, 0.9f);
+}
+
+TEST(SparQ, GroupsShareTokensChosenByAllTheirQueries) {
+  // Two query heads that look at different keys: both keys are kept for the group.
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(DecodeShape(200, 2, 1), &random, 0.05f);
+  data.q.Set(0, 0, 0, 3, 8);
+  data.q.Set(0, 1, 0, 7, 8);
+  data.k.Set(0, 0, 20, 3, 8);
+  data.k.Set(0, 0, 90, 7, 8);
+  const DecodeSelection selection = SelectTokens("sparq", "r=2,k=2,local_share=0", data.View());
+  EXPECT_THAT(TokensOf(selection, 0), ElementsAre(20, 90));
+  EXPECT_EQ(selection.alpha.size(), 2u);
+  EXPECT_EQ(selection.mean_value.size(), 16u);
+}
+
+TEST(SparQ, EqualQueryHeadsEqualOneHead) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem one(DecodeShape(300), &random);
+  RandomProblem four(DecodeShape(300, 4, 1), &random);
+  for (int32_t d = 0; d < 16; ++d) {
+    for (int32_t head = 0; head < 4; ++head) four.q.Set(0, head, 0, d, one.q.Get(0, 0, 0, d));
+    for (int32_t token = 0; token < 300; ++token) four.k.Set(0, 0, token, d, one.k.Get(0, 0, token, d));
+  }
+  const DecodeSelection expected = SelectTokens("sparq", "r=5,k=30", one.View());
+  const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30", four.View());
+  EXPECT_EQ(selection.tokens, expected.tokens);
+  for (const float alpha : selection.alpha) EXPECT_NEAR(alpha, expected.alpha[0], 1e-6);
+}
+
+TEST(SparQ, WithoutReallocationHasNoMeanAndReadsNoV) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300), &random);
+  AttentionProblem without_v = data.View();
+  without_v.v.data = nullptr;
+  const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30,reallocate=0", without_v);
+  EXPECT_TRUE(selection.alpha.empty());
+  EXPECT_TRUE(selection.mean_value.empty());
+  EXPECT_EQ(selection.tokens, SelectTokens("sparq", "r=5,k=30", data.View()).tokens);
+  DecodeSelection unchanged;
+  const DecodeMethod* method = FindDecodeMethod("sparq");
+  const Status status = method->Select(without_v, ParameterValues(method->spec()), {}, &unchanged);
+  EXPECT_THAT(status.message(), HasSubstr("v.data is null"));
+}
+
+TEST(SparQ, AnAllZeroQueryIsUniform) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(DecodeShape(100), &random);
+  for (int32_t d = 0; d < 16; ++d) data.q.Set(0, 0, 0, d, 0);
+  const DecodeSelection selection = SelectTokens("sparq", "r=5,k=20,local_share=0", data.View());
+  EXPECT_EQ(TokensOf(selection, 0), AllTokens(20));  // equal scores: the earlier token
+  EXPECT_NEAR(selection.alpha[0], 0.2, 1e-6);
+}
+
+TEST(SparQ, MovesWhatThePaperCounts) {
+  std::mt19937 random(FreshSeed());
+  const std::pair<int32_t, double> published[] = {{4096, 6.38}, {16384, 7.52}};
+  for (const auto& [length, speed_up] : published) {
+    const RandomProblem data(DecodeShape(length, 1, 1, 128), &random);
+    const double sparq = static_cast<double>(SelectTokens("sparq", "r=32,k=128", data.View()).elements_moved);
+    const double dense = static_cast<double>(SelectTokens("dense", "", data.View()).elements_moved);
+    EXPECT_NEAR(dense / sparq, speed_up, 0.005);
+  }
+}
+
+TEST(SparQ, ScaleReplacesTheSquareRootOfHeadDim) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(DecodeShape(200), &random);
+  const DecodeSelection expected = SelectTokens("sparq", "r=5,k=30", data.View());
+  data.scale = 0.25f;  // 16^-0.5, given by hand
+  EXPECT_EQ(SelectTokens("sparq", "r=5,k=30", data.View()).alpha, expected.alpha);
+  data.scale = 2.0f;
+  EXPECT_GT(SelectTokens("sparq", "r=5,k=30", data.View()).alpha[0], expected.alpha[0]);
+}
+
+}  // namespace
+}  // namespace headscope::kernels
