@@ -1,5 +1,6 @@
-// Reads traces, also while they are still being written and after their writer was killed. Files are untrusted: types, ranks, links, filters and
-// extents are checked before any data is read (BadTraceError). One reader may be used from several threads (reads are serialised).
+// Reads traces, also while they are still being written and after their writer was killed. Files are untrusted: types,
+// ranks, links, filters and extents are checked before any data is read (BadTraceError). One reader may be used from
+// several threads (reads are serialised).
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ class TraceReader {
   const std::vector<TokenRecord>& tokens() const;
   const std::vector<int32_t>& row_positions() const;  // token position of every recorded query row, strictly increasing
 
-  // Slots are indices into layout().layers / qo_heads / kv_heads. Rows or tokens [begin, end). Raw values in the file's encoding;
-  // out: [end - begin, head_dim]. Throws std::out_of_range for a range outside the trace.
+  // Slots are indices into layout().layers / qo_heads / kv_heads. Rows or tokens [begin, end). Raw values in the file's
+  // encoding; out: [end - begin, head_dim]. Throws std::out_of_range for a range outside the trace.
   void ReadQ(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const;
   void ReadK(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const;
   void ReadV(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const;

@@ -21,7 +21,9 @@ class BadTraceError : public TraceError {
 };
 
 enum class Encoding : uint8_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
-inline int64_t SizeOf(Encoding encoding) { return encoding == Encoding::kFloat32 ? 4 : 2; }
+inline int64_t SizeOf(Encoding encoding) {
+  return encoding == Encoding::kFloat32 ? 4 : 2;
+}
 
 enum class TokenPhase : int8_t { kPrompt = 0, kDecode = 1 };
 
@@ -44,25 +46,26 @@ struct TraceLayout {
   std::vector<int32_t> qo_heads;  // recorded query heads, the same in every layer
   std::vector<int32_t> kv_heads;  // recorded KV heads: all that the recorded query heads read
   Encoding encoding = Encoding::kBFloat16;
-  std::string capture_point = "post-rope";    // of q and k; v is always the projection's output
-  std::string rope_convention = "half";       // "half", "interleaved" or "none"
+  std::string capture_point = "post-rope";  // of q and k; v is always the projection's output
+  std::string rope_convention = "half";     // "half", "interleaved" or "none"
   float softmax_scale = 0;
-  float soft_cap = 0;                         // 0: none
-  std::vector<int32_t> window_per_layer;      // tokens; 0: none; one entry per recorded layer
-  std::string row_selection = "all";          // as typed: all, last:N, every:N
-  std::string prompt_source;                  // "text", "prompt FILE", "task NAME length N seed S"
-  std::string task_answer;                    // the expected answer of a task; empty otherwise
-  int64_t max_tokens = 0;                     // extent limit (prompt + decode)
-  // Of a trace cut from a longer one (trace_export.h): position there of this trace's token 0. The lse of such a trace still counts the
-  // tokens before it, so a row's probabilities sum to the share of its attention that lies inside the cut.
+  float soft_cap = 0;                     // 0: none
+  std::vector<int32_t> window_per_layer;  // tokens; 0: none; one entry per recorded layer
+  std::string row_selection = "all";      // as typed: all, last:N, every:N
+  std::string prompt_source;              // "text", "prompt FILE", "task NAME length N seed S"
+  std::string task_answer;                // the expected answer of a task; empty otherwise
+  int64_t max_tokens = 0;                 // extent limit (prompt + decode)
+  // Of a trace cut from a longer one (trace_export.h): position there of this trace's token 0. The lse of such a trace
+  // still counts the tokens before it, so a row's probabilities sum to the share of its attention that lies inside the
+  // cut.
   int64_t first_token = 0;
 };
 
 struct TokenRecord {
   int32_t id = 0;
   TokenPhase phase = TokenPhase::kPrompt;
-  int32_t step = 0;   // forward pass (prefill chunk or decode step) that made it
-  std::string text;   // bytes of the token as decoded alone (may be part of a UTF-8 sequence)
+  int32_t step = 0;  // forward pass (prefill chunk or decode step) that made it
+  std::string text;  // bytes of the token as decoded alone (may be part of a UTF-8 sequence)
 };
 
 }  // namespace headscope::data

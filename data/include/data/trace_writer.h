@@ -1,7 +1,9 @@
-// Writes a trace while the model runs: HDF5 "latest" format with SWMR, so that every flushed token is readable after a kill.
+// Writes a trace while the model runs: HDF5 "latest" format with SWMR, so that every flushed token is readable after a
+// kill.
 //
-// Use: create, AppendTokens + Append for each forward pass, Flush at least once a second, Finish. The file grows under its final name with
-// complete = 0 (a killed capture leaves a valid, shorter trace); Finish sets complete = 1. Memory use does not depend on the trace's size.
+// Use: create, AppendTokens + Append for each forward pass, Flush at least once a second, Finish. The file grows under
+// its final name with complete = 0 (a killed capture leaves a valid, shorter trace); Finish sets complete = 1. Memory
+// use does not depend on the trace's size.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +15,37 @@
 
 namespace headscope::data {
 
-// One layer's slice of one forward pass: tokens [first_token, first_token + num_tokens) of K and V, and those query rows among them that are
-// recorded. Data is in the layout's encoding, contiguous, and only read during the call.
+// One layer's slice of one forward pass: tokens [first_token, first_token + num_tokens) of K and V, and those query
+// rows among them that are recorded. Data is in the layout's encoding, contiguous, and only read during the call.
 struct LayerBlock {
   int32_t layer_slot = 0;  // index into TraceLayout::layers
   int64_t first_token = 0;
   int64_t num_tokens = 0;
   int64_t first_row = 0;  // index of the first recorded query row (rows already recorded for this layer)
   int64_t num_rows = 0;
-  const void* q = nullptr;    // [qo_heads, num_rows, head_dim]
-  const void* k = nullptr;    // [kv_heads, num_tokens, head_dim]
-  const void* v = nullptr;    // [kv_heads, num_tokens, head_dim]
-  const float* lse = nullptr; // [qo_heads, num_rows], natural log
+  const void* q = nullptr;     // [qo_heads, num_rows, head_dim]
+  const void* k = nullptr;     // [kv_heads, num_tokens, head_dim]
+  const void* v = nullptr;     // [kv_heads, num_tokens, head_dim]
+  const float* lse = nullptr;  // [qo_heads, num_rows], natural log
 };
 
 class TraceWriter {
  public:
-  // Throws TraceError when the file exists (and !overwrite), the folder cannot be written or the layout is inconsistent.
+  // Throws TraceError when the file exists (and !overwrite), the folder cannot be written or the layout is
+  // inconsistent.
   TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite);
   ~TraceWriter();  // as if killed: what was flushed stays readable
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
   void AppendTokens(std::span<const TokenRecord> tokens);
-  // Token positions of the query rows that the next blocks record, the same for all layers; called once per forward pass, before its blocks.
+  // Token positions of the query rows that the next blocks record, the same for all layers; called once per forward
+  // pass, before its blocks.
   void AppendRowPositions(std::span<const int32_t> positions);
   // Throws TraceError when the disk is (nearly) full: what was flushed before stays intact and readable.
   void Append(const LayerBlock& block);
-  // Makes everything appended so far durable against a kill of the process, and counts it in the attribute tokens_flushed.
+  // Makes everything appended so far durable against a kill of the process, and counts it in the attribute
+  // tokens_flushed.
   void Flush();
   // Flush, complete = 1, close.
   void Finish();

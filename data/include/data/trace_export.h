@@ -1,0 +1,46 @@
+// Cuts a part out of a trace: as a smaller trace, or as text for other programs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/trace_reader.h"
+
+namespace headscope::data {
+
+// The part to export. Layers and heads are the model's numbers; an empty list means all that the trace holds.
+struct ExportSelection {
+  std::vector<int32_t> layers = {};
+  std::vector<int32_t> qo_heads = {};  // the KV heads that they read come along
+  int64_t first_token = 0;             // tokens [first_token, end_token) of the trace
+  int64_t end_token = -1;              // -1: to the end
+};
+
+// Called now and then with the share done, 0 to 1; return false to stop.
+using ExportProgress = std::function<bool(double)>;
+
+// All three create `path`, which must not exist, and throw TraceError naming the field when the selection asks for what
+// the trace does not hold. They return false when `progress` stopped them; the unfinished file is removed then and
+// after an error. Memory use does not depend on the trace's length.
+
+// A complete trace of the part. Token positions start at 0 again; TraceLayout::first_token tells where they were, and
+// the log-sum-exp of every row stays the one of the full context.
+bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+                 const ExportProgress& progress = {});
+
+// One line per vector: tensor (q, k or v), layer, head, token, lse (of q only), d0 ... d<head_dim - 1>. Numbers read
+// back exactly as fp32.
+bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+               const ExportProgress& progress = {});
+
+// {"format": "headscope-export", "version": 1, "model": {..}, "encoding", "softmax_scale", "first_token", "tokens":
+// [{"id", "text"}],
+//  "heads": [{"tensor", "layer", "head", "tokens": [..], "lse": [..], "values": [[..], ..]}]}; lse of q only. Bytes of
+//  a token that are no
+// valid UTF-8 appear as U+FFFD, numbers that are not finite as null.
+bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
+                const ExportProgress& progress = {});
+
+}  // namespace headscope::data

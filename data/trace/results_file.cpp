@@ -1,0 +1,119 @@
+#include "data/results_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "data/trace_schema.h"
+#include "trace/hdf5_values.h"
+
+namespace headscope::data {
+namespace {
+
+size_t Length(const ResultsColumn& column) {
+  return std::visit([](const auto& values) { return values.size(); }, column.values);
+}
+
+void Check(const std::string& path, const std::vector<ResultsColumn>& columns) {
+  const auto fail = [&](const std::string& problem) { throw TraceError(path + ": " + problem); };
+  if (columns.empty()) {
+    fail("a table needs at least one column");
+  }
+  std::set<std::string> names;
+  for (const ResultsColumn& column : columns) {
+    if (column.name.empty() || column.name == "." || column.name.find('/') != std::string::npos ||
+        column.name.find('\0') != std::string::npos) {
+      fail("column name \"" + column.name + "\" cannot be used in HDF5: choose one without '/'");
+    }
+    if (!names.insert(column.name).second) {
+      fail("column " + column.name + " appears twice: choose another name");
+    }
+    if (Length(column) != Length(columns.front())) {
+      fail("column " + column.name + " has " + std::to_string(Length(column)) + " entries, " + columns.front().name +
+           " has " + std::to_string(Length(columns.front())));
+    }
+  }
+}
+
+void WriteColumn(hid_t group, const ResultsColumn& column) {
+  const hsize_t extent = Length(column);
+  const SpaceHandle space(Require(H5Screate_simple(1, &extent, nullptr), "creating a data space"));
+  TypeHandle type;
+  std::string packed;
+  const void* data = nullptr;
+  if (const auto* numbers = std::get_if<std::vector<double>>(&column.values)) {
+    type = TypeHandle(Require(H5Tcopy(H5T_IEEE_F64LE), "copying a type"));
+    data = numbers->data();
+  } else {
+    const auto& texts = std::get<std::vector<std::string>>(column.values);
+    size_t width = 1;
+    for (const std::string& text : texts) {
+      width = std::max(width, text.size());
+    }
+    packed.assign(width * texts.size(), '\0');
+    for (size_t i = 0; i < texts.size(); ++i) {
+      packed.replace(i * width, texts[i].size(), texts[i]);
+    }
+    type = TextType(width);
+    data = packed.data();
+  }
+  const DatasetHandle dataset(
+      Require(H5Dcreate2(group, column.name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+              "creating column " + column.name));
+  Require(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "writing column " + column.name);
+  if (!column.unit.empty()) {
+    CreateText(dataset.get(), "units", column.unit);
+  }
+}
+
+void WriteTable(hid_t file, const std::vector<ResultsColumn>& columns,
+                const std::vector<std::pair<std::string, std::string>>& attributes) {
+  CreateText(file, "format", "headscope-results");
+  CreateInteger(file, "version", H5T_STD_I32LE, 1);
+  const GroupHandle group(
+      Require(H5Gcreate2(file, "results", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), "creating group results"));
+  std::vector<std::string> names;
+  for (const ResultsColumn& column : columns) {
+    WriteColumn(group.get(), column);
+    names.push_back(column.name);
+  }
+  CreateTexts(group.get(), "columns", names);
+  for (const auto& [name, text] : attributes) {
+    CreateText(group.get(), name, text);
+  }
+}
+
+}  // namespace
+
+void WriteResults(const std::string& path, const std::vector<ResultsColumn>& columns,
+                  const std::vector<std::pair<std::string, std::string>>& attributes) {
+  Check(path, columns);
+  const Hdf5Lock lock;
+  const PropertyHandle access(Require(H5Pcreate(H5P_FILE_ACCESS), "creating properties"));
+  // The whole table is laid out in memory and written by one flush: a full disk then shows as one failed call, with
+  // nothing half open.
+  Require(H5Pset_fapl_core(access.get(), size_t{1} << 20, true), "choosing the file driver");
+  FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
+  if (!file.valid()) {
+    throw TraceError(path + ": cannot be created (" + Hdf5Reason() +
+                     "); choose a new name in a folder that can be written");
+  }
+  std::string problem;
+  try {
+    WriteTable(file.get(), columns, attributes);
+    Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "writing");
+  } catch (const TraceError& error) {
+    problem = error.what();
+  }
+  if (problem.empty() && file.Reset() < 0) {
+    problem = "writing failed: " + Hdf5Reason();
+  }
+  if (!problem.empty()) {
+    file.Release();  // closing would try to write again
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw TraceError(path + ": " + problem + "; free some disk space or choose another folder");
+  }
+}
+
+}  // namespace headscope::data

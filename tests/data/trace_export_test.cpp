@@ -1,0 +1,187 @@
+// Cutting traces: as a trace, as CSV and as JSON; and tables of results.
+#include "data/trace_export.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "data/results_file.h"
+#include "synthetic_trace.h"
+
+namespace headscope::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::PlaceHash;
+using testing::ScratchFolder;
+using testing::SmallLayout;
+using testing::Tensor;
+using ::testing::ThrowsMessage;
+using testing::ValueBits;
+using testing::WriteTrace;
+
+float Expected(Tensor tensor, int64_t layer, int64_t head, int64_t position, int64_t dim) {
+  return std::bit_cast<float>(ValueBits(Encoding::kFloat32, PlaceHash(tensor, layer, head, position, dim)));
+}
+
+class TraceExport : public ::testing::Test {
+ protected:
+  TraceExport() {
+    WriteTrace(folder_.File("whole.h5"), SmallLayout(Encoding::kFloat32, 4000), 3000, 900);
+    whole_ = std::make_unique<TraceReader>(folder_.File("whole.h5"));
+  }
+  ScratchFolder folder_;
+  std::unique_ptr<TraceReader> whole_;
+};
+
+TEST_F(TraceExport, CutHoldsTheChosenPartAndNothingElse) {
+  ASSERT_TRUE(ExportTrace(*whole_, {.layers = {4, 0}, .qo_heads = {5, 2}, .first_token = 101, .end_token = 2900},
+                          folder_.File("cut.h5")));
+  const TraceReader cut(folder_.File("cut.h5"));
+  EXPECT_TRUE(cut.complete());
+  EXPECT_EQ(cut.num_tokens(), 2799);
+  EXPECT_THAT(cut.layout().layers, ElementsAre(0, 4));
+  EXPECT_THAT(cut.layout().qo_heads, ElementsAre(2, 5));
+  EXPECT_THAT(cut.layout().kv_heads, ElementsAre(1, 2));
+  EXPECT_THAT(cut.layout().window_per_layer, ElementsAre(0, 0));
+  EXPECT_EQ(cut.layout().first_token, 101);
+  EXPECT_EQ(cut.tokens()[5].id, testing::TokenAt(106, 3000).id);
+  EXPECT_EQ(cut.tokens()[5].text, testing::TokenAt(106, 3000).text);
+  ASSERT_EQ(cut.num_rows(), 1399);  // 102, 104, .. 2898
+  EXPECT_EQ(cut.row_positions().front(), 1);
+  EXPECT_EQ(cut.row_positions().back(), 2797);
+  std::vector<float> values(2799 * 16);
+  cut.ReadQ(1, 1, 0, 1399, values.data());
+  for (int64_t row = 0; row < 1399; ++row) {
+    ASSERT_EQ(values[static_cast<size_t>(row * 16 + 3)], Expected(Tensor::kQ, 4, 5, 102 + 2 * row, 3));
+  }
+  cut.ReadV(0, 0, 0, 2799, values.data());
+  for (int64_t token = 0; token < 2799; ++token) {
+    ASSERT_EQ(values[static_cast<size_t>(token * 16 + 15)], Expected(Tensor::kV, 0, 1, 101 + token, 15));
+  }
+  cut.ReadLse(0, 0, 0, 1399, values.data());
+  EXPECT_EQ(values[7], testing::LseValue(0, 2, 102 + 14));
+}
+
+TEST_F(TraceExport, CutOfEverythingEqualsTheWhole) {
+  ASSERT_TRUE(ExportTrace(*whole_, {}, folder_.File("cut.h5")));
+  EXPECT_EQ(testing::FirstDifference(TraceReader(folder_.File("cut.h5")), 3000), "");
+}
+
+TEST_F(TraceExport, CsvReadsBackExactly) {
+  ASSERT_TRUE(ExportCsv(*whole_, {.layers = {2}, .qo_heads = {3}, .first_token = 10, .end_token = 1500},
+                        folder_.File("cut.csv")));
+  std::ifstream file(folder_.File("cut.csv"));
+  std::string line;
+  std::getline(file, line);
+  EXPECT_THAT(line, ::testing::StartsWith("tensor,layer,head,token,lse,d0,d1,"));
+  int64_t lines = 0;
+  while (std::getline(file, line)) {
+    ++lines;
+    std::vector<std::string> cells;
+    std::stringstream parts(line);
+    for (std::string cell; std::getline(parts, cell, ',');) {
+      cells.push_back(cell);
+    }
+    ASSERT_EQ(cells.size(), 21u);
+    ASSERT_EQ(cells[1], "2");
+    const int64_t token = std::stoll(cells[3]) + 10;
+    const Tensor tensor = cells[0] == "q" ? Tensor::kQ : cells[0] == "k" ? Tensor::kK : Tensor::kV;
+    ASSERT_EQ(cells[2], tensor == Tensor::kQ ? "3" : "1");
+    ASSERT_EQ(cells[4].empty(), tensor != Tensor::kQ);
+    if (tensor == Tensor::kQ) {
+      ASSERT_EQ(std::stof(cells[4]), testing::LseValue(2, 3, token));
+    }
+    ASSERT_EQ(std::stof(cells[20]), Expected(tensor, 2, std::stoll(cells[2]), token, 15));
+  }
+  EXPECT_EQ(lines, 745 + 2 * 1490);
+}
+
+TEST_F(TraceExport, JsonReadsBackExactly) {
+  ASSERT_TRUE(ExportJson(*whole_, {.layers = {0, 2}, .qo_heads = {1}, .first_token = 4, .end_token = 1400},
+                         folder_.File("cut.json")));
+  const nlohmann::json json = nlohmann::json::parse(std::ifstream(folder_.File("cut.json")));
+  EXPECT_EQ(json["format"], "headscope-export");
+  EXPECT_EQ(json["tokens"].size(), 1396u);
+  EXPECT_EQ(json["tokens"][1]["text"],
+            testing::TokenAt(5, 3000).text.substr(0, 3) + "\xef\xbf\xbd");  // a lone lead byte
+  ASSERT_EQ(json["heads"].size(), 6u);
+  const nlohmann::json& q = json["heads"][3];
+  EXPECT_EQ(q["tensor"], "q");
+  EXPECT_EQ(q["layer"], 2);
+  ASSERT_EQ(q["values"].size(), 698u);
+  ASSERT_EQ(q["lse"].size(), 698u);
+  EXPECT_EQ(q["tokens"][600], 1200);
+  EXPECT_EQ(q["values"][600][9].get<float>(), Expected(Tensor::kQ, 2, 1, 1204, 9));
+  EXPECT_EQ(json["heads"][5]["values"][1395][0].get<float>(), Expected(Tensor::kV, 2, 0, 1399, 0));
+  EXPECT_FALSE(json["heads"][5].contains("lse"));
+}
+
+TEST_F(TraceExport, RangeWithoutRecordedRowsExportsKeysAndValuesOnly) {
+  const ExportSelection odd{.first_token = 11, .end_token = 12};
+  ASSERT_TRUE(ExportTrace(*whole_, odd, folder_.File("cut.h5")));
+  EXPECT_EQ(TraceReader(folder_.File("cut.h5")).num_rows(), 0);
+  ASSERT_TRUE(ExportJson(*whole_, odd, folder_.File("cut.json")));
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(folder_.File("cut.json")))["heads"][0]["values"].size(), 0u);
+}
+
+TEST_F(TraceExport, WhatTheTraceLacksIsNamedAndNothingIsWritten) {
+  const auto expect = [&](const ExportSelection& selection, const std::string& text) {
+    EXPECT_THAT([&] { ExportTrace(*whole_, selection, folder_.File("cut.h5")); },
+                ThrowsMessage<TraceError>(HasSubstr(text)));
+    EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
+  };
+  expect({.layers = {1}}, "layer 1 is not in the trace");
+  expect({.qo_heads = {7}}, "head 7 is not in the trace");
+  expect({.first_token = 5, .end_token = 5}, "tokens 5:5");
+  expect({.first_token = 0, .end_token = 3001}, "tokens 0:3001");
+}
+
+TEST_F(TraceExport, StoppedExportLeavesNoFile) {
+  double last = 0;
+  const auto stop_half_way = [&](double share) {
+    EXPECT_GE(share, last);
+    last = share;
+    return share < 0.5;
+  };
+  using Export = bool (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&);
+  for (const Export function : {&ExportTrace, &ExportCsv, &ExportJson}) {
+    last = 0;
+    EXPECT_FALSE(function(*whole_, {}, folder_.File("cut"), stop_half_way));
+    EXPECT_LT(last, 0.7);
+    EXPECT_FALSE(std::filesystem::exists(folder_.File("cut")));
+  }
+}
+
+TEST_F(TraceExport, ExistingFileIsKept) {
+  std::ofstream(folder_.File("cut")) << "precious";
+  EXPECT_THAT([&] { ExportCsv(*whole_, {}, folder_.File("cut")); },
+              ThrowsMessage<TraceError>(HasSubstr("exists already")));
+  EXPECT_EQ(std::filesystem::file_size(folder_.File("cut")), 8u);
+}
+
+TEST(ResultsFile, BadTablesAreRefusedByName) {
+  const ScratchFolder folder;
+  const auto expect = [&](const std::vector<ResultsColumn>& columns, const std::string& text) {
+    EXPECT_THAT([&] { WriteResults(folder.File("r.h5"), columns); }, ThrowsMessage<TraceError>(HasSubstr(text)));
+    EXPECT_FALSE(std::filesystem::exists(folder.File("r.h5")));
+  };
+  const std::vector<double> one = {1};
+  expect({}, "at least one column");
+  expect({{"a/b", "", one}}, "\"a/b\"");
+  expect({{"a", "", one}, {"a", "", one}}, "column a appears twice");
+  expect({{"a", "", one}, {"b", "", std::vector<std::string>{"x", "y"}}}, "column b has 2 entries");
+  std::ofstream(folder.File("kept")) << "precious";
+  EXPECT_THROW(WriteResults(folder.File("kept"), {{"a", "", one}}), TraceError);
+  EXPECT_EQ(std::filesystem::file_size(folder.File("kept")), 8u);
+}
+
+}  // namespace
+}  // namespace headscope::data
