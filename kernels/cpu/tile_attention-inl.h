@@ -42,7 +42,13 @@ class TileAttention {
   // q: the tile's query rows. first_position: token position of the tile's row 0.
   TileAttention(const AttentionProblem& problem, const RowsView& q, const RowsView& k, const RowsView& v,
                 int32_t num_rows, int32_t first_position, TileScratch& scratch)
-      : problem_(problem), k_(k), v_(v), num_rows_(num_rows), first_position_(first_position), scratch_(scratch) {
+      : problem_(problem),
+        k_(k),
+        v_(v),
+        num_rows_(num_rows),
+        first_position_(first_position),
+        scratch_(scratch),
+        has_values_(v.data != nullptr) {
     const bool capped = problem.soft_cap > 0.0f;
     const float scale = EffectiveScale(problem);
     // tanh wants natural units; otherwise scores are in base 2 from the start.
@@ -53,7 +59,7 @@ class TileAttention {
                 scratch.staging.get(), scratch.q.get() + int64_t{row} * problem.head_dim);
     }
     const int64_t padded_rows = NumPanels(num_rows) * kPanelLanes;
-    std::fill_n(scratch.o.get(), padded_rows * problem.head_dim, 0.0f);
+    if (has_values_) std::fill_n(scratch.o.get(), padded_rows * problem.head_dim, 0.0f);
     std::fill_n(scratch.maximum, padded_rows, -std::numeric_limits<float>::infinity());
     std::fill_n(scratch.sum, padded_rows, 0.0f);
   }
@@ -82,7 +88,7 @@ class TileAttention {
 
   // Attends what waits. All AddRange and AddColumns calls since the last Flush must have named the same rows.
   void Flush(TileRows rows) {
-    if (num_collected_ > 0) AttendBlock(rows, Collected());
+    if (num_collected_ > 0) AttendBlock(rows, InScratch(num_collected_));
     num_collected_ = 0;
   }
 
@@ -153,23 +159,34 @@ class TileAttention {
   }
 
   KeyBlock InPlace(int32_t column, int32_t count) const {
-    return {static_cast<const float*>(k_.data) + k_.offset + column * k_.row_stride, k_.row_stride,
-            static_cast<const float*>(v_.data) + v_.offset + column * v_.row_stride, v_.row_stride, count};
+    KeyBlock block{static_cast<const float*>(k_.data) + k_.offset + column * k_.row_stride, k_.row_stride, nullptr, 0,
+                   count};
+    if (has_values_) {
+      block.v = static_cast<const float*>(v_.data) + v_.offset + column * v_.row_stride;
+      block.v_step = v_.row_stride;
+    }
+    return block;
   }
-  KeyBlock Collected() const {
-    return {scratch_.keys.get(), problem_.head_dim, scratch_.values.get(), problem_.head_dim, num_collected_};
+  KeyBlock InScratch(int32_t count) const {
+    return {scratch_.keys.get(), problem_.head_dim, scratch_.values.get(), problem_.head_dim, count};
+  }
+
+  // Copies columns [column, column + count) as fp32 to the scratch's rows from `slot` on.
+  void Load(int32_t column, int32_t count, int32_t slot) {
+    const int64_t head_dim = problem_.head_dim;
+    for (int64_t i = 0; i < count; ++i) {
+      RowAsFloat(k_.data, k_.offset + (column + i) * k_.row_stride, problem_.dtype, head_dim,
+                 scratch_.keys.get() + (slot + i) * head_dim);
+      if (!has_values_) continue;
+      RowAsFloat(v_.data, v_.offset + (column + i) * v_.row_stride, problem_.dtype, head_dim,
+                 scratch_.values.get() + (slot + i) * head_dim);
+    }
   }
 
   // Appends columns [begin, begin + count) to the waiting block, which has room for them; attends it when it is full.
   void Collect(TileRows rows, int32_t begin, int32_t count) {
-    const int64_t head_dim = problem_.head_dim;
-    for (int32_t i = 0; i < count; ++i, ++num_collected_) {
-      const int64_t column = begin + i;
-      RowAsFloat(k_.data, k_.offset + column * k_.row_stride, problem_.dtype, head_dim,
-                 scratch_.keys.get() + num_collected_ * head_dim);
-      RowAsFloat(v_.data, v_.offset + column * v_.row_stride, problem_.dtype, head_dim,
-                 scratch_.values.get() + num_collected_ * head_dim);
-    }
+    Load(begin, count, num_collected_);
+    num_collected_ += count;
     if (num_collected_ == kBlockKeys) Flush(rows);
   }
 
@@ -193,21 +210,12 @@ class TileAttention {
     const Columns kept = KeptBySome(rows, begin, end, rule);
     for (int32_t first = kept.begin; first < kept.end; first += kBlockKeys) {
       const int32_t count = std::min(kBlockKeys, kept.end - first);
-      KeyBlock block;
       if (problem_.dtype == DType::kFloat32) {
-        block = InPlace(first, count);
-      } else {
-        // Not Collect(): a full block must not be attended without its mask.
-        const int64_t head_dim = problem_.head_dim;
-        for (int64_t i = 0; i < count; ++i) {
-          RowAsFloat(k_.data, k_.offset + (first + i) * k_.row_stride, problem_.dtype, head_dim,
-                     scratch_.keys.get() + i * head_dim);
-          RowAsFloat(v_.data, v_.offset + (first + i) * v_.row_stride, problem_.dtype, head_dim,
-                     scratch_.values.get() + i * head_dim);
-        }
-        block = {scratch_.keys.get(), head_dim, scratch_.values.get(), head_dim, count};
+        AttendBlock(rows, InPlace(first, count), &rule, first);
+        continue;
       }
-      AttendBlock(rows, block, &rule, first);
+      Load(first, count, 0);
+      AttendBlock(rows, InScratch(count), &rule, first);
     }
   }
 
@@ -236,6 +244,7 @@ class TileAttention {
         MaskScores(scores, count, lane_begin, lane_end, *rule, first_position_ + panel_begin, columns.begin);
       ForLanes(lane_begin, lane_end,
                SoftmaxStep{scores, count, scratch_.maximum + panel_begin, scratch_.sum + panel_begin, scratch_.decay});
+      if (!has_values_) continue;
       MultiplyPanel(ScalarOperand{block.v + skipped * block.v_step, 1, block.v_step}, head_dim, scores, lane_begin,
                     lane_end, count, DecayAndAdd{scratch_.decay}, scratch_.o.get() + panel_offset, kPanelLanes);
     }
@@ -247,6 +256,7 @@ class TileAttention {
   int32_t num_rows_;
   int32_t first_position_;
   TileScratch& scratch_;
+  bool has_values_;
   float cap_ = 0.0f;  // base 2; 0: none
   int32_t num_collected_ = 0;
 };

@@ -19,6 +19,7 @@ inline constexpr int32_t kBlockKeys = 128;
 inline constexpr int32_t kDirectKeys = 64;
 
 struct TileScratch {
+  // May throw std::bad_alloc.
   explicit TileScratch(int32_t head_dim)
       : q(AllocateFloats(kMaxTilePanels * PanelFloats(1, head_dim))),
         o(AllocateFloats(kMaxTilePanels * PanelFloats(1, head_dim))),

@@ -44,7 +44,7 @@ float MaxOf(const float* row, int64_t n);  // -inf for n == 0
 
 // Natural-log LSE of every row under causality: lse[head, row], for all rows, in one streaming pass; nothing of size
 // seq_q * seq_k is held. `window` > 0 restricts to the newest `window` positions. Threads as in options. A row that
-// sees no key gives -inf. Holds one KV head's packed keys.
+// sees no key gives -inf. head_dim: a multiple of 8 up to 256.
 Status RowLse(const AttentionProblem& problem, int32_t window, const RunOptions& options, float* lse);
 
 }  // namespace headscope::kernels
