@@ -39,7 +39,7 @@ MethodSpec MakeSpec() {
        "less work; above the number of heads some blocks belong to no head"},
       {"head_step", ParameterType::kInteger, 1, 0, 1 << 14, 1, false, "blocks",
        "offset between neighbouring heads; 0 gives every head the same pattern",
-       "nothing; heads repeat when it divides the stride badly"},
+       "nothing; a step that shares a factor with the stride makes heads repeat"},
       {"offset", ParameterType::kInteger, 0, 0, 1 << 14, 1, false, "blocks", "offset of head 0", "nothing"},
       {"subtract_offset", ParameterType::kFlag, 0, 0, 1, 1, false, "",
        "subtract the offset from the key block instead of adding it", "nothing"},

@@ -30,7 +30,8 @@ Status PrefillSelector::Select(const AttentionProblem& problem, const ParameterV
   if (status.ok()) status = CheckPositions(problem);
   if (status.ok()) status = CheckValues(spec_, values);
   if (!status.ok()) return status;
-  return HandOver(options, [&](SparseIndex* chosen) { return Choose(problem, values, options, chosen); }, index);
+  return HandOver(
+      options, [&](SparseIndex* chosen) { return Choose(problem, values, options, chosen); }, index);
 }
 
 Status DecodeSelector::Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
@@ -39,7 +40,8 @@ Status DecodeSelector::Select(const AttentionProblem& problem, const ParameterVa
   if (status.ok()) status = CheckProblem(problem, ReadsV(values));
   if (status.ok()) status = CheckDecodeStep(problem);
   if (!status.ok()) return status;
-  return HandOver(options, [&](DecodeSelection* chosen) { return Choose(problem, values, options, chosen); }, selection);
+  return HandOver(
+      options, [&](DecodeSelection* chosen) { return Choose(problem, values, options, chosen); }, selection);
 }
 
 }  // namespace headscope::kernels::internal

@@ -4,9 +4,9 @@
 // the best n_vertical columns and n_slash diagonals. A block of 64 rows keeps each chosen column and, for diagonal o,
 // the 64 columns that the diagonal crosses in it, causally.
 //
-// Differences from Algorithm 4 as printed, all of which only ever add causal pairs that it names and then loses, or
-// drop pairs that no line touches: ranges left of column 0 are clipped; overlapping ranges are joined exactly instead
-// of growing by whole blocks; columns right of the last range stay.
+// Differences from Algorithm 4 as printed. Ranges are clipped at column 0. Overlapping ranges are joined exactly, where
+// the printed merge grows by whole blocks and so names columns that no line touches. Columns right of the last range
+// stay, where the printed loop ends with the ranges and loses them.
 #include <algorithm>
 #include <limits>
 
