@@ -185,24 +185,37 @@ void RowBlockPass::AnalyseRow(int64_t row, const float* batch_scores, int64_t fi
             table->needed.begin() + static_cast<std::ptrdiff_t>(entry * ranked_mass_.needed().size()));
 }
 
+// take(i, columns) with the agreement_k[i] best columns, for every k that leaves something out.
+template <typename Take>
+void RowBlockPass::SelectEach(const float* values, int64_t num_columns, Take&& take) {
+  bool selected = false;
+  for (size_t i = options_.agreement_k.size();
+       i-- > 0;) {  // the largest k first: the others are chosen among its columns
+    const int32_t k = options_.agreement_k[i];
+    if (num_columns <= k) continue;
+    take(i, selected ? top_columns_.Narrow(k) : top_columns_.Select(values, num_columns, k));
+    selected = true;
+  }
+}
+
 void RowBlockPass::MeasureAgreement(const int64_t* rows, int64_t count, int64_t begin, int64_t end, size_t first_entry,
                                     RowTable* table) {
-  const std::vector<int32_t>& ks = options_.agreement_k;
-  const size_t per_row = options_.agreement_r.size() * ks.size();
+  const size_t num_k = options_.agreement_k.size();
+  const size_t per_row = options_.agreement_r.size() * num_k;
   if (per_row == 0) return;
   const int64_t head_dim = head_.head_dim;
   const int64_t width = end - begin;
   estimates_.resize(static_cast<size_t>(kBatchRows * width));
-  exact_top_.resize(static_cast<size_t>(kBatchRows) * ks.size());
+  exact_top_.resize(static_cast<size_t>(kBatchRows) * num_k);
+  marked_.resize(static_cast<size_t>(head_.num_tokens));
   const auto row_of = [&](const std::vector<float>& matrix, int64_t i) {
     return matrix.data() + i * width + (head_.AttendedColumns(rows[i]).begin - begin);
   };
+  const auto columns_of = [&](int64_t i) { return table->rows[first_entry + static_cast<size_t>(i)].num_columns; };
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t columns = table->rows[first_entry + static_cast<size_t>(i)].num_columns;
-    for (size_t k = 0; k < ks.size(); ++k) {
-      if (columns > ks[k])
-        exact_top_[static_cast<size_t>(i) * ks.size() + k] = top_columns_.Select(row_of(scores_, i), columns, ks[k]);
-    }
+    SelectEach(row_of(scores_, i), columns_of(i), [&](size_t k, const std::vector<int32_t>& columns) {
+      exact_top_[static_cast<size_t>(i) * num_k + k] = columns;
+    });
   }
   for (size_t r = 0; r < options_.agreement_r.size(); ++r) {
     for (int64_t i = 0; i < count; ++i) {
@@ -214,16 +227,16 @@ void RowBlockPass::MeasureAgreement(const int64_t* rows, int64_t count, int64_t 
     kernels::ScoreBlock(q_.data(), head_dim, static_cast<int32_t>(count), keys_, static_cast<int32_t>(begin),
                         static_cast<int32_t>(end), head_.scale, 0.0f, estimates_.data(), width);
     for (int64_t i = 0; i < count; ++i) {
-      const size_t entry = first_entry + static_cast<size_t>(i);
-      const int64_t columns = table->rows[entry].num_columns;
-      for (size_t k = 0; k < ks.size(); ++k) {
-        double& agreement = table->agreement[entry * per_row + r * ks.size() + k];
-        agreement = kNan;
-        if (columns <= ks[k]) continue;
-        const std::vector<int32_t>& estimated = top_columns_.Select(row_of(estimates_, i), columns, ks[k]);
-        agreement =
-            static_cast<double>(CountCommon(exact_top_[static_cast<size_t>(i) * ks.size() + k], estimated)) / ks[k];
-      }
+      double* agreement = table->agreement.data() + (first_entry + static_cast<size_t>(i)) * per_row + r * num_k;
+      std::fill_n(agreement, num_k, kNan);
+      SelectEach(row_of(estimates_, i), columns_of(i), [&](size_t k, const std::vector<int32_t>& columns) {
+        const std::vector<int32_t>& exact = exact_top_[static_cast<size_t>(i) * num_k + k];
+        for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 1;
+        int32_t common = 0;
+        for (const int32_t column : columns) common += marked_[static_cast<size_t>(column)];
+        for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 0;
+        agreement[k] = static_cast<double>(common) / options_.agreement_k[k];
+      });
     }
   }
 }

@@ -63,6 +63,8 @@ class RowBlockPass {
   // `batch_scores` are those of columns [first_column, ..).
   void AnalyseRow(int64_t row, const float* batch_scores, int64_t first_column, size_t entry, RowTable* table);
   void Exponentiate(const Extent& extent, float lse, RowNumbers* numbers);
+  template <typename Take>
+  void SelectEach(const float* values, int64_t num_columns, Take&& take);
   void MeasureAgreement(const int64_t* rows, int64_t count, int64_t begin, int64_t end, size_t first_entry,
                         RowTable* table);
 
@@ -78,6 +80,7 @@ class RowBlockPass {
   std::vector<float> p_;                         // one row
   std::vector<double> key_block_mass_;           // [key blocks] of the row block
   std::vector<std::vector<int32_t>> exact_top_;  // [rows, k]
+  std::vector<uint8_t> marked_;  // [tokens]: columns of one exact list, while another is compared with it
 };
 
 // Excess kurtosis m4 / m2^2 - 3 of the components (biased moments); NaN when they are all equal.

@@ -100,7 +100,9 @@ void FillLineMasses(const LineSums& sums, const StatisticsOptions& options, Head
 
 HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& given) {
   StatisticsOptions options = given;
-  std::sort(options.cra_targets.begin(), options.cra_targets.end());  // the ranking walks them in order
+  // The row pass walks both in order.
+  std::sort(options.cra_targets.begin(), options.cra_targets.end());
+  std::sort(options.agreement_k.begin(), options.agreement_k.end());
   HeadStatistics statistics;
   statistics.id = head.id;
   statistics.kv_head = head.kv_head;

@@ -21,15 +21,13 @@ uint32_t OrderKey(float value) {
 }  // namespace
 
 const std::vector<int32_t>& TopColumns::Select(const float* values, int64_t num_values, int32_t k) {
-  candidates_.clear();
-  const auto add = [&](int64_t index) {
-    candidates_.push_back({OrderKey(values[index]), static_cast<int32_t>(index)});
-  };
+  candidates_.resize(static_cast<size_t>(num_values));
+  size_t count = 0;
   // Twice as many blocks as columns wanted: the bound is then near the median of the maxima, and some 1.4 k candidates
   // reach it.
   const int64_t block = std::min(kLargestBlock, num_values / (2 * int64_t{k}));
   if (block < kSmallestBlock) {
-    for (int64_t i = 0; i < num_values; ++i) add(i);
+    for (int64_t i = 0; i < num_values; ++i) candidates_[count++] = {OrderKey(values[i]), static_cast<int32_t>(i)};
   } else {
     block_maxima_.clear();
     for (int64_t begin = 0; begin < num_values; begin += block) {
@@ -44,10 +42,21 @@ const std::vector<int32_t>& TopColumns::Select(const float* values, int64_t num_
       const int64_t begin = static_cast<int64_t>(b) * block;
       const int64_t end = std::min(begin + block, num_values);
       for (int64_t i = begin; i < end; ++i) {
-        if (!(values[i] < bound)) add(i);
+        // Written always and counted where it reaches the bound: no branch to mispredict.
+        candidates_[count] = {OrderKey(values[i]), static_cast<int32_t>(i)};
+        count += values[i] < bound ? 0 : 1;
       }
     }
   }
+  candidates_.resize(count);
+  return KeepBest(k);
+}
+
+const std::vector<int32_t>& TopColumns::Narrow(int32_t k) {
+  return KeepBest(k);
+}
+
+const std::vector<int32_t>& TopColumns::KeepBest(int32_t k) {
   const auto before = [](const Candidate& a, const Candidate& b) {
     return a.key != b.key ? a.key > b.key : a.index < b.index;
   };
@@ -57,24 +66,7 @@ const std::vector<int32_t>& TopColumns::Select(const float* values, int64_t num_
   }
   indices_.clear();
   for (const Candidate& candidate : candidates_) indices_.push_back(candidate.index);
-  std::sort(indices_.begin(), indices_.end());
   return indices_;
-}
-
-int32_t CountCommon(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
-  int32_t common = 0;
-  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    if (a[i] == b[j]) {
-      ++common;
-      ++i;
-      ++j;
-    } else if (a[i] < b[j]) {
-      ++i;
-    } else {
-      ++j;
-    }
-  }
-  return common;
 }
 
 }  // namespace headscope::analysis

@@ -11,21 +11,22 @@ namespace headscope::analysis {
 // pass for the maxima, then about k blocks.
 class TopColumns {
  public:
-  // Indices of the min(k, num_values) largest values, increasing. Equal values: the lower index. The reference is valid
-  // until the next call.
+  // Indices of the min(k, num_values) largest values, in no order. Equal values: the lower index. The reference is
+  // valid until the next call.
   const std::vector<int32_t>& Select(const float* values, int64_t num_values, int32_t k);
+  // The same for a smaller k, among what the last call selected.
+  const std::vector<int32_t>& Narrow(int32_t k);
 
  private:
   struct Candidate {
     uint32_t key;  // orders as the value does
     int32_t index;
   };
+  const std::vector<int32_t>& KeepBest(int32_t k);
+
   std::vector<float> block_maxima_, ordered_maxima_;
   std::vector<Candidate> candidates_;
   std::vector<int32_t> indices_;
 };
-
-// Size of the intersection of two increasing lists.
-int32_t CountCommon(const std::vector<int32_t>& a, const std::vector<int32_t>& b);
 
 }  // namespace headscope::analysis
