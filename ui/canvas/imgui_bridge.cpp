@@ -23,8 +23,9 @@ namespace {
 constexpr float kFontPixels = 15;
 // A press needs a frame for the hover before it, itself, its release and the frame in which what it changed is drawn.
 constexpr int kFramesAfterInput = 3;
-constexpr float kNotch = 120;          // QWheelEvent::angleDelta of one notch
-constexpr float kPixelsPerNotch = 40;  // of touchpads that report pixels only
+constexpr float kDoubleClickSeconds = 0.3f;  // ImGui's own default
+constexpr float kNotch = 120;                // QWheelEvent::angleDelta of one notch
+constexpr float kPixelsPerNotch = 40;        // of touchpads that report pixels only
 
 std::optional<InputKey> InputKeyOf(int qt_key) {
   switch (qt_key) {
@@ -254,7 +255,8 @@ bool ImGuiBridge::HandleEvent(const QEvent& event) {
       SyncModifiers(mouse.modifiers());
       queue_.Move(static_cast<float>(mouse.position().x()), static_cast<float>(mouse.position().y()));
       if (event.type() != QEvent::MouseMove)
-        queue_.Button(button_of(mouse), event.type() != QEvent::MouseButtonRelease);
+        queue_.Button(button_of(mouse), event.type() != QEvent::MouseButtonRelease,
+                      event.type() == QEvent::MouseButtonDblClick);
       break;
     }
     case QEvent::Wheel: {
@@ -322,6 +324,9 @@ bool ImGuiBridge::HandleInputMethod(const QInputMethodEvent& event) {
 
 void ImGuiBridge::Apply(const FrameInput& input) {
   ImGuiIO& io = ImGui::GetIO();
+  // ImGui judges double clicks by the time between frames, which a busy machine stretches; the window system knew
+  // better.
+  io.MouseDoubleClickTime = input.double_press ? FLT_MAX : kDoubleClickSeconds;
 #if IMGUI_VERSION_NUM >= 18700
   if (input.focus) io.AddFocusEvent(*input.focus);
   if (input.position) io.AddMousePosEvent(input.position->x, input.position->y);

@@ -7,6 +7,8 @@ namespace headscope::ui {
 void InputQueue::Move(float x, float y) {
   left_during_drag_ = false;
   const PointerPosition position{x, y};
+  if (position_ == position) return;  // a press or a wheel at rest: no frame is owed to it
+  position_ = position;
   // Only the newest of consecutive moves matters.
   if (!events_.empty() && events_.back().kind == Kind::kMove) {
     events_.back().position = position;
@@ -15,14 +17,14 @@ void InputQueue::Move(float x, float y) {
   events_.push_back({.kind = Kind::kMove, .position = position});
 }
 
-void InputQueue::Button(int button, bool down) {
+void InputQueue::Button(int button, bool down, bool double_press) {
   if (button < 0 || button >= kNumMouseButtons) return;
   const bool changed = down ? held_buttons_.insert(button).second : held_buttons_.erase(button) > 0;
   if (!changed) return;
-  events_.push_back({.kind = Kind::kButton, .button = button, .on = down});
+  events_.push_back({.kind = Kind::kButton, .button = button, .on = down, .double_press = double_press});
   if (held_buttons_.empty() && left_during_drag_) {
     left_during_drag_ = false;
-    events_.push_back({.kind = Kind::kLeave});
+    Leave();
   }
 }
 
@@ -44,6 +46,7 @@ void InputQueue::Leave() {
   if (AnyButtonHeld()) {
     left_during_drag_ = true;
   } else {
+    position_.reset();
     events_.push_back({.kind = Kind::kLeave});
   }
 }
@@ -96,6 +99,7 @@ FrameInput InputQueue::TakeFrame() {
         break;
       case Kind::kButton:
         frame.button = {event.button, event.on};
+        frame.double_press = event.double_press;
         break;
       case Kind::kWheel:
         frame.wheel_x += event.position.x;

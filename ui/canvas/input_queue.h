@@ -58,6 +58,7 @@ struct PointerPosition {
 struct FrameInput {
   std::optional<bool> focus;
   std::optional<PointerPosition> position;
+  bool double_press = false;                    // the button's press ends a double click
   bool pointer_left = false;                    // the pointer is nowhere
   std::optional<std::pair<int, bool>> button;   // button, down
   float wheel_x = 0, wheel_y = 0;               // notches; positive y is away from the user
@@ -68,7 +69,9 @@ struct FrameInput {
 class InputQueue {
  public:
   void Move(float x, float y);
-  void Button(int button, bool down);
+  // double_press: the window system judged this press to be the second of a double click; frames may be too far apart
+  // for ImGui to see that.
+  void Button(int button, bool down, bool double_press = false);
   void Wheel(float notches_x, float notches_y);
   void Key(InputKey key, bool down);  // repeats of a held key are dropped: ImGui repeats by itself
   void Text(std::string utf8);
@@ -93,6 +96,7 @@ class InputQueue {
     int button = 0;
     InputKey key = InputKey::kTab;
     bool on = false;  // down, focused
+    bool double_press = false;
     std::string text = {};
   };
   static bool FitsFrame(const Event& event, const FrameInput& frame);
@@ -100,6 +104,7 @@ class InputQueue {
   std::deque<Event> events_;
   std::set<InputKey> held_keys_;  // as of the newest event
   std::set<int> held_buttons_;
+  std::optional<PointerPosition> position_;  // as of the newest event; none: the pointer is not here
   bool left_during_drag_ = false;
 };
 
