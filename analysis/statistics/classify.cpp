@@ -1,9 +1,76 @@
 #include "statistics/classify.h"
 
-namespace headscope::analysis {
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 
-void Classify(HeadStatistics* statistics) {
-  statistics->head_class = HeadClass::kUnknown;
+namespace headscope::analysis {
+namespace {
+
+constexpr double kPeak = 0.6;
+constexpr double kLineShare = 0.5;
+constexpr double kSomeFarMass = 0.15;
+constexpr double kNearMass = 0.7;
+constexpr double kSparsityTarget = 0.95;
+constexpr double kDenseSparsity = 0.6;
+constexpr double kBlockLift = 0.5;
+
+template <typename... Values>
+std::string Text(const char* format, Values... values) {
+  char text[200];
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
+}
+
+// Sparsity at the computed target nearest to kSparsityTarget; 1 (never called dense) when none was computed.
+double SparsityNear(const HeadStatistics& statistics) {
+  const auto nearest = std::min_element(
+      statistics.sparsity.begin(), statistics.sparsity.end(), [](const SparsityAtCra& a, const SparsityAtCra& b) {
+        return std::fabs(a.target - kSparsityTarget) < std::fabs(b.target - kSparsityTarget);
+      });
+  return nearest == statistics.sparsity.end() ? 1.0 : nearest->sparsity;
+}
+
+}  // namespace
+
+void Classify(const ClassEvidence& evidence, HeadStatistics* statistics) {
+  const auto set = [statistics](HeadClass head_class, std::string reason) {
+    statistics->head_class = head_class;
+    statistics->class_reason = std::move(reason);
+  };
+  const double line_mass = std::max(statistics->vertical_mass, statistics->slash_mass);
+  const char* line_name = statistics->vertical_mass >= statistics->slash_mass ? "columns" : "diagonals";
+  const double near_mass = 1.0 - evidence.far_mass;
+  const double sparsity = SparsityNear(*statistics);
+  const double beyond_chance = evidence.far_mass - evidence.block_chance;
+  const double lift = beyond_chance > 0 ? (statistics->block_mass - evidence.block_chance) / beyond_chance : 0;
+
+  if (statistics->retrieval_peak >= kPeak && line_mass < kLineShare * statistics->retrieval_mass) {
+    return set(
+        HeadClass::kRetrieval,
+        Text("its sharpest rows put %.2f on a few far tokens, which are not always the same (best %s %.2f of %.2f)",
+             statistics->retrieval_peak, line_name, line_mass, statistics->retrieval_mass));
+  }
+  if (evidence.far_mass >= kSomeFarMass && line_mass >= kLineShare * evidence.far_mass) {
+    return set(HeadClass::kVerticalSlash, Text("the best %s hold %.2f of the %.2f outside sink and window", line_name,
+                                               line_mass, evidence.far_mass));
+  }
+  if (near_mass >= kNearMass) {
+    return set(HeadClass::kSinkLocal,
+               Text("sink %.2f and window %.2f hold %.2f", statistics->sink_mass, statistics->local_mass, near_mass));
+  }
+  if (sparsity < kDenseSparsity) {
+    return set(HeadClass::kDiffuse, Text("needs %.0f %% of the pairs for 0.95 of the mass; entropy %.1f nats",
+                                         100 * (1 - sparsity), statistics->entropy));
+  }
+  if (lift >= kBlockLift) {
+    return set(
+        HeadClass::kBlock,
+        Text("the best blocks hold %.2f of the %.2f outside sink and window; an even spread would give them %.2f",
+             statistics->block_mass, evidence.far_mass, evidence.block_chance));
+  }
+  set(HeadClass::kDiffuse, Text("%.2f outside sink and window without lines or blocks; entropy %.1f nats",
+                                evidence.far_mass, statistics->entropy));
 }
 
 }  // namespace headscope::analysis

@@ -1,11 +1,23 @@
-// The head's class from its numbers. The rule is stated in docs/analysis.md.
+// The head's class from its numbers.
+//
+// The rule, in this order (docs/analysis.md says why):
+//   retrieval-like  retrieval_peak >= 0.6, and neither the best columns nor the best diagonals hold half of
+//   retrieval_mass vertical-slash  the best columns, or the best diagonals, hold half of the far mass, and there is
+//   some (>= 0.15) sink+local      sinks and local window together hold >= 0.7 diffuse         more than 40 % of the
+//   causal pairs are needed for 0.95 of each row's mass block           the best key blocks hold what an even spread
+//   would give them and at least half of the rest diffuse         otherwise
 #pragma once
 
 #include "analysis/types/head_statistics.h"
 
 namespace headscope::analysis {
 
-// Sets head_class and class_reason from the other fields.
-void Classify(HeadStatistics* statistics);
+struct ClassEvidence {
+  double far_mass = 0;      // mean mass outside sinks and local window
+  double block_chance = 0;  // what block_mass would be if that mass lay evenly
+};
+
+// Sets head_class and class_reason from the evidence and the other fields.
+void Classify(const ClassEvidence& evidence, HeadStatistics* statistics);
 
 }  // namespace headscope::analysis

@@ -106,6 +106,13 @@ void RowBlockPass::Run(const RowBlock& block, size_t block_index, size_t first_e
             table);
   }
   line_sums_.SettleBlock();
+  const double far_mass = std::accumulate(key_block_mass_.begin(), key_block_mass_.end(), 0.0);
+  const Extent last = ExtentOf(block.rows.back());
+  const int64_t far_blocks = last.far_begin < last.far_end
+                                 ? (last.far_end - 1) / options_.block_size - last.far_begin / options_.block_size + 1
+                                 : 1;
+  table->block_chance[block_index] =
+      far_mass * std::min(1.0, static_cast<double>(options_.best_lines) / static_cast<double>(far_blocks));
   const auto best = std::min<std::ptrdiff_t>(options_.best_lines, static_cast<std::ptrdiff_t>(key_block_mass_.size()));
   std::partial_sort(key_block_mass_.begin(), key_block_mass_.begin() + best, key_block_mass_.end(), std::greater<>());
   table->block_mass[block_index] = std::accumulate(key_block_mass_.begin(), key_block_mass_.begin() + best, 0.0);

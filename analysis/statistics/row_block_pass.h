@@ -33,10 +33,11 @@ struct RowNumbers {
 // The numbers of all rows; each row is written by one worker, so that sums over rows do not depend on the threads.
 struct RowTable {
   std::vector<RowNumbers> rows;
-  std::vector<double> top_mass;    // [rows, counts]
-  std::vector<int64_t> needed;     // [rows, targets]
-  std::vector<double> agreement;   // [rows, r x k]; NaN: too few columns for a choice
-  std::vector<double> block_mass;  // [row blocks]: mass of the best key blocks, summed over the block's rows
+  std::vector<double> top_mass;      // [rows, counts]
+  std::vector<int64_t> needed;       // [rows, targets]
+  std::vector<double> agreement;     // [rows, r x k]; NaN: too few columns for a choice
+  std::vector<double> block_chance;  // [row blocks]: what as many blocks would hold of the far mass if it lay evenly
+  std::vector<double> block_mass;    // [row blocks]: mass of the best key blocks, summed over the block's rows
 };
 
 inline constexpr int32_t kLargestTopK = 1024;

@@ -122,6 +122,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   table.needed.resize(num_rows * options.cra_targets.size());
   table.agreement.resize(num_rows * options.agreement_r.size() * options.agreement_k.size());
   table.block_mass.resize(blocks.size());
+  table.block_chance.resize(blocks.size());
 
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
@@ -139,9 +140,11 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   for (size_t worker = 1; worker < workers.size(); ++worker) sums.Merge(workers[worker]->line_sums());
   FillRowMeans(table, options, &statistics);
   FillLineMasses(sums, options, &statistics);
-  statistics.block_mass =
-      std::accumulate(table.block_mass.begin(), table.block_mass.end(), 0.0) / static_cast<double>(num_rows);
-  Classify(&statistics);
+  const auto mean_of = [num_rows](const std::vector<double>& sums_over_rows) {
+    return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);
+  };
+  statistics.block_mass = mean_of(table.block_mass);
+  Classify({mean_of(sums.far_columns()), mean_of(table.block_chance)}, &statistics);
   return statistics;
 }
 
