@@ -23,6 +23,9 @@ set_package_properties(spdlog PROPERTIES TYPE REQUIRED PURPOSE "messages on stde
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+set_package_properties(OpenSSL PROPERTIES TYPE REQUIRED PURPOSE "fingerprints of weights (Debian's HDF5 headers need the same package)")
+
 find_package(LibTorch REQUIRED)
 set_package_properties(LibTorch PROPERTIES TYPE REQUIRED PURPOSE "runs the language model" DESCRIPTION "the PyPI torch package's libraries and headers")
 

@@ -19,16 +19,19 @@ struct CaptureRequest {
   std::optional<std::string> task;  // a name of TaskNames()
   int64_t task_length = 4096;       // tokens, for a task
   uint64_t task_seed = 1;
+  std::string prose_path;  // filler text of tasks; empty: the shipped data/prompts/prose.txt
 
   std::string output_path;
   bool overwrite = false;
   std::vector<int32_t> layers;  // empty: all
   std::vector<int32_t> heads;   // query heads; empty: all
-  std::string rows = "all";     // all | last:N | every:N
-  int64_t decode_tokens = 0;    // greedy tokens generated and recorded after the prompt
-  std::string dtype = "auto";   // auto (the checkpoint's), fp32 or bf16: of the model and of the trace
+  std::string rows = "all";   // of the prompt: all | last:N | every:N (0, N, 2N, ...); decode rows are always recorded
+  int64_t decode_tokens = 0;  // greedy tokens generated and recorded after the prompt
+  // auto, fp32 or bf16, as SessionOptions says: of the model, and of the trace, which holds exactly the numbers that
+  // the model's attention used.
+  std::string dtype = "auto";
   std::string device = "cpu";   // cpu, cuda, cuda:N
-  int32_t chunk_tokens = 512;   // prefill chunk
+  int32_t chunk_tokens = 1024;  // prefill chunk
   int32_t num_threads = 0;      // 0: all cores
 };
 
@@ -37,12 +40,13 @@ struct CaptureResult {
   int64_t num_tokens = 0;
   int64_t num_rows = 0;
   int64_t bytes = 0;
-  double seconds = 0;           // model and writing, without loading
-  std::string generated_text;   // of the decode steps
-  bool interrupted = false;     // cancelled: the trace is valid and shorter
+  double seconds = 0;          // model and writing, without loading
+  std::string generated_text;  // of the decode steps
+  bool interrupted = false;    // cancelled: the trace is valid and shorter
 };
 
-// Throws BadInputError, DeviceError, data::TraceError, std::invalid_argument (usage). `progress` is called from this thread, at most ten times a second.
+// Throws BadInputError, DeviceError, data::TraceError, std::invalid_argument (usage). `progress` is called from this
+// thread, at most ten times a second.
 CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled);
 
 }  // namespace headscope::capture

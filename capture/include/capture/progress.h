@@ -9,12 +9,12 @@
 namespace headscope::capture {
 
 struct Progress {
-  std::string stage;       // "loading model", "prefill", "decode", "writing"
-  int64_t done = 0;        // of `total`, in `unit`
+  std::string stage;  // "loading model", "prefill", "decode", "writing"
+  int64_t done = 0;   // of `total`, in `unit`
   int64_t total = 0;
-  std::string unit;        // "tokens", "bytes"
-  double rate = 0;         // unit per second over the last seconds; 0 while unknown
-  double remaining_s = -1; // estimate; -1 while unknown
+  std::string unit;         // "tokens", "bytes"
+  double rate = 0;          // unit per second over the last seconds; 0 while unknown
+  double remaining_s = -1;  // estimate; -1 while unknown
 };
 using ProgressFunction = std::function<void(const Progress&)>;
 using CancelFlag = std::atomic<bool>;

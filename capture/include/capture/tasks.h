@@ -11,8 +11,8 @@
 namespace headscope::capture {
 
 struct TaskPrompt {
-  std::vector<int32_t> tokens;    // with the leading special token; ends where the answer begins
-  std::vector<int32_t> answer;    // expected tokens
+  std::vector<int32_t> tokens;  // with the leading special token; ends where the answer begins
+  std::vector<int32_t> answer;  // expected tokens
   std::string answer_text;
   std::vector<int64_t> fact_positions;  // first token of every fact that the answer needs
 };
@@ -20,8 +20,10 @@ struct TaskPrompt {
 // passkey, kv, variables, repeat, prose.
 const std::vector<std::string>& TaskNames();
 std::string TaskHelp(std::string_view name);
-// Exactly `length` tokens (prompt and answer together), the same for the same seed on every machine. `text`: the filler prose, from data/prompts.
-// Throws std::invalid_argument for an unknown name or a length that is too short, naming the least.
-TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const Tokenizer& tokenizer, std::string_view text);
+// Exactly `length` tokens (prompt and answer together), the same for the same seed on every machine. `text`: the filler
+// prose, from data/prompts. Throws std::invalid_argument for an unknown name or a length that is too short, naming the
+// least.
+TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const Tokenizer& tokenizer,
+                    std::string_view text);
 
 }  // namespace headscope::capture

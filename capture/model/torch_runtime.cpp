@@ -1,0 +1,98 @@
+#include "model/torch_runtime.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+#include <charconv>
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+
+#include "capture/errors.h"
+
+namespace headscope::capture {
+namespace {
+
+constexpr std::string_view kUseCpu = "use --device cpu";
+
+// libtorch_cuda.so lies beside the libtorch_cpu.so that this process runs with; loading it registers the CUDA
+// operators.
+void LoadCudaLibrary() {
+  static void* library = nullptr;
+  if (library != nullptr) return;
+  Dl_info cpu_half{};
+  const auto address = reinterpret_cast<const void*>(&at::set_num_threads);
+  if (dladdr(address, &cpu_half) == 0)
+    throw DeviceError("device cuda: LibTorch's folder was not found; " + std::string(kUseCpu));
+  const std::filesystem::path path = std::filesystem::path(cpu_half.dli_fname).parent_path() / "libtorch_cuda.so";
+  library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    throw DeviceError(std::string("device cuda: LibTorch's CUDA library cannot be loaded (") + dlerror() +
+                      "); install a torch package with CUDA or " + std::string(kUseCpu));
+  }
+}
+
+}  // namespace
+
+c10::Device OpenDevice(const std::string& name) {
+  if (name == "cpu") return c10::Device(c10::kCPU);
+  constexpr std::string_view kCuda = "cuda";
+  int index = 0;
+  bool valid = name.starts_with(kCuda);
+  if (valid && name.size() > kCuda.size()) {
+    const char* first = name.data() + kCuda.size() + 1;
+    const char* last = name.data() + name.size();
+    const auto [end, error] = std::from_chars(first, last, index);
+    valid =
+        name[kCuda.size()] == ':' && first < last && error == std::errc() && end == last && index >= 0 && index < 128;
+  }
+  if (!valid) throw std::invalid_argument("device \"" + name + "\": it must be cpu, cuda or cuda:N");
+  LoadCudaLibrary();
+  if (!at::hasCUDA())
+    throw DeviceError("device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
+  const auto available = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
+  if (index >= available) {
+    throw DeviceError("device " + name + ": this machine has " + std::to_string(available) +
+                      " GPUs, counted from 0; name one of them");
+  }
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
+NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device) {
+  if (dtype == "fp32") return {at::kFloat, at::kFloat};
+  if (dtype == "bf16") return {at::kBFloat16, at::kBFloat16};
+  if (dtype != "auto") throw std::invalid_argument("dtype \"" + dtype + "\": it must be auto, fp32 or bf16");
+  if (stored != "BF16") return {at::kFloat, at::kFloat};
+  // Matrix products in bf16 run at a quarter of fp32's speed on a CPU without bf16 instructions, and fp32 is never less
+  // exact.
+  return device.is_cuda() ? NumberTypes{at::kBFloat16, at::kBFloat16} : NumberTypes{at::kFloat, at::kBFloat16};
+}
+
+void SetTorchThreads(int32_t num_threads) {
+  at::set_num_threads(num_threads > 0 ? num_threads
+                                      : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+}
+
+void RethrowTorchError(const std::string& doing) {
+  try {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw DeviceError(doing + ": the GPU's memory is used up; use a shorter prompt, --dtype bf16 or --device cpu");
+  } catch (const std::bad_alloc&) {
+    throw DeviceError(doing + ": the memory is used up; use a shorter prompt or close other programs");
+  } catch (const c10::Error& error) {
+    // The CPU allocator reports as a plain error.
+    const std::string_view what = error.what_without_backtrace();
+    if (what.find("DefaultCPUAllocator") != std::string_view::npos) {
+      throw DeviceError(doing + ": the memory is used up; use a shorter prompt or close other programs");
+    }
+    throw;
+  }
+}
+
+}  // namespace headscope::capture

@@ -1,0 +1,229 @@
+#include "model/transformer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "model/attention.h"
+#include "model/rope.h"
+#include "model/torch_runtime.h"
+#include "model/weights.h"
+
+namespace headscope::capture {
+namespace {
+
+// x / rms(x) in fp32, back to x's type, times the weight: the order of transformers' LlamaRMSNorm.
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor scale = wide.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
+  return wide.mul(scale).to(x.scalar_type()).mul_(weight);
+}
+
+at::Tensor Apply(const Projection& projection, const at::Tensor& x) {
+  return at::linear(x, projection.weight, projection.bias);
+}
+
+// Keys and values of one layer, [num_kv_heads, capacity, head_dim]. Grown by doubling.
+struct LayerCache {
+  at::Tensor k, v;
+};
+
+}  // namespace
+
+struct Transformer::Impl {
+  Impl(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress)
+      : config(ReadModelConfig(model_dir)),
+        device(OpenDevice(options.device)),
+        checkpoint_summary(),
+        rotary(config.rope, config.head_dim, device) {
+    SetTorchThreads(options.num_threads);
+    Checkpoint checkpoint(model_dir);
+    checkpoint_summary = Summarize(checkpoint, config);
+    types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, device);
+    weights = LoadWeights(&checkpoint, config, types.compute, device, progress);
+    cache.resize(weights.layers.size());
+  }
+
+  void Grow(int64_t needed) {
+    if (needed <= capacity) return;
+    constexpr int64_t kLeast = 1024;
+    const int64_t grown = std::max({needed, 2 * capacity, kLeast});
+    for (LayerCache& layer : cache) {
+      for (at::Tensor* kept : {&layer.k, &layer.v}) {
+        at::Tensor larger =
+            at::empty({config.num_kv_heads, grown, config.head_dim}, at::TensorOptions(device).dtype(types.compute));
+        if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
+        *kept = larger;
+      }
+    }
+    capacity = grown;
+  }
+
+  at::Tensor TokenTensor(std::span<const int32_t> tokens) const {
+    for (const int32_t token : tokens) {
+      if (token < 0 || token >= config.vocabulary_size) {
+        throw std::invalid_argument("token id " + std::to_string(token) + " is outside the model's vocabulary of " +
+                                    std::to_string(config.vocabulary_size) + "; use the tokenizer of the same folder");
+      }
+    }
+    const at::Tensor ids = at::empty({static_cast<int64_t>(tokens.size())}, at::kInt);
+    std::memcpy(ids.data_ptr(), tokens.data(), tokens.size_bytes());
+    return ids.to(device, at::kLong);
+  }
+
+  // [tokens, heads * head_dim] to contiguous [heads, tokens, head_dim].
+  at::Tensor SplitHeads(const at::Tensor& flat, int64_t heads) const {
+    return flat.view({flat.size(0), heads, config.head_dim}).transpose(0, 1).contiguous();
+  }
+
+  at::Tensor Attention(const at::Tensor& x, size_t layer, const RotaryEmbedding::Tables& positions, HeadSink* sink) {
+    const LayerWeights& w = weights.layers[layer];
+    const int64_t rows = x.size(0);
+    const int64_t q_size = int64_t{config.num_qo_heads} * config.head_dim;
+    const int64_t kv_size = int64_t{config.num_kv_heads} * config.head_dim;
+    const at::Tensor qkv = Apply(w.qkv, x);
+    at::Tensor q = qkv.narrow(1, 0, q_size).view({rows, config.num_qo_heads, config.head_dim}).transpose(0, 1);
+    at::Tensor k = qkv.narrow(1, q_size, kv_size).view({rows, config.num_kv_heads, config.head_dim}).transpose(0, 1);
+    at::Tensor v =
+        qkv.narrow(1, q_size + kv_size, kv_size).view({rows, config.num_kv_heads, config.head_dim}).transpose(0, 1);
+    if (w.q_norm.defined()) {
+      q = RmsNorm(q, w.q_norm, config.rms_norm_eps);
+      k = RmsNorm(k, w.k_norm, config.rms_norm_eps);
+    }
+    q = Captured(RotaryEmbedding::Rotate(q, positions));
+    k = Captured(RotaryEmbedding::Rotate(k, positions));
+    v = Captured(v);
+    LayerCache& kept = cache[layer];
+    kept.k.narrow(1, length, rows).copy_(k);
+    kept.v.narrow(1, length, rows).copy_(v);
+    const double scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+    const AttentionResult attended =
+        AttendCausal(q, kept.k.narrow(1, 0, length + rows), kept.v.narrow(1, 0, length + rows), scale);
+    if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
+      Hand(static_cast<int32_t>(layer), q, k, v, attended.lse, sink);
+    return Apply(w.output, attended.output.transpose(0, 1).reshape({rows, q_size}));
+  }
+
+  // Contiguous, in the compute type, holding numbers of the captured type.
+  at::Tensor Captured(const at::Tensor& heads) const { return heads.to(types.captured).to(types.compute).contiguous(); }
+
+  void Hand(int32_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& lse,
+            HeadSink* sink) const {
+    const at::Tensor host_q = q.cpu(), host_k = k.cpu(), host_v = v.cpu(), host_lse = lse.cpu().contiguous();
+    const auto view = [](const at::Tensor& t) {
+      return LayerHeads::Heads{t.const_data_ptr(), t.stride(0), t.stride(1)};
+    };
+    LayerHeads heads;
+    heads.layer = layer;
+    heads.first_token = length;
+    heads.num_tokens = q.size(1);
+    heads.is_bf16 = types.compute == at::kBFloat16;
+    heads.exact_in_bf16 = types.captured == at::kBFloat16;
+    heads.q = view(host_q);
+    heads.k = view(host_k);
+    heads.v = view(host_v);
+    heads.lse = host_lse.const_data_ptr<float>();
+    sink->Take(heads);
+  }
+
+  at::Tensor Mlp(const at::Tensor& x, const LayerWeights& w) const {
+    const at::Tensor both = Apply(w.gate_up, x);
+    return Apply(w.down, at::silu(both.narrow(1, 0, config.intermediate_size))
+                             .mul_(both.narrow(1, config.intermediate_size, config.intermediate_size)));
+  }
+
+  ModelConfig config;
+  c10::Device device;
+  CheckpointSummary checkpoint_summary;
+  RotaryEmbedding rotary;
+  NumberTypes types;
+  ModelWeights weights;
+  std::vector<LayerCache> cache;
+  int64_t capacity = 0;  // tokens
+  int64_t length = 0;    // tokens fed
+};
+
+Transformer::Transformer(const std::string& model_dir, const SessionOptions& options,
+                         const ProgressFunction& progress) {
+  const c10::InferenceMode no_gradients;
+  try {
+    impl_ = std::make_unique<Impl>(model_dir, options, progress);
+  } catch (...) {
+    RethrowTorchError("loading " + model_dir);
+  }
+}
+Transformer::~Transformer() = default;
+Transformer::Transformer(Transformer&&) noexcept = default;
+
+std::vector<float> Transformer::Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink) {
+  Impl& m = *impl_;
+  if (tokens.empty()) throw std::invalid_argument("a forward pass needs at least one token");
+  const auto rows = static_cast<int64_t>(tokens.size());
+  if (m.length + rows > m.config.max_positions) {
+    throw std::invalid_argument("the prompt needs " + std::to_string(m.length + rows) +
+                                " positions and the model has " + std::to_string(m.config.max_positions) +
+                                " (max_position_embeddings); use a shorter prompt or fewer decode tokens");
+  }
+  const c10::InferenceMode no_gradients;
+  try {
+    m.Grow(m.length + rows);
+    const RotaryEmbedding::Tables positions = m.rotary.At(m.length, rows);
+    at::Tensor x = at::embedding(m.weights.embedding, m.TokenTensor(tokens));
+    for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) {
+      const LayerWeights& w = m.weights.layers[layer];
+      x = x + m.Attention(RmsNorm(x, w.input_norm, m.config.rms_norm_eps), layer, positions, sink);
+      x = x + m.Mlp(RmsNorm(x, w.post_attention_norm, m.config.rms_norm_eps), w);
+    }
+    m.length += rows;
+    if (logits == LogitsOf::kNone) return {};
+    if (logits == LogitsOf::kLastToken) x = x.narrow(0, rows - 1, 1);
+    const at::Tensor scores = at::linear(RmsNorm(x, m.weights.final_norm, m.config.rms_norm_eps), m.weights.head)
+                                  .to(at::kCPU, at::kFloat)
+                                  .contiguous();
+    const auto* first = scores.const_data_ptr<float>();
+    return {first, first + scores.numel()};
+  } catch (...) {
+    RethrowTorchError("a forward pass at position " + std::to_string(m.length));
+  }
+}
+
+void Transformer::Reserve(int64_t num_tokens) {
+  const c10::InferenceMode no_gradients;
+  try {
+    impl_->Grow(std::min(num_tokens, impl_->config.max_positions));
+  } catch (...) {
+    RethrowTorchError("reserving memory for " + std::to_string(num_tokens) + " tokens");
+  }
+}
+
+void Transformer::Rewind(int64_t num_tokens) {
+  if (num_tokens < 0 || num_tokens > impl_->length) throw std::invalid_argument("only fed tokens can be forgotten");
+  impl_->length = num_tokens;
+}
+int64_t Transformer::num_tokens() const {
+  return impl_->length;
+}
+const ModelConfig& Transformer::config() const {
+  return impl_->config;
+}
+const CheckpointSummary& Transformer::summary() const {
+  return impl_->checkpoint_summary;
+}
+bool Transformer::captures_bf16() const {
+  return impl_->types.captured == at::kBFloat16;
+}
+
+}  // namespace headscope::capture

@@ -1,0 +1,72 @@
+// The forward pass of a Llama-layout decoder with its KV cache. LibTorch stays behind this header.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "capture/model_session.h"
+#include "checkpoint/model_config.h"
+
+namespace headscope::capture {
+
+// What one layer's attention worked on in one pass, in host memory, valid during the call. Values are those that
+// attention used.
+struct LayerHeads {
+  int32_t layer = 0;
+  int64_t first_token = 0;  // position of the pass's first token
+  int64_t num_tokens = 0;
+  bool is_bf16 = false;        // else fp32
+  bool exact_in_bf16 = false;  // fp32 numbers that were rounded to bf16
+  // Element strides: head h, token t, component d at h * head_stride + t * token_stride + d.
+  struct Heads {
+    const void* data = nullptr;
+    int64_t head_stride = 0;
+    int64_t token_stride = 0;
+  };
+  Heads q;                     // [num_qo_heads, num_tokens, head_dim], after RoPE
+  Heads k;                     // [num_kv_heads, num_tokens, head_dim], after RoPE
+  Heads v;                     // [num_kv_heads, num_tokens, head_dim]
+  const float* lse = nullptr;  // [num_qo_heads, num_tokens], contiguous, natural log
+};
+
+// Receives the heads of a pass, layer by layer. It only copies: the pass computes the same numbers with and without it.
+class HeadSink {
+ public:
+  virtual ~HeadSink() = default;
+  virtual bool Wants(int32_t layer) const = 0;
+  virtual void Take(const LayerHeads& heads) = 0;
+};
+
+enum class LogitsOf { kNone, kLastToken, kAllTokens };
+
+class Transformer {
+ public:
+  // Throws BadInputError, DeviceError, std::invalid_argument.
+  Transformer(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress);
+  ~Transformer();
+  Transformer(Transformer&&) noexcept;
+
+  // One pass over `tokens` (at least one), which follow those fed before. Returns logits [0, 1 or tokens,
+  // vocabulary_size]: the large product with the head is made for the rows that are asked for only. Throws
+  // std::invalid_argument for an id outside the vocabulary or a position past the model's maximum, DeviceError when
+  // memory runs out.
+  std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr);
+  // Makes room for that many tokens at once, so that the cache is not copied while it grows.
+  void Reserve(int64_t num_tokens);
+  // Forgets the tokens after the first `num_tokens`.
+  void Rewind(int64_t num_tokens);
+  int64_t num_tokens() const;
+
+  const ModelConfig& config() const;
+  const CheckpointSummary& summary() const;
+  bool captures_bf16() const;  // q, k and v are bf16 numbers
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::capture

@@ -1,0 +1,177 @@
+#include "capture/capture.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "capture/tasks.h"
+#include "capture/tokenizer.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/input_file.h"
+#include "data/trace_writer.h"
+#include "model/transformer.h"
+#include "recorder/progress_meter.h"
+#include "recorder/recorder.h"
+#include "recorder/selection.h"
+#include "tasks/prose.h"
+
+namespace headscope::capture {
+namespace {
+
+constexpr int64_t kMaxPromptBytes = 256 << 20;
+
+struct Prompt {
+  std::vector<int32_t> tokens;
+  std::string source;
+  std::string answer;
+};
+
+Prompt ReadPrompt(const CaptureRequest& request, const Tokenizer& tokenizer) {
+  const int given = static_cast<int>(request.text.has_value()) + static_cast<int>(request.prompt_file.has_value()) +
+                    static_cast<int>(request.task.has_value());
+  if (given != 1) throw std::invalid_argument("a capture needs exactly one of a text, a prompt file and a task");
+  if (request.task) {
+    const TaskPrompt task =
+        MakeTask(*request.task, request.task_length, request.task_seed, tokenizer, ReadProse(request.prose_path));
+    return {task.tokens,
+            "task " + *request.task + " length " + std::to_string(request.task_length) + " seed " +
+                std::to_string(request.task_seed),
+            task.answer_text};
+  }
+  const std::string text = request.text ? *request.text : ReadSmallFile(*request.prompt_file, kMaxPromptBytes);
+  const std::string source =
+      request.text ? "text" : "prompt " + std::filesystem::path(*request.prompt_file).filename().string();
+  if (text.empty())
+    Refuse(request.text ? "the prompt" : *request.prompt_file, "", "is empty", "give at least one character");
+  return {tokenizer.Encode(text, /*add_special_tokens=*/true), source, ""};
+}
+
+std::string FolderName(const std::string& path) {
+  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+data::TraceLayout MakeLayout(const CaptureRequest& request, const Transformer& model, const Prompt& prompt,
+                             const std::string& tokenizer_path) {
+  const ModelConfig& config = model.config();
+  data::TraceLayout layout;
+  layout.model.name = FolderName(request.model_dir);
+  layout.model.model_type = config.model_type;
+  layout.model.config_json = config.json;
+  layout.model.weights_sha256 = Checkpoint(request.model_dir).WeightsSha256();
+  Sha256 tokenizer_hash;
+  tokenizer_hash.Add(InputFile(tokenizer_path));
+  layout.model.tokenizer_sha256 = tokenizer_hash.HexDigest();
+  layout.model.num_layers = config.num_layers;
+  layout.model.num_qo_heads = config.num_qo_heads;
+  layout.model.num_kv_heads = config.num_kv_heads;
+  layout.model.head_dim = config.head_dim;
+  layout.layers = ChooseNumbers(request.layers, config.num_layers, "layer");
+  layout.qo_heads = ChooseNumbers(request.heads, config.num_qo_heads, "head");
+  layout.kv_heads = KvHeadsOf(layout.qo_heads, config.num_qo_heads, config.num_kv_heads);
+  layout.encoding = model.captures_bf16() ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
+  layout.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  layout.window_per_layer.assign(layout.layers.size(), 0);
+  layout.row_selection = request.rows;
+  layout.prompt_source = prompt.source;
+  layout.task_answer = prompt.answer;
+  layout.max_tokens = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
+  return layout;
+}
+
+// Feeds the model, announces every pass to the recorder, and stops between passes when it is cancelled.
+class CaptureRun {
+ public:
+  CaptureRun(Transformer* model, const Tokenizer& tokenizer, Recorder* recorder, const CancelFlag* cancelled)
+      : model_(model), tokenizer_(tokenizer), recorder_(recorder), cancelled_(cancelled) {}
+
+  bool Cancelled() const { return cancelled_ != nullptr && cancelled_->load(); }
+
+  std::vector<float> Pass(std::span<const int32_t> tokens, data::TokenPhase phase, LogitsOf logits) {
+    std::vector<data::TokenRecord> records;
+    records.reserve(tokens.size());
+    for (const int32_t id : tokens)
+      records.push_back({.id = id, .phase = phase, .step = step_, .text = tokenizer_.TokenBytes(id)});
+    ++step_;
+    recorder_->BeginPass(std::move(records));
+    std::vector<float> result = model_->Forward(tokens, logits, recorder_);
+    recorder_->EndPass();
+    return result;
+  }
+
+ private:
+  Transformer* model_;
+  const Tokenizer& tokenizer_;
+  Recorder* recorder_;
+  const CancelFlag* cancelled_;
+  int32_t step_ = 0;
+};
+
+int32_t ArgMax(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace
+
+CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled) {
+  // Everything that can be refused is refused before the output file exists.
+  if (request.decode_tokens < 0)
+    throw std::invalid_argument("decode_tokens " + std::to_string(request.decode_tokens) + ": it must not be negative");
+  if (request.chunk_tokens < 1)
+    throw std::invalid_argument("chunk_tokens " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
+  const RowSelection rows(request.rows);
+  const std::string tokenizer_path = (std::filesystem::path(request.model_dir) / "tokenizer.json").string();
+  const Tokenizer tokenizer = Tokenizer::Load(tokenizer_path);
+  const Prompt prompt = ReadPrompt(request, tokenizer);
+  Transformer model(request.model_dir, {request.dtype, request.device, request.chunk_tokens, request.num_threads},
+                    progress);
+  const data::TraceLayout layout = MakeLayout(request, model, prompt, tokenizer_path);
+  if (layout.max_tokens > model.config().max_positions) {
+    throw std::invalid_argument("the prompt and " + std::to_string(request.decode_tokens) + " decode tokens need " +
+                                std::to_string(layout.max_tokens) + " positions and the model has " +
+                                std::to_string(model.config().max_positions) + "; use a shorter prompt");
+  }
+  model.Reserve(layout.max_tokens);
+
+  const auto begin = std::chrono::steady_clock::now();
+  data::TraceWriter writer(request.output_path, layout, request.overwrite);
+  CaptureResult result;
+  result.path = request.output_path;
+  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  Recorder recorder(&writer, layout, rows, prompt_tokens);
+  CaptureRun run(&model, tokenizer, &recorder, cancelled);
+
+  const std::span<const int32_t> tokens(prompt.tokens);
+  std::vector<float> logits;
+  ProgressMeter prefill("prefill", "tokens", prompt_tokens, progress);
+  for (int64_t done = 0; done < prompt_tokens && !run.Cancelled();) {
+    const int64_t count = std::min<int64_t>(request.chunk_tokens, prompt_tokens - done);
+    const bool last = done + count == prompt_tokens;
+    logits = run.Pass(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), data::TokenPhase::kPrompt,
+                      last && request.decode_tokens > 0 ? LogitsOf::kLastToken : LogitsOf::kNone);
+    done += count;
+    prefill.Report(done);
+  }
+  std::vector<int32_t> generated;
+  ProgressMeter decode("decode", "tokens", request.decode_tokens, progress);
+  while (static_cast<int64_t>(generated.size()) < request.decode_tokens && !run.Cancelled()) {
+    generated.push_back(ArgMax(logits));
+    logits = run.Pass(std::span(generated).last(1), data::TokenPhase::kDecode, LogitsOf::kLastToken);
+    decode.Report(static_cast<int64_t>(generated.size()));
+  }
+  recorder.Drain();
+  result.num_tokens = recorder.num_tokens();
+  result.num_rows = recorder.num_rows();
+  // An interrupted trace is readable up to here and says complete = 0.
+  result.interrupted = result.num_tokens < layout.max_tokens;
+  if (!result.interrupted) writer.Finish();
+  result.bytes = writer.BytesWritten();
+  result.generated_text = tokenizer.Decode(generated, /*keep_special_tokens=*/true);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace headscope::capture
