@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/architecture.h"
+#include "recorder/progress_meter.h"
 
 namespace headscope::capture {
 namespace {
@@ -20,7 +21,10 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 class Loader {
  public:
   Loader(Checkpoint* checkpoint, at::ScalarType type, const at::Device& device, const ProgressFunction& progress)
-      : checkpoint_(checkpoint), type_(type), device_(device), progress_(progress) {}
+      : checkpoint_(checkpoint),
+        type_(type),
+        device_(device),
+        meter_("loading model", "bytes", checkpoint->Bytes(), progress) {}
 
   at::Tensor Load(const std::string& name, const std::vector<int64_t>& shape) {
     const TensorEntry* entry = checkpoint_->Find(name);
@@ -36,7 +40,7 @@ class Loader {
     const at::Tensor stored = at::empty(shape, StoredType(*entry));
     checkpoint_->Read(*entry, stored.data_ptr());
     done_ += entry->end - entry->begin;
-    if (progress_) progress_({.stage = "loading model", .done = done_, .total = checkpoint_->Bytes(), .unit = "bytes"});
+    meter_.Report(done_);
     return stored.to(device_, type_);
   }
   at::Tensor LoadIf(bool wanted, const std::string& name, const std::vector<int64_t>& shape) {
@@ -55,7 +59,7 @@ class Loader {
   Checkpoint* checkpoint_;
   at::ScalarType type_;
   at::Device device_;
-  const ProgressFunction& progress_;
+  ProgressMeter meter_;
   int64_t done_ = 0;
 };
 

@@ -223,13 +223,15 @@ TaskSet TaskMaker::Place(const Draft& draft, std::string_view name, int64_t leng
   return set;
 }
 
-std::vector<int32_t> TaskMaker::Prose(int64_t length, uint64_t seed) const {
+TaskMaker::ProseWindow TaskMaker::WindowAndRest(int64_t length, uint64_t seed) const {
   Random random(seed);
-  std::vector<int32_t> tokens = begin_;
+  ProseWindow window{begin_, {}};
   const size_t begin = line_starts_[random.Below(line_starts_.size())];
-  for (size_t i = 0; tokens.size() < static_cast<size_t>(length); ++i)
-    tokens.push_back(prose_[(begin + i) % prose_.size()]);
-  return tokens;
+  size_t taken = 0;
+  for (; window.tokens.size() < static_cast<size_t>(length); ++taken)
+    window.tokens.push_back(prose_[(begin + taken) % prose_.size()]);
+  for (; taken < prose_.size(); ++taken) window.rest.push_back(prose_[(begin + taken) % prose_.size()]);
+  return window;
 }
 
 TaskSet TaskMaker::Make(std::string_view name, int64_t length, uint64_t seed, int32_t num_questions) const {
@@ -240,7 +242,7 @@ TaskSet TaskMaker::Make(std::string_view name, int64_t length, uint64_t seed, in
     if (length < least)
       throw std::invalid_argument("length " + std::to_string(length) + ": the task prose needs at least " +
                                   std::to_string(least) + " tokens");
-    return {Prose(length, seed), {}};
+    return {WindowAndRest(length, seed).tokens, {}};
   }
   Random random(seed);
   const Draft draft = name == "passkey"     ? Needles(&random, num_questions)

@@ -33,8 +33,13 @@ class TaskMaker {
   // task has no more of them than it has facts. Throws std::invalid_argument for an unknown name or a length that is
   // too short.
   TaskSet Make(std::string_view name, int64_t length, uint64_t seed, int32_t num_questions) const;
-  // `length` tokens of the filler, with the leading special token, from a random line on.
-  std::vector<int32_t> Prose(int64_t length, uint64_t seed) const;
+  // `length` tokens of the filler, with the leading special token, from a random line on; the filler's other tokens
+  // (none when the window is longer).
+  struct ProseWindow {
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> rest;
+  };
+  ProseWindow WindowAndRest(int64_t length, uint64_t seed) const;
 
  private:
   struct Fact;
