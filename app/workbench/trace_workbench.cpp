@@ -11,6 +11,7 @@
 
 #include "analysis/compare.h"
 #include "analysis/task_queue.h"
+#include "analysis/tiles.h"
 #include "capture/model_session.h"
 #include "capture/tasks.h"
 #include "capture_job.h"
@@ -181,13 +182,7 @@ ui::Exact TraceWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t
   const analysis::HeadTensorsPtr tensors = trace_ ? trace_->heads.TryGet(head) : nullptr;
   if (!tensors || row < 0 || row >= tensors->num_rows || column < 0 || column >= tensors->num_tokens)
     return {kUnknown, kUnknown, true};
-  const float* q = tensors->q.data() + row * tensors->head_dim;
-  const float* k = tensors->k.data() + column * tensors->head_dim;
-  double score = 0;
-  for (int32_t i = 0; i < tensors->head_dim; ++i) score += static_cast<double>(q[i]) * static_cast<double>(k[i]);
-  score *= static_cast<double>(tensors->scale);
-  const auto soft_cap = static_cast<double>(tensors->soft_cap);
-  if (soft_cap > 0) score = soft_cap * std::tanh(score / soft_cap);
+  const double score = analysis::Score(*tensors, row, column);
   return {analysis::Probability(*tensors, row, column), score,
           column <= tensors->row_positions[static_cast<size_t>(row)]};
 }
