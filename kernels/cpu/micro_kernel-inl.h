@@ -106,12 +106,13 @@ HWY_INLINE void ForLanes(int32_t begin, int32_t end, const Body& body) {
   if constexpr (kVectors > 1) ForLanes<kVectors / 2>(begin, end, body);
 }
 
-// C[i][lane] for all i < rows and the lanes [lane_begin, lane_end). c: C[0][0].
+// C[i][lane] for all i < rows and the lanes [lane_begin, lane_end). c: C[0][lane_begin].
 template <class Finish>
 struct MultiplyPanelBody {
   ScalarOperand a;
   int32_t rows;
   const float* b;
+  int32_t lane_begin;
   int32_t depth;
   Finish finish;
   float* c;
@@ -122,14 +123,14 @@ struct MultiplyPanelBody {
     for (int32_t i = 0; i < rows; i += kMicroRows) {
       const ScalarOperand rest{a.data + i * a.row_step, a.row_step, a.depth_step};
       MultiplyRows<kMicroRows, kVectors>(std::min(kMicroRows, rows - i), rest, b, lane, depth, finish,
-                                         c + i * c_step + lane, c_step);
+                                         c + i * c_step + (lane - lane_begin), c_step);
     }
   }
 };
 template <class Finish>
 HWY_INLINE void MultiplyPanel(ScalarOperand a, int32_t rows, const float* b, int32_t lane_begin, int32_t lane_end,
                               int32_t depth, Finish finish, float* c, int64_t c_step) {
-  ForLanes(lane_begin, lane_end, MultiplyPanelBody<Finish>{a, rows, b, depth, finish, c, c_step});
+  ForLanes(lane_begin, lane_end, MultiplyPanelBody<Finish>{a, rows, b, lane_begin, depth, finish, c, c_step});
 }
 
 }  // namespace headscope::kernels::HWY_NAMESPACE

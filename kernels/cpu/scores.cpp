@@ -51,15 +51,16 @@ void ScoreBlockImpl(const float* q, int64_t q_stride, int32_t num_rows, const fl
     float* target = scores + (panel_begin + lane_begin - column_begin);
     if (lane_begin % kLanes == 0 && lane_end % kLanes == 0) {
       MultiplyPanel(ScalarOperand{q, q_stride, 1}, num_rows, panel, lane_begin, lane_end, head_dim, Overwrite{factor},
-                    target - lane_begin, ld);
+                    target, ld);
       continue;
     }
     // A block that begins or ends inside a vector: its columns alone may be written.
     HWY_ALIGN float edge[kMicroRows * kPanelLanes];
+    const int32_t first_lane = lane_begin / kLanes * kLanes;
     for (int32_t row = 0; row < num_rows; row += kMicroRows) {
       const int32_t rows = std::min(kMicroRows, num_rows - row);
-      MultiplyPanel(ScalarOperand{q + row * q_stride, q_stride, 1}, rows, panel, lane_begin / kLanes * kLanes, lane_end,
-                    head_dim, Overwrite{factor}, edge, kPanelLanes);
+      MultiplyPanel(ScalarOperand{q + row * q_stride, q_stride, 1}, rows, panel, first_lane, lane_end, head_dim,
+                    Overwrite{factor}, edge + first_lane, kPanelLanes);
       for (int32_t i = 0; i < rows; ++i) {
         std::copy(edge + i * kPanelLanes + lane_begin, edge + i * kPanelLanes + lane_end, target + (row + i) * ld);
       }

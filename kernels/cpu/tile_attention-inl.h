@@ -237,8 +237,8 @@ class TileAttention {
       float* const scores = scratch_.scores.get();
 
       MultiplyPanel(ScalarOperand{block.k + skipped * block.k_step, block.k_step, 1}, count,
-                    scratch_.q.get() + panel_offset, lane_begin, lane_end, head_dim, Overwrite{1.0f}, scores,
-                    kPanelLanes);
+                    scratch_.q.get() + panel_offset, lane_begin, lane_end, head_dim, Overwrite{1.0f},
+                    scores + lane_begin, kPanelLanes);
       if (cap_ > 0.0f) CapScores(scores, count, lane_begin, lane_end, cap_);
       if (rule != nullptr)
         MaskScores(scores, count, lane_begin, lane_end, *rule, first_position_ + panel_begin, columns.begin);
@@ -246,7 +246,8 @@ class TileAttention {
                SoftmaxStep{scores, count, scratch_.maximum + panel_begin, scratch_.sum + panel_begin, scratch_.decay});
       if (!has_values_) continue;
       MultiplyPanel(ScalarOperand{block.v + skipped * block.v_step, 1, block.v_step}, head_dim, scores, lane_begin,
-                    lane_end, count, DecayAndAdd{scratch_.decay}, scratch_.o.get() + panel_offset, kPanelLanes);
+                    lane_end, count, DecayAndAdd{scratch_.decay}, scratch_.o.get() + panel_offset + lane_begin,
+                    kPanelLanes);
     }
   }
 
