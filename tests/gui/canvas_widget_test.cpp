@@ -6,13 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <QApplication>
+#include <QDockWidget>
 #include <QImage>
+#include <QMainWindow>
+#include <QOpenGLContext>
 #include <QPointer>
 #include <QSignalSpy>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QTimer>
-#include <QVBoxLayout>
 #include <cmath>
 
 #include "color_map.h"
@@ -285,27 +287,41 @@ TEST_F(HeadCanvasTest, MaskDimsWhatIsNotKept) {
   EXPECT_NE(canvas_->grabFramebuffer().pixelColor(canvas_->PixelOf(300, 285).toPoint()), dropped);
 }
 
-TEST_F(HeadCanvasTest, SurvivesANewOpenGlContext) {
-  Show();
-  canvas_->SetPanelVisible(false);
-  Settle();
-  const QImage before = canvas_->grabFramebuffer();
-  // What docking and floating do: other parents, other windows.
-  auto window = std::make_unique<QWidget>();
-  auto* layout = new QVBoxLayout(window.get());
-  layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(canvas_.get());
-  window->resize(900, 700);
-  window->show();
-  ASSERT_TRUE(QTest::qWaitForWindowExposed(window.get()));
-  Settle();
-  EXPECT_EQ(canvas_->grabFramebuffer().size(), before.size());
-  EXPECT_EQ(canvas_->grabFramebuffer(), before);
-  canvas_->setParent(nullptr);
-  canvas_->show();
-  ASSERT_TRUE(QTest::qWaitForWindowExposed(canvas_.get()));
-  Settle();
-  EXPECT_EQ(canvas_->grabFramebuffer(), before);
+// Floating a dock and bringing it back: with shared contexts the widget keeps its own; without, each step brings a new
+// one, and all that the old one held is made again.
+TEST_F(HeadCanvasTest, DocksAndFloatsWithAndWithoutANewOpenGlContext) {
+  for (const bool shared : {true, false}) {
+    QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts, shared);
+    QMainWindow window;
+    window.setCentralWidget(new QWidget);
+    QDockWidget dock;
+    canvas_ = std::make_unique<HeadCanvas>();
+    canvas_->SetWorkbench(&workbench_);
+    canvas_->SetTrace(workbench_.Summary());
+    canvas_->SetPanelVisible(false);
+    canvas_->setFixedSize(600, 500);
+    dock.setWidget(canvas_.get());
+    window.addDockWidget(Qt::LeftDockWidgetArea, &dock);
+    window.resize(900, 700);
+    window.show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+    canvas_->ShowHead({.layer = 0, .head = 0});
+    Settle();
+    const QPointer<QOpenGLContext> first_context = canvas_->context();
+    const QImage docked = canvas_->grabFramebuffer();
+    dock.setFloating(true);
+    Settle();
+    EXPECT_EQ(canvas_->context() == first_context.data(), shared)
+        << "without sharing, another window means another context";
+    EXPECT_EQ(canvas_->grabFramebuffer(), docked);
+    dock.setFloating(false);
+    Settle();
+    EXPECT_EQ(canvas_->grabFramebuffer(), docked);
+    dock.setWidget(nullptr);
+    canvas_->setParent(nullptr);
+    canvas_.reset();
+  }
+  QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts, true);
 }
 
 TEST_F(HeadCanvasTest, ExportHasTheRequestedSizeAndTheMapInIt) {

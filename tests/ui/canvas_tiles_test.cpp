@@ -1,0 +1,336 @@
+// Tiles and masks on their way: what is requested in which order, what is cancelled, what stands in meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "canvas_model.h"
+#include "fake_workbench.h"
+#include "lru_cache.h"
+#include "method_trial.h"
+#include "tile_cache.h"
+
+namespace headscope::ui {
+namespace {
+
+using analysis::TileKey;
+using testing::FakeWorkbench;
+
+TEST(LruCacheTest, DropsTheLeastRecentlyUsedByBytes) {
+  LruCache<int, std::string> cache(100);
+  cache.Put(1, "one", 40);
+  cache.Put(2, "two", 40);
+  ASSERT_NE(cache.Find(1), nullptr);
+  cache.Put(3, "three", 40);
+  EXPECT_TRUE(cache.Contains(1));
+  EXPECT_FALSE(cache.Contains(2));
+  EXPECT_EQ(cache.bytes(), 80);
+  cache.Put(1, "uno", 10);
+  EXPECT_EQ(*cache.Find(1), "uno");
+  EXPECT_EQ(cache.bytes(), 50);
+}
+
+TEST(LruCacheTest, KeepsPinnedEntriesAndTheNewestHoweverLarge) {
+  LruCache<int, int> cache(100);
+  cache.Put(1, 1, 60, true);
+  cache.Put(2, 2, 60);
+  cache.Put(3, 3, 60);
+  EXPECT_TRUE(cache.Contains(1));
+  EXPECT_FALSE(cache.Contains(2));
+  EXPECT_TRUE(cache.Contains(3));
+  cache.Put(4, 4, 1000);
+  EXPECT_TRUE(cache.Contains(4));
+  cache.UnpinAll();
+  cache.Put(5, 5, 10);
+  EXPECT_FALSE(cache.Contains(1));
+  EXPECT_EQ(cache.bytes(), 10);
+  cache.EraseIf([](int key, int) { return key == 5; });
+  EXPECT_EQ(cache.size(), 0);
+  EXPECT_EQ(cache.bytes(), 0);
+}
+
+class TileCacheTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kTokens = 4096;  // level 4 is one tile
+  TileCacheTest() : workbench_(64) {
+    std::vector<int32_t> positions(kTokens);
+    for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
+    rows_ = CausalRows(positions, kTokens);
+    cache_.SetWorkbench(&workbench_);
+    cache_.SetHead(kHead, rows_);
+  }
+  static TileDemand Demand(int32_t level, int32_t begin_x, int32_t end_x, int32_t begin_y, int32_t end_y) {
+    TileDemand demand;
+    demand.tiles = {level, begin_x, end_x, begin_y, end_y};
+    const double tile = 256 << level;
+    demand.center_column = (begin_x + end_x) * tile / 2;
+    demand.center_row = (begin_y + end_y) * tile / 2;
+    return demand;
+  }
+  static TileKey Key(int32_t level, int32_t x, int32_t y) {
+    return {kHead, analysis::TileReduction::kMax, level, x, y};
+  }
+
+  static constexpr analysis::HeadId kHead{0, 0};
+  FakeWorkbench workbench_;
+  CausalRows rows_;
+  TileCache cache_;
+};
+
+TEST_F(TileCacheTest, AsksForTheCoarsestFirstThenOutwardsFromTheCentre) {
+  cache_.Want(Demand(0, 2, 7, 8, 11));
+  ASSERT_EQ(workbench_.tile_requests.size(), 1u + 5 * 3);
+  EXPECT_EQ(workbench_.tile_requests[0].key, Key(4, 0, 0));
+  EXPECT_EQ(workbench_.tile_requests[1].key, Key(0, 4, 9));
+  for (size_t i = 1; i < workbench_.tile_requests.size(); ++i) {
+    EXPECT_LE(workbench_.tile_requests[i].priority, workbench_.tile_requests[i - 1].priority);
+  }
+  cache_.Want(Demand(0, 2, 7, 8, 11));
+  EXPECT_EQ(workbench_.tile_requests.size(), 16u) << "what is on its way is not asked for again";
+}
+
+TEST_F(TileCacheTest, NothingAboveTheDiagonalIsAskedFor) {
+  cache_.Want(Demand(0, 0, 16, 0, 16));
+  for (const auto& request : workbench_.tile_requests) EXPECT_LE(request.key.x, request.key.y);
+  EXPECT_EQ(workbench_.tile_requests.size(), 1u + 16 * 17 / 2);
+}
+
+TEST_F(TileCacheTest, AnotherViewCancelsWhatNobodyWants) {
+  cache_.Want(Demand(0, 0, 4, 8, 12));
+  EXPECT_EQ(workbench_.num_cancelled_tile_batches, 0);
+  cache_.Want(Demand(0, 1, 5, 8, 12));  // a small pan lets four stale requests run
+  EXPECT_EQ(workbench_.num_cancelled_tile_batches, 0);
+  EXPECT_EQ(cache_.num_pending(), 1 + 16 + 4);
+  cache_.Want(Demand(2, 0, 2, 2, 4));
+  EXPECT_EQ(workbench_.num_cancelled_tile_batches, 1);
+  EXPECT_EQ(cache_.num_pending(), 1 + 4) << "the coarsest is asked for again";
+  EXPECT_EQ(workbench_.DeliverReplies(), 5);
+  EXPECT_EQ(cache_.num_pending(), 0);
+  EXPECT_EQ(cache_.Find(Key(0, 1, 9)).levels_coarser, 2) << "a cancelled tile never came";
+}
+
+TEST_F(TileCacheTest, NearestCoarserTileStandsIn) {
+  EXPECT_EQ(cache_.Find(Key(1, 3, 5)).tile, nullptr);
+  cache_.Want(Demand(1, 3, 4, 5, 6));
+  ASSERT_EQ(workbench_.DeliverReplies(1), 1);
+  auto sample = cache_.Find(Key(1, 3, 5));
+  ASSERT_NE(sample.tile, nullptr);
+  EXPECT_EQ(sample.levels_coarser, 3);
+  EXPECT_EQ(sample.tile->key, Key(4, 0, 0));
+  EXPECT_FLOAT_EQ(sample.u_begin, 3 / 8.0f);
+  EXPECT_FLOAT_EQ(sample.u_end, 4 / 8.0f);
+  EXPECT_FLOAT_EQ(sample.v_begin, 5 / 8.0f);
+  EXPECT_FLOAT_EQ(sample.v_end, 6 / 8.0f);
+  ASSERT_EQ(workbench_.DeliverReplies(), 1);
+  sample = cache_.Find(Key(1, 3, 5));
+  EXPECT_EQ(sample.levels_coarser, 0);
+  EXPECT_EQ(sample.u_end, 1);
+}
+
+TEST_F(TileCacheTest, OldMaskStaysUntilTheNewOneIsThere) {
+  const auto values = [&](double window) {
+    kernels::ParameterValues result(workbench_.methods()[1]);
+    EXPECT_EQ(result.Set(workbench_.methods()[1], "window", window), "");
+    return result;
+  };
+  std::vector<int64_t> ids;
+  const auto request = [&](double window) {
+    workbench_.RequestMask(
+        kHead, "band", values(window), [&](LiveMask mask) { ids.push_back(mask.mask_id); }, [](std::string) {});
+    workbench_.DeliverReplies();
+  };
+  TileDemand demand = Demand(1, 1, 2, 3, 4);
+  demand.mask = true;
+  request(8);
+  cache_.SetMask(ids.back());
+  cache_.Want(demand);
+  workbench_.DeliverReplies();
+  const auto first = cache_.FindMask(Key(1, 1, 3));
+  ASSERT_NE(first.tile, nullptr);
+  EXPECT_FALSE(first.from_old_mask);
+  request(16);
+  cache_.SetMask(ids.back());
+  cache_.Want(demand);
+  EXPECT_EQ(cache_.FindMask(Key(1, 1, 3)).tile, first.tile);
+  EXPECT_TRUE(cache_.FindMask(Key(1, 1, 3)).from_old_mask);
+  workbench_.DeliverReplies();
+  EXPECT_NE(cache_.FindMask(Key(1, 1, 3)).tile, first.tile);
+  EXPECT_FALSE(cache_.FindMask(Key(1, 1, 3)).from_old_mask);
+  cache_.SetMask(0);
+  EXPECT_EQ(cache_.FindMask(Key(1, 1, 3)).tile, nullptr);
+}
+
+TEST_F(TileCacheTest, RepliesToADestroyedCacheAreDropped) {
+  auto cache = std::make_unique<TileCache>();
+  int arrivals = 0;
+  cache->SetArrivalHandler([&] { ++arrivals; });
+  cache->SetWorkbench(&workbench_);
+  cache->SetHead(kHead, rows_);
+  cache->Want(Demand(0, 0, 1, 0, 1));
+  cache.reset();
+  workbench_.DeliverReplies();
+  EXPECT_EQ(arrivals, 0);
+}
+
+class MethodTrialTest : public ::testing::Test {
+ protected:
+  MethodTrialTest() : workbench_(128) {
+    trial_.SetListener({.changed = {},
+                        .method_changed = [this] { ++num_changes_; },
+                        .mask_ready = [this](const LiveMask& mask) { masks_.push_back(mask); },
+                        .run_started = {},
+                        .run_finished = [this](const analysis::MethodResult&) { ++num_results_; },
+                        .run_failed = [this](const std::string& message) { failures_.push_back(message); }});
+    trial_.SetWorkbench(&workbench_);
+    trial_.SetHead(analysis::HeadId{0, 1});
+  }
+  FakeWorkbench workbench_;
+  MethodTrial trial_;
+  std::vector<LiveMask> masks_;
+  std::vector<std::string> failures_;
+  int num_changes_ = 0, num_results_ = 0;
+};
+
+TEST_F(MethodTrialTest, OffersPrefillMethodsAndStartsWithTheFirstSparseOne) {
+  ASSERT_EQ(trial_.methods().size(), 2u);
+  EXPECT_EQ(trial_.method()->name, "band");
+}
+
+TEST_F(MethodTrialTest, EveryChangeAsksAndOnlyTheNewestMaskCounts) {
+  workbench_.DeliverReplies();
+  masks_.clear();
+  for (const double window : {8, 9, 10}) ASSERT_TRUE(trial_.SetValue("window", window));
+  EXPECT_EQ(num_changes_, 3);
+  EXPECT_TRUE(trial_.mask_pending());
+  workbench_.DeliverReplies();
+  ASSERT_EQ(masks_.size(), 1u);
+  EXPECT_FALSE(trial_.mask_pending());
+  // 10 newest and 4 first of 128: counted by hand per row as min(row + 1, 14 or fewer where they overlap).
+  int64_t kept = 0;
+  for (int64_t row = 0; row < 128; ++row) kept += std::min<int64_t>(row + 1, 14);
+  EXPECT_DOUBLE_EQ(masks_[0].summary.kept_fraction, static_cast<double>(kept) / (128 * 129 / 2));
+}
+
+TEST_F(MethodTrialTest, IllegalValuesChangeNothing) {
+  const int requests = workbench_.num_mask_requests;
+  EXPECT_FALSE(trial_.SetValue("window", 0));
+  EXPECT_FALSE(trial_.SetValue("no_such", 1));
+  EXPECT_FALSE(trial_.SelectMethod("newest")) << "a decode method keeps no map";
+  EXPECT_TRUE(trial_.SetValue("window", 64)) << "the present value";
+  EXPECT_EQ(workbench_.num_mask_requests, requests);
+  EXPECT_EQ(num_changes_, 0);
+}
+
+TEST_F(MethodTrialTest, AMethodRemembersItsParameters) {
+  ASSERT_TRUE(trial_.SetValue("window", 12));
+  ASSERT_TRUE(trial_.SelectMethod("dense"));
+  EXPECT_TRUE(trial_.values().values().empty());
+  ASSERT_TRUE(trial_.SelectMethod("band"));
+  EXPECT_EQ(trial_.values().Integer("window"), 12);
+  trial_.ResetToDefaults();
+  EXPECT_EQ(trial_.values().Integer("window"), 64);
+}
+
+TEST_F(MethodTrialTest, ErrorsAreKeptAndTheNextRequestClearsThem) {
+  workbench_.fail_next_mask = true;
+  ASSERT_TRUE(trial_.SetValue("window", 5));
+  workbench_.DeliverReplies();
+  EXPECT_THAT(trial_.mask_error(), ::testing::HasSubstr("raise the window"));
+  EXPECT_FALSE(trial_.mask());
+  ASSERT_TRUE(trial_.SetValue("window", 6));
+  workbench_.DeliverReplies();
+  EXPECT_EQ(trial_.mask_error(), "");
+  EXPECT_TRUE(trial_.mask());
+}
+
+TEST_F(MethodTrialTest, RunsReportCancelAndFail) {
+  workbench_.DeliverReplies();
+  ASSERT_TRUE(trial_.Run(4));
+  EXPECT_FALSE(trial_.Run(4)) << "one run at a time";
+  EXPECT_EQ(workbench_.DeliverReplies(1), 1);
+  EXPECT_DOUBLE_EQ(trial_.progress().fraction, 0.5);
+  workbench_.DeliverReplies();
+  EXPECT_EQ(num_results_, 1);
+  EXPECT_FALSE(trial_.running());
+  ASSERT_TRUE(trial_.result());
+  EXPECT_EQ(trial_.result()->attend.repeats, 4);
+
+  ASSERT_TRUE(trial_.Run(1));
+  trial_.CancelRun();
+  workbench_.DeliverReplies();
+  EXPECT_EQ(num_results_, 1) << "a cancelled run brings nothing";
+
+  workbench_.fail_next_run = true;
+  ASSERT_TRUE(trial_.Run(1));
+  workbench_.DeliverReplies();
+  EXPECT_THAT(failures_, ::testing::ElementsAre(::testing::HasSubstr("out of memory")));
+}
+
+TEST_F(MethodTrialTest, NoMaskIsAskedForWhileNobodyLooks) {
+  workbench_.DeliverReplies();
+  trial_.SetMaskWanted(false);
+  const int requests = workbench_.num_mask_requests;
+  ASSERT_TRUE(trial_.SetValue("window", 20));
+  EXPECT_EQ(workbench_.num_mask_requests, requests);
+  EXPECT_FALSE(trial_.mask()) << "the old mask belongs to other parameters";
+  trial_.SetMaskWanted(true);
+  EXPECT_EQ(workbench_.num_mask_requests, requests + 1);
+}
+
+TEST(ParameterStepTest, StepsFollowTheSpec) {
+  const kernels::ParameterSpec factor{"window", kernels::ParameterType::kInteger, 64, 1, 4096, 2, true, "", "", ""};
+  EXPECT_EQ(SteppedValue(factor, 64, +1), 128);
+  EXPECT_EQ(SteppedValue(factor, 64, -1), 32);
+  EXPECT_EQ(SteppedValue(factor, 3000, +1), 4096);
+  EXPECT_EQ(SteppedValue(factor, 1, -1), 1);
+  const kernels::ParameterSpec share{"share", kernels::ParameterType::kReal, 0.5, 0, 1, 0.05, false, "", "", ""};
+  EXPECT_NEAR(SteppedValue(share, 0.5, +1), 0.55, 1e-12);
+  EXPECT_NEAR(SnappedValue(share, 0.512), 0.5, 1e-12);
+  EXPECT_EQ(SnappedValue(share, 7), 1);
+  EXPECT_EQ(SnappedValue(share, std::nan("")), 0.5);
+}
+
+// The model's cursor reads the same score that the formula gives, and what the mask keeps there.
+TEST(CanvasModelTest, CursorReadsScoreTexelAndMask) {
+  FakeWorkbench workbench(600);
+  CanvasModel model;
+  model.trial().SetListener({.changed = [&] { model.MaskChanged(); },
+                             .method_changed = {},
+                             .mask_ready = {},
+                             .run_started = {},
+                             .run_finished = {},
+                             .run_failed = {}});
+  model.SetWorkbench(&workbench);
+  model.SetTrace(workbench.Summary());
+  EXPECT_FALSE(model.ShowHead({3, 0})) << "not recorded";
+  ASSERT_TRUE(model.ShowHead({0, 1}));
+  EXPECT_EQ(model.kv_head(), 0);
+  model.LayOut({400, 330});
+  workbench.DeliverReplies();
+  model.tiles().Want(model.Demand(model.view(), 1));
+  workbench.DeliverReplies();
+  const int32_t level = model.view().Level(1);
+  ASSERT_GT(level, 0);
+  for (const auto& [row, column] : {std::pair<int, int>{400, 390}, {500, 60}, {30, 400}}) {
+    model.MoveCursor(model.view().ColumnToX(column + 0.5), model.view().RowToY(row + 0.5), 1);
+    ASSERT_TRUE(model.cursor());
+    const CursorScore& score = *model.cursor();
+    EXPECT_EQ(score.row, row);
+    EXPECT_EQ(score.column, column);
+    if (column > row) {
+      EXPECT_FALSE(score.exact.causal);
+      continue;
+    }
+    EXPECT_DOUBLE_EQ(score.exact.probability, workbench.Head(1).Probability(row, column));
+    EXPECT_EQ(score.texel_scores, 1 << level);
+    EXPECT_GE(score.texel_log2_p, std::log2(score.exact.probability) - 1e-4) << "the largest of the texel";
+    EXPECT_NEAR(score.kept_share, row - column < 60 ? 1 : 0, 0.01);
+  }
+  EXPECT_TRUE(model.LeaveMap());
+  EXPECT_FALSE(model.cursor());
+}
+
+}  // namespace
+}  // namespace headscope::ui

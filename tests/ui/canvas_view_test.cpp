@@ -1,0 +1,279 @@
+// The pure parts of the canvas: mapping, palettes, layout, settings, profiles.
+#include <gtest/gtest.h>
+
+#include <QJsonArray>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "canvas_layout.h"
+#include "canvas_renderer.h"
+#include "canvas_settings.h"
+#include "fake_workbench.h"
+#include "profiles.h"
+#include "view_transform.h"
+
+namespace headscope::ui {
+namespace {
+
+ViewTransform MakeView(int64_t rows, int64_t columns, PixelRect viewport = {100, 40, 800, 600}) {
+  ViewTransform view;
+  view.SetMap(rows, columns);
+  view.SetViewport(viewport);
+  return view;
+}
+
+TEST(ViewTransformTest, FitShowsTheWholeMapCentred) {
+  const ViewTransform view = MakeView(16384, 16384);
+  EXPECT_TRUE(view.ShowsEverything());
+  EXPECT_EQ(view.Visible(), (ScoreRect{0, 16384, 0, 16384}));
+  EXPECT_DOUBLE_EQ(view.RowToY(0), 40);
+  EXPECT_DOUBLE_EQ(view.RowToY(16384), 640);
+  EXPECT_DOUBLE_EQ(view.ColumnToX(8192), 500);
+}
+
+TEST(ViewTransformTest, ZoomKeepsTheScoreUnderThePointerAtAnyLength) {
+  std::mt19937 random(1);
+  for (const int64_t tokens : {int64_t{1000}, int64_t{46341}, int64_t{131072}}) {
+    ViewTransform view = MakeView(tokens, tokens);
+    const double x = 371.3, y = 402.9;
+    view.ZoomAbout(x, y, 8);  // away from the edges, which may move the view
+    const double row = view.YToRow(y), column = view.XToColumn(x);
+    std::uniform_real_distribution<double> factor(0.8, 1.6);
+    for (int step = 0; step < 200; ++step) {
+      view.ZoomAbout(x, y, factor(random));
+      if (view.scores_per_pixel() > static_cast<double>(tokens) / 4800) view.ZoomAbout(x, y, 2);
+    }
+    EXPECT_NEAR(view.YToRow(y), row, 1e-6) << tokens;
+    EXPECT_NEAR(view.XToColumn(x), column, 1e-6) << tokens;
+    const double near_end = static_cast<double>(tokens) - 0.5;
+    EXPECT_NEAR(view.XToColumn(view.ColumnToX(near_end)), near_end, 1e-6);
+  }
+}
+
+TEST(ViewTransformTest, ViewStaysOnTheMap) {
+  ViewTransform view = MakeView(5000, 5000);
+  view.CenterOn(2500, 2500, 0.5);
+  view.Pan(1e9, -1e9);
+  EXPECT_DOUBLE_EQ(view.Visible().column_begin, 0);
+  EXPECT_DOUBLE_EQ(view.Visible().row_end, 5000);
+  view.CenterOn(-50, 1e12, 1e-9);
+  EXPECT_DOUBLE_EQ(view.pixels_per_score(), ViewTransform::kMaxPixelsPerScore);
+  EXPECT_DOUBLE_EQ(view.Visible().column_end, 5000);
+  EXPECT_DOUBLE_EQ(view.Visible().row_begin, 0);
+  const ViewTransform before = view;
+  view.CenterOn(std::nan(""), 0, 1);
+  view.ZoomAbout(0, 0, 0);
+  view.ZoomAbout(0, 0, std::numeric_limits<double>::infinity());
+  view.ZoomTo({10, 10, 20, 30});
+  EXPECT_EQ(view, before);
+  view.ZoomAbout(0, 0, 1e-12);
+  EXPECT_TRUE(view.ShowsEverything());
+}
+
+TEST(ViewTransformTest, ResizeKeepsTheCentreAndAFittedViewStaysFitted) {
+  ViewTransform view = MakeView(4000, 4000);
+  view.SetViewport({0, 0, 300, 1200});
+  EXPECT_TRUE(view.ShowsEverything());
+  EXPECT_DOUBLE_EQ(view.Visible().column_end, 4000);
+  view.CenterOn(1000, 700, 1);
+  view.SetViewport({10, 20, 640, 480});
+  EXPECT_DOUBLE_EQ(view.center_row(), 1000);
+  EXPECT_DOUBLE_EQ(view.center_column(), 700);
+  EXPECT_DOUBLE_EQ(view.scores_per_pixel(), 1);
+}
+
+TEST(ViewTransformTest, PickingRoundTripsAndRefusesOutside) {
+  ViewTransform view = MakeView(3000, 3000);
+  view.CenterOn(2000, 1000, 1.0 / 24);
+  int64_t row = 0, column = 0;
+  ASSERT_TRUE(view.ScoreAt(view.ColumnToX(1003.5), view.RowToY(1996.5), &row, &column));
+  EXPECT_EQ(row, 1996);
+  EXPECT_EQ(column, 1003);
+  EXPECT_FALSE(view.ScoreAt(50, 300, &row, &column)) << "left of the viewport";
+  view.Fit();
+  EXPECT_FALSE(view.ScoreAt(110, 300, &row, &column)) << "beside a map narrower than the viewport";
+}
+
+TEST(ViewTransformTest, TexelIsAtLeastADevicePixelAndUnderTwo) {
+  ViewTransform view = MakeView(131072, 131072);
+  for (int step = 0; step < 60 && view.scores_per_pixel() > 0.02; ++step) {
+    for (const double ratio : {1.0, 2.0}) {
+      const int32_t level = view.Level(ratio);
+      const double texel_pixels = std::ldexp(1.0, level) / view.scores_per_pixel() * ratio;
+      EXPECT_GE(texel_pixels, 1 - 1e-9);
+      if (level > 0) {
+        EXPECT_LT(texel_pixels, 2 + 1e-9);
+      }
+    }
+    view.ZoomAbout(400, 300, 1.3);
+  }
+}
+
+TEST(ViewTransformTest, TilesCoverExactlyWhatIsVisible) {
+  ViewTransform view = MakeView(131072, 131072, {0, 0, 800, 600});
+  view.CenterOn(100000, 60000, 1);
+  EXPECT_EQ(view.Level(1), 0);
+  EXPECT_EQ(view.TilesOf(0), (TileRange{0, 59600 / 256, (60400 + 255) / 256, 99700 / 256, (100300 + 255) / 256}));
+  EXPECT_EQ(view.TilesOf(9), (TileRange{9, 0, 1, 0, 1}));
+}
+
+TEST(ViewTransformTest, EmptyMapsAndViewportsAreHarmless) {
+  ViewTransform view = MakeView(0, 0);
+  EXPECT_TRUE(view.empty());
+  view.ZoomAbout(5, 5, 2);
+  view.Fit();
+  EXPECT_EQ(view.Visible(), ScoreRect{});
+  EXPECT_EQ(view.TilesOf(0).x_end, 0);
+  EXPECT_TRUE(MakeView(10, 10, {0, 0, 0, 50}).empty());
+  EXPECT_EQ(MakeView(-5, 10).num_rows(), 0);
+}
+
+TEST(AxisTicksTest, StepsAreRoundAndFarEnoughApart) {
+  EXPECT_EQ(AxisTicks(0, 1000, 0.5, 80), (std::vector<int64_t>{0, 200, 400, 600, 800}));
+  EXPECT_EQ(AxisTicks(9.5, 14, 30, 20), (std::vector<int64_t>{10, 11, 12, 13}));
+  EXPECT_TRUE(AxisTicks(5, 5, 1, 10).empty());
+  for (double scale = 0.003; scale < 90; scale *= 1.7) {
+    const auto ticks = AxisTicks(1000, 131072, scale, 50);
+    for (size_t i = 1; i < ticks.size(); ++i)
+      EXPECT_GE(static_cast<double>(ticks[i] - ticks[i - 1]) * scale, 50 * (1 - 1e-6));
+  }
+}
+
+TEST(ColorMapTest, ScaleAndItsInverseAgreeAndClamp) {
+  const ValueRange range{-12, -1};
+  for (const bool logarithmic : {true, false}) {
+    for (float position = 0; position <= 1; position += 0.125f) {
+      EXPECT_NEAR(ScalePosition(ScaleValue(position, range, logarithmic), range, logarithmic), position, 1e-4);
+    }
+    EXPECT_EQ(ScalePosition(5, range, logarithmic), 1);
+    EXPECT_EQ(ScalePosition(-std::numeric_limits<float>::infinity(), range, logarithmic), 0);
+  }
+}
+
+TEST(ColorMapTest, PalettesAreDistinctAndEvenOnesGetLighter) {
+  EXPECT_EQ(ColorMapNames().front(), "viridis");
+  EXPECT_EQ(ColorMapIndex("no such map"), -1);
+  for (size_t i = 0; i < ColorMapNames().size(); ++i) {
+    EXPECT_EQ(ColorMapIndex(ColorMapNames()[i]), static_cast<int>(i));
+    if (ColorMapNames()[i] == "turbo" || ColorMapNames()[i] == "ink") continue;
+    const Palette& palette = ColorMapPalette(static_cast<int>(i));
+    const auto lightness = [](const Rgb& color) {
+      return 0.299 * color.red + 0.587 * color.green + 0.114 * color.blue;
+    };
+    for (size_t entry = 1; entry < palette.size(); ++entry) {
+      EXPECT_GE(lightness(palette[entry]), lightness(palette[entry - 1]) - 1.0) << ColorMapNames()[i] << " " << entry;
+    }
+  }
+}
+
+TEST(CanvasLayoutTest, PartsDoNotOverlapAndSmallCanvasesAreSafe) {
+  const CanvasLayout layout = LayOutCanvas(1000, 800, true);
+  EXPECT_GE(layout.map.width, 600);
+  EXPECT_LE(layout.map.right(), layout.row_profile.x);
+  EXPECT_LE(layout.row_profile.right(), layout.color_bar.x);
+  EXPECT_LE(layout.map.bottom(), layout.column_profile.y);
+  EXPECT_LE(layout.column_profile.bottom(), 800);
+  EXPECT_LE(layout.color_bar.right(), 1000);
+  EXPECT_GT(LayOutCanvas(1000, 800, false).map.width, layout.map.width);
+  EXPECT_EQ(LayOutCanvas(10, 10, true).map.width, 0);
+}
+
+TEST(CanvasSettingsTest, RoundTripAndUntrustedValues) {
+  CanvasSettings settings;
+  settings.color_map = 2;
+  settings.logarithmic = false;
+  settings.reduction = analysis::TileReduction::kMean;
+  settings.range = {-9.5f, -0.5f};
+  settings.overlay = settings.panel_visible = settings.profiles = settings.minimap = false;
+  settings.repeats = 7;
+  EXPECT_EQ(SettingsFromJson(SettingsToJson(settings), CanvasSettings{}), settings);
+  const QJsonObject hostile{
+      {"color_map", "../../etc"}, {"scale", 5},      {"reduction", QJsonArray{}}, {"range_log2_min", 1e300},
+      {"range_log2_max", -1e300}, {"repeats", 1e12}, {"overlay", "yes"}};
+  const CanvasSettings read = SettingsFromJson(hostile, settings);
+  EXPECT_EQ(read.color_map, 2);
+  EXPECT_EQ(read.repeats, 7);
+  EXPECT_FALSE(read.overlay);
+  EXPECT_LT(read.range.minimum_log2, read.range.maximum_log2);
+  EXPECT_LE(read.range.maximum_log2, kGreatestLog2);
+
+  ViewTransform view = MakeView(1000, 1000);
+  view.CenterOn(700, 300, 0.25);
+  ViewTransform other = MakeView(1000, 1000);
+  ApplyViewJson(ViewToJson(view), &other);
+  EXPECT_EQ(other, view);
+  ApplyViewJson({{"scores_per_pixel", -1}, {"center_row", 5}}, &other);
+  EXPECT_EQ(other, view);
+}
+
+TEST(EncodeTileTest, ZeroProbabilityIsAColourAndMissingScoresAreBlank) {
+  analysis::TileData tile;
+  tile.key.level = 1;
+  tile.log2_p.assign(256 * 256, -std::numeric_limits<float>::infinity());
+  tile.log2_p[10 * 256 + 3] = -5;
+  std::vector<int32_t> positions(300);
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
+  const std::vector<float> encoded = EncodeTile(tile, CausalRows(positions, 300));
+  EXPECT_EQ(encoded[10 * 256 + 3], -5);
+  EXPECT_EQ(encoded[10 * 256 + 10], kFloorLog2) << "rows 20, 21 and columns 20, 21: on the diagonal";
+  EXPECT_EQ(encoded[10 * 256 + 11], kBlankLog2) << "above the diagonal";
+  EXPECT_EQ(encoded[200 * 256 + 0], kBlankLog2) << "below the last row";
+}
+
+// Profiles against sums over the formula itself.
+TEST(ProfilesTest, EqualBruteForceSums) {
+  constexpr int64_t kTokens = 700;
+  const testing::FakeWorkbench workbench(kTokens);
+  const TraceSummary summary = workbench.Summary();
+  const CausalRows rows(summary.row_positions, kTokens);
+  for (const int32_t level : {0, 1}) {
+    const int64_t bin = int64_t{1} << level;
+    const ScoreRect visible{200, 500, 100, 420};
+    const ViewProfiles profiles = ComputeProfiles(visible, level, rows, [&](int32_t x, int32_t y) {
+      return workbench.MakeTile({{0, 0}, analysis::TileReduction::kMean, level, x, y});
+    });
+    ASSERT_EQ(static_cast<int64_t>(profiles.column_mean.size()), 320 / bin);
+    ASSERT_EQ(static_cast<int64_t>(profiles.row_mass.size()), 300 / bin);
+    for (const int64_t index : {int64_t{0}, int64_t{37}, 150 / bin, 299 / bin}) {
+      double mass = 0;
+      for (int64_t row = 200 + index * bin; row < 200 + (index + 1) * bin; ++row) {
+        for (int64_t column = 100; column < 420; ++column) mass += workbench.Head(0).Probability(row, column);
+      }
+      EXPECT_NEAR(profiles.row_mass[static_cast<size_t>(index)], mass / static_cast<double>(bin), 1e-5);
+      double sum = 0, scores = 0;
+      for (int64_t column = 100 + index * bin; column < 100 + (index + 1) * bin; ++column) {
+        for (int64_t row = std::max<int64_t>(200, column); row < 500; ++row) {
+          sum += workbench.Head(0).Probability(row, column);
+          ++scores;
+        }
+      }
+      EXPECT_NEAR(profiles.column_mean[static_cast<size_t>(index)], sum / scores, 1e-6);
+    }
+  }
+  const ViewProfiles missing =
+      ComputeProfiles({0, 300, 0, 300}, 0, rows, [](int32_t, int32_t) { return analysis::TilePtr(); });
+  EXPECT_TRUE(std::isnan(missing.row_mass[10]));
+}
+
+TEST(CausalRowsTest, TexelCountsEqualBruteForce) {
+  const std::vector<int32_t> positions = {3, 4, 9, 10, 40, 41, 42, 60, 63};
+  const CausalRows rows(positions, 64);
+  for (const int32_t level : {0, 1, 2, 3, 6}) {
+    const int64_t size = int64_t{1} << level;
+    for (int64_t y = 0; y * size < 9; ++y) {
+      for (int64_t x = 0; x * size < 64; ++x) {
+        int64_t scores = 0;
+        for (int64_t row = y * size; row < std::min<int64_t>((y + 1) * size, 9); ++row) {
+          for (int64_t column = x * size; column < (x + 1) * size; ++column)
+            scores += column < 64 && column <= positions[static_cast<size_t>(row)];
+        }
+        EXPECT_EQ(rows.ScoresInTexel(level, x, y), scores) << level << " " << x << " " << y;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headscope::ui
