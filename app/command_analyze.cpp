@@ -92,7 +92,7 @@ int RunAnalyze(const AnalyzeArguments& arguments) {
     WriteText(analysis::StatisticsCsv(all), arguments.output, arguments.force);
   } else {
     OutputFile output(arguments.output, arguments.force);
-    data::WriteResultsFile(output.temporary_path(), StatisticsTable(all));
+    data::WriteResults(output.temporary_path(), StatisticsColumns(all));
     output.Commit();
   }
   return kDone;

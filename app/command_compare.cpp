@@ -60,7 +60,7 @@ int RunCompare(CompareArguments arguments) {
     WriteText(analysis::ComparisonCsv(results), arguments.output, arguments.force);
   } else {
     OutputFile output(arguments.output, arguments.force);
-    data::WriteResultsFile(output.temporary_path(), ResultsTable(results));
+    data::WriteResults(output.temporary_path(), ResultColumns(results));
     output.Commit();
   }
   return kDone;

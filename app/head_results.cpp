@@ -25,8 +25,8 @@ void CheckStatus(const kernels::Status& status) {
   }
 }
 
-data::ResultsTable StatisticsTable(const std::vector<analysis::HeadStatistics>& statistics) {
-  data::ResultsTable table;
+std::vector<data::ResultsColumn> StatisticsColumns(const std::vector<analysis::HeadStatistics>& statistics) {
+  std::vector<data::ResultsColumn> columns;
   std::vector<double> layers, heads, kv_heads;
   std::vector<std::string> classes;
   for (const analysis::HeadStatistics& head : statistics) {
@@ -35,29 +35,29 @@ data::ResultsTable StatisticsTable(const std::vector<analysis::HeadStatistics>& 
     kv_heads.push_back(head.kv_head);
     classes.emplace_back(analysis::HeadClassName(head.head_class));
   }
-  table.AddNumbers("layer", layers);
-  table.AddNumbers("head", heads);
-  table.AddNumbers("kv_head", kv_heads);
-  table.AddStrings("class", classes);
+  columns.push_back({"layer", "", layers});
+  columns.push_back({"head", "", heads});
+  columns.push_back({"kv_head", "", kv_heads});
+  columns.push_back({"class", "", classes});
   for (const analysis::MetricInfo& metric : analysis::Metrics()) {
     std::vector<double> values;
     for (const analysis::HeadStatistics& head : statistics) values.push_back(analysis::MetricValue(head, metric.name));
-    table.AddNumbers(metric.name, values, metric.unit);
+    columns.push_back({metric.name, metric.unit, values});
   }
-  return table;
+  return columns;
 }
 
-data::ResultsTable ResultsTable(const std::vector<analysis::MethodResult>& results) {
-  data::ResultsTable table;
+std::vector<data::ResultsColumn> ResultColumns(const std::vector<analysis::MethodResult>& results) {
+  std::vector<data::ResultsColumn> columns;
   const auto numbers = [&](const char* name, const char* unit, auto&& value) {
     std::vector<double> column;
     for (const analysis::MethodResult& result : results) column.push_back(static_cast<double>(value(result)));
-    table.AddNumbers(name, column, unit);
+    columns.push_back({name, unit, column});
   };
   const auto strings = [&](const char* name, auto&& value) {
     std::vector<std::string> column;
     for (const analysis::MethodResult& result : results) column.push_back(value(result));
-    table.AddStrings(name, column);
+    columns.push_back({name, "", column});
   };
   using Result = analysis::MethodResult;
   numbers("layer", "", [](const Result& r) { return r.head.layer; });
@@ -81,7 +81,7 @@ data::ResultsTable ResultsTable(const std::vector<analysis::MethodResult>& resul
   numbers("max_error", "", [](const Result& r) { return r.max_error; });
   numbers("cosine", "", [](const Result& r) { return r.cosine; });
   numbers("kernel_error", "", [](const Result& r) { return r.kernel_error; });
-  return table;
+  return columns;
 }
 
 }  // namespace headscope::app

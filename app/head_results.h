@@ -13,7 +13,7 @@ namespace headscope::app {
 // Throws what main() turns into the right exit code when `status` is not ok.
 void CheckStatus(const kernels::Status& status);
 
-data::ResultsTable StatisticsTable(const std::vector<analysis::HeadStatistics>& statistics);
-data::ResultsTable ResultsTable(const std::vector<analysis::MethodResult>& results);
+std::vector<data::ResultsColumn> StatisticsColumns(const std::vector<analysis::HeadStatistics>& statistics);
+std::vector<data::ResultsColumn> ResultColumns(const std::vector<analysis::MethodResult>& results);
 
 }  // namespace headscope::app

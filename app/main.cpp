@@ -1,1 +1,89 @@
-int main() { return 0; }
+// headscope: one binary, the window or one subcommand.
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include "capture/errors.h"
+#include "command.h"
+#include "data/trace_schema.h"
+#include "errors.h"
+#include "exit_codes.h"
+#include "interrupt.h"
+#include "window.h"
+
+namespace headscope::app {
+namespace {
+
+// Runs the chosen action under the error policy: one sentence on stderr and the exit code that scripts rely on.
+int Run(const Action& action) {
+  try {
+    return action();
+  } catch (const UsageError& error) {
+    std::cerr << "headscope: " << error.what() << '\n';
+    return kWrongUsage;
+  } catch (const std::invalid_argument& error) {
+    std::cerr << "headscope: " << error.what() << '\n';
+    return kWrongUsage;
+  } catch (const std::out_of_range& error) {
+    std::cerr << "headscope: " << error.what() << '\n';
+    return kWrongUsage;
+  } catch (const capture::BadInputError& error) {
+    std::cerr << "headscope: " << error.what() << '\n';
+    return kBadInput;
+  } catch (const data::BadTraceError& error) {
+    std::cerr << "headscope: " << error.what() << '\n';
+    return kBadInput;
+  } catch (const capture::DeviceError& error) {
+    std::cerr << "headscope: " << error.what() << '\n';
+    return kDeviceOrMemoryMissing;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "headscope: not enough memory; choose fewer heads or a shorter sequence\n";
+    return kDeviceOrMemoryMissing;
+  } catch (const std::exception& error) {
+    std::cerr << "headscope: " << error.what() << '\n';
+    return Interrupted() ? kInterrupted : kFailed;
+  }
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("headscope: what every attention head does, and what sparse attention would keep of it", "headscope");
+  app.set_version_flag("--version", std::string("headscope ") + HEADSCOPE_VERSION);
+  app.require_subcommand(0, 1);
+  app.footer("Without a subcommand the window opens: on TRACE.h5 or MODEL_DIR when given, else on the last session.\n"
+             "`headscope COMMAND --help` explains each command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input file,\n"
+             "4 device or memory missing, 130 interrupted.");
+  std::string open_path;
+  app.add_option("path", open_path, "Trace or model folder to open in the window")->type_name("TRACE|MODEL_DIR");
+
+  Action action;
+  AddDemoCommand(app, action);
+  AddCaptureCommand(app, action);
+  AddInfoCommand(app, action);
+  AddAnalyzeCommand(app, action);
+  AddCompareCommand(app, action);
+  AddRenderCommand(app, action);
+  AddExportCommand(app, action);
+  AddMethodsCommand(app, action);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForAllHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "headscope: " << error.what() << "; `headscope --help` and `headscope COMMAND --help` list what is known\n";
+    return kWrongUsage;
+  }
+  if (!action) action = [&] { return OpenWindow(argc, argv, open_path); };
+  return Run(action);
+}
+
+}  // namespace
+}  // namespace headscope::app
+
+int main(int argc, char** argv) { return headscope::app::Main(argc, argv); }
