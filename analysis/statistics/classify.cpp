@@ -10,7 +10,7 @@ namespace {
 constexpr double kPeak = 0.6;
 constexpr double kLineShare = 0.5;
 constexpr double kSomeFarMass = 0.15;
-constexpr double kNearMass = 0.7;
+constexpr double kNearMass = 2.0 / 3.0;
 constexpr double kSparsityTarget = 0.95;
 constexpr double kDenseSparsity = 0.6;
 constexpr double kBlockLift = 0.5;

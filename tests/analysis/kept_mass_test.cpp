@@ -1,0 +1,119 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analysis/compare.h"
+#include "synthetic_heads.h"
+
+namespace headscope::analysis {
+namespace {
+
+using testing::AllProbabilities;
+using testing::RandomHead;
+using testing::RandomIndex;
+
+std::vector<double> ExpectedMass(const HeadTensors& head, const kernels::SparseIndexView& index) {
+  const std::vector<double> p = AllProbabilities(head);
+  std::vector<double> mass;
+  for (int32_t row = 0; row < head.num_rows; ++row) {
+    std::vector<kernels::ColumnRange> ranges;
+    kernels::AppendKeptRanges(index, 0, 0, row, &ranges);
+    double sum = 0;
+    for (const auto& range : ranges) {
+      for (int32_t column = range.begin; column < range.end; ++column)
+        sum += p[static_cast<size_t>(row * head.num_tokens + column)];
+    }
+    mass.push_back(sum);
+  }
+  return mass;
+}
+
+void ExpectMass(const std::vector<float>& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t row = 0; row < actual.size(); ++row)
+    ASSERT_NEAR(static_cast<double>(actual[row]), expected[row], 3e-6) << "row " << row;
+}
+
+TEST(KeptMass, StreamingAndByBlocksEqualTheSumOverTheKeptSet) {
+  using kernels::MaskKind;
+  uint32_t seed = 100;
+  for (const testing::RandomHeadShape& shape :
+       {testing::RandomHeadShape{.num_tokens = 700}, testing::RandomHeadShape{.num_tokens = 555, .first_row = 201},
+        testing::RandomHeadShape{.num_tokens = 400, .window = 90}}) {
+    const HeadTensorsPtr head = RandomHead(shape, ++seed);
+    const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, nullptr);
+    ASSERT_NE(by_block, nullptr);
+    for (const kernels::ElementRule rule :
+         {kernels::ElementRule{MaskKind::kCausal, 0, 0}, kernels::ElementRule{MaskKind::kCausalWindow, 70, 5},
+          kernels::ElementRule{MaskKind::kCausalWindow, 1, 0}, kernels::ElementRule{MaskKind::kNone, 0, 0}}) {
+      for (const int32_t tile_rows : {64, 128}) {
+        const kernels::SparseIndex index = RandomIndex(*head, tile_rows, rule, ++seed);
+        ASSERT_TRUE(kernels::Validate(index.View()).ok());
+        const std::vector<double> expected = ExpectedMass(*head, index.View());
+        std::vector<float> mass;
+        ASSERT_TRUE(KeptMass(*head, index.View(), 2, nullptr, &mass).ok());
+        ExpectMass(mass, expected);
+        ASSERT_TRUE(by_block->KeptMass(index.View(), 2, nullptr, &mass).ok());
+        ExpectMass(mass, expected);
+      }
+    }
+  }
+}
+
+TEST(KeptMass, EveryMethodsMaskHasTheMassOfItsKeptSet) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 1200, .head_dim = 64}, 5);
+  const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, nullptr);
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
+    MaskPreview preview;
+    const kernels::Status status =
+        PreviewMask(*by_block, *method, kernels::ParameterValues(method->spec()), 2, nullptr, &preview);
+    ASSERT_TRUE(status.ok()) << method->spec().name << ": " << status.message();
+    const std::vector<double> expected = ExpectedMass(*head, preview.index->View());
+    ExpectMass(preview.kept_mass, expected);
+    EXPECT_NEAR(preview.summary.cra_min, *std::min_element(expected.begin(), expected.end()), 3e-6);
+    const auto worst = std::min_element(preview.kept_mass.begin(), preview.kept_mass.end()) - preview.kept_mass.begin();
+    EXPECT_EQ(preview.summary.worst_row, worst);
+    EXPECT_DOUBLE_EQ(preview.summary.kept_fraction, kernels::CountPairs(preview.index->View()).Density());
+  }
+}
+
+TEST(KeptMass, DenseKeepsAllOfIt) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 500}, 6);
+  MaskPreview preview;
+  const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
+  ASSERT_TRUE(PreviewMask(*head, *dense, kernels::ParameterValues(dense->spec()), 0, nullptr, &preview).ok());
+  EXPECT_NEAR(preview.summary.cra_min, 1.0, 2e-6);
+  EXPECT_DOUBLE_EQ(preview.summary.kept_fraction, 1.0);
+}
+
+TEST(KeptMass, RefusesAnIndexOfAnotherHead) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 100}, 1);
+  const HeadTensorsPtr other = RandomHead({.num_tokens = 120}, 1);
+  const kernels::SparseIndex index = RandomIndex(*other, 64, {}, 1);
+  std::vector<float> mass = {42};
+  const kernels::Status status = KeptMass(*head, index.View(), 0, nullptr, &mass);
+  EXPECT_EQ(status.code(), kernels::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("120 rows"));
+  EXPECT_THAT(mass, ::testing::ElementsAre(42));
+}
+
+TEST(KeptMass, PreviewRefusesRowsWithGaps) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 100, .row_step = 2}, 1);
+  const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
+  MaskPreview preview;
+  const kernels::Status status =
+      PreviewMask(*head, *dense, kernels::ParameterValues(dense->spec()), 0, nullptr, &preview);
+  EXPECT_EQ(status.code(), kernels::StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("head 3:5"));
+}
+
+TEST(KeptMass, CancelledComputationGivesNothing) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 1);
+  const std::atomic<bool> cancelled{true};
+  EXPECT_EQ(HeadMass::Compute(head, 1, &cancelled), nullptr);
+  std::vector<float> mass;
+  EXPECT_EQ(KeptMass(*head, RandomIndex(*head, 64, {}, 1).View(), 1, &cancelled, &mass).code(),
+            kernels::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace headscope::analysis

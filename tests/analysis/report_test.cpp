@@ -1,0 +1,220 @@
+#include "analysis/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <png.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "analysis/statistics.h"
+#include "report/axis.h"
+#include "report/map_values.h"
+#include "synthetic_heads.h"
+
+namespace headscope::analysis {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::RandomHead;
+using testing::RandomIndex;
+
+double Luminance(const uint8_t* rgb) {
+  const auto linear = [](uint8_t value) {
+    const double encoded = value / 255.0;
+    return encoded <= 0.04045 ? encoded / 12.92 : std::pow((encoded + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * linear(rgb[0]) + 0.7152 * linear(rgb[1]) + 0.0722 * linear(rgb[2]);
+}
+
+TEST(ColorMaps, SequentialOnesRiseInLuminance) {
+  for (const char* name : {"viridis", "inferno", "gray"}) {
+    const uint8_t* map = ColorMap(name);
+    ASSERT_NE(map, nullptr);
+    // Steps of one entry may be equal in 8 bits; four entries on, the map must be lighter.
+    for (int i = 0; i + 4 < 256; ++i)
+      EXPECT_GT(Luminance(map + 3 * (i + 4)), Luminance(map + 3 * i)) << name << " " << i;
+  }
+}
+
+TEST(ColorMaps, DivergingOneIsLightestInTheMiddleAndBlueToRed) {
+  const uint8_t* map = ColorMap("coolwarm");
+  EXPECT_GT(Luminance(map + 3 * 128), 2 * Luminance(map));
+  EXPECT_GT(Luminance(map + 3 * 128), 2 * Luminance(map + 3 * 255));
+  EXPECT_GT(map[2], map[0]);
+  EXPECT_GT(map[3 * 255], map[3 * 255 + 2]);
+  EXPECT_EQ(ColorMap("nonesuch"), nullptr);
+  for (const std::string& name : ColorMapNames()) EXPECT_NE(ColorMap(name), nullptr);
+}
+
+TEST(Axis, TicksAreRoundAndFew) {
+  EXPECT_THAT(RoundTicks(0, 16384, 5, true), ::testing::ElementsAre(0, 5000, 10000, 15000));
+  EXPECT_THAT(RoundTicks(3, 7, 10, true), ::testing::ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_EQ(GroupThousands(131072), "131,072");
+  EXPECT_EQ(GroupThousands(-1000), "-1,000");
+  EXPECT_EQ(GroupThousands(999), "999");
+}
+
+TEST(Render, PngReadsBackWithTheSamePixels) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 700}, 1);
+  RenderRequest request;
+  request.width = 320;
+  request.height = 240;
+  const ImageRgb image = RenderHead(*head, nullptr, request);
+  EXPECT_GT(image.width, request.width);
+  EXPECT_GT(image.height, request.height);
+  const std::string path = (std::filesystem::path(::testing::TempDir()) / "headscope_report_test.png").string();
+  WritePng(image, path);
+  png_image read{};
+  read.version = PNG_IMAGE_VERSION;
+  ASSERT_NE(png_image_begin_read_from_file(&read, path.c_str()), 0);
+  read.format = PNG_FORMAT_RGB;
+  std::vector<uint8_t> pixels(PNG_IMAGE_SIZE(read));
+  ASSERT_NE(png_image_finish_read(&read, nullptr, pixels.data(), 0, nullptr), 0);
+  EXPECT_EQ(static_cast<int32_t>(read.width), image.width);
+  EXPECT_EQ(pixels, image.rgb);
+  std::filesystem::remove(path);
+}
+
+TEST(Render, NamesTheFileThatCannotBeWritten) {
+  ImageRgb image{1, 1, {1, 2, 3}};
+  try {
+    WritePng(image, "/nonexistent-folder/picture.png");
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/nonexistent-folder/picture.png"));
+  }
+}
+
+TEST(Render, RefusesRangesAndMasksThatDoNotFit) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 100}, 2);
+  RenderRequest request;
+  request.row_begin = 50;
+  request.row_end = 101;
+  EXPECT_THROW(RenderHead(*head, nullptr, request), std::invalid_argument);
+  request = {};
+  request.view = ViewKind::kMask;
+  EXPECT_THROW(RenderHead(*head, nullptr, request), std::invalid_argument);
+  request = {};
+  request.color_map = "nonesuch";
+  EXPECT_THROW(RenderHead(*head, nullptr, request), std::invalid_argument);
+}
+
+TEST(Render, DifferenceIsWhatRenormalisingChanges) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 150}, 3);
+  const kernels::SparseIndex index = RandomIndex(*head, 64, {}, 4);
+  const kernels::SparseIndexView view = index.View();
+  const std::vector<double> p = testing::AllProbabilities(*head);
+  TexelEdges edges{EvenEdges(0, 1, 150), EvenEdges(0, 1, 150)};
+  const MapValues map = ComputeMapValues(*head, &view, ViewKind::kDifference, TileReduction::kMean, edges);
+  for (int32_t row = 0; row < 150; ++row) {
+    std::vector<kernels::ColumnRange> ranges;
+    kernels::AppendKeptRanges(view, 0, 0, row, &ranges);
+    std::vector<bool> kept(150, false);
+    double mass = 0;
+    for (const auto& range : ranges) {
+      for (int32_t column = range.begin; column < range.end; ++column) {
+        kept[static_cast<size_t>(column)] = true;
+        mass += p[static_cast<size_t>(row * 150 + column)];
+      }
+    }
+    for (int32_t column = 0; column < 150; ++column) {
+      const double value = map.values[static_cast<size_t>(row * 150 + column)];
+      if (column > row) {
+        EXPECT_TRUE(std::isnan(value));
+        continue;
+      }
+      const double dense = p[static_cast<size_t>(row * 150 + column)];
+      EXPECT_NEAR(value, kept[static_cast<size_t>(column)] ? dense / mass - dense : -dense, 1e-5);
+    }
+  }
+}
+
+std::vector<HeadStatistics> SomeStatistics() {
+  std::vector<HeadStatistics> all;
+  for (int32_t layer = 0; layer < 2; ++layer) {
+    for (int32_t head = 0; head < 3; ++head) {
+      all.push_back(ComputeStatistics(*RandomHead({.num_tokens = 150}, static_cast<uint32_t>(layer * 3 + head)), {}));
+      all.back().id = {layer, head};
+    }
+  }
+  all.front().class_reason = "a <b> & \"c\", d";
+  return all;
+}
+
+MethodResult SomeResult(const char* method, const char* phase) {
+  MethodResult result;
+  result.method = method;
+  result.parameters = "a=1,b=0.5";
+  result.phase = phase;
+  result.device = "cpu";
+  result.kept_fraction = 0.125;
+  result.select.median_ms = 1;
+  result.attend.median_ms = 3;
+  result.dense_attend.median_ms = 16;
+  result.speedup = 4;
+  return result;
+}
+
+TEST(Files, StatisticsJsonIsVersionedAndComplete) {
+  const auto json = nlohmann::json::parse(StatisticsJson(SomeStatistics()));
+  EXPECT_EQ(json["schema"], "headscope-statistics-1");
+  ASSERT_EQ(json["heads"].size(), 6u);
+  EXPECT_EQ(json["heads"][4]["layer"], 1);
+  EXPECT_EQ(json["heads"][4]["head"], 1);
+  EXPECT_EQ(json["heads"][0]["top_k_mass"].size(), 11u);
+  EXPECT_EQ(json["heads"][0]["top_k_mass"][5]["k"], 32);
+  EXPECT_GT(json["heads"][0]["entropy_nats"].get<double>(), 0);
+}
+
+TEST(Files, CsvRowsHaveAsManyFieldsAsTheHeader) {
+  const auto fields = [](const std::string& line) {
+    int64_t count = 1;
+    bool quoted = false;
+    for (const char character : line) {
+      if (character == '"') quoted = !quoted;
+      if (character == ',' && !quoted) ++count;
+    }
+    return count;
+  };
+  for (const std::string& csv : {StatisticsCsv(SomeStatistics()),
+                                 ComparisonCsv({SomeResult("dense", "prefill"), SomeResult("sparq", "decode")})}) {
+    std::istringstream lines(csv);
+    std::string header, line;
+    std::getline(lines, header);
+    int64_t rows = 0;
+    while (std::getline(lines, line)) {
+      EXPECT_EQ(fields(line), fields(header)) << line;
+      ++rows;
+    }
+    EXPECT_GT(rows, 0);
+  }
+}
+
+TEST(Files, ReportHoldsMatrixPicturesAndMethodsAndEscapesText) {
+  ReportInput input;
+  input.title = "Heads of <model>";
+  input.trace_path = "trace.h5";
+  input.environment = "2 cores";
+  input.statistics = SomeStatistics();
+  input.pictures.push_back({{1, 2}, "caption & more", "head_1_2.png"});
+  input.results = {SomeResult("dense", "prefill"), SomeResult("a-shape", "prefill"), SomeResult("sparq", "decode")};
+  const std::string html = ReportHtml(input);
+  EXPECT_THAT(html, HasSubstr("Heads of &lt;model&gt;"));
+  EXPECT_THAT(html, ::testing::Not(HasSubstr("<model>")));
+  EXPECT_THAT(html, HasSubstr("a &lt;b&gt; &amp; &quot;c&quot;"));
+  EXPECT_THAT(html, HasSubstr("src=\"head_1_2.png\""));
+  EXPECT_THAT(html, HasSubstr("caption &amp; more"));
+  for (const char* name : {"a-shape", "sparq", "12.50 %", "4.00×", "prefers-color-scheme: dark"})
+    EXPECT_THAT(html, HasSubstr(name));
+  // One titled cell per head in each of the seven matrices.
+  size_t cells = 0;
+  for (size_t at = html.find("<title>layer "); at != std::string::npos; at = html.find("<title>layer ", at + 1))
+    ++cells;
+  EXPECT_EQ(cells, 6u * 7u);
+}
+
+}  // namespace
+}  // namespace headscope::analysis

@@ -1,0 +1,221 @@
+#include "analysis/statistics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "statistics/ranked_mass.h"
+#include "statistics/row_block_pass.h"
+#include "statistics/top_columns.h"
+#include "synthetic_heads.h"
+
+namespace headscope::analysis {
+namespace {
+
+using testing::Plant;
+using testing::PlantedHead;
+using testing::RandomHead;
+
+// Full statistics are compared with NumPy on a trace (tests/oracle/analysis_oracle.py); here are the parts, the edges
+// and the classes.
+
+TEST(TopColumns, SelectsWhatASortWould) {
+  std::mt19937 random(3);
+  TopColumns top;
+  for (const int64_t size : {1, 5, 31, 32, 33, 257, 2000, 16384}) {
+    for (const bool few_values : {false, true}) {  // many ties
+      std::vector<float> values;
+      for (int64_t i = 0; i < size; ++i) {
+        values.push_back(few_values ? static_cast<float>(random() % 7) - 3 : std::normal_distribution<float>()(random));
+      }
+      std::vector<int32_t> order(values.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+        return values[static_cast<size_t>(a)] > values[static_cast<size_t>(b)];
+      });
+      const auto best = [&](int32_t k) {
+        return std::vector<int32_t>(order.begin(), order.begin() + std::min<int64_t>(k, size));
+      };
+      for (const int32_t k : {1, 4, 32, 128}) {
+        EXPECT_THAT(top.Select(values.data(), size, k), ::testing::UnorderedElementsAreArray(best(k)))
+            << size << " " << k;
+        EXPECT_THAT(top.Narrow((k + 1) / 2), ::testing::UnorderedElementsAreArray(best((k + 1) / 2)))
+            << size << " " << k;
+      }
+    }
+  }
+}
+
+TEST(RankedMass, EqualsASortedRow) {
+  std::mt19937 random(4);
+  RankedMass ranked({1, 2, 4, 64, 1024}, {0.5, 0.9, 0.95, 0.999});
+  for (const int64_t size : {1, 3, 64, 1024, 1500, 8000}) {
+    for (const double sharpness : {0.0, 1.0, 6.0}) {
+      std::vector<float> p;
+      double sum = 0;
+      for (int64_t i = 0; i < size; ++i) {
+        p.push_back(static_cast<float>(std::exp(sharpness * std::normal_distribution<double>()(random))));
+        sum += static_cast<double>(p.back());
+      }
+      for (float& value : p) value = static_cast<float>(static_cast<double>(value) / sum);
+      ranked.Rank(p.data(), size);
+      std::vector<float> sorted = p;
+      std::sort(sorted.begin(), sorted.end(), std::greater<>());
+      const int32_t counts[] = {1, 2, 4, 64, 1024};
+      for (size_t i = 0; i < 5; ++i) {
+        const double expected =
+            std::accumulate(sorted.begin(), sorted.begin() + std::min<int64_t>(counts[i], size), 0.0);
+        EXPECT_NEAR(ranked.top_mass()[i], expected, 1e-9) << size;
+      }
+      const double targets[] = {0.5, 0.9, 0.95, 0.999};
+      for (size_t i = 0; i < 4; ++i) {
+        int64_t needed = 0;
+        double mass = 0;
+        while (needed < size && mass < targets[i]) mass += static_cast<double>(sorted[static_cast<size_t>(needed++)]);
+        EXPECT_NEAR(static_cast<double>(ranked.needed()[i]), static_cast<double>(needed), 1)
+            << size << " " << targets[i];
+      }
+    }
+  }
+}
+
+TEST(RankedMass, ATargetThatIsNeverReachedNeedsEverything) {
+  RankedMass ranked({1}, {0.99});
+  const std::vector<float> p(10, 0.05f);
+  ranked.Rank(p.data(), 10);
+  EXPECT_EQ(ranked.needed()[0], 10);
+}
+
+TEST(Statistics, KurtosisOfKnownDistributions) {
+  std::mt19937 random(5);
+  std::vector<float> normal(200000), uniform(200000), one_hot(128, 0.0f);
+  for (float& value : normal) value = std::normal_distribution<float>()(random);
+  for (float& value : uniform) value = std::uniform_real_distribution<float>()(random);
+  one_hot[17] = 3;
+  EXPECT_NEAR(ExcessKurtosis(normal.data(), 200000), 0.0, 0.05);
+  EXPECT_NEAR(ExcessKurtosis(uniform.data(), 200000), -1.2, 0.02);
+  EXPECT_NEAR(ExcessKurtosis(one_hot.data(), 128), (128.0 * 128 - 3 * 128 + 3) / 127 - 3, 1e-6);
+  const std::vector<float> constant(64, 2.0f);
+  EXPECT_TRUE(std::isnan(ExcessKurtosis(constant.data(), 64)));
+}
+
+TEST(Statistics, UniformRowsHaveTheirClosedForms) {
+  const HeadTensorsPtr head = PlantedHead(Plant::kDiffuse, 700, 1);
+  const HeadStatistics statistics = ComputeStatistics(*head, {});
+  double entropy = 0, top_32 = 0;
+  int64_t needed = 0;
+  for (int64_t row = 0; row < 700; ++row) {
+    entropy += std::log(static_cast<double>(row + 1)) / 700;
+    top_32 += std::min(1.0, 32.0 / static_cast<double>(row + 1)) / 700;
+    needed += static_cast<int64_t>(std::ceil(0.95 * static_cast<double>(row + 1) - 1e-6));
+  }
+  EXPECT_NEAR(statistics.entropy, entropy, 1e-5);
+  EXPECT_NEAR(MetricValue(statistics, "top_32_mass"), top_32, 1e-5);
+  EXPECT_NEAR(MetricValue(statistics, "sparsity_0.95"), 1 - static_cast<double>(needed) / (700.0 * 701 / 2), 1e-3);
+  EXPECT_EQ(statistics.kurtosis, 0) << "q is zero: no row has a kurtosis";
+}
+
+TEST(Statistics, AllComponentsAgreeCompletely) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 500, .head_dim = 32}, 11);
+  StatisticsOptions options;
+  options.agreement_r = {4, 32};
+  const HeadStatistics statistics = ComputeStatistics(*head, options);
+  ASSERT_EQ(statistics.agreement.size(), 4u);
+  EXPECT_LT(statistics.agreement[0].mean, 0.9);
+  EXPECT_DOUBLE_EQ(statistics.agreement[2].mean, 1.0);
+  EXPECT_DOUBLE_EQ(statistics.agreement[3].mean, 1.0);
+}
+
+TEST(Statistics, DoNotDependOnThreads) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 900}, 12);
+  StatisticsOptions one, four;
+  one.num_threads = 1;
+  four.num_threads = 4;
+  const HeadStatistics a = ComputeStatistics(*head, one);
+  const HeadStatistics b = ComputeStatistics(*head, four);
+  for (const MetricInfo& metric : Metrics()) {
+    EXPECT_NEAR(MetricValue(a, metric.name), MetricValue(b, metric.name), 1e-12) << metric.name;
+  }
+}
+
+TEST(Statistics, SampledRowsIncludeTheLastAndComeCloseToAll) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 2000}, 13);
+  StatisticsOptions some;
+  some.max_rows = 200;
+  const std::vector<RowBlock> blocks = ChooseRows(*head, 64, 200);
+  EXPECT_EQ(blocks.back().rows.back(), 1999);
+  const HeadStatistics quick = ComputeStatistics(*head, some);
+  const HeadStatistics exact = ComputeStatistics(*head, {});
+  EXPECT_EQ(quick.num_rows, 200);
+  EXPECT_EQ(exact.num_rows, 2000);
+  EXPECT_NEAR(quick.entropy, exact.entropy, 0.05 * exact.entropy);
+  EXPECT_NEAR(MetricValue(quick, "sparsity_0.95"), MetricValue(exact, "sparsity_0.95"), 0.02);
+}
+
+TEST(Statistics, ProfilesAddUpToTheMass) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 1000}, 14);
+  const HeadStatistics statistics = ComputeStatistics(*head, {});
+  ASSERT_EQ(statistics.column_profile.size(), 256u);
+  EXPECT_NEAR(std::accumulate(statistics.column_profile.begin(), statistics.column_profile.end(), 0.0), 1.0, 1e-5);
+  EXPECT_NEAR(std::accumulate(statistics.diagonal_profile.begin(), statistics.diagonal_profile.end(), 0.0), 1.0, 1e-5);
+}
+
+TEST(Statistics, OneTokenIsAllMassOnItself) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 1}, 15);
+  const HeadStatistics statistics = ComputeStatistics(*head, {});
+  EXPECT_EQ(statistics.num_rows, 1);
+  EXPECT_NEAR(statistics.max_probability, 1, 1e-6);
+  EXPECT_NEAR(statistics.sink_mass, 1, 1e-6);
+  EXPECT_NEAR(statistics.local_mass, 1, 1e-6);
+  EXPECT_NEAR(statistics.entropy, 0, 1e-6);
+  EXPECT_EQ(MetricValue(statistics, "sparsity_0.95"), 0);
+}
+
+TEST(Statistics, CancelledHasNoRows) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 16);
+  const std::atomic<bool> cancelled{true};
+  StatisticsOptions options;
+  options.cancelled = &cancelled;
+  EXPECT_EQ(ComputeStatistics(*head, options).num_rows, 0);
+}
+
+struct PlantedClass {
+  Plant plant;
+  HeadClass expected;
+};
+class PlantedClasses : public ::testing::TestWithParam<PlantedClass> {};
+
+TEST_P(PlantedClasses, AreRecognised) {
+  const HeadTensorsPtr head = PlantedHead(GetParam().plant, 2000, 21);
+  for (const int64_t max_rows : {0, 256}) {
+    StatisticsOptions options;
+    options.max_rows = max_rows;
+    const HeadStatistics statistics = ComputeStatistics(*head, options);
+    EXPECT_STREQ(HeadClassName(statistics.head_class), HeadClassName(GetParam().expected))
+        << statistics.class_reason << " rows " << max_rows;
+    EXPECT_FALSE(statistics.class_reason.empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Plants, PlantedClasses,
+                         ::testing::Values(PlantedClass{Plant::kSinkLocal, HeadClass::kSinkLocal},
+                                           PlantedClass{Plant::kVertical, HeadClass::kVerticalSlash},
+                                           PlantedClass{Plant::kSlash, HeadClass::kVerticalSlash},
+                                           PlantedClass{Plant::kBlock, HeadClass::kBlock},
+                                           PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},
+                                           PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}));
+
+TEST(Metrics, EveryNameHasAValueAndOthersHaveNone) {
+  const HeadStatistics statistics = ComputeStatistics(*RandomHead({.num_tokens = 200}, 17), {});
+  for (const MetricInfo& metric : Metrics())
+    EXPECT_FALSE(std::isnan(MetricValue(statistics, metric.name))) << metric.name;
+  EXPECT_TRUE(std::isnan(MetricValue(statistics, "no_such_metric")));
+  EXPECT_TRUE(std::isnan(MetricValue(HeadStatistics{}, "top_32_mass")));
+}
+
+}  // namespace
+}  // namespace headscope::analysis

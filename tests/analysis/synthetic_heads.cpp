@@ -1,0 +1,151 @@
+#include "synthetic_heads.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/tiles.h"
+
+namespace headscope::analysis::testing {
+namespace {
+
+void FillLse(HeadTensors* head) {
+  head->lse.resize(static_cast<size_t>(head->num_rows));
+  for (int64_t row = 0; row < head->num_rows; ++row) {
+    const kernels::ColumnRange attended = head->AttendedColumns(row);
+    double maximum = -1e300;
+    std::vector<double> scores;
+    for (int32_t column = attended.begin; column < attended.end; ++column) {
+      scores.push_back(Score(*head, row, column));
+      maximum = std::max(maximum, scores.back());
+    }
+    double sum = 0;
+    for (const double score : scores) sum += std::exp(score - maximum);
+    head->lse[static_cast<size_t>(row)] = static_cast<float>(maximum + std::log(sum));
+  }
+}
+
+std::shared_ptr<HeadTensors> EmptyHead(const RandomHeadShape& shape) {
+  auto head = std::make_shared<HeadTensors>();
+  head->id = {3, 5};
+  head->kv_head = 2;
+  head->head_dim = shape.head_dim;
+  head->num_tokens = shape.num_tokens;
+  head->scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  head->soft_cap = shape.soft_cap;
+  head->window = shape.window;
+  for (int64_t position = shape.first_row; position < shape.num_tokens; position += shape.row_step) {
+    head->row_positions.push_back(static_cast<int32_t>(position));
+  }
+  head->num_rows = static_cast<int64_t>(head->row_positions.size());
+  head->q.resize(static_cast<size_t>(head->num_rows * shape.head_dim));
+  head->k.resize(static_cast<size_t>(shape.num_tokens * shape.head_dim));
+  head->v.resize(head->k.size());
+  return head;
+}
+
+}  // namespace
+
+HeadTensorsPtr RandomHead(const RandomHeadShape& shape, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  const std::shared_ptr<HeadTensors> head = EmptyHead(shape);
+  for (float& value : head->q) value = shape.sharpness * normal(random);
+  for (float& value : head->k) value = normal(random);
+  for (float& value : head->v) value = normal(random);
+  FillLse(head.get());
+  return head;
+}
+
+// Every key is a random code; a query is the sum of the codes that it is to find, so its scores are high there and near
+// zero elsewhere.
+HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  RandomHeadShape shape;
+  shape.num_tokens = num_tokens;
+  shape.head_dim = 128;
+  const std::shared_ptr<HeadTensors> head = EmptyHead(shape);
+  for (float& value : head->k) value = normal(random);
+  for (float& value : head->v) value = normal(random);
+  const auto pick = [&](int64_t end) {
+    return std::uniform_int_distribution<int64_t>(0, std::max<int64_t>(0, end - 1))(random);
+  };
+  constexpr int64_t kTopicTokens = 64;
+  if (plant == Plant::kBlock) {
+    // Keys of one topic, 64 tokens long, share most of their code.
+    for (int64_t column = 0; column < num_tokens; ++column) {
+      for (int32_t i = 0; i < 128; ++i) {
+        float& own = head->k[static_cast<size_t>(column * 128 + i)];
+        own = 0.2f * own + head->k[static_cast<size_t>(column / kTopicTokens * kTopicTokens * 128 + i)];
+      }
+    }
+  }
+  for (int64_t row = 0; row < num_tokens; ++row) {
+    const auto add = [&](int64_t column, float weight) {
+      if (column < 0 || column > row) return;
+      for (int32_t i = 0; i < 128; ++i) {
+        head->q[static_cast<size_t>(row * 128 + i)] += weight * head->k[static_cast<size_t>(column * 128 + i)];
+      }
+    };
+    switch (plant) {
+      case Plant::kSinkLocal:
+        add(0, 1.0f);
+        add(row - pick(16), 1.0f);
+        break;
+      case Plant::kVertical:
+        for (const int64_t column : {200, 411, 733}) add(column, 1.0f);
+        break;
+      case Plant::kSlash:
+        add(row - 300, 1.0f);
+        break;
+      case Plant::kBlock:
+        add((row / kTopicTokens * 7 % std::max<int64_t>(1, row / kTopicTokens)) * kTopicTokens, 0.9f);
+        break;
+      case Plant::kDiffuse:
+        break;  // q = 0: all scores are equal
+      case Plant::kRetrieval:
+        if (pick(12) == 0) {
+          add(pick(row - 200), 1.1f);
+        } else {
+          add(0, 1.0f);
+        }
+        break;
+    }
+  }
+  FillLse(head.get());
+  return head;
+}
+
+std::vector<double> AllProbabilities(const HeadTensors& head) {
+  std::vector<double> p;
+  for (int64_t row = 0; row < head.num_rows; ++row) {
+    for (int64_t column = 0; column < head.num_tokens; ++column) p.push_back(Probability(head, row, column));
+  }
+  return p;
+}
+
+kernels::SparseIndex RandomIndex(const HeadTensors& head, int32_t tile_rows, kernels::ElementRule rule, uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](int64_t end) { return std::uniform_int_distribution<int64_t>(0, end - 1)(random); };
+  kernels::SparseIndexBuilder::Shape shape;
+  shape.seq_q = static_cast<int32_t>(head.num_rows);
+  shape.seq_k = static_cast<int32_t>(head.num_tokens);
+  shape.first_position = head.row_positions.front();
+  shape.tile_rows = tile_rows;
+  shape.rule = rule;
+  kernels::SparseIndexBuilder builder(shape);
+  for (int64_t row = 0; row < head.num_rows; row += tile_rows) {
+    const int64_t runs = below(5);
+    for (int64_t i = 0; i < runs; ++i) {
+      const int64_t begin = below(head.num_tokens);
+      const uint32_t half[] = {0, 0, kernels::kRunUpperHalf, kernels::kRunLowerHalf};
+      builder.AddRange(begin, begin + 1 + below(head.num_tokens / 2), half[below(4)]);
+    }
+    const int64_t columns = below(9);
+    for (int64_t i = 0; i < columns; ++i) builder.AddColumn(below(head.num_tokens));
+    builder.FinishList();
+  }
+  return builder.Build();
+}
+
+}  // namespace headscope::analysis::testing

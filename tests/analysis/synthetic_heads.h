@@ -1,0 +1,36 @@
+// Heads made for tests: random ones, and ones whose pattern is known because it was planted; with float64 probabilities
+// computed the plain way.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "analysis/head_tensors.h"
+#include "kernels/sparse_index.h"
+
+namespace headscope::analysis::testing {
+
+// Gaussian q, k, v; LSE in float64 by the naive formula.
+struct RandomHeadShape {
+  int64_t num_tokens = 200;
+  int64_t first_row = 0;  // rows first_row, first_row + row_step, ..
+  int64_t row_step = 1;
+  int32_t head_dim = 32;
+  int32_t window = 0;
+  float soft_cap = 0;
+  float sharpness = 2;  // standard deviation of q
+};
+HeadTensorsPtr RandomHead(const RandomHeadShape& shape, uint32_t seed);
+
+enum class Plant { kSinkLocal, kVertical, kSlash, kBlock, kDiffuse, kRetrieval };
+HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed);
+
+// p[row * num_tokens + column] in float64, 0 where the row does not attend.
+std::vector<double> AllProbabilities(const HeadTensors& head);
+
+// A valid index with random runs (some of them for one half of a tile) and single columns.
+kernels::SparseIndex RandomIndex(const HeadTensors& head, int32_t tile_rows, kernels::ElementRule rule, uint32_t seed);
+
+}  // namespace headscope::analysis::testing

@@ -1,0 +1,193 @@
+#include "analysis/task_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+namespace headscope::analysis {
+namespace {
+
+// Stands for the owner's event loop: functions wait here until the test thread runs them.
+class Mailbox {
+ public:
+  TaskQueue::Dispatcher Dispatcher() {
+    return [this](std::function<void()> function) {
+      const std::lock_guard lock(mutex_);
+      functions_.push_back(std::move(function));
+    };
+  }
+  void RunAll() {
+    while (true) {
+      std::function<void()> function;
+      {
+        const std::lock_guard lock(mutex_);
+        if (functions_.empty()) return;
+        function = std::move(functions_.front());
+        functions_.pop_front();
+      }
+      function();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::function<void()>> functions_;
+};
+
+// Holds a worker until opened.
+class Gate {
+ public:
+  void Open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void Pass() {
+    std::unique_lock lock(mutex_);
+    arrived_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+  }
+  void WaitForArrival() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return arrived_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false, arrived_ = false;
+};
+
+TEST(TaskQueue, RunsHigherPriorityFirstThenOldest) {
+  Mailbox mailbox;
+  TaskQueue queue(1, mailbox.Dispatcher());
+  Gate gate;
+  std::vector<int> order;
+  queue.Submit(
+      "gate", 0, [&](const std::atomic<bool>&) { gate.Pass(); }, nullptr);
+  gate.WaitForArrival();
+  const auto submit = [&](const char* tag, int priority, int number) {
+    queue.Submit(
+        tag, priority, [&order, number](const std::atomic<bool>&) { order.push_back(number); }, nullptr);
+  };
+  submit("a", 1, 10);
+  submit("b", 5, 50);
+  submit("c", 1, 11);
+  submit("d", 5, 51);
+  gate.Open();
+  queue.WaitIdle();
+  EXPECT_THAT(order, ::testing::ElementsAre(50, 51, 10, 11));
+}
+
+TEST(TaskQueue, NewRequestCancelsRunningAndQueuedOnesOfItsTag) {
+  Mailbox mailbox;
+  TaskQueue queue(1, mailbox.Dispatcher());
+  Gate gate;
+  bool first_saw_cancel = false;
+  std::vector<int> done;
+  queue.Submit(
+      "mask", 0,
+      [&](const std::atomic<bool>& cancelled) {
+        gate.Pass();
+        first_saw_cancel = cancelled;
+      },
+      [&] { done.push_back(1); });
+  gate.WaitForArrival();
+  queue.Submit(
+      "mask", 0, [](const std::atomic<bool>&) { FAIL() << "a replaced request must not run"; },
+      [&] { done.push_back(2); });
+  queue.Submit(
+      "mask", 0, [](const std::atomic<bool>&) {}, [&] { done.push_back(3); });
+  gate.Open();
+  queue.WaitIdle();
+  mailbox.RunAll();
+  EXPECT_TRUE(first_saw_cancel);
+  EXPECT_THAT(done, ::testing::ElementsAre(3));
+}
+
+TEST(TaskQueue, DoneNeverRunsAfterCancelEvenWhenAlreadyPosted) {
+  Mailbox mailbox;
+  TaskQueue queue(2, mailbox.Dispatcher());
+  bool tile_done = false, other_done = false;
+  queue.Submit(
+      "tile/1", 0, [](const std::atomic<bool>&) {}, [&] { tile_done = true; });
+  queue.Submit(
+      "mask", 0, [](const std::atomic<bool>&) {}, [&] { other_done = true; });
+  queue.WaitIdle();
+  queue.Cancel("tile/");
+  mailbox.RunAll();
+  EXPECT_FALSE(tile_done);
+  EXPECT_TRUE(other_done);
+}
+
+TEST(TaskQueue, DestructionCancelsAndSilencesWhatWasPosted) {
+  Mailbox mailbox;
+  bool done = false;
+  std::atomic<bool> saw_cancel{false};
+  {
+    TaskQueue queue(2, mailbox.Dispatcher());
+    queue.Submit(
+        "posted", 0, [](const std::atomic<bool>&) {}, [&] { done = true; });
+    queue.WaitIdle();
+    Gate gate;
+    gate.Open();
+    queue.Submit(
+        "running", 0,
+        [&](const std::atomic<bool>& cancelled) {
+          gate.Pass();
+          while (!cancelled) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          saw_cancel = true;
+        },
+        [&] { done = true; });
+    gate.WaitForArrival();
+  }
+  mailbox.RunAll();
+  EXPECT_TRUE(saw_cancel);
+  EXPECT_FALSE(done);
+}
+
+TEST(TaskQueue, IdleWhenNothingWaitsOrRuns) {
+  Mailbox mailbox;
+  TaskQueue queue(1, mailbox.Dispatcher());
+  EXPECT_TRUE(queue.Idle());
+  Gate gate;
+  queue.Submit(
+      "a", 0, [&](const std::atomic<bool>&) { gate.Pass(); }, nullptr);
+  EXPECT_FALSE(queue.Idle());
+  gate.Open();
+  queue.WaitIdle();
+  EXPECT_TRUE(queue.Idle());
+}
+
+TEST(TaskQueue, ManyThreadsSubmitAndCancelAtOnce) {
+  Mailbox mailbox;
+  std::atomic<int> ran{0};
+  {
+    TaskQueue queue(4, mailbox.Dispatcher());
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 200; ++i) {
+          queue.Submit(
+              "tag/" + std::to_string((t * 7 + i) % 13), i % 3, [&](const std::atomic<bool>&) { ++ran; }, [] {});
+          if (i % 10 == 0) queue.Cancel("tag/1");
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    queue.WaitIdle();
+    EXPECT_TRUE(queue.Idle());
+  }
+  mailbox.RunAll();
+  EXPECT_GT(ran, 0);
+  EXPECT_LE(ran, 800);
+}
+
+}  // namespace
+}  // namespace headscope::analysis

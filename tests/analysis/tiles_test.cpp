@@ -1,0 +1,188 @@
+#include "analysis/tiles.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "analysis/types/tile.h"
+#include "synthetic_heads.h"
+
+namespace headscope::analysis {
+namespace {
+
+using testing::AllProbabilities;
+using testing::RandomHead;
+using testing::RandomHeadShape;
+using testing::RandomIndex;
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// What a texel of any tile must be, from all probabilities.
+float ExpectedTexel(const HeadTensors& head, const std::vector<double>& p, const TileKey& key, int64_t i, int64_t j) {
+  const int64_t step = int64_t{1} << key.level;
+  double sum = 0, largest = 0;
+  int64_t pairs = 0;
+  for (int64_t row = (key.y * 256 + i) * step; row < std::min((key.y * 256 + i + 1) * step, head.num_rows); ++row) {
+    const kernels::ColumnRange attended = head.AttendedColumns(row);
+    for (int64_t column = (key.x * 256 + j) * step; column < (key.x * 256 + j + 1) * step; ++column) {
+      if (column < attended.begin || column >= attended.end) continue;
+      ++pairs;
+      sum += p[static_cast<size_t>(row * head.num_tokens + column)];
+      largest = std::max(largest, p[static_cast<size_t>(row * head.num_tokens + column)]);
+    }
+  }
+  if (pairs == 0) return kMinusInfinity;
+  return static_cast<float>(
+      std::log2(key.reduction == TileReduction::kMax ? largest : sum / static_cast<double>(pairs)));
+}
+
+void ExpectTile(const HeadTensors& head, const std::vector<double>& p, const TileData& tile) {
+  for (int64_t i = 0; i < 256; ++i) {
+    for (int64_t j = 0; j < 256; ++j) {
+      const float expected = ExpectedTexel(head, p, tile.key, i, j);
+      const float actual = tile.log2_p[static_cast<size_t>(i * 256 + j)];
+      if (std::isinf(expected)) {
+        ASSERT_EQ(actual, expected) << i << ", " << j;
+      } else {
+        ASSERT_NEAR(actual, expected, 2e-5) << i << ", " << j << " level " << tile.key.level;
+      }
+    }
+  }
+}
+
+class TilesOfShape : public ::testing::TestWithParam<RandomHeadShape> {};
+
+TEST_P(TilesOfShape, EveryTexelIsTheExactMaximumOrMean) {
+  const HeadTensorsPtr head = RandomHead(GetParam(), 7);
+  const std::vector<double> p = AllProbabilities(*head);
+  for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
+    for (int32_t level = 0; level <= MaxLevel(head->num_rows, head->num_tokens) + 1; ++level) {
+      const TileKey key{head->id, reduction, level, 0, 0};
+      ExpectTile(*head, p, *ComputeTile(*head, key, 2, nullptr));
+    }
+    ExpectTile(*head, p, *ComputeTile(*head, {head->id, reduction, 0, 1, 1}, 1, nullptr));
+  }
+}
+
+TEST_P(TilesOfShape, PyramidGivesTheSameTilesInOnePass) {
+  const HeadTensorsPtr head = RandomHead(GetParam(), 8);
+  const std::vector<double> p = AllProbabilities(*head);
+  for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
+    const std::vector<TilePtr> tiles = ComputePyramid(*head, reduction, 0, 2, nullptr);
+    ASSERT_FALSE(tiles.empty());
+    EXPECT_EQ(tiles.back()->key.level, MaxLevel(head->num_rows, head->num_tokens));
+    for (const TilePtr& tile : tiles) ExpectTile(*head, p, *tile);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, TilesOfShape,
+                         ::testing::Values(RandomHeadShape{.num_tokens = 300},
+                                           RandomHeadShape{.num_tokens = 521, .first_row = 400},
+                                           RandomHeadShape{.num_tokens = 290, .row_step = 3},
+                                           RandomHeadShape{.num_tokens = 310, .window = 40},
+                                           RandomHeadShape{.num_tokens = 257, .soft_cap = 5},
+                                           RandomHeadShape{.num_tokens = 1}));
+
+TEST(Tiles, MaskTileCountsExactlyTheKeptPairs) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 600, .first_row = 73}, 9);
+  using kernels::MaskKind;
+  uint32_t seed = 0;
+  for (const kernels::ElementRule rule :
+       {kernels::ElementRule{MaskKind::kCausal, 0, 0}, kernels::ElementRule{MaskKind::kCausalWindow, 70, 5},
+        kernels::ElementRule{MaskKind::kNone, 0, 0}}) {
+    for (const int32_t tile_rows : {64, 128}) {
+      const kernels::SparseIndex index = RandomIndex(*head, tile_rows, rule, ++seed);
+      std::vector<uint8_t> kept(static_cast<size_t>(head->num_rows * head->num_tokens), 0);
+      for (int32_t row = 0; row < head->num_rows; ++row) {
+        std::vector<kernels::ColumnRange> ranges;
+        kernels::AppendKeptRanges(index.View(), 0, 0, row, &ranges);
+        for (const auto& range : ranges) {
+          for (int32_t column = range.begin; column < range.end; ++column)
+            kept[static_cast<size_t>(row * head->num_tokens + column)] = 1;
+        }
+      }
+      for (int32_t level = 0; level <= 2; ++level) {
+        const int64_t step = int64_t{1} << level;
+        const MaskTilePtr tile = ComputeMaskTile(index.View(), {head->id, TileReduction::kMax, level, 0, 0});
+        for (int64_t i = 0; i < 256; ++i) {
+          for (int64_t j = 0; j < 256; ++j) {
+            int64_t pairs = 0, count = 0;
+            for (int64_t row = i * step; row < std::min((i + 1) * step, head->num_rows); ++row) {
+              for (int64_t column = j * step; column < std::min((j + 1) * step, head->num_tokens); ++column) {
+                if (rule.kind != MaskKind::kNone && column > head->row_positions[static_cast<size_t>(row)]) continue;
+                ++pairs;
+                count += kept[static_cast<size_t>(row * head->num_tokens + column)];
+              }
+            }
+            const int value = tile->kept[static_cast<size_t>(i * 256 + j)];
+            if (count == 0) {
+              ASSERT_EQ(value, 0) << i << ", " << j;
+            } else if (count == pairs) {
+              ASSERT_EQ(value, 255) << i << ", " << j;
+            } else {
+              ASSERT_NEAR(value, 255.0 * static_cast<double>(count) / static_cast<double>(pairs), 1.0)
+                  << i << ", " << j;
+              ASSERT_GT(value, 0);
+              ASSERT_LT(value, 255);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Tiles, MaskTileOfALongHeadIsCountedWithout32BitProducts) {
+  constexpr int32_t kLength = 131072;
+  kernels::SparseIndexBuilder::Shape shape;
+  shape.seq_q = kLength;
+  shape.seq_k = kLength;
+  kernels::SparseIndexBuilder builder(shape);
+  for (int32_t row = 0; row < kLength; row += 128) {
+    builder.AddRange(0, kLength);
+    builder.FinishList();
+  }
+  const kernels::SparseIndex index = builder.Build();
+  const int32_t level = MaxLevel(kLength, kLength);
+  const MaskTilePtr tile = ComputeMaskTile(index.View(), {{}, TileReduction::kMean, level, 0, 0});
+  for (int i = 0; i < 256; ++i) {
+    for (int j = 0; j < 256; ++j) ASSERT_EQ(tile->kept[static_cast<size_t>(i * 256 + j)], j <= i ? 255 : 0);
+  }
+}
+
+TEST(Tiles, CancelledTileIsNull) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 1);
+  const std::atomic<bool> cancelled{true};
+  EXPECT_EQ(ComputeTile(*head, {head->id, TileReduction::kMax, 0, 0, 0}, 2, &cancelled), nullptr);
+  EXPECT_TRUE(ComputePyramid(*head, TileReduction::kMax, 0, 2, &cancelled).empty());
+}
+
+TEST(Tiles, ProbabilityIsZeroWhereTheRowDoesNotAttend) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 50, .window = 10}, 2);
+  EXPECT_EQ(Probability(*head, 20, 21), 0);
+  EXPECT_EQ(Probability(*head, 20, 10), 0);
+  EXPECT_GT(Probability(*head, 20, 11), 0);
+  EXPECT_EQ(Probability(*head, 50, 0), 0);
+  EXPECT_EQ(Probability(*head, 3, -1), 0);
+}
+
+TEST(TileMapping, LevelIsTheSmallestWhoseTexelCoversAPixel) {
+  EXPECT_EQ(LevelForZoom(0.1, 16384, 16384), 0);
+  EXPECT_EQ(LevelForZoom(1.0, 16384, 16384), 0);
+  EXPECT_EQ(LevelForZoom(1.01, 16384, 16384), 1);
+  EXPECT_EQ(LevelForZoom(8.0, 16384, 16384), 3);
+  EXPECT_EQ(LevelForZoom(1e9, 16384, 16384), 6);
+  EXPECT_EQ(LevelForZoom(std::nan(""), 16384, 16384), 0);
+}
+
+TEST(TileMapping, CoarsestLevelHoldsTheMapInOneTile) {
+  EXPECT_EQ(MaxLevel(1, 1), 0);
+  EXPECT_EQ(MaxLevel(256, 256), 0);
+  EXPECT_EQ(MaxLevel(1, 257), 1);
+  EXPECT_EQ(MaxLevel(46341, 46341), 8);
+  EXPECT_EQ(MaxLevel(131072, 131072), 9);
+}
+
+}  // namespace
+}  // namespace headscope::analysis
