@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <QApplication>
+#include <QDir>
 #include <QDockWidget>
 #include <QImage>
 #include <QMainWindow>
@@ -93,6 +94,12 @@ class HeadCanvasTest : public ::testing::Test {
                       Qt::NoScrollPhase, false);
     QApplication::sendEvent(canvas_.get(), &event);
   }
+  // Leaves a picture for people to look at; nothing is compared with it.
+  void KeepPicture(const QString& name) const {
+    const QDir folder(QStringLiteral(HEADSCOPE_BINARY_DIR "/artifacts"));
+    folder.mkpath(".");
+    canvas_->grabFramebuffer().save(folder.filePath(name + ".png"));
+  }
   double ScoresPerPixel() const { return canvas_->ViewState()["view"].toObject()["scores_per_pixel"].toDouble(); }
   double CenterColumn() const { return canvas_->ViewState()["view"].toObject()["center_column"].toDouble(); }
 
@@ -164,6 +171,7 @@ TEST_F(HeadCanvasTest, WheelZoomsAboutThePointerDownToSingleScores) {
   EXPECT_NEAR(ScoresPerPixel(), 1.0 / 96, 1e-9);
   EXPECT_NEAR(moved.back()[0].toDouble(), 400, 1);
   EXPECT_NEAR(moved.back()[1].toDouble(), 150, 1);
+  KeepPicture("canvas_single_scores");
   for (int notch = 0; notch < 40; ++notch) Wheel(at, -1);
   Settle();
   EXPECT_NEAR(ScoresPerPixel(), fitted, 1e-9);
@@ -257,6 +265,7 @@ TEST_F(HeadCanvasTest, SliderChangesTheMaskAndRunMeasuresIt) {
   EXPECT_EQ(finished[0][0].value<analysis::MethodResult>().speedup, 3);
   Settle();
   EXPECT_FALSE(canvas_->PanelControl("result").isNull());
+  KeepPicture("canvas_panel");
 }
 
 TEST_F(HeadCanvasTest, CancelStopsARun) {
@@ -282,6 +291,7 @@ TEST_F(HeadCanvasTest, MaskDimsWhatIsNotKept) {
   EXPECT_NE(kept.red(), kept.blue()) << "kept scores are in colour";
   EXPECT_EQ(dropped.red(), dropped.green()) << "dropped scores are grey";
   EXPECT_EQ(dropped.red(), dropped.blue());
+  KeepPicture("canvas_mask");
   canvas_->SetOverlay(false);
   Settle();
   EXPECT_NE(canvas_->grabFramebuffer().pixelColor(canvas_->PixelOf(300, 285).toPoint()), dropped);
