@@ -1,0 +1,26 @@
+// Writes the files that tests/oracle reads: data_export_files_process FOLDER.
+#include <cmath>
+#include <cstdio>
+
+#include "data/results_file.h"
+#include "synthetic_trace.h"
+
+int main(int argc, char** argv) {
+  namespace data = headscope::data;
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: data_export_files_process FOLDER\n");
+    return 2;
+  }
+  const std::string folder = argv[1];
+  constexpr data::Encoding kEncodings[] = {data::Encoding::kFloat32, data::Encoding::kBFloat16,
+                                           data::Encoding::kFloat16};
+  for (const data::Encoding encoding : kEncodings) {
+    data::testing::WriteTrace(folder + "/trace" + std::to_string(static_cast<int>(encoding)) + ".h5",
+                              data::testing::SmallLayout(encoding, 3000), 2500, 300);
+  }
+  data::WriteResults(folder + "/results.h5",
+                     {{"head", "", std::vector<std::string>{"0:1", "", "9:7 caf\xc3\xa9"}},
+                      {"time", "ms", std::vector<double>{1.5, NAN, -0.25}}},
+                     {{"model", "synthetic"}});
+  return 0;
+}
