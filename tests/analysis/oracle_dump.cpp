@@ -1,0 +1,175 @@
+// analysis_oracle_dump FOLDER [TRACE LAYER:HEAD,..]: writes what headscope says of some heads for
+// tests/oracle/analysis_oracle.py to check. Without a trace it writes a small one first, FOLDER/trace.h5.
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "analysis/compare.h"
+#include "analysis/report.h"
+#include "analysis/statistics.h"
+#include "analysis/tiles.h"
+#include "data/trace_reader.h"
+#include "data/trace_writer.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr int64_t kTokens = 900;
+constexpr int32_t kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
+
+// Keys with outliers, a sink and a slowly turning part, so that heads have sinks, windows and long tails.
+void WriteTrace(const std::string& path) {
+  data::TraceLayout layout;
+  layout.model.name = "oracle";
+  layout.model.model_type = "llama";
+  layout.model.config_json = "{}";
+  layout.model.weights_sha256 = std::string(64, '0');
+  layout.model.tokenizer_sha256 = std::string(64, '0');
+  layout.model.num_layers = 2;
+  layout.model.num_qo_heads = kQoHeads;
+  layout.model.num_kv_heads = kKvHeads;
+  layout.model.head_dim = kHeadDim;
+  layout.layers = {0, 1};
+  layout.qo_heads = {0, 1, 2, 3};
+  layout.kv_heads = {0, 1};
+  layout.encoding = data::Encoding::kFloat32;
+  layout.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim));
+  layout.window_per_layer = {0, 0};
+  layout.max_tokens = kTokens;
+  data::TraceWriter writer(path, layout, /*overwrite=*/true);
+  writer.AppendTokens(std::vector<data::TokenRecord>(kTokens));
+  std::vector<int32_t> positions(kTokens);
+  for (int32_t i = 0; i < kTokens; ++i) positions[static_cast<size_t>(i)] = i;
+  writer.AppendRowPositions(positions);
+  std::mt19937 random(20);
+  std::normal_distribution<float> normal;
+  for (int32_t layer = 0; layer < 2; ++layer) {
+    std::vector<float> q(kQoHeads * kTokens * kHeadDim), k(kKvHeads * kTokens * kHeadDim), v(k.size()),
+        lse(kQoHeads * kTokens);
+    for (float& value : k) value = normal(random);
+    for (float& value : v) value = normal(random);
+    for (int64_t head = 0; head < kQoHeads; ++head) {
+      const float* keys = k.data() + head / 2 * kTokens * kHeadDim;
+      for (int64_t row = 0; row < kTokens; ++row) {
+        float* query = q.data() + (head * kTokens + row) * kHeadDim;
+        for (int64_t i = 0; i < kHeadDim; ++i) {
+          query[i] = 0.7f * normal(random) * (i == 3 ? 4.0f : 1.0f) + 0.3f * static_cast<float>(head) * keys[i] +
+                     0.5f * keys[row / 2 * kHeadDim + i];
+        }
+        std::vector<double> scores;
+        double largest = -1e300, sum = 0;
+        for (int64_t column = 0; column <= row; ++column) {
+          double dot = 0;
+          for (int64_t i = 0; i < kHeadDim; ++i)
+            dot += static_cast<double>(query[i]) * static_cast<double>(keys[column * kHeadDim + i]);
+          scores.push_back(dot * static_cast<double>(layout.softmax_scale));
+          largest = std::max(largest, scores.back());
+        }
+        for (const double score : scores) sum += std::exp(score - largest);
+        lse[static_cast<size_t>(head * kTokens + row)] = static_cast<float>(largest + std::log(sum));
+      }
+    }
+    data::LayerBlock block;
+    block.layer_slot = layer;
+    block.num_tokens = kTokens;
+    block.num_rows = kTokens;
+    block.q = q.data();
+    block.k = k.data();
+    block.v = v.data();
+    block.lse = lse.data();
+    writer.Append(block);
+  }
+  writer.Finish();
+}
+
+void WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) throw std::runtime_error(path + ": not written");
+}
+
+// Kept ranges of every row and headscope's mass of them, for every prefill method.
+nlohmann::json Masks(const HeadTensorsPtr& head) {
+  nlohmann::json all = nlohmann::json::array();
+  const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 2, nullptr);
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
+    MaskPreview preview;
+    const kernels::Status status =
+        PreviewMask(*mass, *method, kernels::ParameterValues(method->spec()), 2, nullptr, &preview);
+    if (!status.ok()) throw std::runtime_error(status.message());
+    nlohmann::json rows = nlohmann::json::array();
+    for (int32_t row = 0; row < head->num_rows; ++row) {
+      std::vector<kernels::ColumnRange> ranges;
+      kernels::AppendKeptRanges(preview.index->View(), 0, 0, row, &ranges);
+      nlohmann::json line = nlohmann::json::array();
+      for (const auto& range : ranges) line.push_back({range.begin, range.end});
+      rows.push_back(line);
+    }
+    all.push_back({{"method", method->spec().name},
+                   {"rows", rows},
+                   {"kept_mass", preview.kept_mass},
+                   {"cra_min", preview.summary.cra_min},
+                   {"cra_mean", preview.summary.cra_mean},
+                   {"kept_fraction", preview.summary.kept_fraction}});
+  }
+  return all;
+}
+
+nlohmann::json Tiles(const HeadTensors& head) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
+    for (int32_t level = 0; level <= MaxLevel(head.num_rows, head.num_tokens); ++level) {
+      const TilePtr tile = ComputeTile(head, {head.id, reduction, level, 0, 0}, 2, nullptr);
+      nlohmann::json texels = nlohmann::json::array();
+      for (const float value : tile->log2_p) texels.push_back(std::isinf(value) ? -1e9 : static_cast<double>(value));
+      all.push_back({{"by", reduction == TileReduction::kMax ? "max" : "mean"}, {"level", level}, {"log2_p", texels}});
+    }
+  }
+  return all;
+}
+
+std::vector<HeadId> ParseHeads(const std::string& text) {
+  std::vector<HeadId> heads;
+  std::istringstream in(text);
+  for (std::string item; std::getline(in, item, ',');) {
+    heads.push_back({std::stoi(item.substr(0, item.find(':'))), std::stoi(item.substr(item.find(':') + 1))});
+  }
+  return heads;
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  const std::string folder = arguments.at(0);
+  std::string path = folder + "/trace.h5";
+  if (arguments.size() > 1) {
+    path = arguments.at(1);
+  } else {
+    WriteTrace(path);
+  }
+  const data::TraceReader trace(path);
+  const std::vector<HeadId> heads = arguments.size() > 2 ? ParseHeads(arguments.at(2)) : RecordedHeads(trace);
+  std::vector<HeadStatistics> statistics;
+  nlohmann::json details = nlohmann::json::array();
+  for (const HeadId id : heads) {
+    const HeadTensorsPtr head = LoadHead(trace, id);
+    statistics.push_back(ComputeStatistics(*head, {}));
+    details.push_back({{"layer", id.layer}, {"head", id.head}, {"masks", Masks(head)}, {"tiles", Tiles(*head)}});
+  }
+  WriteText(folder + "/statistics.json", StatisticsJson(statistics));
+  WriteText(folder + "/details.json", details.dump());
+  return 0;
+}
+
+}  // namespace
+}  // namespace headscope::analysis
+
+int main(int argc, char** argv) {
+  try {
+    return headscope::analysis::Main(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {
+    std::cerr << "analysis_oracle_dump: " << error.what() << "\n";
+    return 1;
+  }
+}
