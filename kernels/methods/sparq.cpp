@@ -115,7 +115,8 @@ class HeadSelector {
     std::vector<float> reduced(queries_.size(), 0.0f);
     std::vector<float> inverse_temperature;
     for (int32_t i = 0; i < group_; ++i) {
-      for (const int32_t d : components) reduced[static_cast<size_t>(i * head_dim_ + d)] = Query(i)[d];
+      for (const int32_t d : components)
+        reduced[static_cast<size_t>(i) * static_cast<size_t>(head_dim_) + static_cast<size_t>(d)] = Query(i)[d];
       inverse_temperature.push_back(InverseTemperature(i, components));
     }
     std::vector<float> scores(static_cast<size_t>(group_) * static_cast<size_t>(problem_.seq_k));
@@ -213,7 +214,7 @@ class SparQMethod final : public internal::DecodeSelector {
     const bool reallocate = values.Flag("reallocate");
     const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
     std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
-    const Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
+    Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t list = begin; list < end; ++list) {
         HeadSelector selector(problem, values, static_cast<int32_t>(list / problem.num_kv_heads),
                               static_cast<int32_t>(list % problem.num_kv_heads));
