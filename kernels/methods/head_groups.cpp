@@ -41,7 +41,7 @@ Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, 
   const int32_t heads_per_group = whole_groups ? problem.GroupSize() : 1;
 
   std::vector<SparseIndex> parts(static_cast<size_t>(num_heads / heads_per_group));
-  const Status status =
+  Status status =
       ParallelFor(static_cast<int64_t>(parts.size()), 1, options, [&](int64_t begin, int64_t end, int32_t) {
         for (int64_t part = begin; part < end; ++part) {
           HeadGroup group;
