@@ -1,0 +1,170 @@
+#include "shell_fixture.h"
+
+#include <QApplication>
+#include <QElapsedTimer>
+#include <QFileDialog>
+#include <QLineEdit>
+#include <QTimer>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "data/trace_writer.h"
+#include "workbench/trace_workbench.h"
+
+namespace headscope::gui_test {
+namespace {
+
+constexpr int32_t kLayers = 2, kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
+
+}  // namespace
+
+void WriteSmallTrace(const std::string& path) {
+  data::TraceLayout layout;
+  layout.model = {.name = "small",
+                  .model_type = "llama",
+                  .config_json = "{}",
+                  .weights_sha256 = std::string(64, '0'),
+                  .tokenizer_sha256 = std::string(64, '0'),
+                  .num_layers = kLayers,
+                  .num_qo_heads = kQoHeads,
+                  .num_kv_heads = kKvHeads,
+                  .head_dim = kHeadDim};
+  layout.layers = {0, 1};
+  layout.qo_heads = {0, 1, 2, 3};
+  layout.kv_heads = {0, 1};
+  layout.encoding = data::Encoding::kFloat32;
+  layout.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim));
+  layout.window_per_layer = {0, 0};
+  layout.prompt_source = "text";
+  layout.max_tokens = kTokens;
+
+  data::TraceWriter writer(path, layout, /*overwrite=*/true);
+  std::vector<data::TokenRecord> tokens;
+  std::vector<int32_t> positions;
+  for (int32_t i = 0; i < kTokens; ++i) {
+    tokens.push_back({.id = i % 4096,
+                      .phase = data::TokenPhase::kPrompt,
+                      .step = 0,
+                      .text = i == 300 ? " needle" : " word" + std::to_string(i)});
+    positions.push_back(i);
+  }
+  writer.AppendTokens(tokens);
+  writer.AppendRowPositions(positions);
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  for (int32_t layer = 0; layer < kLayers; ++layer) {
+    std::vector<float> q(kQoHeads * kTokens * kHeadDim), k(kKvHeads * kTokens * kHeadDim), v(k.size()),
+        lse(kQoHeads * kTokens);
+    for (std::vector<float>* tensor : {&q, &k, &v}) {
+      for (float& value : *tensor) value = normal(random);
+    }
+    const auto at = [](int64_t head, int64_t token) {
+      return static_cast<size_t>((head * kTokens + token) * kHeadDim);
+    };
+    for (int64_t token = 1; token < kTokens; ++token) {
+      for (size_t i = 0; i < kHeadDim; ++i) {
+        q[at(0, token) + i] = 2 * k[at(0, 0) + i];
+        q[at(1, token) + i] = 2 * k[at(0, token - 1) + i];
+      }
+    }
+    for (int64_t head = 0; head < kQoHeads; ++head) {
+      for (int64_t row = 0; row < kTokens; ++row) {
+        std::vector<double> scores;
+        double most = -1e30;
+        for (int64_t column = 0; column <= row; ++column) {
+          double score = 0;
+          for (size_t i = 0; i < kHeadDim; ++i)
+            score += static_cast<double>(q[at(head, row) + i]) * static_cast<double>(k[at(head / 2, column) + i]);
+          scores.push_back(score * static_cast<double>(layout.softmax_scale));
+          most = std::max(most, scores.back());
+        }
+        double sum = 0;
+        for (const double score : scores) sum += std::exp(score - most);
+        lse[static_cast<size_t>(head * kTokens + row)] = static_cast<float>(most + std::log(sum));
+      }
+    }
+    writer.Append({.layer_slot = layer,
+                   .first_token = 0,
+                   .num_tokens = kTokens,
+                   .first_row = 0,
+                   .num_rows = kTokens,
+                   .q = q.data(),
+                   .k = k.data(),
+                   .v = v.data(),
+                   .lse = lse.data()});
+  }
+  writer.Finish();
+}
+
+ShellTest::ShellTest() {
+  WriteSmallTrace(trace_path().toStdString());
+  workbench_ = app::MakeTraceWorkbench(
+      {.share_dir = HEADSCOPE_SOURCE_DIR "/data", .cache_dir = File(QStringLiteral("results")).toStdString()},
+      [](std::function<void()> function) {
+        QMetaObject::invokeMethod(qApp, std::move(function), Qt::QueuedConnection);
+      });
+}
+
+ShellTest::~ShellTest() {
+  window_.reset();
+  workbench_.reset();
+}
+
+ui::MainWindow& ShellTest::OpenWindow(const QString& open_path) {
+  CloseWindow();
+  window_ = std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("session.json")));
+  window_->resize(1400, 860);
+  window_->show();
+  window_->activateWindow();
+  EXPECT_TRUE(QTest::qWaitForWindowExposed(window_.get()));
+  window_->OpenAtStart(open_path, QString());
+  return *window_;
+}
+
+void ShellTest::CloseWindow() {
+  if (!window_) return;
+  window_->close();
+  window_.reset();
+}
+
+bool ShellTest::WaitFor(const std::function<bool()>& done, int milliseconds) {
+  QElapsedTimer timer;
+  timer.start();
+  while (!done()) {
+    if (timer.elapsed() > milliseconds) return false;
+    QTest::qWait(5);
+  }
+  return true;
+}
+
+bool ShellTest::WaitForStatistics() {
+  return WaitFor([this] {
+    const auto all = window_->store()->AllStatistics();
+    if (all.size() != kLayers * kQoHeads) return false;
+    for (const auto& statistics : all) {
+      if (!window_->store()->IsExact(statistics)) return false;
+    }
+    return !window_->findChild<ui::ProgressStrip*>()->IsBusy();
+  });
+}
+
+bool ShellTest::WaitForCanvas() {
+  return WaitFor([this] {
+    return window_->canvas()->HasHead() && window_->canvas()->frames_drawn() > 0 && window_->canvas()->IsSettled();
+  });
+}
+
+void ShellTest::AnswerFileDialog(const QString& path) {
+  auto* timer = new QTimer(window_.get());
+  QObject::connect(timer, &QTimer::timeout, timer, [timer, path] {
+    auto* dialog = qobject_cast<QFileDialog*>(QApplication::activeModalWidget());
+    if (dialog == nullptr) return;
+    timer->deleteLater();
+    dialog->findChild<QLineEdit*>(QStringLiteral("fileNameEdit"))->setText(path);
+    QMetaObject::invokeMethod(dialog, "accept", Qt::QueuedConnection);
+  });
+  timer->start(20);
+}
+
+}  // namespace headscope::gui_test

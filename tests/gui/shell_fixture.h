@@ -1,0 +1,50 @@
+// What the tests of the window share: a small true trace, the real workbench, and the real window on it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <QTemporaryDir>
+#include <QTest>
+#include <functional>
+#include <memory>
+
+#include "main_window.h"
+#include "ui/workbench.h"
+
+namespace headscope::gui_test {
+
+// 2 layers of 4 query heads over 2 KV heads, 512 tokens, head_dim 32, fp32. Head 0 of each layer sees the first token,
+// head 1 the token before, the others random keys. LSE is computed here, in float64, from Q and K.
+inline constexpr int64_t kTokens = 512;
+void WriteSmallTrace(const std::string& path);
+
+class ShellTest : public ::testing::Test {
+ protected:
+  ShellTest();
+  ~ShellTest() override;
+
+  // A window with its own session file; the one before is closed first (which keeps its session).
+  ui::MainWindow& OpenWindow(const QString& open_path);
+  void CloseWindow();
+  QString File(const QString& name) const { return folder_.filePath(name); }
+  QString trace_path() const { return File(QStringLiteral("small.h5")); }
+  // Runs the event loop until `done`, at most this long.
+  static bool WaitFor(const std::function<bool()>& done, int milliseconds = 20000);
+  // Every head's exact statistics are known and no work is under way.
+  bool WaitForStatistics();
+  bool WaitForCanvas();
+  template <typename T>
+  T* Find(const char* name) {
+    T* found = window_->findChild<T*>(QLatin1String(name));
+    EXPECT_NE(found, nullptr) << name;
+    return found;
+  }
+  // Answers the next file dialog with this path.
+  void AnswerFileDialog(const QString& path);
+
+  QTemporaryDir folder_;
+  std::unique_ptr<ui::Workbench> workbench_;
+  std::unique_ptr<ui::MainWindow> window_;
+};
+
+}  // namespace headscope::gui_test

@@ -1,0 +1,23 @@
+// Runs the tests of the window: each CTest entry starts this program for one case. Listing the cases needs no display.
+#include <gtest/gtest.h>
+
+#include <QApplication>
+#include <QLocale>
+#include <QStyleFactory>
+#include <QSurfaceFormat>
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
+  QCoreApplication::setAttribute(Qt::AA_ShareOpenGLContexts);
+  QCoreApplication::setAttribute(Qt::AA_DontUseNativeDialogs);
+  QSurfaceFormat format;
+  format.setVersion(3, 3);
+  format.setProfile(QSurfaceFormat::CoreProfile);
+  format.setAlphaBufferSize(8);
+  QSurfaceFormat::setDefaultFormat(format);
+  QLocale::setDefault(QLocale::c());
+  QApplication application(argc, argv);
+  QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,343 @@
+// The real window over the real workbench, by mouse and keyboard.
+#include <QAction>
+#include <QComboBox>
+#include <QDockWidget>
+#include <QElapsedTimer>
+#include <QFile>
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QLabel>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QPlainTextEdit>
+#include <QSignalSpy>
+#include <QSpinBox>
+#include <QTableView>
+#include <QToolButton>
+
+#include "metric_colors.h"
+#include "shell_fixture.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using analysis::HeadId;
+using ui::Command;
+
+TEST_F(ShellTest, StartShowsEveryHeadOfTheTrace) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForStatistics());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(Find<QTableView>("headTable")->model()->rowCount(), 8);
+  for (const HeadId head : window_->store()->trace().heads)
+    EXPECT_TRUE(Find<ui::HeadMatrix>("headMatrix")->CellColor(head)) << head.layer << ':' << head.head;
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{0, 0}));
+}
+
+TEST_F(ShellTest, MatrixClickAndKeysOpenHeads) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
+  QTest::mouseClick(matrix, Qt::LeftButton, {}, *matrix->CellCentre({1, 2}));
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{1, 2}));
+  QTest::keyClick(matrix, Qt::Key_Up);
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{0, 2}));
+  QTest::keyClick(matrix, Qt::Key_Right);
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{0, 3}));
+  QTest::keyClick(window_.get(), Qt::Key_Left, Qt::AltModifier);
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{0, 2}));
+  QTest::keyClick(window_.get(), Qt::Key_Right, Qt::AltModifier);
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{0, 3}));
+  QTest::keyClick(window_.get(), Qt::Key_Period);
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{1, 0}));
+}
+
+TEST_F(ShellTest, TableSortsFiltersAndOpensHeads) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForStatistics());
+  auto* table = Find<QTableView>("headTable");
+  const int sink = [&] {
+    for (int column = 0; column < table->model()->columnCount(); ++column) {
+      if (table->model()->headerData(column, Qt::Horizontal, ui::HeadTableModel::kMetricNameRole) ==
+          QStringLiteral("sink_mass"))
+        return column;
+    }
+    return -1;
+  }();
+  ASSERT_GE(sink, 0);
+  table->sortByColumn(sink, Qt::DescendingOrder);
+  // Head 0 of either layer was made to look at the first token.
+  EXPECT_EQ(table->model()->index(0, ui::HeadTableModel::kHead).data().toInt(), 0);
+  EXPECT_EQ(table->model()->index(1, ui::HeadTableModel::kHead).data().toInt(), 0);
+  QTest::keyClicks(Find<QLineEdit>("headFilter"), QStringLiteral("1: sink_mass>0.5"));
+  ASSERT_EQ(table->model()->rowCount(), 1);
+  QTest::mouseClick(table->viewport(), Qt::LeftButton, {}, table->visualRect(table->model()->index(0, 0)).center());
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{1, 0}));
+}
+
+TEST_F(ShellTest, ChosenMetricColoursTheMatrix) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForStatistics());
+  auto* box = Find<QComboBox>("metricBox");
+  box->setFocus();
+  QTest::keyClicks(box, QStringLiteral("Sink"));
+  QTest::keyClick(box, Qt::Key_Return);
+  ASSERT_EQ(window_->store()->metric(), "sink_mass");
+  for (const HeadId head : window_->store()->trace().heads) {
+    const double value = window_->store()->Find(head)->sink_mass;
+    EXPECT_EQ(Find<ui::HeadMatrix>("headMatrix")->CellColor(head), ui::SequentialColor(value));
+  }
+}
+
+TEST_F(ShellTest, DraggedParameterMovesTheMask) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  ui::HeadCanvas* canvas = window_->canvas();
+  const auto values = canvas->method_values().values();
+  QString name;
+  for (const auto& [key, value] : values) {
+    if (name.isEmpty() && !canvas->PanelControl(QString::fromStdString(key)).isNull())
+      name = QString::fromStdString(key);
+  }
+  ASSERT_FALSE(name.isEmpty()) << "the panel shows no parameter of " << canvas->method().toStdString();
+  const double before = canvas->method_values().Real(name.toStdString());
+  QSignalSpy masks(canvas, &ui::HeadCanvas::MaskReady);
+  const QRectF slider = canvas->PanelControl(name);
+  const QPoint from = slider.center().toPoint(), to(static_cast<int>(slider.left() + slider.width() * 0.15), from.y());
+  QElapsedTimer timer;
+  QTest::mouseMove(canvas, from);
+  QTest::qWait(50);
+  QTest::mousePress(canvas, Qt::LeftButton, {}, from);
+  QTest::qWait(50);
+  timer.start();
+  QTest::mouseMove(canvas, to);
+  ASSERT_TRUE(WaitFor([&] { return canvas->method_values().Real(name.toStdString()) != before; }));
+  const int seen = static_cast<int>(masks.count());
+  ASSERT_TRUE(WaitFor([&] { return masks.count() > seen || canvas->IsSettled(); }));
+  RecordProperty("mask_follows_ms", static_cast<int>(timer.elapsed()));
+  QTest::mouseRelease(canvas, Qt::LeftButton, {}, to);
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_GT(masks.count(), 0);
+  // Back with one undo: a drag is one step.
+  QTest::keyClick(window_.get(), Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_TRUE(WaitFor([&] { return canvas->method_values().Real(name.toStdString()) == before; }, 3000));
+}
+
+TEST_F(ShellTest, RunFillsTheTableAndExports) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForStatistics());
+  ASSERT_TRUE(WaitForCanvas());
+  auto* table = Find<QTableView>("runsTable");
+  EXPECT_FALSE(window_->commands()[Command::kExportRuns]->isEnabled());
+  QTest::keyClick(window_.get(), Qt::Key_R, Qt::ControlModifier);
+  ASSERT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }));
+  using Model = ui::RunsTableModel;
+  EXPECT_EQ(table->model()->index(0, Model::kMethod).data().toString(), QStringLiteral("dense"));
+  EXPECT_EQ(table->model()->index(1, Model::kMethod).data().toString(), window_->canvas()->method());
+  table->sortByColumn(Model::kSpeedup, Qt::AscendingOrder);
+  EXPECT_EQ(table->model()->index(0, Model::kMethod).data().toString(), QStringLiteral("dense"));
+
+  for (const QString extension : {QStringLiteral("csv"), QStringLiteral("json"), QStringLiteral("h5")}) {
+    const QString path = File(QStringLiteral("runs.") + extension);
+    AnswerFileDialog(path);
+    window_->commands()[Command::kExportRuns]->trigger();
+    QFile file(path);
+    ASSERT_TRUE(file.open(QIODevice::ReadOnly))
+        << extension.toStdString() << ": " << Find<QLabel>("noticeText")->text().toStdString();
+    const QByteArray text = file.readAll();
+    if (extension == u"csv") EXPECT_EQ(text.count('\n'), 3) << text.toStdString();
+    if (extension == u"json") EXPECT_FALSE(QJsonDocument::fromJson(text).isNull());
+    if (extension == u"h5") EXPECT_TRUE(text.startsWith("\x89HDF"));
+  }
+}
+
+TEST_F(ShellTest, RunAllMeasuresEveryMethod) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  auto* table = Find<QTableView>("runsTable");
+  const size_t num_methods = workbench_->methods().size();  // with one dense row for each of the two phases
+  window_->commands()[Command::kRunAll]->trigger();
+  EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() == static_cast<int>(num_methods); }, 60000))
+      << table->model()->rowCount() << " rows; " << Find<QLabel>("noticeText")->text().toStdString();
+}
+
+TEST_F(ShellTest, PaletteFindsAndRunsACommand) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  QTest::keyClick(window_.get(), Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+  auto* input = Find<QLineEdit>("paletteInput");
+  ASSERT_TRUE(input->isVisible());
+  QTest::keyClicks(input, QStringLiteral("drk col"));
+  EXPECT_EQ(Find<QListWidget>("paletteList")->item(0)->text(), QStringLiteral("Dark colours"));
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_FALSE(input->isVisible());
+  EXPECT_EQ(window_->theme()->name(), QStringLiteral("dark"));
+  EXPECT_LT(window_->palette().color(QPalette::Window).lightness(), 100);
+}
+
+TEST_F(ShellTest, GoToAndFindTokenCentreTheMap) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  ui::HeadCanvas* canvas = window_->canvas();
+  const auto centred = [&](int64_t row, int64_t column) {
+    const QPointF at = canvas->PixelOf(row, column);
+    return std::abs(at.x() - canvas->width() / 2.0) < canvas->width() * 0.2 &&
+           std::abs(at.y() - canvas->height() / 2.0) < canvas->height() * 0.2;
+  };
+  EXPECT_FALSE(centred(400, 35));
+  QTest::keyClick(window_.get(), Qt::Key_G, Qt::ControlModifier);
+  auto* input = Find<QLineEdit>("findInput");
+  QTest::keyClicks(input, QStringLiteral("400, 35"));
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_TRUE(WaitFor([&] { return centred(400, 35); }, 3000));
+  QTest::keyClick(window_.get(), Qt::Key_F, Qt::ControlModifier);
+  QTest::keyClicks(input, QStringLiteral("NEEDLE"));
+  QTest::keyClick(input, Qt::Key_Return);
+  EXPECT_TRUE(Find<QLabel>("findResult")->text().contains(QStringLiteral("300")));
+  EXPECT_TRUE(WaitFor([&] { return centred(300, 300); }, 3000));
+}
+
+TEST_F(ShellTest, SessionComesBack) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  window_->store()->Select({1, 3});
+  window_->store()->SetMetric("entropy");
+  window_->commands()[Command::kLogScale]->trigger();
+  const bool logarithmic = window_->canvas()->scale() == ui::ColorScale::kLogarithmic;
+  OpenWindow(QString());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{1, 3}));
+  EXPECT_EQ(window_->store()->metric(), "entropy");
+  EXPECT_EQ(window_->canvas()->scale() == ui::ColorScale::kLogarithmic, logarithmic);
+  EXPECT_EQ(window_->commands()[Command::kLogScale]->isChecked(), logarithmic);
+}
+
+TEST_F(ShellTest, StatisticsAreKeptForTheNextStart) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForStatistics());
+  const double kurtosis = window_->store()->Find({1, 2})->kurtosis;
+  const QDir results(File(QStringLiteral("results")));
+  ASSERT_TRUE(WaitFor([&] { return results.entryList({QStringLiteral("*.json")}).size() == 1; }));
+  // A second start with numbers that only the file can have given.
+  const QString path = results.filePath(results.entryList({QStringLiteral("*.json")}).front());
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  QJsonObject json = QJsonDocument::fromJson(file.readAll()).object();
+  file.close();
+  QJsonArray heads = json[QStringLiteral("heads")].toArray();
+  for (qsizetype i = 0; i < heads.size(); ++i) {
+    QJsonObject head = heads[i].toObject();
+    head[QStringLiteral("kurtosis")] = kurtosis + 100;
+    heads[i] = head;
+  }
+  json[QStringLiteral("heads")] = heads;
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(QJsonDocument(json).toJson());
+  file.close();
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForStatistics());
+  EXPECT_NEAR(window_->store()->Find({1, 2})->kurtosis, kurtosis + 100, 1e-6);
+}
+
+TEST_F(ShellTest, DocksFloatAndReturn) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  auto* dock = Find<QDockWidget>("matrixDock");
+  dock->setFloating(true);
+  ASSERT_TRUE(WaitFor([&] { return dock->isWindow() && dock->isVisible(); }));
+  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
+  QTest::mouseClick(matrix, Qt::LeftButton, {}, *matrix->CellCentre({1, 1}));
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{1, 1}));
+  window_->commands()[Command::kResetLayout]->trigger();
+  EXPECT_FALSE(dock->isFloating());
+  EXPECT_TRUE(WaitForCanvas());
+}
+
+// Counts paint events of the window and all its children.
+class PaintCounter : public QObject {
+ public:
+  int paints = 0;
+  bool eventFilter(QObject* watched, QEvent* event) override {
+    if (event->type() == QEvent::Paint) ++paints;
+    return QObject::eventFilter(watched, event);
+  }
+};
+
+TEST_F(ShellTest, IdleWindowDrawsNothing) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForStatistics());
+  ASSERT_TRUE(WaitForCanvas());
+  QTest::qWait(700);  // tooltips, hover effects and the cursor of a text field come to rest
+  window_->canvas()->setFocus();
+  QTest::qWait(300);
+  PaintCounter counter;
+  qApp->installEventFilter(&counter);
+  const int64_t frames = window_->canvas()->frames_drawn();
+  QTest::qWait(500);
+  EXPECT_EQ(window_->canvas()->frames_drawn(), frames);
+  EXPECT_EQ(counter.paints, 0);
+  qApp->removeEventFilter(&counter);
+}
+
+TEST_F(ShellTest, BrokenFileIsOneSentenceAndTheWindowGoesOn) {
+  QFile broken(File(QStringLiteral("broken.h5")));
+  ASSERT_TRUE(broken.open(QIODevice::WriteOnly));
+  broken.write("this is no HDF5 file");
+  broken.close();
+  OpenWindow(broken.fileName());
+  auto* notice = Find<QFrame>("notice");
+  ASSERT_TRUE(WaitFor([&] { return notice->isVisible(); }));
+  EXPECT_TRUE(Find<QLabel>("noticeText")->text().contains(QStringLiteral("broken.h5")))
+      << Find<QLabel>("noticeText")->text().toStdString();
+  EXPECT_FALSE(window_->store()->HasTrace());
+  QTest::mouseClick(Find<QToolButton>("noticeClose"), Qt::LeftButton);
+  EXPECT_FALSE(notice->isVisible());
+  window_->OpenPath(trace_path());
+  EXPECT_TRUE(WaitForCanvas());
+}
+
+class CaptureShellTest : public ShellTest {
+ protected:
+  // Fills the dialog for a task of the shipped model and presses Start.
+  ui::CaptureDialog* Begin(const QString& output, int length) {
+    OpenWindow(trace_path());
+    EXPECT_TRUE(WaitForCanvas());
+    QTest::keyClick(window_.get(), Qt::Key_N, Qt::ControlModifier);
+    auto* dialog = Find<ui::CaptureDialog>("captureDialog");
+    dialog->SetModelDir(QStringLiteral(HEADSCOPE_SOURCE_DIR "/data/reference_model"));
+    Find<QSpinBox>("captureLength")->setValue(length);
+    Find<QLineEdit>("captureOutput")->setText(output);
+    auto* start = Find<QPushButton>("captureStart");
+    EXPECT_TRUE(WaitFor([&] { return start->isEnabled(); })) << start->toolTip().toStdString();
+    QTest::mouseClick(start, Qt::LeftButton);
+    EXPECT_TRUE(dialog->IsCapturing());
+    return dialog;
+  }
+};
+
+TEST_F(CaptureShellTest, CaptureOpensItsTrace) {
+  const QString output = File(QStringLiteral("captured.h5"));
+  ui::CaptureDialog* dialog = Begin(output, 512);
+  ASSERT_TRUE(WaitFor([&] { return !dialog->IsCapturing(); }, 90000));
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().num_layers == 10; }))
+      << Find<QLabel>("captureStatus")->text().toStdString();
+  EXPECT_TRUE(window_->store()->trace().complete);
+  EXPECT_GT(window_->store()->trace().num_tokens, 480);
+  EXPECT_LE(window_->store()->trace().num_tokens, 512);
+}
+
+TEST_F(CaptureShellTest, CancelledCaptureKeepsAShorterTraceOrSaysWhy) {
+  const QString output = File(QStringLiteral("cancelled.h5"));
+  ui::CaptureDialog* dialog = Begin(output, 12000);
+  auto* status = Find<QLabel>("captureStatus");
+  ASSERT_TRUE(WaitFor([&] { return status->text().contains(QStringLiteral("tokens/s")); }, 60000))
+      << status->text().toStdString();
+  QTest::mouseClick(Find<QPushButton>("captureStop"), Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return !dialog->IsCapturing(); }, 60000));
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().num_layers == 10; })) << status->text().toStdString();
+  EXPECT_GT(window_->store()->trace().num_tokens, 0);
+  EXPECT_LT(window_->store()->trace().num_tokens, 12000);
+}
+
+}  // namespace
+}  // namespace headscope::gui_test
