@@ -101,7 +101,7 @@ Status AttendCpu(const AttentionProblem& problem, const SparseIndexView& index, 
                  const RunOptions& options) {
   Status status = internal::CheckIndexOfProblem(problem, index);
   if (status.ok()) status = internal::CheckOutput(problem, output);
-  if (status.ok()) status = CheckHeadDim(problem);
+  if (status.ok()) status = CheckCpuLimits(problem);
   if (!status.ok()) return status;
   const int64_t num_tiles = index.NumRowTiles();
   try {

@@ -135,7 +135,7 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
                  const RunOptions& options) {
   Status status = internal::CheckSelectionOfProblem(problem, selection);
   if (status.ok()) status = internal::CheckOutput(problem, output);
-  if (status.ok()) status = CheckHeadDim(problem);
+  if (status.ok()) status = CheckCpuLimits(problem);
   if (!status.ok()) return status;
   const int64_t head_dim = problem.head_dim;
   try {

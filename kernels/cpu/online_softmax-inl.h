@@ -45,7 +45,7 @@ HWY_INLINE void MaskScores(float* scores, int32_t keys, int32_t lane_begin, int3
     const bool windowed = rule.kind == MaskKind::kCausalWindow && column >= rule.num_sinks;
     float* row = scores + int64_t{key} * kPanelLanes;
     for (int32_t lane = lane_begin; lane < lane_end; lane += kLanes) {
-      // Lengths are below 2^28, so positions and their differences fit 32 bits.
+      // Positions are at most 2^30 (CheckCpuLimits), so their differences fit 32 bits.
       const auto distance = hn::Iota(di, first_position + lane - column);
       auto dropped = hn::Lt(distance, hn::Zero(di));
       if (windowed) dropped = hn::Or(dropped, hn::Gt(distance, hn::Set(di, rule.window - 1)));

@@ -15,11 +15,19 @@ inline float EffectiveScale(const AttentionProblem& problem) {
   return problem.scale != 0.0f ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
 }
 
-// What the executors' scratch and vectors are made for.
-inline Status CheckHeadDim(const AttentionProblem& problem) {
-  if (problem.head_dim <= 256 && problem.head_dim % 8 == 0) return {};
-  return {StatusCode::kUnsupported, "attention problem: head_dim is " + std::to_string(problem.head_dim) +
-                                        ", allowed on the CPU is a multiple of 8 up to 256"};
+// What the executors' scratch and 32-bit positions are made for.
+inline Status CheckCpuLimits(const AttentionProblem& problem) {
+  constexpr int64_t kMaxPosition = int64_t{1} << 30;
+  if (problem.head_dim > 256 || problem.head_dim % 8 != 0) {
+    return {StatusCode::kUnsupported, "attention problem: head_dim is " + std::to_string(problem.head_dim) +
+                                          ", allowed on the CPU is a multiple of 8 up to 256"};
+  }
+  if (int64_t{problem.first_position} + problem.seq_q > kMaxPosition) {
+    return {StatusCode::kUnsupported, "attention problem: first_position + seq_q is " +
+                                          std::to_string(int64_t{problem.first_position} + problem.seq_q) +
+                                          ", allowed on the CPU is at most 2^30"};
+  }
+  return {};
 }
 
 // Equally spaced rows of head_dim contiguous elements: row i begins at element offset + i * row_stride of data.

@@ -57,7 +57,7 @@ HWY_EXPORT(TileLse);
 
 Status RowLse(const AttentionProblem& problem, int32_t window, const RunOptions& options, float* lse) {
   Status status = internal::CheckProblem(problem, /*reads_v=*/false);
-  if (status.ok()) status = CheckHeadDim(problem);
+  if (status.ok()) status = CheckCpuLimits(problem);
   if (!status.ok()) return status;
   if (window < 0)
     return {StatusCode::kInvalidArgument, "window is " + std::to_string(window) + ", allowed is 0 (none) or more"};

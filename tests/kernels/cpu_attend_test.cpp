@@ -379,6 +379,11 @@ TEST(CpuAttendStatus, RefusalsNameTheFieldAndWriteNothing) {
   problem.head_dim = 60;
   EXPECT_THAT(refusal(problem, index), testing::HasSubstr("head_dim is 60"));
   problem = owned.problem;
+  problem.first_position = std::numeric_limits<int32_t>::max() - 10;
+  SparseIndex far = index;
+  far.first_position = problem.first_position;
+  EXPECT_THAT(refusal(problem, far), testing::HasSubstr("first_position"));
+  problem = owned.problem;
   problem.seq_q = 63;
   EXPECT_THAT(refusal(problem, index), testing::HasSubstr("seq_q"));
   SparseIndex broken = index;
