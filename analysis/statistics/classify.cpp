@@ -38,7 +38,8 @@ void Classify(const ClassEvidence& evidence, HeadStatistics* statistics) {
     statistics->head_class = head_class;
     statistics->class_reason = std::move(reason);
   };
-  const double line_mass = std::max(statistics->vertical_mass, statistics->slash_mass);
+  const double line_mass =
+      std::max(0.0, std::max(statistics->vertical_mass, statistics->slash_mass) - evidence.line_chance);
   const char* line_name = statistics->vertical_mass >= statistics->slash_mass ? "columns" : "diagonals";
   const double near_mass = 1.0 - evidence.far_mass;
   const double sparsity = SparsityNear(*statistics);

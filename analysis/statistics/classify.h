@@ -1,6 +1,7 @@
 // The head's class from its numbers.
 //
 // The rule, in this order (docs/analysis.md says why):
+//   (line masses count here only above what lines hit by a single row could hold)
 //   retrieval-like  retrieval_peak >= 0.6, and neither the best columns nor the best diagonals hold half of
 //   retrieval_mass vertical-slash  the best columns, or the best diagonals, hold half of the far mass, and there is
 //   some (>= 0.15) sink+local      sinks and local window together hold >= 0.7 diffuse         more than 40 % of the
@@ -15,6 +16,9 @@ namespace headscope::analysis {
 struct ClassEvidence {
   double far_mass = 0;      // mean mass outside sinks and local window
   double block_chance = 0;  // what block_mass would be if that mass lay evenly
+  // Mass that as many columns or diagonals could hold with one sharp row each: below it, line masses say nothing, and
+  // with few analysed rows it is not small.
+  double line_chance = 0;
 };
 
 // Sets head_class and class_reason from the evidence and the other fields.

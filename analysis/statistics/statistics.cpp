@@ -144,7 +144,9 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
     return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);
   };
   statistics.block_mass = mean_of(table.block_mass);
-  Classify({mean_of(sums.far_columns()), mean_of(table.block_chance)}, &statistics);
+  Classify({mean_of(sums.far_columns()), mean_of(table.block_chance),
+            static_cast<double>(options.best_lines) / static_cast<double>(num_rows)},
+           &statistics);
   return statistics;
 }
 
