@@ -1,0 +1,1 @@
+"""The parts of prepare_corpus.py and train.py."""
