@@ -94,6 +94,10 @@ class HeadCanvasTest : public ::testing::Test {
                       Qt::NoScrollPhase, false);
     QApplication::sendEvent(canvas_.get(), &event);
   }
+  // The colour at a logical pixel, at any device pixel ratio.
+  static QColor ColorAt(const QImage& image, QPointF at) {
+    return image.pixelColor((at * image.devicePixelRatio()).toPoint());
+  }
   // Leaves a picture for people to look at; nothing is compared with it.
   void KeepPicture(const QString& name) const {
     const QDir folder(QStringLiteral(HEADSCOPE_BINARY_DIR "/artifacts"));
@@ -148,7 +152,7 @@ TEST_F(HeadCanvasTest, PixelsShowTheProbability) {
       const float log2_p = static_cast<float>(std::log2(workbench_.Head(0).Probability(row, column)));
       const float position = ScalePosition(log2_p, range, scale == ColorScale::kLogarithmic);
       // Half floats hold log2 p to 2^-8 at this depth: one palette entry.
-      const QColor shown = image.pixelColor(canvas_->PixelOf(row, column).toPoint());
+      const QColor shown = ColorAt(image, canvas_->PixelOf(row, column));
       const Rgb expected = ColorMapPalette(0)[static_cast<size_t>(std::lround(255 * position))];
       EXPECT_NEAR(shown.red(), expected.red, 4) << row << ", " << column;
       EXPECT_NEAR(shown.green(), expected.green, 4) << row << ", " << column;
@@ -286,15 +290,15 @@ TEST_F(HeadCanvasTest, MaskDimsWhatIsNotKept) {
   ASSERT_TRUE(canvas_->SetMethod("band", values));
   canvas_->GoTo(300, 290);
   Settle();
-  const QColor kept = canvas_->grabFramebuffer().pixelColor(canvas_->PixelOf(300, 297).toPoint());
-  const QColor dropped = canvas_->grabFramebuffer().pixelColor(canvas_->PixelOf(300, 285).toPoint());
+  const QColor kept = ColorAt(canvas_->grabFramebuffer(), canvas_->PixelOf(300, 297));
+  const QColor dropped = ColorAt(canvas_->grabFramebuffer(), canvas_->PixelOf(300, 285));
   EXPECT_NE(kept.red(), kept.blue()) << "kept scores are in colour";
   EXPECT_EQ(dropped.red(), dropped.green()) << "dropped scores are grey";
   EXPECT_EQ(dropped.red(), dropped.blue());
   KeepPicture("canvas_mask");
   canvas_->SetOverlay(false);
   Settle();
-  EXPECT_NE(canvas_->grabFramebuffer().pixelColor(canvas_->PixelOf(300, 285).toPoint()), dropped);
+  EXPECT_NE(ColorAt(canvas_->grabFramebuffer(), canvas_->PixelOf(300, 285)), dropped);
 }
 
 // Floating a dock and bringing it back: with shared contexts the widget keeps its own; without, each step brings a new

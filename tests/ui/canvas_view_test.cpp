@@ -260,6 +260,9 @@ TEST(ProfilesTest, EqualBruteForceSums) {
 TEST(CausalRowsTest, TexelCountsEqualBruteForce) {
   const std::vector<int32_t> positions = {3, 4, 9, 10, 40, 41, 42, 60, 63};
   const CausalRows rows(positions, 64);
+  EXPECT_EQ(rows.FirstRowAt(10), 3);
+  EXPECT_EQ(rows.FirstRowAt(11), 4);
+  EXPECT_EQ(rows.FirstRowAt(1000), 8);
   for (const int32_t level : {0, 1, 2, 3, 6}) {
     const int64_t size = int64_t{1} << level;
     for (int64_t y = 0; y * size < 9; ++y) {

@@ -30,8 +30,7 @@ HeadCanvas::Impl::Impl(HeadCanvas* owner)
              .go_to_position =
                  [this](int64_t position) {
                    AfterFrame([this, position] {
-                     int64_t row = 0;
-                     while (row + 1 < model.rows().num_rows() && model.rows().Position(row) < position) ++row;
+                     const int64_t row = model.rows().FirstRowAt(position);
                      canvas->GoTo(row, std::min<int64_t>(position, static_cast<int64_t>(model.view().center_column())));
                    });
                  },

@@ -22,6 +22,11 @@ class CausalRows {
   int64_t num_columns() const { return num_columns_; }
   // Token position of a row; row must be in [0, num_rows).
   int64_t Position(int64_t row) const { return row_positions_[static_cast<size_t>(row)]; }
+  // The first row at or after a token position; the last row when there is none.
+  int64_t FirstRowAt(int64_t position) const {
+    const auto found = std::lower_bound(row_positions_.begin(), row_positions_.end(), position);
+    return std::max<int64_t>(std::min<int64_t>(found - row_positions_.begin(), num_rows() - 1), 0);
+  }
   // Keys that the row sees: columns [0, result).
   int64_t NumColumns(int64_t row) const { return std::min<int64_t>(Position(row) + 1, num_columns_); }
   bool IsCausal(int64_t row, int64_t column) const { return column < NumColumns(row); }

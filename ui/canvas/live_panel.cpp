@@ -210,7 +210,7 @@ void LivePanel::DrawKept(CanvasModel& model) {
                                     mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(end));
     }
     ImGui::PlotLines("##kept_mass", bins.data(), static_cast<int>(bins.size()), 0, "kept mass by query", 0.0f, 1.0f,
-                     {-1, 52});
+                     {ImGui::GetContentRegionAvail().x, 52});
     Mark("kept_mass");
   }
   if (trial.mask_pending()) ImGui::PopStyleVar();

@@ -96,6 +96,7 @@ void DrawScoreValues(CanvasModel& model, const OverlayOptions& options) {
   if (pixels < kMinPixelsForValues || view.Level(options.device_pixel_ratio) != 0) return;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   const ScoreRect visible = view.Visible();
+  const std::optional<PixelRect> minimap = options.live ? model.MinimapRect() : std::nullopt;
   PushClip(list, view.viewport());
   for (auto row = static_cast<int64_t>(visible.row_begin); static_cast<double>(row) < visible.row_end; ++row) {
     for (auto column = static_cast<int64_t>(visible.column_begin); static_cast<double>(column) < visible.column_end;
@@ -103,6 +104,7 @@ void DrawScoreValues(CanvasModel& model, const OverlayOptions& options) {
       const std::optional<float> log2_p = model.ScoreLog2(row, column);
       if (!log2_p) continue;
       const double x = view.ColumnToX(static_cast<double>(column)), y = view.RowToY(static_cast<double>(row));
+      if (minimap && minimap->Contains(x + pixels / 2, y + pixels / 2)) continue;
       list->AddRect(Point(x, y), Point(x + pixels + 1, y + pixels + 1), IM_COL32(0, 0, 0, 60));
       const std::string text = FormatProbability(std::exp2(static_cast<double>(*log2_p)));
       const ImVec2 size = TextSize(text);
