@@ -16,6 +16,7 @@ void AddAnalyzeCommand(CLI::App& app, Action& action);
 void AddCompareCommand(CLI::App& app, Action& action);
 void AddRenderCommand(CLI::App& app, Action& action);
 void AddExportCommand(CLI::App& app, Action& action);
+void AddEvalCommand(CLI::App& app, Action& action);
 void AddDemoCommand(CLI::App& app, Action& action);
 
 }  // namespace headscope::app

@@ -65,6 +65,7 @@ int Main(int argc, char** argv) {
   AddCompareCommand(app, action);
   AddRenderCommand(app, action);
   AddExportCommand(app, action);
+  AddEvalCommand(app, action);
   AddMethodsCommand(app, action);
 
   try {
