@@ -137,7 +137,7 @@ TEST_F(ShellTest, RunFillsTheTableAndExports) {
   table->sortByColumn(Model::kSpeedup, Qt::AscendingOrder);
   EXPECT_EQ(table->model()->index(0, Model::kMethod).data().toString(), QStringLiteral("dense"));
 
-  for (const QString extension : {QStringLiteral("csv"), QStringLiteral("json"), QStringLiteral("h5")}) {
+  for (const QString& extension : {QStringLiteral("csv"), QStringLiteral("json"), QStringLiteral("h5")}) {
     const QString path = File(QStringLiteral("runs.") + extension);
     AnswerFileDialog(path);
     window_->commands()[Command::kExportRuns]->trigger();
@@ -145,9 +145,15 @@ TEST_F(ShellTest, RunFillsTheTableAndExports) {
     ASSERT_TRUE(file.open(QIODevice::ReadOnly))
         << extension.toStdString() << ": " << Find<QLabel>("noticeText")->text().toStdString();
     const QByteArray text = file.readAll();
-    if (extension == u"csv") EXPECT_EQ(text.count('\n'), 3) << text.toStdString();
-    if (extension == u"json") EXPECT_FALSE(QJsonDocument::fromJson(text).isNull());
-    if (extension == u"h5") EXPECT_TRUE(text.startsWith("\x89HDF"));
+    if (extension == u"csv") {
+      EXPECT_EQ(text.count('\n'), 3) << text.toStdString();
+    }
+    if (extension == u"json") {
+      EXPECT_FALSE(QJsonDocument::fromJson(text).isNull());
+    }
+    if (extension == u"h5") {
+      EXPECT_TRUE(text.startsWith("\x89HDF"));
+    }
   }
 }
 
