@@ -60,13 +60,13 @@ int32_t SparqSpans(const AttentionProblem& problem) {
   return (problem.seq_k + span - 1) / span;
 }
 
-// Spans of the dense pass: enough blocks for several waves at any batch, and spans long enough that merging them costs nothing.
+// Spans of the dense pass: as few and as long as fill the GPU with whole waves of its two resident blocks per multiprocessor.
 int32_t DenseSpanTokens(const AttentionProblem& problem) {
+  constexpr int64_t kResident = 2 * 132;
   const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
-  constexpr int64_t kBlocksWanted = 132 * 16;
-  const int64_t spans = std::max<int64_t>(1, kBlocksWanted / lists);
+  const int64_t spans = std::max<int64_t>(1, kResident / lists);
   const int64_t tokens = (problem.seq_k + spans - 1) / spans;
-  return static_cast<int32_t>(std::clamp<int64_t>((tokens + 63) / 64 * 64, 256, 8192));
+  return static_cast<int32_t>(std::max<int64_t>((tokens + 127) / 128 * 128, 256));
 }
 
 int32_t DenseSpans(const AttentionProblem& problem) { return (problem.seq_k + DenseSpanTokens(problem) - 1) / DenseSpanTokens(problem); }
@@ -76,18 +76,22 @@ size_t DenseBytes(const AttentionProblem& problem) {
                  static_cast<size_t>(problem.head_dim + 2));
 }
 
+// Candidates that a span may leave: twice the tokens wanted, so that a loose threshold is soon found.
+// Tight enough, where it can be, that the merge holds its candidates 16 a thread.
+int32_t Capacity(const SparqCudaOptions& options) { return 2 * options.num_tokens; }
+
 struct SparqScratch {
-  size_t key, token, score, count, softmax, total;
+  size_t finished, key, token, score, softmax, total;
 };
 SparqScratch LayOut(const AttentionProblem& problem, const SparqCudaOptions& options) {
   const size_t spans = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_kv_heads) * static_cast<size_t>(SparqSpans(problem));
-  const size_t candidates = spans * static_cast<size_t>(options.num_tokens);
+  const size_t candidates = spans * static_cast<size_t>(Capacity(options));
   SparqScratch layout{};
-  layout.key = 0;
+  layout.finished = 0;  // first, so that it lies at one place whatever the shape
+  layout.key = Aligned(4 * static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_kv_heads));
   layout.token = layout.key + Aligned(4 * candidates);
   layout.score = layout.token + Aligned(4 * candidates);
-  layout.count = layout.score + Aligned(4 * candidates * static_cast<size_t>(problem.GroupSize()));
-  layout.softmax = layout.count + Aligned(4 * spans);
+  layout.softmax = layout.score + Aligned(4 * candidates * static_cast<size_t>(problem.GroupSize()));
   layout.total = layout.softmax + Aligned(8 * spans);
   return layout;
 }
@@ -192,9 +196,9 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
                                                 " query heads per KV head SparQ on the GPU takes at most " +
                                                 std::to_string(kMaxCluster * max_passes * kStride) + " tokens");
   }
-  if (int64_t{spans} * options.num_tokens > 64 * decode::kThreads) {
+  if (spans > 1 && int64_t{spans} * Capacity(options) > 64 * decode::kThreads) {
     return Refuse(StatusCode::kUnsupported, "seq_k " + std::to_string(problem.seq_k) + " with num_tokens " + std::to_string(options.num_tokens) +
-                                                ": too many candidates to merge; lower num_tokens to " + std::to_string(64 * decode::kThreads / spans));
+                                                ": too many candidates to merge; lower num_tokens to " + std::to_string(32 * decode::kThreads / spans));
   }
   const SparqScratch layout = LayOut(problem, options);
   if (workspace == nullptr || workspace_bytes < layout.total) {
@@ -229,16 +233,17 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
   params.passes = SparqPasses(problem);
   params.rank = options.rank;
   params.num_tokens = options.num_tokens;
+  params.capacity = Capacity(options);
   params.num_local = std::min(options.num_local, options.num_tokens);
   params.scale = Scale(problem);
   params.candidate_key = reinterpret_cast<uint32_t*>(scratch + layout.key);
   params.candidate_token = reinterpret_cast<int32_t*>(scratch + layout.token);
   params.candidate_score = reinterpret_cast<float*>(scratch + layout.score);
-  params.candidate_count = reinterpret_cast<int32_t*>(scratch + layout.count);
+  params.finished = reinterpret_cast<uint32_t*>(scratch + layout.finished);
   params.span_softmax = reinterpret_cast<float2*>(scratch + layout.softmax);
   const cudaError_t error =
       Dispatch(problem, [&]<typename T, int D>() { return decode::LaunchSparq<T, D>(params, problem.batch, static_cast<cudaStream_t>(stream)); });
-  return FromCuda(error, "SparqSelectKernel", problem);
+  return FromCuda(error, "SparqKernel", problem);
 }
 
 Status AppendTokenCuda(const AttentionProblem& problem, void* transposed_keys, const TransposedKeys& layout, float* mean_value, void* stream) {

@@ -49,6 +49,7 @@ __device__ __forceinline__ uint32_t OrderKey(float x) {
   const uint32_t bits = __float_as_uint(x);
   return bits ^ ((bits >> 31) ? 0xffffffffu : 0x80000000u);
 }
+__device__ __forceinline__ float FromOrderKey(uint32_t key) { return __uint_as_float(key ^ ((key >> 31) ? 0x80000000u : 0xffffffffu)); }
 constexpr uint32_t kNoToken = 0;
 constexpr uint32_t kForced = 0xffffffffu;  // above every finite key: the local window
 
@@ -118,41 +119,42 @@ __device__ __forceinline__ void WaitForPrevious() {
 #endif
 }
 
-// The k-th largest of the block's keys (N a thread, in registers), found two bits at a time from the top: a round counts the keys at or above three
-// candidates at once, packs the three counts into one warp reduction and needs one barrier. No shared-memory histogram, whose atomics would all fall on
-// the few bins of similar scores. Rounds end early once exactly k keys lie at or above the threshold, as is usual after a few.
-// Returns the threshold T and, in *ties, how many of the keys equal to T belong to the top k (the earliest ones do). When no more than k tokens
-// exist, T is 1: all of them. `counters` has 3 * kWarps 64-bit words (rounds in flight use different sets).
-constexpr int kAllTies = 0x7fffffff;
+// How many of the block's keys (N a thread, in registers) are at least a, b and c: three counts in one warp reduction each way and one barrier.
+// `counters` has 3 * kWarps 64-bit words; *round picks the set, so that a slow warp still reads its own round.
 template <int N>
-__device__ __forceinline__ uint32_t TopKThreshold(const uint32_t (&keys)[N], int k, uint64_t* counters, int* ties) {
+__device__ __forceinline__ int3 CountAtLeast(const uint32_t (&keys)[N], uint32_t a, uint32_t b, uint32_t c, uint64_t* counters, int* round) {
   static_assert(N <= 64, "a warp's count must fit the 16 bits that packing gives it");
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  uint32_t ab = 0, only_c = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    ab += (keys[i] >= a ? 1u : 0u) + (keys[i] >= b ? 0x10000u : 0u);
+    only_c += keys[i] >= c;
+  }
+  ab = __reduce_add_sync(0xffffffffu, ab);
+  only_c = __reduce_add_sync(0xffffffffu, only_c);
+  uint64_t* set = counters + (*round % 3) * kWarps;
+  ++*round;
+  if (threadIdx.x % 32 == 0) set[threadIdx.x / 32] = (uint64_t{only_c} << 42) | (uint64_t{ab >> 16} << 21) | (ab & 0xffffu);
+  __syncthreads();
+  uint64_t sum = 0;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) sum += set[i];
+  constexpr uint64_t kMask = (1u << 21) - 1;
+  return make_int3(static_cast<int>(sum & kMask), static_cast<int>((sum >> 21) & kMask), static_cast<int>(sum >> 42));
+}
+
+constexpr int kAllTies = 0x7fffffff;
+
+// The exact k-th largest, two bits at a time from the top: 16 rounds at most. Returns the threshold T and, in *ties, how many of the keys equal to T
+// belong to the top k (the earliest ones do). When no more than k tokens exist, T is 1: all of them.
+template <int N>
+__device__ __noinline__ uint32_t ExactThreshold(const uint32_t (&keys)[N], int k, uint64_t* counters, int* ties) {
   int round = 0;
-  // Counts of keys >= a, b and c over the block.
-  auto count = [&](uint32_t a, uint32_t b, uint32_t c) {
-    uint32_t ab = 0, only_c = 0;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      ab += (keys[i] >= a ? 1u : 0u) + (keys[i] >= b ? 0x10000u : 0u);
-      only_c += keys[i] >= c;
-    }
-    ab = __reduce_add_sync(0xffffffffu, ab);
-    only_c = __reduce_add_sync(0xffffffffu, only_c);
-    uint64_t* set = counters + (round % 3) * kWarps;
-    ++round;
-    if (lane == 0) set[warp] = (uint64_t{only_c} << 42) | (uint64_t{ab >> 16} << 21) | (ab & 0xffffu);
-    __syncthreads();
-    uint64_t sum = 0;
-#pragma unroll
-    for (int i = 0; i < kWarps; ++i) sum += set[i];
-    constexpr uint64_t kMask = (1u << 21) - 1;
-    return make_int3(static_cast<int>(sum & kMask), static_cast<int>((sum >> 21) & kMask), static_cast<int>(sum >> 42));
-  };
   uint32_t threshold = 0;
   int at_least = 0;
+  __syncthreads();
   for (int shift = 30; shift >= 0; shift -= 2) {
-    const int3 counts = count(threshold + (1u << shift), threshold + (2u << shift), threshold + (3u << shift));
+    const int3 counts = CountAtLeast(keys, threshold + (1u << shift), threshold + (2u << shift), threshold + (3u << shift), counters, &round);
     const int digit = counts.z >= k ? 3 : counts.y >= k ? 2 : counts.x >= k ? 1 : 0;
     if (digit > 0) {
       threshold += static_cast<uint32_t>(digit) << shift;
@@ -164,8 +166,62 @@ __device__ __forceinline__ uint32_t TopKThreshold(const uint32_t (&keys)[N], int
     *ties = kAllTies;
     return max(threshold, 1u);
   }
-  *ties = k - (threshold == 0xffffffffu ? 0 : count(threshold + 1, threshold + 1, threshold + 1).x);
+  *ties = k - (threshold == 0xffffffffu ? 0 : CountAtLeast(keys, threshold + 1, threshold + 1, threshold + 1, counters, &round).x);
   return threshold;
+}
+
+// A threshold that at least k and at most `most` keys reach, found by interpolation between the smallest and the largest key: two or three rounds on
+// scores as they are, where the bit-by-bit search needs ten. kLinear: the keys are of floats that spread linearly (scores); else logarithmically
+// (probabilities), which is how order keys of positive floats spread by themselves. No histogram: its shared-memory atomics would all fall on few bins.
+// Falls back on ExactThreshold where interpolation does not converge (many equal keys); then *ties limits the keys equal to the threshold.
+template <int N, bool kLinear>
+__device__ __forceinline__ uint32_t LooseThreshold(const uint32_t (&keys)[N], int k, int most, int num_tokens, uint64_t* counters, int* ties) {
+  *ties = kAllTies;
+  if (num_tokens <= most) return 1;
+  uint32_t low = 0xffffffffu, high = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    if (keys[i] == kNoToken || keys[i] == kForced) continue;
+    low = min(low, keys[i]);
+    high = max(high, keys[i]);
+  }
+  low = __reduce_min_sync(0xffffffffu, low);
+  high = __reduce_max_sync(0xffffffffu, high);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) counters[threadIdx.x / 32] = (uint64_t{high} << 32) | low;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) {
+    low = min(low, static_cast<uint32_t>(counters[i]));
+    high = max(high, static_cast<uint32_t>(counters[i] >> 32));
+  }
+  int round = 1;  // set 0 has just been used
+  for (int attempt = 0; attempt < 10 && low + 4 < high; ++attempt) {
+    uint32_t t[3];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const float share = 0.25f * static_cast<float>(i + 1);
+      const uint32_t at = kLinear ? OrderKey(FromOrderKey(low) + share * (FromOrderKey(high) - FromOrderKey(low)))
+                                  : low + static_cast<uint32_t>(share * static_cast<float>(high - low));
+      t[i] = min(max(at, low + 1), high - 1);
+    }
+    const int3 counts = CountAtLeast(keys, t[0], t[1], t[2], counters, &round);
+    if (counts.x >= k && counts.x <= most) return t[0];
+    if (counts.y >= k && counts.y <= most) return t[1];
+    if (counts.z >= k && counts.z <= most) return t[2];
+    if (counts.z > most) {
+      low = t[2];
+    } else if (counts.y > most) {
+      low = t[1];
+      high = t[2];
+    } else if (counts.x > most) {
+      low = t[0];
+      high = t[1];
+    } else {
+      high = t[0];
+    }
+  }
+  return ExactThreshold(keys, k, counters, ties);
 }
 
 }  // namespace headscope::kernels::decode

@@ -47,19 +47,9 @@ cudaError_t LaunchDense(const DenseParams& params, int batch, cudaStream_t strea
 
 template <typename T, int D, int G, int kPasses>
 cudaError_t LaunchSparqGroup(const SparqParams& params, int batch, cudaStream_t stream) {
-  const auto lists = static_cast<unsigned>(batch * params.num_kv_heads);
-  constexpr size_t kAttendShared = kFixedBytes<D, G> + kMergedBytes<D, G>;
-  constexpr size_t kShared = std::max(kAttendShared, kFixedBytes<D, G> + sizeof(float) * G * kPasses * kStride);
-  const dim3 grid(static_cast<unsigned>(params.num_spans), lists);
-  if constexpr (kPasses == 2) {
-    if (params.num_spans == 1) return Launch(SparqSelectKernel<T, D, G, kPasses, true>, grid, kThreads, kShared, 1, false, params, stream);
-  }
-  const int cluster = G > 1 ? params.num_spans : 1;
-  const cudaError_t error = Launch(SparqSelectKernel<T, D, G, kPasses, false>, grid, kThreads, kShared, cluster, false, params, stream);
-  if (error != cudaSuccess) return error;
-  const int64_t candidates = int64_t{params.num_spans} * params.num_tokens;
-  if (candidates <= 16 * kThreads) return Launch(SparqAttendKernel<T, D, G, 16>, dim3(lists), kThreads, kAttendShared, 1, true, params, stream);
-  return Launch(SparqAttendKernel<T, D, G, 64>, dim3(lists), kThreads, kAttendShared, 1, true, params, stream);
+  constexpr size_t kShared = kFixedBytes<D, G> + std::max(kMergedBytes<D, G>, sizeof(float) * G * kPasses * kStride);
+  const dim3 grid(static_cast<unsigned>(params.num_spans), static_cast<unsigned>(batch * params.num_kv_heads));
+  return Launch(SparqKernel<T, D, G, kPasses>, grid, kThreads, kShared, G > 1 ? params.num_spans : 1, false, params, stream);
 }
 
 template <typename T, int D, int G>

@@ -60,9 +60,10 @@ __global__ void __launch_bounds__(D) DenseMergeKernel(const DenseParams p) {
   const int num_qo_heads = p.num_kv_heads * p.group;
   const float* in = p.partial + head * p.num_spans * (D + 2);
   float best = kNegativeInfinity;
-  for (int s = 0; s < p.num_spans; ++s) best = fmaxf(best, in[s * (D + 2) + D]);
+  for (int s = threadIdx.x % 32; s < p.num_spans; s += 32) best = fmaxf(best, in[s * (D + 2) + D]);
+  best = WarpMax(best);
   float sum = 0, total = 0;
-#pragma unroll 4
+#pragma unroll 8
   for (int s = 0; s < p.num_spans; ++s) {
     const float factor = __expf(in[s * (D + 2) + D] - best);
     sum += in[s * (D + 2) + D + 1] * factor;

@@ -129,6 +129,14 @@ __device__ __forceinline__ void AccumulateValues(OutputFragment<T, D>& out, cons
   }
 }
 
+// A weight as the sum of two values of the element type, so that it keeps 16 bits of mantissa or more.
+template <typename T>
+__device__ __forceinline__ float Rounded(float x) {
+  T value;
+  Store(&value, x);
+  return ToFloat(value);
+}
+
 // Online-softmax attention of one warp: 16 tokens a step, any order of tokens.
 template <typename T, int D>
 struct WarpAttention {

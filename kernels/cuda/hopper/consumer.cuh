@@ -19,28 +19,14 @@ class Consumer {
   using Element = typename T::Element;
 
   __device__ Consumer(const KernelParams& params, SharedStorage<T>& shared, int group)
-      : p_(params), s_(shared), group_(group), thread_(static_cast<int>(threadIdx.x) % 128) {}
+      : p_(params),
+        s_(shared),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) % 128),
+        row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
 
   __device__ void Run() {
-    // The first turn is group 0's.
-    if (group_ == 1) BarrierArrive(kTurnBarrier, 256);
-    for (int work = 0;; ++work) {
-      const int slot = work % T::kQuerySlots;
-      Mbarrier::wait(&s_.q_full[slot], work / T::kQuerySlots & 1);
-      const WorkItem item = s_.work[slot];
-      if (item.item < 0) break;
-      Attend(item, slot);
-    }
-    if (thread_ == 0) cute::tma_store_wait<0>();
-  }
-
- private:
-  __device__ void Attend(const WorkItem& item, int slot) {
     using namespace cute;
-    const ItemPlace place = PlaceOf(p_, item.item);
-    const int row = group_ * 64 + thread_ / 32 * 16 + thread_ % 32 / 4;
-    const int position = p_.index.first_position + place.tile * kItemRows + row;
-
     typename T::MmaQk mma_qk;
     typename T::MmaPv mma_pv;
     auto group_qk = mma_qk.get_slice(group_ * 128);
@@ -56,7 +42,6 @@ class Consumer {
     // Two score accumulators of 8 columns are the A operand of one product over 16 keys, element for element.
     Tensor weights = make_tensor<Element>(Layout<Shape<Shape<_2, _2, _2>, _1, Int<T::kTileColumns / 16>>>{});
     static_assert(decltype(size(weights))::value == decltype(size(scores))::value);
-    clear(output);
     SoftmaxState softmax;
 
     auto issue_qk = [&](int stage) {
@@ -65,7 +50,7 @@ class Consumer {
       mma_qk.accumulate_ = GMMA::ScaleOut::Zero;
       CUTE_UNROLL
       for (int i = 0; i < decltype(size<2>(q_operand))::value; ++i) {
-        cute::gemm(mma_qk, q_operand(_, _, i, slot), k_operand(_, _, i, stage), scores);
+        cute::gemm(mma_qk, q_operand(_, _, i, work_ % T::kQuerySlots), k_operand(_, _, i, stage), scores);
         mma_qk.accumulate_ = GMMA::ScaleOut::One;
       }
       warpgroup_commit_batch();
@@ -82,10 +67,11 @@ class Consumer {
       warpgroup_commit_batch();
     };
     float correction[2];
-    auto to_weights = [&](uint32_t flags) {
+    auto to_weights = [&](int step, uint32_t flags) {
       if (p_.soft_cap > 0) SoftCap(scores, p_.score_scale, p_.soft_cap);
       if ((flags & kStepMasked) != 0) {
-        MaskScores<T>(scores, s_.steps[step_ % kStepRing], p_.index.rule, row, position);
+        MaskScores<T>(scores, s_.steps[step % kStepRing], p_.index.rule, row_,
+                      p_.index.first_position + place_.tile * kItemRows + row_);
         softmax.template Update<true>(scores, p_.scale_log2, correction);
       } else {
         softmax.template Update<false>(scores, p_.scale_log2, correction);
@@ -106,60 +92,79 @@ class Consumer {
       for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
     };
 
-    if (!item.empty) {
-      uint32_t flags = WaitForKeys();
-      issue_qk(step_ % kStages);
+    // The first turn is group 0's.
+    if (group_ == 1) BarrierArrive(kTurnBarrier, 256);
+    int step = 0;  // steps taken so far, over all items
+    while (TakeItem()) {
+      clear(output);
+      softmax = {};
+      uint32_t flags = WaitForKeys(step);
+      issue_qk(step % kStages);
+      // The O of the item before leaves while this one begins.
+      FreeQuerySlot();
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
-      Release(s_.k_empty);
-      to_weights(flags);
+      Release(s_.k_empty, step);
+      to_weights(step, flags);
       convert();
+      // From here on the weights of `step` are ready and wait for their values; the scores of the step behind it are
+      // next.
       while ((flags & kStepLast) == 0) {
         const uint32_t previous_flags = flags;
-        ++step_;
-        flags = WaitForKeys();
+        flags = WaitForKeys(step + 1);
         BarrierSync(kTurnBarrier + group_, 256);
-        issue_qk(step_ % kStages);
-        --step_;
-        WaitForValues(previous_flags);
-        issue_pv(step_ % kStages);
-        ++step_;
+        issue_qk((step + 1) % kStages);
+        WaitForValues(step, previous_flags);
+        issue_pv(step % kStages);
         BarrierArrive(kTurnBarrier + 1 - group_, 256);
         warpgroup_wait<1>();
         warpgroup_fence_operand(scores);
-        Release(s_.k_empty);
-        to_weights(flags);
+        Release(s_.k_empty, step + 1);
+        to_weights(step + 1, flags);
         warpgroup_wait<0>();
         warpgroup_fence_operand(output);
-        --step_;
-        Release(s_.v_empty);
-        ++step_;
+        Release(s_.v_empty, step);
         convert();
         rescale();
+        ++step;
       }
-      WaitForValues(flags);
-      issue_pv(step_ % kStages);
+      WaitForValues(step, flags);
+      issue_pv(step % kStages);
       warpgroup_wait<0>();
       warpgroup_fence_operand(output);
-      Release(s_.v_empty);
-      ++step_;
+      Release(s_.v_empty, step);
+      ++step;
+      Finish(work_ % T::kQuerySlots, softmax, output);
+      if constexpr (T::kQuerySlots == 1) FreeQuerySlot();
+      ++work_;
     }
-    Finish(place, slot, row, softmax, output);
+    FreeQuerySlot();
   }
 
-  // Waits for the keys of step_ and returns the step's flags.
-  __device__ uint32_t WaitForKeys() {
-    Mbarrier::wait(&s_.k_full[step_ % kStages], step_ / kStages & 1);
-    const uint32_t flags = s_.steps[step_ % kStepRing].flags;
+ private:
+  // Waits for the next item's queries; false when there is no item left.
+  __device__ bool TakeItem() {
+    const int slot = work_ % T::kQuerySlots;
+    Mbarrier::wait(&s_.q_full[slot], work_ / T::kQuerySlots & 1);
+    const int item = s_.work[slot];
+    if (item < 0) return false;
+    place_ = PlaceOf(p_, item);
+    return true;
+  }
+
+  // Waits for a step's keys and returns its flags.
+  __device__ uint32_t WaitForKeys(int step) {
+    Mbarrier::wait(&s_.k_full[step % kStages], step / kStages & 1);
+    const uint32_t flags = s_.steps[step % kStepRing].flags;
     if ((flags & kStepGathered) != 0) cutlass::arch::fence_view_async_shared();
     return flags;
   }
 
-  __device__ void WaitForValues(uint32_t flags) {
-    Mbarrier::wait(&s_.v_full[step_ % kStages], step_ / kStages & 1);
+  __device__ void WaitForValues(int step, uint32_t flags) {
+    Mbarrier::wait(&s_.v_full[step % kStages], step / kStages & 1);
     if ((flags & kStepGathered) != 0) cutlass::arch::fence_view_async_shared();
     if ((flags & kStepUnreadValues) != 0) {
-      ZeroUnreadValues();
+      ZeroUnreadValues(step);
       cutlass::arch::fence_view_async_shared();
       BarrierSync(kGroupBarrier + group_, 128);
     }
@@ -167,12 +172,12 @@ class Consumer {
 
   // Rows of V behind a segment's last key were copied with it and belong to keys that nobody asked for: their weight is
   // 0, but 0 * NaN is NaN. Both warpgroups write the same zeros.
-  __device__ void ZeroUnreadValues() {
-    const Step& step = s_.steps[step_ % kStepRing];
-    char* const stage = s_.v[step_ % kStages];
+  __device__ void ZeroUnreadValues(int step) {
+    const Step& described = s_.steps[step % kStepRing];
+    char* const stage = s_.v[step % kStages];
     constexpr int kPieces = T::kHeadDim / 8;
     for (int part = 0; part < T::kSegments; ++part) {
-      const int length = step.segments[part].Length();
+      const int length = described.segments[part].Length();
       for (int i = thread_; i < (kSegmentRows - length) * kPieces; i += 128) {
         const int row = part * kSegmentRows + length + i / kPieces;
         const int piece = i % kPieces;
@@ -182,21 +187,21 @@ class Consumer {
     }
   }
 
-  __device__ void Release(uint64_t* empty) {
-    if (thread_ % 32 == 0) Mbarrier::arrive(&empty[step_ % kStages]);
+  __device__ void Release(uint64_t* empty, int step) {
+    if (thread_ % 32 == 0) Mbarrier::arrive(&empty[step % kStages]);
   }
 
   // Divides by the sum, writes the LSE, and sends O through the Q slot, whose queries are done with.
   template <class Output>
-  __device__ void Finish(const ItemPlace& place, int slot, int row, SoftmaxState& softmax, Output& output) {
+  __device__ void Finish(int slot, const SoftmaxState& softmax, Output& output) {
     float normaliser[2];
     for (int r = 0; r < 2; ++r) {
       const float sum = QuadSum(softmax.row_sum[r]);
       normaliser[r] = sum == 0.0f ? 0.0f : __frcp_rn(sum);
-      const int query = place.tile * kItemRows + row + 8 * r;
+      const int query = place_.tile * kItemRows + row_ + 8 * r;
       if (p_.lse != nullptr && thread_ % 4 == 0 && query < p_.index.seq_q) {
         constexpr float kLn2 = 0.69314718055994531f;
-        const int64_t head = static_cast<int64_t>(place.sequence) * p_.index.num_qo_heads + place.head;
+        const int64_t head = static_cast<int64_t>(place_.sequence) * p_.index.num_qo_heads + place_.head;
         p_.lse[head * p_.index.seq_q + query] =
             sum == 0.0f ? -INFINITY : (softmax.row_max[r] * p_.scale_log2 + log2f(sum)) * kLn2;
       }
@@ -207,7 +212,7 @@ class Consumer {
     CUTE_UNROLL
     for (int i = 0; i < decltype(cute::size(output))::value; i += 2) {
       const int column = i / 4 * 8;  // first of 8; the thread's pair is lane % 4 of it
-      const int target_row = row + 8 * (i / 2 % 2);
+      const int target_row = row_ + 8 * (i / 2 % 2);
       char* const target = s_.q[slot] + column / 64 * kItemRows * kSlabBytes + target_row * kSlabBytes +
                            ((column % 64 / 8 ^ target_row % 8) << 4) + lane % 4 * 4;
       const float scale = normaliser[i / 2 % 2];
@@ -220,25 +225,37 @@ class Consumer {
     cutlass::arch::fence_view_async_shared();
     BarrierSync(kGroupBarrier + group_, 128);
     if (thread_ == 0) {
-      const int first_row = place.tile * kItemRows + group_ * 64;
+      const int first_row = place_.tile * kItemRows + group_ * 64;
       if (first_row < p_.index.seq_q) {
         CUTE_UNROLL
         for (int slab = 0; slab < T::kSlabs; ++slab) {
           cute::SM90_TMA_STORE_4D::copy(&p_.o, s_.q[slot] + slab * kItemRows * kSlabBytes + group_ * 64 * kSlabBytes,
-                                        slab * 64, first_row, place.head, place.sequence);
+                                        slab * 64, first_row, place_.head, place_.sequence);
         }
         cute::tma_store_arrive();
-        cute::tma_store_wait<0>();  // until the slot has been read
       }
-      Mbarrier::arrive(&s_.q_empty[slot]);
     }
+    finished_slot_ = slot;
+  }
+
+  // Hands the slot of the last finished item back to the producer once its O has been read.
+  __device__ void FreeQuerySlot() {
+    if (finished_slot_ < 0) return;
+    if (thread_ == 0) {
+      cute::tma_store_wait<0>();
+      Mbarrier::arrive(&s_.q_empty[finished_slot_]);
+    }
+    finished_slot_ = -1;
   }
 
   const KernelParams& p_;
   SharedStorage<T>& s_;
   const int group_;
   const int thread_;
-  int step_ = 0;  // steps taken so far, over all items
+  const int row_;  // the thread's first row in an item
+  ItemPlace place_{};
+  int work_ = 0;  // items begun before the present one
+  int finished_slot_ = -1;
 };
 
 }  // namespace headscope::kernels::hopper

@@ -5,6 +5,7 @@
 
 #include <cute/arch/copy_sm90_tma.hpp>
 
+#include "hopper/item_queue.cuh"
 #include "hopper/run_walker.cuh"
 #include "hopper/traits.cuh"
 
@@ -39,97 +40,88 @@ class Producer {
 
  private:
   __device__ void Feed() {
-    int next = FetchItem();
+    ItemQueue queue(p_, lane_);
+    RunWalker<T> walker(p_, lane_);
     for (int work = 0;; ++work) {
-      const int item = next;
+      const int item = queue.Take(&s_.lists);
       const int slot = work % T::kQuerySlots;
       Mbarrier::wait(&s_.q_empty[slot], (work / T::kQuerySlots & 1) ^ 1);
       if (item < 0) {
         if (lane_ == 0) {
-          s_.work[slot] = {-1, true};
+          s_.work[slot] = -1;
           Mbarrier::arrive(&s_.q_full[slot]);
         }
         HandOut({.count = -1});
+        TakeJob();
         return;
       }
-      next = FetchItem();
       const ItemPlace place = PlaceOf(p_, item);
+      LoadQuery(slot, item, place);
       kv_head_ = place.head / p_.group_size;
       sequence_ = place.sequence;
-      walker_.Start(p_, place, lane_);
-      const int columns = CountColumns(place);
-      StepHead step;
-      bool has_step = walker_.Next(&s_.steps[step_ % kStepRing], &step, lane_);
-      const bool empty = !has_step && columns == 0;
-      LoadQuery(slot, item, place, empty);
-
-      while (has_step) {
-        // The next step is looked up first: only then is it known whether this one is the last.
-        StepHead following;
-        const bool has_following = walker_.Next(&s_.steps[(step_ + 1) % kStepRing], &following, lane_);
-        if (!has_following && columns == 0) step.flags |= kStepLast;
-        LoadTile(step_, step, s_.k_empty, s_.k_full, s_.k[step_ % kStages], p_.k_tile, p_.k_segment);
-        LoadTile(step_, step, s_.v_empty, s_.v_full, s_.v[step_ % kStages], p_.v_tile, p_.v_segment);
-        ++step_;
-        step = following;
-        has_step = has_following;
-      }
-      for (int l = 0; l < 2; ++l) {
-        if (jobs_[l].count == 0) continue;
-        ColumnJob job = jobs_[l];
-        job.step = step_;
-        job.last = l == 1 || jobs_[1].count == 0;
-        HandOut(job);
-        TakeJob();
-        Gather();
-        step_ += (job.count + T::kTileColumns - 1) / T::kTileColumns;
-      }
+      walker.Start(s_.lists, place.tile);
+      queue.Advance();
+      FeedRuns(walker, queue, s_.lists.column_count[0] + s_.lists.column_count[1] != 0);
+      FeedColumns(s_.lists);
     }
   }
 
-  // The next item of the queue, -1 at its end; fetched one item ahead.
-  __device__ int FetchItem() {
-    int item = -1;
-    if (lane_ == 0) {
-      const int place = atomicAdd(p_.next_item, 1);
-      if (place < p_.num_items) item = p_.order[place];
+  __device__ void FeedRuns(RunWalker<T>& walker, ItemQueue& queue, bool columns_follow) {
+    StepHead step;
+    if (!walker.Next(&s_.steps[step_ % kStepRing], &step)) {
+      if (columns_follow) return;
+      // An item that keeps nothing is one tile of nothing: rows of zeros behind the last key, all masked.
+      if (lane_ < T::kSegments) s_.steps[step_ % kStepRing].segments[lane_] = {p_.index.seq_k, 0};
+      step = {kStepMasked, false, p_.index.seq_k};
     }
-    return __shfl_sync(~0u, item, 0);
+    // Whether a step is the last is known when the one behind it has been looked up, and the consumers need to know it
+    // with the step's keys. Keys go one step ahead of values: their stage is free half a step earlier, and they are
+    // needed first.
+    auto load_keys = [&](int number, StepHead& head, bool has_following) {
+      if (!has_following && !columns_follow) head.flags |= kStepLast;
+      if (lane_ == 0) s_.steps[number % kStepRing].flags = head.flags;
+      LoadTile(number, head, s_.k_empty, s_.k_full, s_.k[number % kStages], p_.k_tile, p_.k_segment);
+    };
+    StepHead following;
+    bool has_following = walker.Next(&s_.steps[(step_ + 1) % kStepRing], &following);
+    load_keys(step_, step, has_following);
+    while (true) {
+      StepHead after;
+      bool has_after = false;
+      if (has_following) {
+        has_after = walker.Next(&s_.steps[(step_ + 2) % kStepRing], &after);
+        load_keys(step_ + 1, following, has_after);
+      }
+      LoadTile(step_, step, s_.v_empty, s_.v_full, s_.v[step_ % kStages], p_.v_tile, p_.v_segment);
+      queue.Advance();
+      ++step_;
+      if (!has_following) return;
+      step = following;
+      following = after;
+      has_following = has_after;
+    }
   }
 
-  // Fills jobs_ and returns the number of columns in both lists.
-  __device__ int CountColumns(const ItemPlace& place) {
-    const int lists_per_item = kItemRows / p_.index.tile_rows;
-    const int lists_per_head = (p_.index.seq_q + p_.index.tile_rows - 1) / p_.index.tile_rows;
-    const int tile = place.tile * lists_per_item;
-    const int64_t list =
-        (static_cast<int64_t>(place.sequence) * p_.index.num_qo_heads + place.head) * lists_per_head + tile;
-    const uint32_t quarters = lists_per_item == 1 ? Segment::kAllQuarters : 0x3u;
+  __device__ void FeedColumns(const ItemLists& lists) {
     for (int l = 0; l < 2; ++l) {
-      const bool exists = l < lists_per_item && tile + l < lists_per_head;
-      jobs_[l] = {place.sequence,
-                  kv_head_,
-                  exists ? p_.index.column_count[list + l] : 0,
-                  l == 0 ? quarters : 0xcu,
-                  0,
-                  0,
-                  exists ? p_.index.column_begin[list + l] : 0};
+      const int count = static_cast<int>(lists.column_count[l]);
+      if (count == 0) continue;
+      const bool last = l == 1 || lists.column_count[1] == 0;
+      HandOut({sequence_, kv_head_, count, lists.Quarters(l), step_, last, lists.column_begin[l]});
+      TakeJob();
+      Gather();
+      step_ += (count + T::kTileColumns - 1) / T::kTileColumns;
     }
-    return jobs_[0].count + jobs_[1].count;
   }
 
-  __device__ void LoadQuery(int slot, int item, const ItemPlace& place, bool empty) {
+  __device__ void LoadQuery(int slot, int item, const ItemPlace& place) {
     if (lane_ == 0) {
-      s_.work[slot] = {item, empty};
-      if (empty) {
-        Mbarrier::arrive(&s_.q_full[slot]);
-      } else {
-        Mbarrier::arrive_and_expect_tx(&s_.q_full[slot], T::kQueryBytes);
-      }
+      s_.work[slot] = item;
+      Mbarrier::arrive_and_expect_tx(&s_.q_full[slot], T::kQueryBytes);
     }
     __syncwarp();
     constexpr int kBoxes = T::kSlabs * kConsumerGroups;
-    if (!empty && lane_ < kBoxes) {
+    if (lane_ < kBoxes) {
       const int slab = lane_ / kConsumerGroups;
       const int group = lane_ % kConsumerGroups;
       char* const target = s_.q[slot] + slab * kItemRows * kSlabBytes + group * 64 * kSlabBytes;
@@ -145,25 +137,28 @@ class Producer {
                            const CUtensorMap& whole, const CUtensorMap& segment) {
     const int slot = number % kStages;
     Mbarrier::wait(&empty[slot], (number / kStages & 1) ^ 1);
-    const Step& described = s_.steps[number % kStepRing];
+    __syncwarp();
     if (lane_ == 0) {
-      s_.steps[number % kStepRing].flags = step.flags;
       Mbarrier::arrive_and_expect_tx(&full[slot], T::kStageBytes);
       ArriveMany(&full[slot], kFullArrivals - 1);
     }
     __syncwarp();
     const auto hint = static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST);
     if (step.whole) {
+      const int start = __shfl_sync(~0u, step.start, 0);
       if (lane_ < T::kSlabs) {
         cute::SM90_TMA_LOAD_4D::copy(&whole, &full[slot], hint, stage + lane_ * T::kTileColumns * kSlabBytes,
-                                     lane_ * 64, step.start, kv_head_, sequence_);
+                                     lane_ * 64, start, kv_head_, sequence_);
       }
-    } else if (lane_ < T::kSlabs * T::kSegments) {
-      const int slab = lane_ / T::kSegments;
-      const int part = lane_ % T::kSegments;
-      cute::SM90_TMA_LOAD_4D::copy(&segment, &full[slot], hint,
-                                   stage + slab * T::kTileColumns * kSlabBytes + part * kSegmentRows * kSlabBytes,
-                                   slab * 64, described.segments[part].start, kv_head_, sequence_);
+    } else {
+      // Lane l brings segment l % kSegments of slab l / kSegments.
+      const int start = __shfl_sync(~0u, step.start, lane_ % T::kSegments);
+      if (lane_ < T::kSlabs * T::kSegments) {
+        cute::SM90_TMA_LOAD_4D::copy(&segment, &full[slot], hint,
+                                     stage + lane_ / T::kSegments * T::kTileColumns * kSlabBytes +
+                                         lane_ % T::kSegments * kSegmentRows * kSlabBytes,
+                                     lane_ / T::kSegments * 64, start, kv_head_, sequence_);
+      }
     }
   }
 
@@ -171,7 +166,6 @@ class Producer {
   // time the job is there, the second time everybody has read it.
   __device__ void HandOut(const ColumnJob& job) {
     if (lane_ == 0) *reinterpret_cast<ColumnJob*>(s_.job) = job;
-    if (job.count < 0) TakeJob();
   }
 
   __device__ bool TakeJob() {
@@ -192,25 +186,29 @@ class Producer {
       const int i = first + warp_ * kRowsPerWarp + lane_;
       return lane_ < kRowsPerWarp && i < job_.count ? columns[i] : -1;
     };
-    int next_column = column_at(0);
-    int step = job_.step;
-    for (int first = 0; first < job_.count; first += T::kTileColumns, ++step) {
-      const int column = next_column;
-      next_column = column_at(first + T::kTileColumns);
+    auto load_keys = [&](int step, int first, int column) {
       const int slot = step % kStages;
-      const uint32_t parity = (step / kStages & 1) ^ 1;
-
-      Mbarrier::wait(&s_.k_empty[slot], parity);
+      Mbarrier::wait(&s_.k_empty[slot], (step / kStages & 1) ^ 1);
       GatherRows(k, p_.k_gather.row_stride, s_.k[slot], column);
       cutlass::arch::cpasync_barrier_arrive_noinc(&s_.k_full[slot]);
       if (threadIdx.x == 0) {
         Describe(step, first);
         Mbarrier::arrive(&s_.k_full[slot]);
       }
-      Mbarrier::wait(&s_.v_empty[slot], parity);
+    };
+    // Keys one step ahead of values, as in FeedRuns().
+    int column = column_at(0);
+    int next_column = column_at(T::kTileColumns);
+    load_keys(job_.step, 0, column);
+    for (int first = 0, step = job_.step; first < job_.count; first += T::kTileColumns, ++step) {
+      if (first + T::kTileColumns < job_.count) load_keys(step + 1, first + T::kTileColumns, next_column);
+      const int slot = step % kStages;
+      Mbarrier::wait(&s_.v_empty[slot], (step / kStages & 1) ^ 1);
       GatherRows(v, p_.v_gather.row_stride, s_.v[slot], column);
       cutlass::arch::cpasync_barrier_arrive_noinc(&s_.v_full[slot]);
       if (threadIdx.x == 0) Mbarrier::arrive(&s_.v_full[slot]);
+      column = next_column;
+      next_column = column_at(first + 2 * T::kTileColumns);
     }
   }
 
@@ -258,8 +256,6 @@ class Producer {
   SharedStorage<T>& s_;
   const int warp_;
   const int lane_;
-  RunWalker<T> walker_;
-  ColumnJob jobs_[2];
   ColumnJob job_;
   int step_ = 0;  // steps brought so far, over all items
   int kv_head_ = 0;

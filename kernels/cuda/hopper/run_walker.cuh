@@ -1,206 +1,146 @@
-// The producer's walk over an item's runs: cuts them into pieces of at most 32 keys and packs the pieces into tiles, so
-// that short runs share a tile and the tensor cores see full width whatever the lists look like. A long full run goes
-// by whole tiles.
+// The producer's walk over an item's runs: cuts them into segments of at most 32 keys and packs the segments into
+// tiles, so that short runs share a tile and the tensor cores see full width whatever the lists look like.
 //
-// All 32 lanes of a warp walk together on the same values; runs are fetched 32 at a time, one batch ahead.
+// A warp works on 32 runs at a time: each lane holds one, a prefix sum numbers their segments, and the lanes of a
+// tile's segments look up the run that theirs belongs to. A batch is fetched while the one before is used.
 #pragma once
 
 #include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
 
-// Reads one list. `quarters`: the item's row quarters that the list's tile covers.
-class RunCursor {
- public:
-  __device__ void Start(const KernelParams& p, int64_t list, int row_begin, uint32_t upper, uint32_t lower, int lane) {
-    runs_ = p.index.runs + p.index.run_begin[list];
-    unfetched_ = p.index.run_count[list];
-    upper_ = upper;
-    lower_ = lower;
-    // Under a causal rule nothing right of the last row's position is kept.
-    const int last_row = min(row_begin + p.index.tile_rows, p.index.seq_q) - 1;
-    causal_end_ = p.index.rule.kind == MaskKind::kNone ? p.index.seq_k : p.index.first_position + last_row + 1;
-    batch_left_ = 0;
-    length_ = 0;
-    Prefetch(lane);
-    Advance(lane);
-  }
-  __device__ void StartEmpty() { length_ = 0; }
-
-  __device__ bool done() const { return length_ == 0; }
-  __device__ int start() const { return start_; }
-  __device__ int length() const { return length_; }
-  __device__ bool partial() const { return partial_; }
-  __device__ uint32_t quarters() const { return quarters_; }
-
-  __device__ void Consume(int keys, int lane) {
-    start_ += keys;
-    length_ -= keys;
-    if (length_ == 0) Advance(lane);
-  }
-
- private:
-  __device__ void Prefetch(int lane) {
-    prefetched_ = lane < unfetched_ ? runs_[lane] : KeyRun{};
-    prefetched_size_ = min(32, unfetched_);
-    runs_ += prefetched_size_;
-    unfetched_ -= prefetched_size_;
-  }
-
-  __device__ void Advance(int lane) {
-    do {
-      if (batch_left_ == 0) {
-        if (prefetched_size_ == 0) return;  // length_ stays 0
-        batch_ = prefetched_;
-        batch_left_ = prefetched_size_;
-        Prefetch(lane);
-      }
-      KeyRun run = batch_;
-      run.start = __shfl_sync(~0u, batch_.start, 0);
-      run.packed = __shfl_sync(~0u, batch_.packed, 0);
-      // Lane 0 holds the next one.
-      batch_.start = __shfl_down_sync(~0u, batch_.start, 1);
-      batch_.packed = __shfl_down_sync(~0u, batch_.packed, 1);
-      --batch_left_;
-      start_ = run.start;
-      partial_ = run.Partial();
-      length_ = partial_ ? max(0, min(run.End(), causal_end_) - run.start) : run.Length();
-      const uint32_t flags = run.Flags();
-      quarters_ = (flags & kRunUpperHalf) != 0 ? upper_ : (flags & kRunLowerHalf) != 0 ? lower_ : upper_ | lower_;
-    } while (length_ == 0);
-  }
-
-  const KeyRun* runs_;
-  int unfetched_;
-  int prefetched_size_;
-  int batch_left_;
-  KeyRun batch_;
-  KeyRun prefetched_;
-  int causal_end_;
-  uint32_t upper_;
-  uint32_t lower_;
-  int start_;
-  int length_;
-  bool partial_;
-  uint32_t quarters_;
-};
-
-// The keys of one tile, in registers; the segments themselves go to the ring of steps.
+// The keys of one tile as the TMA loads need them; the segments themselves lie in the ring of steps.
 struct StepHead {
-  uint32_t flags;
-  bool whole;  // one run of a tile's width: brought by one box per slab
-  int start;   // of segment 0
+  uint32_t flags = 0;
+  bool whole = false;  // neighbouring keys: brought by one box per slab
+  int start = 0;       // of this lane's segment
 };
 
 template <class T>
 class RunWalker {
  public:
-  __device__ void Start(const KernelParams& p, const ItemPlace& place, int lane) {
-    seq_k_ = p.index.seq_k;
-    merge_partial_ = p.index.rule.kind != MaskKind::kCausalWindow;
-    const int lists_per_item = kItemRows / p.index.tile_rows;
-    const int lists_per_head = (p.index.seq_q + p.index.tile_rows - 1) / p.index.tile_rows;
-    const int tile = place.tile * lists_per_item;
-    const int64_t list =
-        (static_cast<int64_t>(place.sequence) * p.index.num_qo_heads + place.head) * lists_per_head + tile;
-    if (lists_per_item == 1) {
-      first_.Start(p, list, tile * kItemRows, 0x3u, 0xcu, lane);
-      second_.StartEmpty();
-    } else {
-      first_.Start(p, list, tile * 64, 0x1u, 0x2u, lane);
-      if (tile + 1 < lists_per_head) {
-        second_.Start(p, list + 1, tile * 64 + 64, 0x4u, 0x8u, lane);
-      } else {
-        second_.StartEmpty();
-      }
-    }
+  __device__ RunWalker(const KernelParams& params, int lane) : p_(params), lane_(lane) {}
+
+  // `lists` stays valid until the walk ends.
+  __device__ void Start(const ItemLists& lists, int tile) {
+    lists_ = &lists;
+    on_second_ = lists.count == 1;
+    quarters_ = lists.Quarters(0);
+    // Under a causal rule nothing right of the item's last position is kept.
+    const int last_row = min((tile + 1) * kItemRows, p_.index.seq_q) - 1;
+    causal_end_ = p_.index.rule.kind == MaskKind::kNone ? p_.index.seq_k : p_.index.first_position + last_row + 1;
+    total_ = taken_ = 0;
+    runs_ = p_.index.runs + lists.run_begin[0];
+    unfetched_ = static_cast<int>(lists.run_count[0]);
+    Prefetch();
   }
 
-  // Writes the next tile's segments to *step (lane 0 does). False when the runs are used up.
-  __device__ bool Next(Step* step, StepHead* head, int lane) {
+  // Writes the next tile's segments to *step. False when the runs are used up.
+  __device__ bool Next(Step* step, StepHead* head) {
     int filled = 0;
-    uint32_t flags = 0;
-    head->whole = false;
+    uint32_t flags = 0;          // of this lane's segment
+    int start = p_.index.seq_k;  // a segment behind the last key reads as zeros
+    uint32_t packed = 0;
     while (filled < T::kSegments) {
-      Piece piece;
-      if (!Peek(&piece)) break;
-      if (filled == 0 && piece.length >= T::kTileColumns && !piece.partial && piece.quarters == Segment::kAllQuarters) {
-        Take(piece, T::kTileColumns, lane);
-        *head = {0, true, piece.start};
-        return true;
+      if (taken_ == total_) {
+        if (!TakeBatch()) break;
+        continue;
       }
-      const int length = min(piece.length, kSegmentRows);
-      if (lane == 0) step->segments[filled] = {piece.start, Segment::Pack(length, piece.partial, piece.quarters)};
-      if (filled == 0) head->start = piece.start;
-      if (length < kSegmentRows) {
-        flags |= kStepMasked;
-        if (piece.start + length < seq_k_) flags |= kStepUnreadValues;
+      const int take = min(T::kSegments - filled, total_ - taken_);
+      const int number = taken_ + lane_ - filled;
+      int run = 0;  // the lane that holds this lane's run
+      for (int i = 0; i < T::kSegments; ++i) {
+        const int before = __popc(__ballot_sync(~0u, ends_ <= taken_ + i - filled));
+        if (lane_ == i) run = before;
       }
-      if (piece.partial || piece.quarters != Segment::kAllQuarters) flags |= kStepMasked;
-      Take(piece, length, lane);
-      ++filled;
+      const int run_start = __shfl_sync(~0u, start_, run);
+      const int run_length = __shfl_sync(~0u, length_, run);
+      const uint32_t run_tag = __shfl_sync(~0u, tag_, run);
+      const int run_end = __shfl_sync(~0u, ends_, run);
+      if (lane_ >= filled && lane_ < filled + take) {
+        const int piece = number - (run_end - SegmentsOf(run_length));
+        const int length = min(kSegmentRows, run_length - piece * kSegmentRows);
+        start = run_start + piece * kSegmentRows;
+        packed = static_cast<uint32_t>(length) | run_tag;
+        if (length < kSegmentRows) {
+          flags |= kStepMasked | (start + length < p_.index.seq_k ? kStepUnreadValues : 0u);
+        }
+        if (run_tag != Segment::Pack(0, false, Segment::kAllQuarters)) flags |= kStepMasked;
+      }
+      taken_ += take;
+      filled += take;
     }
     if (filled == 0) return false;
-    // A segment behind the last key reads as zeros.
-    for (; filled < T::kSegments; ++filled) {
-      if (lane == 0) step->segments[filled] = {seq_k_, 0};
-      flags |= kStepMasked;
+    if (lane_ < T::kSegments) {
+      step->segments[lane_] = {start, packed};
+      if (lane_ >= filled) flags |= kStepMasked;
     }
-    head->flags = flags;
+    head->flags = __reduce_or_sync(~0u, flags);
+    head->start = start;
+    const int first = __shfl_sync(~0u, start, 0);
+    const bool follows = lane_ >= T::kSegments || start == first + lane_ * kSegmentRows;
+    // Masked or not: what counts is that every segment is whole, so that the box brings nothing that the segments would
+    // not.
+    head->whole = __all_sync(~0u, follows) && (head->flags & kStepUnreadValues) == 0;
     return true;
   }
 
  private:
-  struct Piece {
-    int start;
-    int length;
-    bool partial;
-    uint32_t quarters;
-    bool from_first;
-    bool from_second;
-  };
+  __device__ static int SegmentsOf(int length) { return (length + kSegmentRows - 1) / kSegmentRows; }
 
-  // The keys that come next and the rows that they belong to. With two lists (64-row tiles), equal parts are loaded
-  // once for both.
-  __device__ bool Peek(Piece* piece) const {
-    const bool has_first = !first_.done();
-    const bool has_second = !second_.done();
-    if (!has_first && !has_second) return false;
-    if (has_first && has_second) {
-      const int first_start = first_.start();
-      const int second_start = second_.start();
-      if (first_start == second_start && (merge_partial_ || first_.partial() == second_.partial())) {
-        // A full run may join a partial one: it ends before its rows' diagonal, so the causal rule keeps all of it.
-        *piece = {first_start,
-                  min(first_.length(), second_.length()),
-                  first_.partial() || second_.partial(),
-                  first_.quarters() | second_.quarters(),
-                  true,
-                  true};
-        return true;
-      }
-      const bool first = first_start <= second_start;
-      const RunCursor& cursor = first ? first_ : second_;
-      int length = cursor.length();
-      const int other_start = first ? second_start : first_start;
-      if (other_start > cursor.start()) length = min(length, other_start - cursor.start());
-      *piece = {cursor.start(), length, cursor.partial(), cursor.quarters(), first, !first};
-      return true;
+  __device__ void Prefetch() {
+    const int size = min(32, unfetched_);
+    prefetched_ = lane_ < size ? runs_[lane_] : KeyRun{};
+    prefetched_size_ = size;
+    runs_ += size;
+    unfetched_ -= size;
+  }
+
+  // Makes the prefetched runs the present batch. False at the end of the item.
+  __device__ bool TakeBatch() {
+    while (prefetched_size_ == 0) {
+      if (on_second_) return false;
+      on_second_ = true;
+      quarters_ = lists_->Quarters(1);
+      runs_ = p_.index.runs + lists_->run_begin[1];
+      unfetched_ = static_cast<int>(lists_->run_count[1]);
+      Prefetch();
     }
-    const RunCursor& cursor = has_first ? first_ : second_;
-    *piece = {cursor.start(), cursor.length(), cursor.partial(), cursor.quarters(), has_first, has_second};
+    const KeyRun run = prefetched_;
+    start_ = run.start;
+    length_ = run.Partial() ? max(0, min(run.End(), causal_end_) - run.start) : run.Length();
+    const uint32_t upper = quarters_ == Segment::kAllQuarters ? 0x3u : quarters_ & 0x5u;
+    const uint32_t half = (run.Flags() & kRunUpperHalf) != 0 ? upper : quarters_ & ~upper;
+    const bool split = (run.Flags() & (kRunUpperHalf | kRunLowerHalf)) != 0;
+    tag_ = Segment::Pack(0, run.Partial(), split ? half : quarters_);
+    ends_ = SegmentsOf(length_);
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const int below = __shfl_up_sync(~0u, ends_, offset);
+      if (lane_ >= offset) ends_ += below;
+    }
+    total_ = __shfl_sync(~0u, ends_, 31);
+    taken_ = 0;
+    Prefetch();
     return true;
   }
 
-  __device__ void Take(const Piece& piece, int keys, int lane) {
-    if (piece.from_first) first_.Consume(keys, lane);
-    if (piece.from_second) second_.Consume(keys, lane);
-  }
-
-  RunCursor first_;
-  RunCursor second_;
-  int seq_k_;
-  bool merge_partial_;
+  const KernelParams& p_;
+  const int lane_;
+  // This lane's run of the present batch, and the number of segments up to its end.
+  int start_;
+  int length_;
+  int ends_;
+  uint32_t tag_;
+  int total_;  // segments of the batch
+  int taken_;
+  KeyRun prefetched_;
+  int prefetched_size_;
+  const KeyRun* runs_;
+  int unfetched_;
+  int causal_end_;
+  const ItemLists* lists_;
+  bool on_second_;  // or there is none
+  uint32_t quarters_;
 };
 
 }  // namespace headscope::kernels::hopper

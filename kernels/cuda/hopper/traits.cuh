@@ -56,9 +56,17 @@ struct Step {
 // written again, K stage n - 6 has been filled anew, which nobody gets past before step n - 8 is done.
 constexpr int kStepRing = 8;
 
-struct WorkItem {
-  int32_t item;  // -1: no more
-  bool empty;    // keeps nothing: no step follows
+// The lists of one item: one of 128 rows, or two of 64 that are walked one after the other. Eight words, each of which
+// a lane looks up.
+struct ItemLists {
+  int64_t run_begin[2];
+  int64_t run_count[2];
+  int64_t column_begin[2];
+  int64_t column_count[2];
+  int32_t count;  // 1 or 2
+
+  // Row quarters of the item that list l covers.
+  __device__ uint32_t Quarters(int l) const { return count == 1 ? Segment::kAllQuarters : l == 0 ? 0x3u : 0xcu; }
 };
 
 template <class Element_, int kHeadDim_, int kTileColumns_, int kQuerySlots_>
@@ -104,7 +112,8 @@ struct SharedStorage {
   alignas(1024) char k[kStages][T::kStageBytes];
   alignas(1024) char v[kStages][T::kStageBytes];
   Step steps[kStepRing];
-  WorkItem work[T::kQuerySlots];
+  ItemLists lists;               // of the item that is being fed
+  int32_t work[T::kQuerySlots];  // items; -1: no more
   // The column job that warp 0 hands to its warpgroup; fields as in ColumnJob.
   alignas(8) int32_t job[8];
   alignas(8) uint64_t q_full[T::kQuerySlots];
