@@ -1,0 +1,135 @@
+// A capture end to end: what the trace holds is what the model's attention used.
+#include "capture/capture.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "capture/model_session.h"
+#include "capture/tokenizer.h"
+#include "checkpoint_files.h"
+#include "data/trace_writer.h"
+#include "model/transformer.h"
+#include "recorder/recorder.h"
+#include "recorder/selection.h"
+
+namespace headscope::capture {
+namespace {
+
+using ::testing::ElementsAre;
+
+CaptureRequest Request(const TemporaryFolder& folder) {
+  CaptureRequest request;
+  request.model_dir = ReferenceModel();
+  request.text = "The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the lazy dog.";
+  request.output_path = folder.File("trace.h5");
+  request.chunk_tokens = 16;
+  return request;
+}
+
+TEST(Capture, RecordsPromptAndDecodeSteps) {
+  const TemporaryFolder folder;
+  CaptureRequest request = Request(folder);
+  request.decode_tokens = 3;
+  std::vector<std::string> stages;
+  const CaptureResult result = Capture(
+      request, [&](const Progress& progress) { stages.push_back(progress.stage); }, nullptr);
+  const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
+  const std::vector<int32_t> tokens = tokenizer.Encode(*request.text, true);
+  EXPECT_EQ(result.num_tokens, static_cast<int64_t>(tokens.size()) + 3);
+  EXPECT_EQ(result.num_rows, result.num_tokens);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_GT(result.bytes, result.num_tokens * 10 * 16 * 64 * 2);
+  ModelSession session(ReferenceModel(), {.dtype = "auto", .device = "cpu", .chunk_tokens = 16, .num_threads = 0});
+  session.Feed(tokens);
+  EXPECT_EQ(result.generated_text, tokenizer.Decode(session.Generate(3), true));
+  EXPECT_THAT(stages, ::testing::IsSupersetOf({"loading model", "prefill", "decode"}));
+}
+
+TEST(Capture, RefusalLeavesNoFile) {
+  const TemporaryFolder folder;
+  CaptureRequest request = Request(folder);
+  request.rows = "some";
+  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  request = Request(folder);
+  request.layers = {10};
+  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  request = Request(folder);
+  request.task = "passkey";
+  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  request = Request(folder);
+  request.text = "";
+  EXPECT_THROW(Capture(request, {}, nullptr), BadInputError);
+  request = Request(folder);
+  request.decode_tokens = 20000;
+  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  EXPECT_FALSE(std::filesystem::exists(request.output_path));
+  folder.Write("trace.h5", "precious");
+  EXPECT_THROW(Capture(Request(folder), {}, nullptr), data::TraceError);
+  EXPECT_EQ(ReadWholeFile(request.output_path), "precious");
+}
+
+TEST(Capture, CancelLeavesAShorterTrace) {
+  const TemporaryFolder folder;
+  CancelFlag cancelled = false;
+  const CaptureResult result = Capture(
+      Request(folder), [&](const Progress& progress) { cancelled = cancelled || progress.stage == "prefill"; },
+      &cancelled);
+  EXPECT_TRUE(std::filesystem::exists(result.path));
+  EXPECT_EQ(result.interrupted,
+            result.num_tokens <
+                static_cast<int64_t>(
+                    Tokenizer::Load(ReferenceModel() + "/tokenizer.json").Encode(*Request(folder).text, true).size()));
+}
+
+TEST(RowSelection, KeepsWhatItsTextSays) {
+  const auto kept = [](const std::string& text) {
+    const RowSelection rows(text);
+    std::vector<int64_t> positions;
+    for (int64_t i = 0; i < 12; ++i) {
+      if (rows.Keeps(i, 10)) positions.push_back(i);
+    }
+    return positions;
+  };
+  EXPECT_THAT(kept("all"), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+  EXPECT_THAT(kept("last:2"), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(kept("last:99"), ::testing::SizeIs(12));
+  EXPECT_THAT(kept("every:4"), ElementsAre(0, 4, 8, 10, 11));
+  for (const char* bad : {"", "last", "last:", "last:0", "every:-1", "every:4x", "first:3", "all:1"})
+    EXPECT_THROW(RowSelection{bad}, std::invalid_argument) << bad;
+}
+
+TEST(Selection, QueryHeadsBringTheirKvHeads) {
+  EXPECT_THAT(KvHeadsOf({0, 1, 5}, 8, 4), ElementsAre(0, 2));
+  EXPECT_THAT(ChooseNumbers({3, 1, 3}, 4, "head"), ElementsAre(1, 3));
+  EXPECT_THROW(ChooseNumbers({4}, 4, "head"), std::invalid_argument);
+}
+
+TEST(WriterThread, KeepsOrderAndBoundsWhatItHolds) {
+  std::vector<int> done;
+  std::atomic<int64_t> held = 0;
+  int64_t most = 0;
+  WriterThread thread(100);
+  for (int i = 0; i < 50; ++i) {
+    thread.Push(40, [&, i] {
+      done.push_back(i);
+      held -= 40;
+    });
+    most = std::max(most, held += 40);
+  }
+  thread.Drain();
+  EXPECT_EQ(done.size(), 50U);
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_LE(most, 180);  // up to the bound, one over it, and the one being pushed
+}
+
+TEST(WriterThread, FailureComesOutOfTheNextCall) {
+  WriterThread thread(1 << 20);
+  thread.Push(1, [] { throw data::TraceError("disk full"); });
+  EXPECT_THROW(thread.Drain(), data::TraceError);
+  EXPECT_THROW(thread.Push(1, [] {}), data::TraceError);
+}
+
+}  // namespace
+}  // namespace headscope::capture

@@ -1,0 +1,52 @@
+#include "fuzz_targets.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "capture/errors.h"
+#include "checkpoint/model_config.h"
+#include "checkpoint/safetensors.h"
+#include "tokenizer/tokenizer_spec.h"
+
+namespace headscope::capture {
+namespace {
+
+template <typename Parse>
+int Try(const Parse& parse) {
+  try {
+    parse();
+  } catch (const BadInputError&) {
+    return 1;
+  }
+  return 0;
+}
+
+std::string_view View(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+}  // namespace
+
+int FuzzSafetensors(const uint8_t* data, size_t size) {
+  int64_t data_size = 0;
+  if (size < sizeof data_size) return 1;
+  std::memcpy(&data_size, data, sizeof data_size);
+  return Try([&] { ParseSafetensorsHeader(View(data, size).substr(sizeof data_size), data_size, "fuzz"); });
+}
+
+int FuzzConfig(const uint8_t* data, size_t size) {
+  return Try([&] { ParseModelConfig(View(data, size), "fuzz"); });
+}
+
+int FuzzTokenizer(const uint8_t* data, size_t size) {
+  return Try([&] { ParseTokenizerSpec(View(data, size), "fuzz"); });
+}
+
+}  // namespace headscope::capture
+
+#ifdef HEADSCOPE_FUZZ
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  headscope::capture::HEADSCOPE_FUZZ(data, size);
+  return 0;
+}
+#endif

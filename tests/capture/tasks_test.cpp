@@ -1,0 +1,133 @@
+#include "capture/tasks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "capture/evaluate.h"
+#include "checkpoint_files.h"
+#include "tasks/random.h"
+#include "tasks/task_maker.h"
+#include "tasks/trigram.h"
+
+namespace headscope::capture {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Tasks : public ::testing::Test {
+ protected:
+  Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
+  std::string prose = ReadWholeFile(HEADSCOPE_SOURCE_DIR "/data/prompts/prose.txt");
+  std::string TextFrom(const TaskPrompt& task, int64_t position) const {
+    return tokenizer.Decode({task.tokens.begin() + position, task.tokens.end()});
+  }
+};
+
+TEST_F(Tasks, HaveExactlyTheLengthAskedForAndRepeatForASeed) {
+  for (const std::string& name : TaskNames()) {
+    for (const int64_t length : {4096, 4097, 60000}) {
+      const TaskPrompt task = MakeTask(name, length, 5, tokenizer, prose);
+      EXPECT_EQ(static_cast<int64_t>(task.tokens.size() + task.answer.size()), length) << name;
+      EXPECT_EQ(task.tokens.front(), 0);
+      EXPECT_EQ(task.tokens, MakeTask(name, length, 5, tokenizer, prose).tokens);
+      EXPECT_NE(task.tokens, MakeTask(name, length, 6, tokenizer, prose).tokens);
+    }
+  }
+}
+
+TEST_F(Tasks, FactsStandWhereTheySayAndHoldTheAnswer) {
+  const TaskPrompt passkey = MakeTask("passkey", 4096, 3, tokenizer, prose);
+  const std::string question = TextFrom(passkey, static_cast<int64_t>(passkey.tokens.size()) - 11);
+  const size_t at = question.find("The pass key for ");
+  ASSERT_NE(at, std::string::npos) << question;
+  EXPECT_THAT(TextFrom(passkey, passkey.fact_positions.at(0)),
+              StartsWith(question.substr(at) + passkey.answer_text + ".\n"));
+
+  const TaskPrompt kv = MakeTask("kv", 8192, 3, tokenizer, prose);
+  EXPECT_THAT(TextFrom(kv, kv.fact_positions.at(0)), StartsWith("{\"key\": \""));
+  EXPECT_THAT(TextFrom(kv, kv.fact_positions.at(0)).substr(0, 45),
+              HasSubstr("\"value\": \"" + kv.answer_text + "\"}\n"));
+  EXPECT_EQ(kv.answer_text.size(), 5U);
+
+  const TaskPrompt variables = MakeTask("variables", 4096, 3, tokenizer, prose);
+  ASSERT_EQ(variables.fact_positions.size(), 3U);
+  EXPECT_TRUE(std::is_sorted(variables.fact_positions.begin(), variables.fact_positions.end()));
+  const std::string first = TextFrom(variables, variables.fact_positions[0]);
+  EXPECT_THAT(variables.answer_text, HasSubstr(" = " + first.substr(0, 15)));  // VAR ABC = 12345
+
+  const TaskPrompt repeat = MakeTask("repeat", 4096, 3, tokenizer, prose);
+  const auto chunk = repeat.tokens.begin() + repeat.fact_positions.at(0);
+  EXPECT_TRUE(std::equal(chunk, chunk + 14, repeat.tokens.end() - 14));
+  EXPECT_TRUE(std::equal(repeat.answer.begin(), repeat.answer.end(), chunk + 14));
+  EXPECT_EQ(repeat.answer.size(), 50U);
+}
+
+TEST_F(Tasks, FactsAreSpreadOverTheWholeText) {
+  std::array<int, 4> quarter{};
+  for (uint64_t seed = 0; seed < 80; ++seed) {
+    ++quarter.at(static_cast<size_t>(MakeTask("passkey", 4096, seed, tokenizer, prose).fact_positions.at(0) / 1024));
+  }
+  for (const int count : quarter) EXPECT_GE(count, 8);
+}
+
+TEST_F(Tasks, TooShortLengthNamesTheLeast) {
+  try {
+    MakeTask("kv", 1000, 1, tokenizer, prose);
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    const std::string text = error.what();
+    const int64_t least = std::stoll(text.substr(text.find("at least ") + 9));
+    EXPECT_EQ(static_cast<int64_t>(MakeTask("kv", least, 1, tokenizer, prose).tokens.size()) + 5, least);
+    EXPECT_THROW(MakeTask("kv", least - 1, 1, tokenizer, prose), std::invalid_argument);
+  }
+  EXPECT_THROW(MakeTask("chess", 4096, 1, tokenizer, prose), std::invalid_argument);
+}
+
+TEST_F(Tasks, QuestionsOfOneContextDiffer) {
+  const TaskMaker maker(tokenizer, prose);
+  const TaskSet set = maker.Make("passkey", 4096, 1, 100);
+  ASSERT_EQ(set.questions.size(), 17U);
+  std::set<std::vector<int32_t>> different;
+  for (const TaskQuestion& question : set.questions) different.insert(question.tokens);
+  EXPECT_EQ(different.size(), 17U);
+}
+
+TEST(Random, IsSplitMix64) {
+  Random random(1234567);  // the first value that the authors' C program gives for this seed
+  EXPECT_EQ(random.Next(), 6457827717110365317U);
+}
+
+TEST(Trigram, ProbabilitiesSumToOneAndLearn) {
+  TrigramModel model(5);
+  const std::vector<int32_t> text = {0, 1, 2, 0, 1, 2, 0, 1, 3, 4, 0, 1};
+  model.Count(text);
+  for (const std::vector<int32_t>& history : {std::vector<int32_t>{0, 1}, {1, 3}, {4, 4}, {2, 4}}) {
+    double sum = 0;
+    for (int32_t next = 0; next < 5; ++next)
+      sum += model.Probability(std::vector<int32_t>{history[0], history[1], next}, 2);
+    EXPECT_NEAR(sum, 1, 1e-12);
+  }
+  EXPECT_GT(model.Probability(std::vector<int32_t>{0, 1, 2}, 2), model.Probability(std::vector<int32_t>{0, 1, 4}, 2));
+}
+
+TEST_F(Tasks, ModelFindsWhatItsContextHolds) {
+  EvaluateRequest request;
+  request.model_dir = ReferenceModel();
+  request.tasks = {"passkey", "variables", "repeat", "prose"};
+  request.lengths = {2048};
+  request.samples = 4;
+  request.questions_per_context = 4;
+  int reported = 0;
+  const std::vector<TaskScore> scores = Evaluate(
+      request, [&](const TaskScore&) { ++reported; }, {}, nullptr);
+  ASSERT_EQ(scores.size(), 4U);
+  EXPECT_EQ(reported, 4);
+  for (size_t i = 0; i < 3; ++i) EXPECT_GE(scores[i].exact, 0.75) << scores[i].task;
+  EXPECT_GT(scores[2].per_token, 0.9);
+  EXPECT_LT(scores[3].nats_per_token, 3.5);
+  EXPECT_LT(scores[3].nats_per_token, scores[3].trigram_nats_per_token);
+}
+
+}  // namespace
+}  // namespace headscope::capture

@@ -1,0 +1,181 @@
+// The forward pass against transformers (tests/oracle/model_logits.py), on the shipped checkpoint and on tiny random
+// ones of every family.
+#include "model/transformer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "capture/errors.h"
+#include "checkpoint_files.h"
+
+namespace headscope::capture {
+namespace {
+
+const std::string kOracle = HEADSCOPE_BINARY_DIR "/oracle/model/";
+
+double RelativeError(const std::vector<float>& got, const std::vector<float>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double error = 0;
+  double norm = 0;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - want[i], 2);
+    norm += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+void ExpectLikeTransformers(const std::string& model_dir, const std::string& expected_dir, size_t prompt_tokens) {
+  const auto tokens = ReadArray<int32_t>(expected_dir + "/tokens.i32");
+  const auto logits = ReadArray<float>(expected_dir + "/logits.f32");
+  const auto greedy = ReadArray<int32_t>(expected_dir + "/greedy.i32");
+  ASSERT_FALSE(logits.empty());
+  // A chunk that divides nothing crosses the seam between past and diagonal; one chunk has no past at all.
+  for (const int32_t chunk : {1024, 37}) {
+    SessionOptions options{.dtype = "fp32", .device = "cpu", .chunk_tokens = chunk, .num_threads = 0};
+    ModelSession session(model_dir, options);
+    EXPECT_LE(RelativeError(session.FeedAllLogits(tokens), logits), 1e-5) << "chunk " << chunk;
+    session.Reset();
+    session.Feed(std::span(tokens).first(prompt_tokens));
+    EXPECT_EQ(session.Generate(static_cast<int64_t>(greedy.size())), greedy) << "chunk " << chunk;
+  }
+}
+
+TEST(Transformer, ShippedModelGivesTheLogitsAndTextOfTransformers) {
+  ASSERT_EQ(ReadArray<int32_t>(kOracle + "reference/greedy.i32").size(), 200U);
+  ExpectLikeTransformers(ReferenceModel(), kOracle + "reference", 100);
+}
+
+class TinyModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TinyModel, GivesTheLogitsAndTextOfTransformers) {
+  const std::string folder = kOracle + GetParam();
+  ExpectLikeTransformers(folder, folder, 20);
+}
+INSTANTIATE_TEST_SUITE_P(Families, TinyModel,
+                         ::testing::Values("llama_gqa", "llama_mha_untied", "llama_mqa_biases", "llama_rope_linear",
+                                           "llama_rope_llama3", "mistral", "qwen2", "qwen3"));
+
+// Keeps what a pass hands over, as fp32.
+class KeepingSink : public HeadSink {
+ public:
+  explicit KeepingSink(const ModelConfig& config) : config_(config) {}
+  bool Wants(int32_t layer) const override { return layer == 1; }
+  void Take(const LayerHeads& heads) override {
+    calls += 1;
+    const auto read = [&](const LayerHeads::Heads& from, int32_t count, std::vector<float>* to) {
+      for (int32_t h = 0; h < count; ++h) {
+        for (int64_t t = 0; t < heads.num_tokens; ++t) {
+          const float* row = static_cast<const float*>(from.data) + h * from.head_stride + t * from.token_stride;
+          to->insert(to->end(), row, row + config_.head_dim);
+        }
+      }
+    };
+    ASSERT_FALSE(heads.is_bf16);
+    tokens = heads.num_tokens;
+    read(heads.q, config_.num_qo_heads, &q);
+    read(heads.k, config_.num_kv_heads, &k);
+    lse.assign(heads.lse, heads.lse + config_.num_qo_heads * heads.num_tokens);
+  }
+  int calls = 0;
+  int64_t tokens = 0;
+  std::vector<float> q, k, lse;
+
+ private:
+  const ModelConfig& config_;
+};
+
+TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
+  const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
+  for (const std::string dtype : {"fp32", "auto"}) {
+    Transformer model(ReferenceModel(), {.dtype = dtype, .device = "cpu", .chunk_tokens = 1024, .num_threads = 0}, {});
+    KeepingSink sink(model.config());
+    model.Forward(std::span(tokens).first(150), LogitsOf::kNone, &sink);
+    ASSERT_EQ(sink.calls, 1);
+    const auto dim = static_cast<size_t>(model.config().head_dim);
+    const auto group = static_cast<size_t>(model.config().num_qo_heads / model.config().num_kv_heads);
+    const auto n = static_cast<size_t>(sink.tokens);
+    for (size_t head = 0; head < static_cast<size_t>(model.config().num_qo_heads); ++head) {
+      for (size_t row = 0; row < n; ++row) {
+        double sum = 0;
+        for (size_t column = 0; column <= row; ++column) {
+          double dot = 0;
+          for (size_t d = 0; d < dim; ++d)
+            dot +=
+                static_cast<double>(sink.q[(head * n + row) * dim + d]) * sink.k[(head / group * n + column) * dim + d];
+          sum += std::exp(dot / std::sqrt(static_cast<double>(dim)));
+        }
+        ASSERT_NEAR(sink.lse[head * n + row], std::log(sum), 2e-5 * std::max(1.0, std::abs(std::log(sum))))
+            << dtype << " head " << head << " row " << row;
+      }
+    }
+    if (dtype == "auto") {
+      EXPECT_TRUE(model.captures_bf16());
+      for (const float value : sink.q) {
+        uint32_t bits = 0;
+        std::memcpy(&bits, &value, sizeof bits);
+        ASSERT_EQ(bits & 0xFFFFU, 0U) << "q is a bf16 number";
+      }
+    }
+  }
+}
+
+TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
+  const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
+  for (const std::string dtype : {"fp32", "auto", "bf16"}) {
+    Transformer model(ReferenceModel(), {.dtype = dtype, .device = "cpu", .chunk_tokens = 1024, .num_threads = 0}, {});
+    class CountingSink : public HeadSink {
+     public:
+      bool Wants(int32_t) const override { return true; }
+      void Take(const LayerHeads&) override { ++calls; }
+      int calls = 0;
+    } sink;
+    const std::span<const int32_t> all(tokens);
+    model.Forward(all.first(200), LogitsOf::kNone, nullptr);
+    const std::vector<float> plain = model.Forward(all.subspan(200, 100), LogitsOf::kAllTokens, nullptr);
+    model.Rewind(0);
+    model.Forward(all.first(200), LogitsOf::kNone, &sink);
+    const std::vector<float> captured = model.Forward(all.subspan(200, 100), LogitsOf::kAllTokens, &sink);
+    EXPECT_EQ(sink.calls, 2 * model.config().num_layers);
+    EXPECT_EQ(plain, captured) << dtype;
+  }
+}
+
+TEST(Transformer, Bf16StaysNearFp32) {
+  const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
+  const auto logits = ReadArray<float>(kOracle + "reference/logits.f32");
+  ModelSession bf16(ReferenceModel(), {.dtype = "bf16", .device = "cpu", .chunk_tokens = 128, .num_threads = 0});
+  ModelSession mixed(ReferenceModel(), {.dtype = "auto", .device = "cpu", .chunk_tokens = 128, .num_threads = 0});
+  EXPECT_LT(RelativeError(bf16.FeedAllLogits(tokens), logits), 3e-2);
+  EXPECT_LT(RelativeError(mixed.FeedAllLogits(tokens), logits), 1e-2);
+}
+
+TEST(Transformer, RefusesWhatItCannotRun) {
+  EXPECT_THROW(
+      Transformer(ReferenceModel(), {.dtype = "fp8", .device = "cpu", .chunk_tokens = 1, .num_threads = 0}, {}),
+      std::invalid_argument);
+  EXPECT_THROW(
+      Transformer(ReferenceModel(), {.dtype = "auto", .device = "tpu", .chunk_tokens = 1, .num_threads = 0}, {}),
+      std::invalid_argument);
+  EXPECT_THROW(Transformer("/nowhere", {}, {}), BadInputError);
+  Transformer model(ReferenceModel(), {}, {});
+  const std::vector<int32_t> outside = {4096};
+  EXPECT_THROW(model.Forward(outside, LogitsOf::kNone), std::invalid_argument);
+  const std::vector<int32_t> long_prompt(16385, 1);
+  EXPECT_THROW(model.Forward(long_prompt, LogitsOf::kNone), std::invalid_argument);
+  EXPECT_EQ(model.num_tokens(), 0);
+}
+
+TEST(Transformer, TensorOfAnotherShapeIsRefusedBeforeItIsRead) {
+  const TemporaryFolder folder;
+  std::filesystem::copy(kOracle + "qwen3", folder.path(), std::filesystem::copy_options::recursive);
+  nlohmann::json config = nlohmann::json::parse(ReadWholeFile(folder.File("config.json")));
+  config["intermediate_size"] = 16000000;
+  folder.Write("config.json", config.dump());
+  EXPECT_THROW(Transformer(folder.path(), {}, {}), BadInputError);
+}
+
+}  // namespace
+}  // namespace headscope::capture
