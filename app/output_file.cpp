@@ -32,8 +32,9 @@ void CheckOutputTarget(const std::string& path, bool force) {
 OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)) {
   CheckOutputTarget(path_, force);
   const fs::path target(path_);
-  const std::string name =
-      "." + target.stem().string() + ".partial-" + std::to_string(::getpid()) + target.extension().string();
+  std::string name(1, '.');
+  name.append(target.stem().string()).append(".partial-").append(std::to_string(::getpid()));
+  name.append(target.extension().string());
   temporary_path_ = (target.parent_path() / name).string();
 }
 
