@@ -111,7 +111,9 @@ class Evaluation {
     double trigram_nats = 0;
     int64_t tokens_scored = 0;
     const auto vocabulary = static_cast<size_t>(session_.summary().vocabulary_size);
-    while (score->samples < request_.samples && !Cancelled()) {
+    // A window scores every one of its tokens, so as many windows as the other tasks read contexts are plenty.
+    const int32_t windows = (request_.samples + request_.questions_per_context - 1) / request_.questions_per_context;
+    while (score->samples < windows && !Cancelled()) {
       const TaskMaker::ProseWindow window = maker_.WindowAndRest(score->length, SeedOf(*score));
       TrigramModel trigram(session_.summary().vocabulary_size);
       trigram.Count(window.rest);
@@ -149,6 +151,10 @@ std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::funct
                                 const ProgressFunction& progress, const CancelFlag* cancelled) {
   if (request.samples < 1)
     throw std::invalid_argument("samples " + std::to_string(request.samples) + ": it must be at least 1");
+  if (request.questions_per_context < 1) {
+    throw std::invalid_argument("questions_per_context " + std::to_string(request.questions_per_context) +
+                                ": it must be at least 1");
+  }
   for (const std::string& task : request.tasks) TaskHelp(task);  // refuses an unknown name before any work
   Evaluation evaluation(request, progress, cancelled);
   std::vector<TaskScore> scores;

@@ -16,7 +16,7 @@ struct EvaluateRequest {
   std::string model_dir;
   std::vector<std::string> tasks = {"passkey", "kv", "variables", "repeat", "prose"};
   std::vector<int64_t> lengths = {4096, 8192, 16384};  // tokens, answer included
-  int32_t samples = 40;                                // questions per task and length; windows for prose
+  int32_t samples = 40;  // questions per task and length; prose reads samples / questions_per_context windows
   // Questions about one context, each asked right after the context as if it were the only one: the context, which
   // takes nearly all of the time, is read once for all of them. 1 gives every question a context of its own. A task has
   // at most as many as facts (passkey 17, variables 5).
