@@ -68,9 +68,11 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
   for (MethodChoice& choice : choices) {
     if (choice.decode != nullptr) continue;
     for (const kernels::ParameterSpec& parameter : choice.spec->parameters) {
-      const bool length = parameter.type == kernels::ParameterType::kInteger && parameter.default_value >= 256;
-      if (!length) continue;
-      const double value = std::max({parameter.minimum, 32.0, std::round(parameter.default_value * factor)});
+      // Budgets only (hundreds of tokens, lines or blocks); block edges, strides and probe sizes are smaller and stay.
+      const bool budget = parameter.type == kernels::ParameterType::kInteger && parameter.default_value >= 100 && parameter.name.starts_with("n_");
+      if (!budget) continue;
+      const double floor = parameter.unit == "blocks" ? 8.0 : 32.0;
+      const double value = std::max({parameter.minimum, floor, std::round(parameter.default_value * factor)});
       const std::string error = choice.values.Set(*choice.spec, parameter.name, std::min(value, parameter.maximum));
       if (!error.empty()) throw CommandError(choice.name + ": " + error);
     }
