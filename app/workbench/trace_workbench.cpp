@@ -15,6 +15,7 @@
 #include "capture/model_session.h"
 #include "capture/tasks.h"
 #include "capture_job.h"
+#include "mass_cache.h"
 #include "opened_trace.h"
 #include "run_slot.h"
 #include "statistics_job.h"
@@ -68,6 +69,8 @@ class TraceWorkbench : public ui::Workbench {
   ~TraceWorkbench() override {
     alive_.reset();
     CancelRun();
+    queue_.Cancel("");
+    head_masses_.Clear();  // after their requests, so that none begins another pass
     capture_.Cancel();
   }
 
@@ -146,6 +149,7 @@ class TraceWorkbench : public ui::Workbench {
   std::map<int64_t, std::shared_ptr<const kernels::SparseIndex>> masks_;
   int64_t next_mask_id_ = 1;
   std::shared_ptr<RunSlot> run_slot_;
+  MassCache head_masses_;
   CaptureJob capture_;
   StatisticsJob statistics_;
   analysis::TaskQueue queue_;
@@ -160,6 +164,7 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
         queue_.Cancel("mask");
         CancelRun();
         masks_.clear();
+        head_masses_.Clear();
         trace_ = trace;
         tiles_.SetTrace(trace);
         done(trace->summary);
@@ -193,13 +198,14 @@ void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& metho
   if (!trace_) return;
   Submit<analysis::MaskPreview>(
       "mask", kMaskPriority,
-      [trace = trace_, head, method, values](const std::atomic<bool>& cancelled) {
+      [this, trace = trace_, head, method, values](const std::atomic<bool>& cancelled) {
         const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method);
         if (prefill == nullptr)
           throw std::invalid_argument("Method " + method + " is not a prefill method: choose one of the panel's list.");
+        const MassCache::MassPtr mass = head_masses_.Get(trace->heads.Get(head), cancelled);
+        if (!mass) throw std::runtime_error("The mask was not made because another head was opened.");
         analysis::MaskPreview preview;
-        const kernels::Status status =
-            analysis::PreviewMask(*trace->heads.Get(head), *prefill, values, 0, &cancelled, &preview);
+        const kernels::Status status = analysis::PreviewMask(*mass, *prefill, values, 0, &cancelled, &preview);
         if (!status.ok()) throw std::runtime_error(status.message());
         return preview;
       },
