@@ -30,7 +30,7 @@ void RequireSignature(const std::string& path, int64_t size) {
   std::array<unsigned char, 9> bytes{};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (file == nullptr) {
-    throw TraceError(path + ": cannot be opened (" + std::strerror(errno) + "); check the name and the permissions");
+    throw BadTraceError(path + ": cannot be opened (" + std::strerror(errno) + "); check the name and the permissions");
   }
   const size_t got = std::fread(bytes.data(), 1, bytes.size(), file.get());
   if (got != bytes.size() || std::memcmp(bytes.data(), kExpected.data(), 8) != 0) {
@@ -91,7 +91,7 @@ const char* ClassName(hid_t type) {
 UntrustedFile::UntrustedFile(const std::string& path) : path_(path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
-    throw TraceError(path + ": cannot be opened (" + std::strerror(errno) + "); check the name");
+    throw BadTraceError(path + ": cannot be opened (" + std::strerror(errno) + "); check the name");
   }
   if (!S_ISREG(status.st_mode)) {
     throw TraceError(path + ": is not a regular file; " + kNotATrace);

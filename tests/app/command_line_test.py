@@ -71,7 +71,7 @@ class CommandLine(unittest.TestCase):
         kurtosis = [head["kurtosis"] for head in statistics["heads"]]
         numpy.testing.assert_allclose([float(row["kurtosis"]) for row in rows], kurtosis, rtol=1e-5)
         with h5py.File(self.path / "statistics.h5", "r") as file:
-            numpy.testing.assert_allclose(file["kurtosis"][...], kurtosis, rtol=1e-12)
+            numpy.testing.assert_allclose(file["results/kurtosis"][...], kurtosis, rtol=1e-12)
         table = run("analyze", self.trace, "--heads", "8:4", "--metrics", "kurtosis", "--quiet").stdout
         self.assertIn("8:4", table)
 
@@ -94,7 +94,7 @@ class CommandLine(unittest.TestCase):
         header = out.read_bytes()[:24]
         self.assertEqual(header[:8], b"\x89PNG\r\n\x1a\n")
         self.assertGreater(int.from_bytes(header[16:20], "big"), 300)
-        run("render", self.trace, "--head", "8:4", "--view", "mask", "--method", "vertical-slash:k_vertical=30,k_slash=100", "-o", self.path / "mask.png")
+        run("render", self.trace, "--head", "8:4", "--view", "mask", "--method", "vertical-slash:n_vertical=30,n_slash=100", "-o", self.path / "mask.png")
 
     def test_export_takes_a_part(self):
         out = self.path / "part.h5"
@@ -174,6 +174,7 @@ class CommandLine(unittest.TestCase):
         deadline = time.time() + 60
         while time.time() < deadline and (not out.exists() or out.stat().st_size < 40_000_000):
             time.sleep(0.05)
+        time.sleep(2.5)  # a flush a second
         process.kill()
         process.wait()
         info = json.loads(run("info", out, "--json").stdout)
