@@ -6,7 +6,8 @@
 
 namespace headscope::app {
 
-// What the parsed command line asks for: set by the chosen subcommand's callback, run by main() with the error policy around it.
+// What the parsed command line asks for: set by the chosen subcommand's callback, run by main() with the error policy
+// around it.
 using Action = std::function<int()>;
 
 void AddInfoCommand(CLI::App& app, Action& action);

@@ -49,11 +49,13 @@ std::vector<std::string> ChosenMetrics(const std::string& text) {
 std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const std::vector<std::string>& metrics) {
   std::ostringstream out;
   out << "layer:head  " << std::left << std::setw(15) << "class";
-  for (const std::string& metric : metrics) out << std::right << std::setw(std::max(10, static_cast<int>(metric.size()) + 2)) << metric;
+  for (const std::string& metric : metrics)
+    out << std::right << std::setw(std::max(10, static_cast<int>(metric.size()) + 2)) << metric;
   out << '\n';
   for (const analysis::HeadStatistics& head : all) {
     const std::string id = std::to_string(head.id.layer) + ":" + std::to_string(head.id.head);
-    out << std::left << std::setw(12) << id << std::setw(15) << analysis::HeadClassName(head.head_class) << std::right << std::fixed << std::setprecision(4);
+    out << std::left << std::setw(12) << id << std::setw(15) << analysis::HeadClassName(head.head_class) << std::right
+        << std::fixed << std::setprecision(4);
     for (const std::string& metric : metrics) {
       out << std::setw(std::max(10, static_cast<int>(metric.size()) + 2)) << analysis::MetricValue(head, metric);
     }
@@ -106,7 +108,8 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
   command->add_option("--metrics", arguments->metrics, "Columns of the printed table (all)")->type_name("a,b");
-  command->add_option("--max-rows", arguments->max_rows, "Sample about this many query rows (0: every row)")->capture_default_str();
+  command->add_option("--max-rows", arguments->max_rows, "Sample about this many query rows (0: every row)")
+      ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Write everything to .json, .csv or .h5")->type_name("OUT");
   command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_flag("--force", arguments->force, "Replace an existing output");

@@ -36,10 +36,12 @@ int RunCapture(CaptureArguments arguments) {
   capture::CaptureResult result;
   {
     ProgressLine line(arguments.quiet);
-    result = capture::Capture(request, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
+    result = capture::Capture(
+        request, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
   }
-  std::cerr << (result.interrupted ? "interrupted; the trace is valid and shorter: " : "") << result.num_tokens << " tokens, "
-            << result.num_rows << " query rows, " << FormatBytes(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
+  std::cerr << (result.interrupted ? "interrupted; the trace is valid and shorter: " : "") << result.num_tokens
+            << " tokens, " << result.num_rows << " query rows, " << FormatBytes(result.bytes) << " in "
+            << FormatDuration(result.seconds) << '\n';
   if (!result.generated_text.empty()) std::cerr << "generated: " << result.generated_text << '\n';
   std::cout << result.path << '\n';
   return result.interrupted ? kInterrupted : kDone;
@@ -48,10 +50,13 @@ int RunCapture(CaptureArguments arguments) {
 }  // namespace
 
 void AddCaptureCommand(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("capture", "Run a model on a prompt and record every head's Q, K, V and LSE into a trace");
+  CLI::App* command =
+      app.add_subcommand("capture", "Run a model on a prompt and record every head's Q, K, V and LSE into a trace");
   auto arguments = std::make_shared<CaptureArguments>();
   capture::CaptureRequest& request = arguments->request;
-  command->add_option("model", request.model_dir, "Checkpoint folder (config.json, safetensors, tokenizer.json)")->required()->type_name("MODEL_DIR");
+  command->add_option("model", request.model_dir, "Checkpoint folder (config.json, safetensors, tokenizer.json)")
+      ->required()
+      ->type_name("MODEL_DIR");
   command->add_option("--text", arguments->text, "The prompt itself");
   command->add_option("--prompt", arguments->prompt, "The prompt, from a UTF-8 file")->type_name("FILE");
   std::string names;
@@ -64,7 +69,8 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("--layers", arguments->layers, "Layers to record, such as 0-3,7 (all)");
   command->add_option("--heads", arguments->heads, "Query heads to record (all)");
   command->add_option("--rows", request.rows, "Query rows to record: all, last:N or every:N")->capture_default_str();
-  command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")->capture_default_str();
+  command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")
+      ->capture_default_str();
   command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
   command->add_option("--device", request.device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();

@@ -1,4 +1,5 @@
-// headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--repeat N] [--device ..] [-o OUT.json|.csv|.h5]
+// headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--repeat N] [--device ..] [-o
+// OUT.json|.csv|.h5]
 #include <iostream>
 #include <memory>
 
@@ -32,7 +33,8 @@ int RunCompare(CompareArguments arguments) {
     throw UsageError("output " + arguments.output + ": the extension must be .json, .csv or .h5");
   }
   if (!arguments.output.empty()) CheckOutputTarget(arguments.output, arguments.force);
-  if (arguments.options.repeats < 1) throw UsageError("--repeat " + std::to_string(arguments.options.repeats) + ": at least 1 is needed");
+  if (arguments.options.repeats < 1)
+    throw UsageError("--repeat " + std::to_string(arguments.options.repeats) + ": at least 1 is needed");
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
@@ -72,14 +74,18 @@ void AddCompareCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("compare", "Run sparse methods beside dense attention on recorded heads");
   auto arguments = std::make_shared<CompareArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
-  command->add_option("--method", arguments->methods, "Method and parameters; may be repeated (`headscope methods` lists them)")
+  command
+      ->add_option("--method", arguments->methods,
+                   "Method and parameters; may be repeated (`headscope methods` lists them)")
       ->required()
       ->type_name("NAME[:k=v,..]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
-  command->add_option("--repeat", arguments->options.repeats, "Timed repeats; the median is printed")->capture_default_str();
-  command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")->capture_default_str();
+  command->add_option("--repeat", arguments->options.repeats, "Timed repeats; the median is printed")
+      ->capture_default_str();
+  command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")
+      ->capture_default_str();
   command->add_option("--device", arguments->options.device, "cpu or cuda")->capture_default_str();
   command->add_option("--threads", arguments->options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Write the results to .json, .csv or .h5")->type_name("OUT");

@@ -1,4 +1,5 @@
-// headscope demo -o DIR: everything once, without a display: capture, analyse, compare all methods, draw; DIR/report.html.
+// headscope demo -o DIR: everything once, without a display: capture, analyse, compare all methods, draw;
+// DIR/report.html.
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -59,9 +60,10 @@ std::string Environment(int32_t threads) {
 // Heads that differ most: the clearest of each class first, then those with the largest kurtosis.
 std::vector<const analysis::HeadStatistics*> ChooseHeads(const std::vector<analysis::HeadStatistics>& all) {
   using analysis::HeadClass;
-  const std::pair<HeadClass, const char*> kinds[] = {{HeadClass::kRetrieval, "retrieval_mass"}, {HeadClass::kSinkLocal, "sink_mass"},
-                                                     {HeadClass::kVerticalSlash, "slash_mass"}, {HeadClass::kBlock, "block_mass"},
-                                                     {HeadClass::kDiffuse, "entropy"},          {HeadClass::kSinkLocal, "local_mass"}};
+  const std::pair<HeadClass, const char*> kinds[] = {
+      {HeadClass::kRetrieval, "retrieval_mass"}, {HeadClass::kSinkLocal, "sink_mass"},
+      {HeadClass::kVerticalSlash, "slash_mass"}, {HeadClass::kBlock, "block_mass"},
+      {HeadClass::kDiffuse, "entropy"},          {HeadClass::kSinkLocal, "local_mass"}};
   std::vector<const analysis::HeadStatistics*> chosen;
   auto take = [&](auto&& admits, const char* metric) {
     const analysis::HeadStatistics* best = nullptr;
@@ -91,15 +93,18 @@ std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<b
   request.output_path = (fs::path(arguments.output_dir) / "trace.h5").string();
   request.overwrite = arguments.force;
   CheckOutputTarget(request.output_path, arguments.force);
-  capture::Capture(request, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
+  capture::Capture(
+      request, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
   return request.output_path;
 }
 
 int RunDemo(const DemoArguments& arguments) {
-  if (arguments.repeats < 1) throw UsageError("--repeat " + std::to_string(arguments.repeats) + ": at least 1 is needed");
+  if (arguments.repeats < 1)
+    throw UsageError("--repeat " + std::to_string(arguments.repeats) + ": at least 1 is needed");
   std::error_code error;
   fs::create_directories(arguments.output_dir, error);
-  if (error) throw UsageError("output " + arguments.output_dir + ": " + error.message() + "; name a folder that can be made");
+  if (error)
+    throw UsageError("output " + arguments.output_dir + ": " + error.message() + "; name a folder that can be made");
   const fs::path folder(arguments.output_dir);
   CheckOutputTarget((folder / "report.html").string(), arguments.force);
   const std::atomic<bool>* cancelled = InstallInterruptFlag();
@@ -111,7 +116,8 @@ int RunDemo(const DemoArguments& arguments) {
   const std::vector<analysis::HeadId> heads = analysis::RecordedHeads(trace);
 
   analysis::ReportInput report;
-  report.title = trace.layout().model.name + ", " + trace.layout().prompt_source + ", " + std::to_string(trace.num_tokens()) + " tokens";
+  report.title = trace.layout().model.name + ", " + trace.layout().prompt_source + ", " +
+                 std::to_string(trace.num_tokens()) + " tokens";
   report.trace_path = fs::path(trace_path).filename().string();
   report.environment = Environment(arguments.threads);
   analysis::StatisticsOptions options;
@@ -131,17 +137,21 @@ int RunDemo(const DemoArguments& arguments) {
   compare.cancelled = cancelled;
   for (const analysis::HeadStatistics* statistics : chosen) {
     const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, statistics->id);
-    const std::string name = "head-" + std::to_string(statistics->id.layer) + "-" + std::to_string(statistics->id.head) + ".png";
+    const std::string name =
+        "head-" + std::to_string(statistics->id.layer) + "-" + std::to_string(statistics->id.head) + ".png";
     OutputFile picture((folder / name).string(), arguments.force);
     analysis::WritePng(analysis::RenderHead(*head, nullptr, {}), picture.temporary_path());
     picture.Commit();
-    report.pictures.push_back({statistics->id, std::string(analysis::HeadClassName(statistics->head_class)) + ": " + statistics->class_reason, name});
+    report.pictures.push_back(
+        {statistics->id, std::string(analysis::HeadClassName(statistics->head_class)) + ": " + statistics->class_reason,
+         name});
     analysis::HeadComparison comparison(head, compare);
     for (const MethodChoice& choice : choices) {
       analysis::MethodResult result;
       CheckStatus(comparison.Run(choice.name, choice.values, &result));
       report.results.push_back(std::move(result));
-      line.Show("comparing methods", static_cast<int64_t>(report.results.size()), static_cast<int64_t>(chosen.size() * choices.size()), "runs");
+      line.Show("comparing methods", static_cast<int64_t>(report.results.size()),
+                static_cast<int64_t>(chosen.size() * choices.size()), "runs");
     }
   }
 
@@ -156,9 +166,12 @@ int RunDemo(const DemoArguments& arguments) {
 }  // namespace
 
 void AddDemoCommand(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("demo", "Without a display: capture, analyse, compare all methods, draw; writes DIR/report.html");
+  CLI::App* command = app.add_subcommand(
+      "demo", "Without a display: capture, analyse, compare all methods, draw; writes DIR/report.html");
   auto arguments = std::make_shared<DemoArguments>();
-  command->add_option("-o,--output", arguments->output_dir, "Folder to write to; made when it is not there")->required()->type_name("DIR");
+  command->add_option("-o,--output", arguments->output_dir, "Folder to write to; made when it is not there")
+      ->required()
+      ->type_name("DIR");
   command->add_option("--model", arguments->model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
   command->add_option("--task", arguments->task, "Prompt")->capture_default_str();
   command->add_option("--length", arguments->length, "Tokens")->capture_default_str();

@@ -22,12 +22,14 @@ struct EvalArguments {
 
 std::string Line(const capture::TaskScore& score) {
   std::ostringstream out;
-  out << std::left << std::setw(12) << score.task << std::right << std::setw(8) << score.length << std::setw(9) << score.samples << std::setw(10)
-      << score.contexts << std::fixed << std::setprecision(3);
+  out << std::left << std::setw(12) << score.task << std::right << std::setw(8) << score.length << std::setw(9)
+      << score.samples << std::setw(10) << score.contexts << std::fixed << std::setprecision(3);
   if (score.task == "prose") {
-    out << std::setw(10) << "" << std::setw(11) << "" << std::setw(10) << score.nats_per_token << std::setw(10) << score.trigram_nats_per_token;
+    out << std::setw(10) << "" << std::setw(11) << "" << std::setw(10) << score.nats_per_token << std::setw(10)
+        << score.trigram_nats_per_token;
   } else {
-    out << std::setw(10) << score.exact << std::setw(11) << score.per_token << std::setw(10) << "" << std::setw(10) << "";
+    out << std::setw(10) << score.exact << std::setw(11) << score.per_token << std::setw(10) << "" << std::setw(10)
+        << "";
   }
   out << std::setw(9) << std::setprecision(1) << score.seconds << '\n';
   return out.str();
@@ -36,7 +38,8 @@ std::string Line(const capture::TaskScore& score) {
 int RunEval(EvalArguments arguments) {
   arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
   const auto* cancelled = InstallInterruptFlag();
-  std::cout << "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds\n" << std::flush;
+  std::cout << "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds\n"
+            << std::flush;
   {
     ProgressLine line(arguments.quiet);
     capture::Evaluate(
@@ -49,14 +52,20 @@ int RunEval(EvalArguments arguments) {
 }  // namespace
 
 void AddEvalCommand(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("eval", "Score a model on tasks with a known answer, in headscope's own generation");
+  CLI::App* command =
+      app.add_subcommand("eval", "Score a model on tasks with a known answer, in headscope's own generation");
   auto arguments = std::make_shared<EvalArguments>();
   capture::EvaluateRequest& request = arguments->request;
   command->add_option("model", request.model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
   command->add_option("--task", request.tasks, "Tasks")->delimiter(',')->capture_default_str()->type_name("a,b");
-  command->add_option("--length", request.lengths, "Tokens of prompt and answer")->delimiter(',')->capture_default_str()->type_name("N,M");
+  command->add_option("--length", request.lengths, "Tokens of prompt and answer")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("N,M");
   command->add_option("--samples", request.samples, "Questions per task and length")->capture_default_str();
-  command->add_option("--questions", request.questions_per_context, "Questions about one context, each asked as if alone")->capture_default_str();
+  command
+      ->add_option("--questions", request.questions_per_context, "Questions about one context, each asked as if alone")
+      ->capture_default_str();
   command->add_option("--seed", request.seed, "Seed")->capture_default_str();
   command->add_option("--dtype", request.session.dtype, "auto, fp32 or bf16")->capture_default_str();
   command->add_option("--device", request.session.device, "cpu, cuda or cuda:N")->capture_default_str();

@@ -57,7 +57,9 @@ void AddExportCommand(CLI::App& app, Action& action) {
   command->add_option("--layers", arguments->layers, "Layers, such as 0-3,7 (all)");
   command->add_option("--heads", arguments->heads, "Query heads (all); the KV heads that they read come along");
   command->add_option("--tokens", arguments->tokens, "Tokens begin:end (all)")->type_name("a:b");
-  command->add_option("-o,--output", arguments->output, "File to write: .h5, .csv or .json")->required()->type_name("OUT");
+  command->add_option("-o,--output", arguments->output, "File to write: .h5, .csv or .json")
+      ->required()
+      ->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->callback([=, &action] { action = [=] { return RunExport(*arguments); }; });

@@ -70,13 +70,15 @@ int TraceInfo(const std::string& path, bool json) {
                .dump(2)
         << '\n';
   } else {
-    out << path << ": trace, " << FormatBytes(bytes) << (trace.complete() ? ", complete" : ", NOT complete (the capture was cut short; all of this is readable)")
-        << "\n  model      " << model.name << " (" << model.model_type << "), " << model.num_layers << " layers, " << model.num_qo_heads
-        << " query heads over " << model.num_kv_heads << " KV heads, head_dim " << model.head_dim << "\n  prompt     " << layout.prompt_source
-        << "\n  tokens     " << trace.num_tokens() << "\n  query rows " << trace.num_rows() << " (" << layout.row_selection << ")\n  layers     "
-        << Compact(layout.layers) << "\n  heads      " << Compact(layout.qo_heads) << " (KV " << Compact(layout.kv_heads) << ")\n  values     "
-        << EncodingName(layout.encoding) << ", q and k " << layout.capture_point << ", RoPE " << layout.rope_convention << ", scale "
-        << layout.softmax_scale << '\n';
+    out << path << ": trace, " << FormatBytes(bytes)
+        << (trace.complete() ? ", complete" : ", NOT complete (the capture was cut short; all of this is readable)")
+        << "\n  model      " << model.name << " (" << model.model_type << "), " << model.num_layers << " layers, "
+        << model.num_qo_heads << " query heads over " << model.num_kv_heads << " KV heads, head_dim " << model.head_dim
+        << "\n  prompt     " << layout.prompt_source << "\n  tokens     " << trace.num_tokens() << "\n  query rows "
+        << trace.num_rows() << " (" << layout.row_selection << ")\n  layers     " << Compact(layout.layers)
+        << "\n  heads      " << Compact(layout.qo_heads) << " (KV " << Compact(layout.kv_heads) << ")\n  values     "
+        << EncodingName(layout.encoding) << ", q and k " << layout.capture_point << ", RoPE " << layout.rope_convention
+        << ", scale " << layout.softmax_scale << '\n';
     if (!layout.task_answer.empty()) out << "  answer     " << layout.task_answer << '\n';
   }
   WriteText(out.str(), "", false);
@@ -106,12 +108,15 @@ int CheckpointInfo(const std::string& path, bool json) {
                .dump(2)
         << '\n';
   } else {
-    const int64_t values_per_token = int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
-    out << path << ": checkpoint, " << summary.model_type << ", " << static_cast<double>(summary.num_parameters) / 1e6 << " M parameters in "
-        << summary.num_files << (summary.num_files == 1 ? " file (" : " files (") << FormatBytes(summary.bytes) << ", " << summary.dtype << ")\n  "
-        << summary.num_layers << " layers, hidden " << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over "
-        << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary " << summary.vocabulary_size << ", context "
-        << summary.max_positions << " tokens\n  a trace of every head takes " << FormatBytes(values_per_token * 2) << " a token in bf16\n";
+    const int64_t values_per_token =
+        int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
+    out << path << ": checkpoint, " << summary.model_type << ", " << static_cast<double>(summary.num_parameters) / 1e6
+        << " M parameters in " << summary.num_files << (summary.num_files == 1 ? " file (" : " files (")
+        << FormatBytes(summary.bytes) << ", " << summary.dtype << ")\n  " << summary.num_layers << " layers, hidden "
+        << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over " << summary.num_kv_heads
+        << " KV heads, head_dim " << summary.head_dim << ", vocabulary " << summary.vocabulary_size << ", context "
+        << summary.max_positions << " tokens\n  a trace of every head takes " << FormatBytes(values_per_token * 2)
+        << " a token in bf16\n";
   }
   WriteText(out.str(), "", false);
   return kDone;
@@ -126,7 +131,9 @@ void AddInfoCommand(CLI::App& app, Action& action) {
   command->add_option("path", *path, "Trace or checkpoint folder")->required()->type_name("FILE|DIR");
   command->add_flag("--json", *json, "As JSON (schema headscope-info-1)");
   command->callback([=, &action] {
-    action = [=] { return std::filesystem::is_directory(*path) ? CheckpointInfo(*path, *json) : TraceInfo(*path, *json); };
+    action = [=] {
+      return std::filesystem::is_directory(*path) ? CheckpointInfo(*path, *json) : TraceInfo(*path, *json);
+    };
   });
 }
 

@@ -24,7 +24,9 @@ std::vector<const MethodSpec*> AllSpecs() {
   return specs;
 }
 
-const char* PhaseName(kernels::Phase phase) { return phase == kernels::Phase::kPrefill ? "prefill" : "decode"; }
+const char* PhaseName(kernels::Phase phase) {
+  return phase == kernels::Phase::kPrefill ? "prefill" : "decode";
+}
 
 const char* TypeName(ParameterType type) {
   return type == ParameterType::kInteger ? "integer" : type == ParameterType::kReal ? "real" : "flag";
@@ -50,17 +52,17 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
                           {"help", parameter.help},
                           {"cost", parameter.cost}});
   }
-  return {{"name", spec.name},     {"title", spec.title},     {"family", spec.family},
-          {"paper", spec.paper},   {"summary", spec.summary}, {"phase", PhaseName(spec.phase)},
+  return {{"name", spec.name},       {"title", spec.title},     {"family", spec.family},
+          {"paper", spec.paper},     {"summary", spec.summary}, {"phase", PhaseName(spec.phase)},
           {"parameters", parameters}};
 }
 
 void Describe(const MethodSpec& spec, std::ostream& out) {
-  out << spec.name << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary << "\n  source: " << spec.paper
-      << '\n';
+  out << spec.name << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary
+      << "\n  source: " << spec.paper << '\n';
   for (const ParameterSpec& parameter : spec.parameters) {
-    out << "  " << std::left << std::setw(16) << parameter.name << " default " << std::setw(8) << Number(parameter.default_value)
-        << ' ' << Number(parameter.minimum) << " .. " << Number(parameter.maximum)
+    out << "  " << std::left << std::setw(16) << parameter.name << " default " << std::setw(8)
+        << Number(parameter.default_value) << ' ' << Number(parameter.minimum) << " .. " << Number(parameter.maximum)
         << (parameter.unit.empty() ? "" : " " + parameter.unit) << "\n      " << parameter.help
         << (parameter.cost.empty() ? "" : " Raising it: " + parameter.cost) << '\n';
   }
@@ -71,7 +73,8 @@ int ListMethods(const std::string& name, bool json) {
   for (const MethodSpec* spec : AllSpecs()) {
     if (name.empty() || spec->name == name) chosen.push_back(spec);
   }
-  if (chosen.empty()) throw UsageError("method '" + name + "' is not registered; `headscope methods` lists those that are");
+  if (chosen.empty())
+    throw UsageError("method '" + name + "' is not registered; `headscope methods` lists those that are");
   std::ostringstream out;
   if (json) {
     nlohmann::ordered_json methods = nlohmann::ordered_json::array();
@@ -81,7 +84,8 @@ int ListMethods(const std::string& name, bool json) {
     for (const MethodSpec* spec : chosen) Describe(*spec, out);
   } else {
     for (const MethodSpec* spec : chosen) {
-      out << std::left << std::setw(18) << spec->name << std::setw(9) << PhaseName(spec->phase) << spec->summary << '\n';
+      out << std::left << std::setw(18) << spec->name << std::setw(9) << PhaseName(spec->phase) << spec->summary
+          << '\n';
     }
   }
   WriteText(out.str(), "", false);

@@ -17,7 +17,8 @@ namespace headscope::app {
 namespace {
 
 struct RenderArguments {
-  std::string trace, head, view = "scores", rows, columns, size = "800x800", reduction = "max", scale = "log", color_map = "inferno", method, output;
+  std::string trace, head, view = "scores", rows, columns, size = "800x800", reduction = "max", scale = "log",
+                           color_map = "inferno", method, output;
   bool force = false;
 };
 
@@ -34,9 +35,12 @@ T OneOf(const std::string& value, const std::string& option, std::initializer_li
 int RunRender(const RenderArguments& arguments) {
   using analysis::ViewKind;
   analysis::RenderRequest request;
-  request.view = OneOf<ViewKind>(arguments.view, "--view", {{"scores", ViewKind::kScores}, {"mask", ViewKind::kMask}, {"difference", ViewKind::kDifference}});
-  request.reduction =
-      OneOf<analysis::TileReduction>(arguments.reduction, "--reduction", {{"max", analysis::TileReduction::kMax}, {"mean", analysis::TileReduction::kMean}});
+  request.view = OneOf<ViewKind>(
+      arguments.view, "--view",
+      {{"scores", ViewKind::kScores}, {"mask", ViewKind::kMask}, {"difference", ViewKind::kDifference}});
+  request.reduction = OneOf<analysis::TileReduction>(
+      arguments.reduction, "--reduction",
+      {{"max", analysis::TileReduction::kMax}, {"mean", analysis::TileReduction::kMean}});
   request.logarithmic = OneOf<bool>(arguments.scale, "--scale", {{"log", true}, {"linear", false}});
   if (analysis::ColorMap(arguments.color_map) == nullptr) {
     std::string known;
@@ -48,7 +52,8 @@ int RunRender(const RenderArguments& arguments) {
   if (extension != "png") throw UsageError("output " + arguments.output + ": the extension must be .png");
   CheckOutputTarget(arguments.output, arguments.force);
   std::tie(request.width, request.height) = ParseSize(arguments.size, "--size");
-  if (request.view != ViewKind::kScores && arguments.method.empty()) throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
+  if (request.view != ViewKind::kScores && arguments.method.empty())
+    throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
 
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> chosen = ParseHeads(arguments.head, analysis::RecordedHeads(trace));
@@ -62,7 +67,9 @@ int RunRender(const RenderArguments& arguments) {
   const kernels::SparseIndexView* index = nullptr;
   if (!arguments.method.empty()) {
     const MethodChoice choice = ParseMethod(arguments.method);
-    if (choice.prefill == nullptr) throw UsageError("--method " + arguments.method + " is a decode method and has no map to draw; choose a prefill method");
+    if (choice.prefill == nullptr)
+      throw UsageError("--method " + arguments.method +
+                       " is a decode method and has no map to draw; choose a prefill method");
     CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, nullptr, &preview));
     view = preview.index->View();
     index = &view;
@@ -77,7 +84,8 @@ int RunRender(const RenderArguments& arguments) {
 }  // namespace
 
 void AddRenderCommand(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("render", "Draw a head's attention map, or a method's mask on it, to a picture");
+  CLI::App* command =
+      app.add_subcommand("render", "Draw a head's attention map, or a method's mask on it, to a picture");
   auto arguments = std::make_shared<RenderArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   command->add_option("--head", arguments->head, "The head, such as 4:3")->required()->type_name("L:H");
@@ -86,7 +94,8 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command->add_option("--rows", arguments->rows, "Query rows begin:end (all)")->type_name("a:b");
   command->add_option("--cols", arguments->columns, "Key columns begin:end (all)")->type_name("a:b");
   command->add_option("--size", arguments->size, "Pixels of the map, without its axes")->capture_default_str();
-  command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")->capture_default_str();
+  command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")
+      ->capture_default_str();
   command->add_option("--scale", arguments->scale, "log or linear")->capture_default_str();
   command->add_option("--color-map", arguments->color_map, "Colour map")->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Picture to write (.png)")->required()->type_name("OUT");

@@ -27,6 +27,8 @@ const std::atomic<bool>* InstallInterruptFlag() {
   return &interrupted;
 }
 
-bool Interrupted() { return interrupted.load(); }
+bool Interrupted() {
+  return interrupted.load();
+}
 
 }  // namespace headscope::app

@@ -51,9 +51,11 @@ int Main(int argc, char** argv) {
   CLI::App app("headscope: what every attention head does, and what sparse attention would keep of it", "headscope");
   app.set_version_flag("--version", std::string("headscope ") + HEADSCOPE_VERSION);
   app.require_subcommand(0, 1);
-  app.footer("Without a subcommand the window opens: on TRACE.h5 or MODEL_DIR when given, else on the last session.\n"
-             "`headscope COMMAND --help` explains each command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input file,\n"
-             "4 device or memory missing, 130 interrupted.");
+  app.footer(
+      "Without a subcommand the window opens: on TRACE.h5 or MODEL_DIR when given, else on the last session.\n"
+      "`headscope COMMAND --help` explains each command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input "
+      "file,\n"
+      "4 device or memory missing, 130 interrupted.");
   std::string open_path;
   app.add_option("path", open_path, "Trace or model folder to open in the window")->type_name("TRACE|MODEL_DIR");
 
@@ -77,7 +79,8 @@ int Main(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
   } catch (const CLI::ParseError& error) {
-    std::cerr << "headscope: " << error.what() << "; `headscope --help` and `headscope COMMAND --help` list what is known\n";
+    std::cerr << "headscope: " << error.what()
+              << "; `headscope --help` and `headscope COMMAND --help` list what is known\n";
     return kWrongUsage;
   }
   if (!action) action = [&] { return OpenWindow(argc, argv, open_path); };
@@ -87,4 +90,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace headscope::app
 
-int main(int argc, char** argv) { return headscope::app::Main(argc, argv); }
+int main(int argc, char** argv) {
+  return headscope::app::Main(argc, argv);
+}

@@ -12,7 +12,8 @@ namespace {
 
 std::string KnownNames() {
   std::string names;
-  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) names += (names.empty() ? "" : ", ") + method->spec().name;
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods())
+    names += (names.empty() ? "" : ", ") + method->spec().name;
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
     const std::string& name = method->spec().name;
     names += ", " + (kernels::FindPrefillMethod(name) != nullptr ? "decode/" + name : name);
@@ -34,7 +35,9 @@ MethodChoice Choose(const std::string& name) {
   }
   choice.spec = choice.prefill != nullptr ? &choice.prefill->spec() : &choice.decode->spec();
   choice.values = kernels::ParameterValues(*choice.spec);
-  choice.name = choice.prefill == nullptr && kernels::FindPrefillMethod(choice.spec->name) != nullptr ? "decode/" + choice.spec->name : choice.spec->name;
+  choice.name = choice.prefill == nullptr && kernels::FindPrefillMethod(choice.spec->name) != nullptr
+                    ? "decode/" + choice.spec->name
+                    : choice.spec->name;
   return choice;
 }
 
@@ -63,13 +66,15 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
     const std::string& name = method->spec().name;
     choices.push_back(Choose(kernels::FindPrefillMethod(name) != nullptr ? "decode/" + name : name));
   }
-  // The papers' defaults are for 100K tokens and more. Lengths counted in tokens, lines or blocks shrink with the sequence, down to a useful floor.
+  // The papers' defaults are for 100K tokens and more. Lengths counted in tokens, lines or blocks shrink with the
+  // sequence, down to a useful floor.
   const double factor = std::clamp(static_cast<double>(seq_len) / 65536.0, 0.0, 1.0);
   for (MethodChoice& choice : choices) {
     if (choice.decode != nullptr) continue;
     for (const kernels::ParameterSpec& parameter : choice.spec->parameters) {
       // Budgets only (hundreds of tokens, lines or blocks); block edges, strides and probe sizes are smaller and stay.
-      const bool budget = parameter.type == kernels::ParameterType::kInteger && parameter.default_value >= 100 && parameter.name.starts_with("n_");
+      const bool budget = parameter.type == kernels::ParameterType::kInteger && parameter.default_value >= 100 &&
+                          parameter.name.starts_with("n_");
       if (!budget) continue;
       const double floor = parameter.unit == "blocks" ? 8.0 : 32.0;
       const double value = std::max({parameter.minimum, floor, std::round(parameter.default_value * factor)});
@@ -82,16 +87,19 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
 
 std::string ComparisonTable(const std::vector<analysis::MethodResult>& results) {
   std::ostringstream out;
-  out << std::left << std::setw(8) << "head" << std::setw(18) << "method" << std::setw(9) << "phase" << std::right << std::setw(8) << "kept" << std::setw(9)
-      << "CRA min" << std::setw(10) << "CRA mean" << std::setw(12) << "rel. error" << std::setw(11) << "max error" << std::setw(9) << "cosine" << std::setw(12)
-      << "select ms" << std::setw(12) << "attend ms" << std::setw(11) << "dense ms" << std::setw(10) << "speed-up" << '\n';
+  out << std::left << std::setw(8) << "head" << std::setw(18) << "method" << std::setw(9) << "phase" << std::right
+      << std::setw(8) << "kept" << std::setw(9) << "CRA min" << std::setw(10) << "CRA mean" << std::setw(12)
+      << "rel. error" << std::setw(11) << "max error" << std::setw(9) << "cosine" << std::setw(12) << "select ms"
+      << std::setw(12) << "attend ms" << std::setw(11) << "dense ms" << std::setw(10) << "speed-up" << '\n';
   for (const analysis::MethodResult& result : results) {
     const std::string id = std::to_string(result.head.layer) + ":" + std::to_string(result.head.head);
-    out << std::left << std::setw(8) << id << std::setw(18) << result.method << std::setw(9) << result.phase << std::right << std::fixed << std::setprecision(1)
-        << std::setw(6) << 100 * result.kept_fraction << " %" << std::setprecision(4) << std::setw(9) << result.cra_min << std::setw(10) << result.cra_mean
-        << std::scientific << std::setprecision(2) << std::setw(12) << result.relative_error << std::setw(11) << result.max_error << std::fixed
-        << std::setprecision(4) << std::setw(9) << result.cosine << std::setprecision(3) << std::setw(12) << result.select.median_ms << std::setw(12)
-        << result.attend.median_ms << std::setw(11) << result.dense_attend.median_ms << std::setprecision(2) << std::setw(9) << result.speedup << "x\n";
+    out << std::left << std::setw(8) << id << std::setw(18) << result.method << std::setw(9) << result.phase
+        << std::right << std::fixed << std::setprecision(1) << std::setw(6) << 100 * result.kept_fraction << " %"
+        << std::setprecision(4) << std::setw(9) << result.cra_min << std::setw(10) << result.cra_mean << std::scientific
+        << std::setprecision(2) << std::setw(12) << result.relative_error << std::setw(11) << result.max_error
+        << std::fixed << std::setprecision(4) << std::setw(9) << result.cosine << std::setprecision(3) << std::setw(12)
+        << result.select.median_ms << std::setw(12) << result.attend.median_ms << std::setw(11)
+        << result.dense_attend.median_ms << std::setprecision(2) << std::setw(9) << result.speedup << "x\n";
   }
   return out.str();
 }

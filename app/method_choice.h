@@ -17,11 +17,12 @@ struct MethodChoice {
   std::string name;
 };
 
-// A name that both phases have ("dense") means the prefill one; "decode/NAME" asks for the other. Throws UsageError with the known names.
+// A name that both phases have ("dense") means the prefill one; "decode/NAME" asks for the other. Throws UsageError
+// with the known names.
 MethodChoice ParseMethod(const std::string& text);
 std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts);
-// Every registered method with its defaults, scaled to a sequence of `seq_len` tokens where a default is an absolute length that a short sequence
-// would make dense (a-shape's window on 4K tokens, say): what `demo` compares.
+// Every registered method with its defaults, scaled to a sequence of `seq_len` tokens where a default is an absolute
+// length that a short sequence would make dense (a-shape's window on 4K tokens, say): what `demo` compares.
 std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len);
 
 // The table of results that people read.

@@ -10,9 +10,17 @@ std::string ShareDir() {
   return moved != nullptr && *moved != '\0' ? moved : HEADSCOPE_SHARE_DIR;
 }
 
-std::string ReferenceModelDir() { return ShareDir() + "/reference_model"; }
-std::string ProsePath() { return ShareDir() + "/prompts/prose.txt"; }
-std::string ShippedTracePath() { return HEADSCOPE_SHIPPED_TRACE; }
-std::string ModelDirOrShipped(const std::string& model_dir) { return model_dir.empty() ? ReferenceModelDir() : model_dir; }
+std::string ReferenceModelDir() {
+  return ShareDir() + "/reference_model";
+}
+std::string ProsePath() {
+  return ShareDir() + "/prompts/prose.txt";
+}
+std::string ShippedTracePath() {
+  return HEADSCOPE_SHIPPED_TRACE;
+}
+std::string ModelDirOrShipped(const std::string& model_dir) {
+  return model_dir.empty() ? ReferenceModelDir() : model_dir;
+}
 
 }  // namespace headscope::app

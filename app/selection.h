@@ -10,11 +10,12 @@
 
 namespace headscope::app {
 
-// "0-3,7" to {0, 1, 2, 3, 7}, sorted, without repeats; an empty text to an empty list. Throws UsageError naming `option`.
+// "0-3,7" to {0, 1, 2, 3, 7}, sorted, without repeats; an empty text to an empty list. Throws UsageError naming
+// `option`.
 std::vector<int32_t> ParseNumberList(const std::string& text, const std::string& option);
 
-// Heads chosen from `recorded` by "L:H" items with numbers, ranges or '*' on either side ("4:3", "2:*", "*:0-3"); an empty text
-// chooses all. Throws UsageError when an item is malformed or chooses nothing.
+// Heads chosen from `recorded` by "L:H" items with numbers, ranges or '*' on either side ("4:3", "2:*", "*:0-3"); an
+// empty text chooses all. Throws UsageError when an item is malformed or chooses nothing.
 std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded);
 
 // "a:b" to {a, b} with 0 <= a < b <= limit; an empty side means the end. Throws UsageError naming `option`.

@@ -20,15 +20,19 @@ int OpenWindow([[maybe_unused]] int argc, [[maybe_unused]] char** argv, [[maybe_
   };
   // Qt would abort the process; a person on a server gets a sentence instead.
   if (!set("DISPLAY") && !set("WAYLAND_DISPLAY") && !set("QT_QPA_PLATFORM")) {
-    throw UsageError("there is no display (DISPLAY and WAYLAND_DISPLAY are empty); `headscope demo -o DIR` works without one");
+    throw UsageError(
+        "there is no display (DISPLAY and WAYLAND_DISPLAY are empty); `headscope demo -o DIR` works without one");
   }
   ui::ApplicationOptions options;
   options.open_path = open_path;
   options.shipped_trace = ShippedTracePath();
   const WorkbenchPaths paths{.share_dir = ShareDir(), .cache_dir = DefaultResultsDir()};
-  return ui::RunApplication(argc, argv, options, [&](ui::PostFunction post) { return MakeTraceWorkbench(paths, std::move(post)); });
+  return ui::RunApplication(argc, argv, options,
+                            [&](ui::PostFunction post) { return MakeTraceWorkbench(paths, std::move(post)); });
 #else
-  throw UsageError("this build has no window (preset headless); use a subcommand such as `headscope demo -o DIR`, or build the preset release");
+  throw UsageError(
+      "this build has no window (preset headless); use a subcommand such as `headscope demo -o DIR`, or build the "
+      "preset release");
 #endif
 }
 

@@ -41,22 +41,21 @@ Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, 
   const int32_t heads_per_group = whole_groups ? problem.GroupSize() : 1;
 
   std::vector<SparseIndex> parts(static_cast<size_t>(num_heads / heads_per_group));
-  Status status =
-      ParallelFor(static_cast<int64_t>(parts.size()), 1, options, [&](int64_t begin, int64_t end, int32_t) {
-        for (int64_t part = begin; part < end; ++part) {
-          HeadGroup group;
-          group.sequence = static_cast<int32_t>(part * heads_per_group / problem.num_qo_heads);
-          group.first_head = static_cast<int32_t>(part * heads_per_group % problem.num_qo_heads);
-          group.num_heads = heads_per_group;
-          group.kv_head = group.first_head / problem.GroupSize();
-          SparseIndexBuilder::Shape shape = IndexShape(problem);
-          shape.batch = 1;
-          shape.num_qo_heads = heads_per_group;
-          SparseIndexBuilder builder(shape);
-          select(group, &builder);
-          if (!IsCancelled(options)) parts[static_cast<size_t>(part)] = builder.Build();
-        }
-      });
+  Status status = ParallelFor(static_cast<int64_t>(parts.size()), 1, options, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t part = begin; part < end; ++part) {
+      HeadGroup group;
+      group.sequence = static_cast<int32_t>(part * heads_per_group / problem.num_qo_heads);
+      group.first_head = static_cast<int32_t>(part * heads_per_group % problem.num_qo_heads);
+      group.num_heads = heads_per_group;
+      group.kv_head = group.first_head / problem.GroupSize();
+      SparseIndexBuilder::Shape shape = IndexShape(problem);
+      shape.batch = 1;
+      shape.num_qo_heads = heads_per_group;
+      SparseIndexBuilder builder(shape);
+      select(group, &builder);
+      if (!IsCancelled(options)) parts[static_cast<size_t>(part)] = builder.Build();
+    }
+  });
   if (!status.ok()) return status;
   if (IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
 

@@ -42,7 +42,8 @@ TEST(ParseHeads, ChoosesByLayerAndHead) {
 }
 
 TEST(ParseHeads, RefusesHeadsThatWereNotRecorded) {
-  EXPECT_THAT([] { ParseHeads("2:0", Recorded()); }, ThrowsMessage<UsageError>(HasSubstr("no recorded head matches 2:0")));
+  EXPECT_THAT([] { ParseHeads("2:0", Recorded()); },
+              ThrowsMessage<UsageError>(HasSubstr("no recorded head matches 2:0")));
   EXPECT_THAT([] { ParseHeads("3", Recorded()); }, ThrowsMessage<UsageError>(HasSubstr("colon")));
 }
 
@@ -51,12 +52,14 @@ TEST(ParseRange, MustRiseAndStayInside) {
   EXPECT_EQ(ParseRange("10:20", 100, "--rows"), std::make_pair(int64_t{10}, int64_t{20}));
   EXPECT_EQ(ParseRange(":20", 100, "--rows"), std::make_pair(int64_t{0}, int64_t{20}));
   EXPECT_EQ(ParseRange("90:", 100, "--rows"), std::make_pair(int64_t{90}, int64_t{100}));
-  for (const char* text : {"20:10", "5:5", "0:101", "5", "a:b"}) EXPECT_THROW(ParseRange(text, 100, "--rows"), UsageError) << text;
+  for (const char* text : {"20:10", "5:5", "0:101", "5", "a:b"})
+    EXPECT_THROW(ParseRange(text, 100, "--rows"), UsageError) << text;
 }
 
 TEST(ParseSize, HasLimits) {
   EXPECT_EQ(ParseSize("640x480", "--size"), std::make_pair(640, 480));
-  for (const char* text : {"640", "0x5", "15x100", "20000x100", "ax5"}) EXPECT_THROW(ParseSize(text, "--size"), UsageError) << text;
+  for (const char* text : {"640", "0x5", "15x100", "20000x100", "ax5"})
+    EXPECT_THROW(ParseSize(text, "--size"), UsageError) << text;
 }
 
 }  // namespace

@@ -30,10 +30,18 @@ __device__ __forceinline__ void Unpack(const uint4& raw, float (&out)[8], __half
     out[2 * i + 1] = pair.y;
   }
 }
-__device__ __forceinline__ float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ __forceinline__ float ToFloat(__half x) { return __half2float(x); }
-__device__ __forceinline__ void Store(__nv_bfloat16* to, float x) { *to = __float2bfloat16(x); }
-__device__ __forceinline__ void Store(__half* to, float x) { *to = __float2half(x); }
+__device__ __forceinline__ float ToFloat(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+__device__ __forceinline__ float ToFloat(__half x) {
+  return __half2float(x);
+}
+__device__ __forceinline__ void Store(__nv_bfloat16* to, float x) {
+  *to = __float2bfloat16(x);
+}
+__device__ __forceinline__ void Store(__half* to, float x) {
+  *to = __float2half(x);
+}
 
 // K and V stream through once: keep them out of L1, let L2 evict them first.
 __device__ __forceinline__ uint4 LoadStreaming(const void* from) {
@@ -49,7 +57,9 @@ __device__ __forceinline__ uint32_t OrderKey(float x) {
   const uint32_t bits = __float_as_uint(x);
   return bits ^ ((bits >> 31) ? 0xffffffffu : 0x80000000u);
 }
-__device__ __forceinline__ float FromOrderKey(uint32_t key) { return __uint_as_float(key ^ ((key >> 31) ? 0x80000000u : 0xffffffffu)); }
+__device__ __forceinline__ float FromOrderKey(uint32_t key) {
+  return __uint_as_float(key ^ ((key >> 31) ? 0x80000000u : 0xffffffffu));
+}
 constexpr uint32_t kNoToken = 0;
 constexpr uint32_t kForced = 0xffffffffu;  // above every finite key: the local window
 
@@ -85,7 +95,8 @@ __device__ __forceinline__ float BlockSum(float x, float* shared) {
   return result;
 }
 
-// Exclusive prefix sum of `count` over the block in thread order; *total gets the sum. Deterministic. `shared` has kWarps ints.
+// Exclusive prefix sum of `count` over the block in thread order; *total gets the sum. Deterministic. `shared` has
+// kWarps ints.
 __device__ __forceinline__ int BlockExclusiveSum(int count, int* shared, int* total) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int inclusive = count;
@@ -107,7 +118,8 @@ __device__ __forceinline__ int BlockExclusiveSum(int count, int* shared, int* to
   return before + inclusive - count;
 }
 
-// Launch 2 of a step may start while launch 1 drains (programmatic dependent launch, compute capability 9.0; elsewhere plain stream order).
+// Launch 2 of a step may start while launch 1 drains (programmatic dependent launch, compute capability 9.0; elsewhere
+// plain stream order).
 __device__ __forceinline__ void LetDependentsStart() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
@@ -119,10 +131,12 @@ __device__ __forceinline__ void WaitForPrevious() {
 #endif
 }
 
-// How many of the block's keys (N a thread, in registers) are at least a, b and c: three counts in one warp reduction each way and one barrier.
-// `counters` has 3 * kWarps 64-bit words; *round picks the set, so that a slow warp still reads its own round.
+// How many of the block's keys (N a thread, in registers) are at least a, b and c: three counts in one warp reduction
+// each way and one barrier. `counters` has 3 * kWarps 64-bit words; *round picks the set, so that a slow warp still
+// reads its own round.
 template <int N>
-__device__ __forceinline__ int3 CountAtLeast(const uint32_t (&keys)[N], uint32_t a, uint32_t b, uint32_t c, uint64_t* counters, int* round) {
+__device__ __forceinline__ int3 CountAtLeast(const uint32_t (&keys)[N], uint32_t a, uint32_t b, uint32_t c,
+                                             uint64_t* counters, int* round) {
   static_assert(N <= 64, "a warp's count must fit the 16 bits that packing gives it");
   uint32_t ab = 0, only_c = 0;
 #pragma unroll
@@ -134,7 +148,8 @@ __device__ __forceinline__ int3 CountAtLeast(const uint32_t (&keys)[N], uint32_t
   only_c = __reduce_add_sync(0xffffffffu, only_c);
   uint64_t* set = counters + (*round % 3) * kWarps;
   ++*round;
-  if (threadIdx.x % 32 == 0) set[threadIdx.x / 32] = (uint64_t{only_c} << 42) | (uint64_t{ab >> 16} << 21) | (ab & 0xffffu);
+  if (threadIdx.x % 32 == 0)
+    set[threadIdx.x / 32] = (uint64_t{only_c} << 42) | (uint64_t{ab >> 16} << 21) | (ab & 0xffffu);
   __syncthreads();
   uint64_t sum = 0;
 #pragma unroll
@@ -145,8 +160,9 @@ __device__ __forceinline__ int3 CountAtLeast(const uint32_t (&keys)[N], uint32_t
 
 constexpr int kAllTies = 0x7fffffff;
 
-// The exact k-th largest, two bits at a time from the top: 16 rounds at most. Returns the threshold T and, in *ties, how many of the keys equal to T
-// belong to the top k (the earliest ones do). When no more than k tokens exist, T is 1: all of them.
+// The exact k-th largest, two bits at a time from the top: 16 rounds at most. Returns the threshold T and, in *ties,
+// how many of the keys equal to T belong to the top k (the earliest ones do). When no more than k tokens exist, T is 1:
+// all of them.
 template <int N>
 __device__ __noinline__ uint32_t ExactThreshold(const uint32_t (&keys)[N], int k, uint64_t* counters, int* ties) {
   int round = 0;
@@ -154,7 +170,8 @@ __device__ __noinline__ uint32_t ExactThreshold(const uint32_t (&keys)[N], int k
   int at_least = 0;
   __syncthreads();
   for (int shift = 30; shift >= 0; shift -= 2) {
-    const int3 counts = CountAtLeast(keys, threshold + (1u << shift), threshold + (2u << shift), threshold + (3u << shift), counters, &round);
+    const int3 counts = CountAtLeast(keys, threshold + (1u << shift), threshold + (2u << shift),
+                                     threshold + (3u << shift), counters, &round);
     const int digit = counts.z >= k ? 3 : counts.y >= k ? 2 : counts.x >= k ? 1 : 0;
     if (digit > 0) {
       threshold += static_cast<uint32_t>(digit) << shift;
@@ -166,16 +183,21 @@ __device__ __noinline__ uint32_t ExactThreshold(const uint32_t (&keys)[N], int k
     *ties = kAllTies;
     return max(threshold, 1u);
   }
-  *ties = k - (threshold == 0xffffffffu ? 0 : CountAtLeast(keys, threshold + 1, threshold + 1, threshold + 1, counters, &round).x);
+  *ties = k - (threshold == 0xffffffffu
+                   ? 0
+                   : CountAtLeast(keys, threshold + 1, threshold + 1, threshold + 1, counters, &round).x);
   return threshold;
 }
 
-// A threshold that at least k and at most `most` keys reach, found by interpolation between the smallest and the largest key: two or three rounds on
-// scores as they are, where the bit-by-bit search needs ten. kLinear: the keys are of floats that spread linearly (scores); else logarithmically
-// (probabilities), which is how order keys of positive floats spread by themselves. No histogram: its shared-memory atomics would all fall on few bins.
-// Falls back on ExactThreshold where interpolation does not converge (many equal keys); then *ties limits the keys equal to the threshold.
+// A threshold that at least k and at most `most` keys reach, found by interpolation between the smallest and the
+// largest key: two or three rounds on scores as they are, where the bit-by-bit search needs ten. kLinear: the keys are
+// of floats that spread linearly (scores); else logarithmically (probabilities), which is how order keys of positive
+// floats spread by themselves. No histogram: its shared-memory atomics would all fall on few bins. Falls back on
+// ExactThreshold where interpolation does not converge (many equal keys); then *ties limits the keys equal to the
+// threshold.
 template <int N, bool kLinear>
-__device__ __forceinline__ uint32_t LooseThreshold(const uint32_t (&keys)[N], int k, int most, int num_tokens, uint64_t* counters, int* ties) {
+__device__ __forceinline__ uint32_t LooseThreshold(const uint32_t (&keys)[N], int k, int most, int num_tokens,
+                                                   uint64_t* counters, int* ties) {
   *ties = kAllTies;
   if (num_tokens <= most) return 1;
   uint32_t low = 0xffffffffu, high = 0;

@@ -1,4 +1,5 @@
-// Typed launchers, one translation unit per (element type, head_dim), so that each compiles in seconds and changes alone.
+// Typed launchers, one translation unit per (element type, head_dim), so that each compiles in seconds and changes
+// alone.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,7 @@
-// Dense decode: every block streams one span of K and V of one KV head and leaves (max, sum, sum of weighted V) per query head; a second launch merges
-// the spans. The floor is the bytes of K and V: each warp keeps 16 tokens of both in flight, and the tensor cores do the arithmetic for all heads of the
-// group at once, so that a group of 8 costs what a group of 1 does.
+// Dense decode: every block streams one span of K and V of one KV head and leaves (max, sum, sum of weighted V) per
+// query head; a second launch merges the spans. The floor is the bytes of K and V: each warp keeps 16 tokens of both in
+// flight, and the tensor cores do the arithmetic for all heads of the group at once, so that a group of 8 costs what a
+// group of 1 does.
 #pragma once
 
 #include "decode/tensor_core.cuh"
@@ -34,7 +35,8 @@ __global__ void __launch_bounds__(kThreads, 2) DenseSpanKernel(const DenseParams
   attention.query.Load(p.group, [&](int head, int component) { return ToFloat(q[head * p.q_head + component]); });
   attention.out.Clear();
   for (int base = begin + warp * 16; base < end; base += kWarps * 16) {
-    attention.Step(k, p.k_row, v, p.v_row, p.scale, p.soft_cap, end - base, [&](int t) { return min(base + t, end - 1); });
+    attention.Step(k, p.k_row, v, p.v_row, p.scale, p.soft_cap, end - base,
+                   [&](int t) { return min(base + t, end - 1); });
   }
   attention.Finish(p.group, merged + warp * 8);
   __syncthreads();

@@ -1,11 +1,13 @@
 // SparQ in one launch. See kernels/cuda_decode.h for the method; this page is about the machine.
 //
-// One block per (span of tokens, batch * KV head) makes the approximate scores of its span and keeps the span's best k; the block that finishes last of a
-// KV head (a counter tells) merges the spans' candidates into the exact top k and attends them, while other heads' spans still stream. The bytes that must
-// move are 2 r per token, so everything else hides behind those loads: component rows are contiguous over tokens and a thread takes 8 tokens of each
-// (16-byte loads); scores go to shared memory, which keeps the register count, and so the number of blocks that hide each other's phases, where the
-// memory system wants it. For a group of query heads the softmaxed scores are summed, which needs each head's normaliser over the *whole* sequence: the
-// spans of one KV head then form a thread-block cluster and exchange (max, sum) through distributed shared memory.
+// One block per (span of tokens, batch * KV head) makes the approximate scores of its span and keeps the span's best k;
+// the block that finishes last of a KV head (a counter tells) merges the spans' candidates into the exact top k and
+// attends them, while other heads' spans still stream. The bytes that must move are 2 r per token, so everything else
+// hides behind those loads: component rows are contiguous over tokens and a thread takes 8 tokens of each (16-byte
+// loads); scores go to shared memory, which keeps the register count, and so the number of blocks that hide each
+// other's phases, where the memory system wants it. For a group of query heads the softmaxed scores are summed, which
+// needs each head's normaliser over the *whole* sequence: the spans of one KV head then form a thread-block cluster and
+// exchange (max, sum) through distributed shared memory.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -20,7 +22,9 @@ constexpr int kMaxKept = 1024;
 constexpr int kMaxPasses = 4;
 
 // Tokens of a block of launch 1: 4096, or more where the spans of one KV head would not fit a cluster of 16.
-inline int SpanPasses(int seq_k, int group) { return group > 1 && seq_k > 16 * 2 * kStride ? 4 : 2; }
+inline int SpanPasses(int seq_k, int group) {
+  return group > 1 && seq_k > 16 * 2 * kStride ? 4 : 2;
+}
 
 struct SparqParams {
   const void* q;
@@ -30,23 +34,26 @@ struct SparqParams {
   const float* mean_value;
   void* o;
   int32_t* chosen;  // may be null
-  int64_t q_batch, q_head, k_batch, k_head, k_row, v_batch, v_head, v_row, kt_batch, kt_head, kt_component, o_batch, o_head;
+  int64_t q_batch, q_head, k_batch, k_head, k_row, v_batch, v_head, v_row, kt_batch, kt_head, kt_component, o_batch,
+      o_head;
   int32_t num_kv_heads, group, seq_k, num_spans, passes;
   int32_t rank, num_tokens, num_local;
   int32_t capacity;  // candidates that a span may leave, >= num_tokens
   float scale;
   // scratch
-  uint32_t* candidate_key;    // [lists, num_spans, capacity]
-  int32_t* candidate_token;   // same
-  float* candidate_score;     // [lists, num_spans, capacity, group]: group 1: scaled score; else the head's probability
-  uint32_t* finished;         // [lists], zero between calls: spans that have left their candidates
-  float2* span_softmax;       // [lists, num_spans]: (max, sum) for group 1
+  uint32_t* candidate_key;   // [lists, num_spans, capacity]
+  int32_t* candidate_token;  // same
+  float* candidate_score;    // [lists, num_spans, capacity, group]: group 1: scaled score; else the head's probability
+  uint32_t* finished;        // [lists], zero between calls: spans that have left their candidates
+  float2* span_softmax;      // [lists, num_spans]: (max, sum) for group 1
 };
 
-// The r components with the largest sum over the group of |q| (lower component first among equals), ascending; the queries scaled by 1 / temperature.
+// The r components with the largest sum over the group of |q| (lower component first among equals), ascending; the
+// queries scaled by 1 / temperature.
 template <typename T, int D, int G, typename Shared>
 __device__ __forceinline__ void ChooseComponents(const SparqParams& p, const T* q, Shared& shared) {
-  for (int i = threadIdx.x; i < G * D; i += kThreads) shared.query[i / D][i % D] = ToFloat(q[(i / D) * p.q_head + i % D]);
+  for (int i = threadIdx.x; i < G * D; i += kThreads)
+    shared.query[i / D][i % D] = ToFloat(q[(i / D) * p.q_head + i % D]);
   __syncthreads();
   const int d = threadIdx.x;
   float mine = 0;
@@ -82,20 +89,23 @@ __device__ __forceinline__ void ChooseComponents(const SparqParams& p, const T* 
     for (int j = lane; j < p.rank; j += 32) top += fabsf(shared.query[warp][shared.component[j]]);
     top = WarpSum(top);
     all = WarpSum(all);
-    // Equation 9: sqrt(head_dim * |q_top|_1 / |q|_1); a zero query has equal scores whatever the temperature. The paper's attention scale is
-    // head_dim^-0.5; another scale of the model multiplies in.
+    // Equation 9: sqrt(head_dim * |q_top|_1 / |q|_1); a zero query has equal scores whatever the temperature. The
+    // paper's attention scale is head_dim^-0.5; another scale of the model multiplies in.
     const float temperature = all > 0 ? sqrtf(static_cast<float>(D) * top / all) : sqrtf(static_cast<float>(D));
     const float factor = p.scale * sqrtf(static_cast<float>(D)) / temperature;
-    for (int j = lane; j < padded; j += 32) shared.weight[warp][j] = j < p.rank ? shared.query[warp][shared.component[j]] * factor : 0.0f;
+    for (int j = lane; j < padded; j += 32)
+      shared.weight[warp][j] = j < p.rank ? shared.query[warp][shared.component[j]] * factor : 0.0f;
   }
   __syncthreads();
 }
 
-// Attends `kept` >= 1 tokens listed in shared memory and writes the output row of every query head of the group. `share` [kept][G] holds the
-// approximate probability of each kept token, whose sum is alpha. `merged` [kWarps * G][D + 2] is scratch.
+// Attends `kept` >= 1 tokens listed in shared memory and writes the output row of every query head of the group.
+// `share` [kept][G] holds the approximate probability of each kept token, whose sum is alpha. `merged` [kWarps * G][D +
+// 2] is scratch.
 template <typename T, int D, int G>
-__device__ __noinline__ void AttendTokens(const SparqParams& p, int sequence, int kv_head, const int* tokens, const float* share, int kept,
-                                             const float (*query)[D], float (*merged)[D + 2], float* alpha) {
+__device__ __noinline__ void AttendTokens(const SparqParams& p, int sequence, int kv_head, const int* tokens,
+                                          const float* share, int kept, const float (*query)[D], float (*merged)[D + 2],
+                                          float* alpha) {
   const T* k = static_cast<const T*>(p.k) + sequence * p.k_batch + kv_head * p.k_head;
   const T* v = static_cast<const T*>(p.v) + sequence * p.v_batch + kv_head * p.v_head;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -103,7 +113,8 @@ __device__ __noinline__ void AttendTokens(const SparqParams& p, int sequence, in
   attention.query.Load(G, [&](int head, int component) { return query[head][component]; });
   attention.out.Clear();
   for (int base = warp * 16; base < kept; base += kWarps * 16) {
-    attention.Step(k, p.k_row, v, p.v_row, p.scale, 0.0f, kept - base, [&](int t) { return tokens[min(base + t, kept - 1)]; });
+    attention.Step(k, p.k_row, v, p.v_row, p.scale, 0.0f, kept - base,
+                   [&](int t) { return tokens[min(base + t, kept - 1)]; });
   }
   attention.Finish(G, merged + warp * G);
   if (warp < G) {
@@ -130,8 +141,8 @@ template <int D, int G>
 struct SparqShared {
   float query[G][D];
   float4 magnitude[D / 4];
-  int component[kMaxRank];     // ascending; padded to a multiple of 16 by repeating the last
-  float weight[G][kMaxRank];   // padded with zeros
+  int component[kMaxRank];    // ascending; padded to a multiple of 16 by repeating the last
+  float weight[G][kMaxRank];  // padded with zeros
   float reduce[kWarps];
   int counters[kWarps];
   uint64_t top_k[3 * kWarps];
@@ -144,15 +155,17 @@ struct SparqShared {
 };
 // Behind it: the scores of the span, and later, in the same place, the warps' partial outputs.
 template <int D, int G>
-constexpr size_t kMergedBytes = sizeof(float) * kWarps * G * (D + 2);
+constexpr size_t kMergedBytes = sizeof(float) * kWarps* G*(D + 2);
 template <int D, int G>
 constexpr size_t kFixedBytes = (sizeof(SparqShared<D, G>) + 15) / 16 * 16;
 
-// Scores of the span from component rows, on the tensor cores: S^T[token, head] = sum over r of kt[r, token] w[head, r] is the product that the
-// attention's output is, with component rows for V and tokens for its components. A warp takes 64 tokens at a time: 128 contiguous bytes of each row.
-// A group of 8 tokens that starts past the end is not read; one that straddles it is (the stride is padded), and whoever reads the scores knows the end.
+// Scores of the span from component rows, on the tensor cores: S^T[token, head] = sum over r of kt[r, token] w[head, r]
+// is the product that the attention's output is, with component rows for V and tokens for its components. A warp takes
+// 64 tokens at a time: 128 contiguous bytes of each row. A group of 8 tokens that starts past the end is not read; one
+// that straddles it is (the stride is padded), and whoever reads the scores knows the end.
 template <typename T, int D, int G, int kPasses, typename Shared>
-__device__ __forceinline__ void ScoreComponentRows(const SparqParams& p, const T* kt, int first, const Shared& shared, float (*scores)[kPasses * kStride]) {
+__device__ __forceinline__ void ScoreComponentRows(const SparqParams& p, const T* kt, int first, const Shared& shared,
+                                                   float (*scores)[kPasses * kStride]) {
   const int warp = threadIdx.x / 32, i = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
   const int padded = (p.rank + 15) / 16 * 16;
   const int last = min(kPasses * kStride, p.seq_k - first);
@@ -190,43 +203,52 @@ __device__ __forceinline__ void ScoreComponentRows(const SparqParams& p, const T
 
 // The same from whole rows of K; the query's other components are zero.
 template <typename T, int D, int G, int kPasses, typename Shared>
-__device__ __forceinline__ void ScoreWholeRows(const SparqParams& p, const T* k, int first, Shared& shared, float (*scores)[kPasses * kStride]) {
+__device__ __forceinline__ void ScoreWholeRows(const SparqParams& p, const T* k, int first, Shared& shared,
+                                               float (*scores)[kPasses * kStride]) {
   constexpr int kAhead = 4;
   float* masked = shared.share;  // [G][D]
   for (int i = threadIdx.x; i < G * D; i += kThreads) masked[i] = 0;
   __syncthreads();
-  for (int i = threadIdx.x; i < G * p.rank; i += kThreads) masked[(i / p.rank) * D + shared.component[i % p.rank]] = shared.weight[i / p.rank][i % p.rank];
+  for (int i = threadIdx.x; i < G * p.rank; i += kThreads)
+    masked[(i / p.rank) * D + shared.component[i % p.rank]] = shared.weight[i / p.rank][i % p.rank];
   __syncthreads();
   QueryFragment<T, D> high, low;
   high.Load(G, [&](int head, int component) { return masked[head * D + component]; });
-  low.Load(G, [&](int head, int component) { return masked[head * D + component] - Rounded<T>(masked[head * D + component]); });
+  low.Load(G, [&](int head, int component) {
+    return masked[head * D + component] - Rounded<T>(masked[head * D + component]);
+  });
   const int warp = threadIdx.x / 32, i = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
   const int last = min(kPasses * kStride, p.seq_k - first) - 1;
 #pragma unroll 1
   for (int base = warp * 8 * kAhead; base <= last; base += kWarps * 8 * kAhead) {
     uint4 raw[kAhead][D / 32];
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) LoadKeyTile<T, D>(raw[a], k + static_cast<int64_t>(first + min(base + a * 8 + i, last)) * p.k_row);
+    for (int a = 0; a < kAhead; ++a)
+      LoadKeyTile<T, D>(raw[a], k + static_cast<int64_t>(first + min(base + a * 8 + i, last)) * p.k_row);
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
       float c[4], rest[4];
       ScoreTokens<T, D>(high, raw[a], c);
       ScoreTokens<T, D>(low, raw[a], rest);
-      if (i < G) *reinterpret_cast<float2*>(&scores[i][base + a * 8 + 2 * j]) = make_float2(c[0] + rest[0], c[1] + rest[1]);
+      if (i < G)
+        *reinterpret_cast<float2*>(&scores[i][base + a * 8 + 2 * j]) = make_float2(c[0] + rest[0], c[1] + rest[1]);
     }
   }
 }
 
-// Which of the block's keys (N a thread) are kept: slot[i] gets the place of keys[i] among the kept ones in block order, or -1. Returns their number: at
-// least k and at most `most` (most >= k), or all tokens where there are fewer. most == k: exactly the k largest, the earlier in block order among equals;
-// then a loose threshold comes first and its few survivors are ranked against each other.
+// Which of the block's keys (N a thread) are kept: slot[i] gets the place of keys[i] among the kept ones in block
+// order, or -1. Returns their number: at least k and at most `most` (most >= k), or all tokens where there are fewer.
+// most == k: exactly the k largest, the earlier in block order among equals; then a loose threshold comes first and its
+// few survivors are ranked against each other.
 template <int N, bool kLinear, int D, int G>
-__device__ __forceinline__ int SelectTopK(const uint32_t (&keys)[N], int k, int most, int num_tokens, SparqShared<D, G>& shared, int (&slot)[N]) {
+__device__ __forceinline__ int SelectTopK(const uint32_t (&keys)[N], int k, int most, int num_tokens,
+                                          SparqShared<D, G>& shared, int (&slot)[N]) {
   int ties;
   const bool rank_survivors = most == k && k <= kThreads / 2;
-  const uint32_t threshold = most > k || rank_survivors
-                                 ? LooseThreshold<N, kLinear>(keys, k, rank_survivors ? kThreads : most, num_tokens, shared.top_k, &ties)
-                                 : ExactThreshold(keys, k, shared.top_k, &ties);
+  const uint32_t threshold =
+      most > k || rank_survivors
+          ? LooseThreshold<N, kLinear>(keys, k, rank_survivors ? kThreads : most, num_tokens, shared.top_k, &ties)
+          : ExactThreshold(keys, k, shared.top_k, &ties);
   int above = 0, equal = 0, total;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -244,7 +266,7 @@ __device__ __forceinline__ int SelectTopK(const uint32_t (&keys)[N], int k, int 
     slot[i] = keep ? place++ : -1;
   }
   if (survivors <= most) return survivors;
-  // More than k passed the loose threshold, at most one a thread.
+    // More than k passed the loose threshold, at most one a thread.
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     if (slot[i] >= 0) shared.final_key[slot[i]] = keys[i];
@@ -254,12 +276,14 @@ __device__ __forceinline__ int SelectTopK(const uint32_t (&keys)[N], int k, int 
   int rank = 0;
   if (me < survivors) {
     const uint32_t mine = shared.final_key[me];
-    for (int other = 0; other < survivors; ++other) rank += shared.final_key[other] > mine || (shared.final_key[other] == mine && other < me);
+    for (int other = 0; other < survivors; ++other)
+      rank += shared.final_key[other] > mine || (shared.final_key[other] == mine && other < me);
   }
   const bool keep = me < survivors && rank < k;
   int kept;
   const int new_place = BlockExclusiveSum(keep, shared.counters, &kept);
-  shared.final_key[me] = keep ? static_cast<uint32_t>(new_place) : 0xffffffffu;  // BlockExclusiveSum's barriers separate this from the reads above
+  shared.final_key[me] = keep ? static_cast<uint32_t>(new_place)
+                              : 0xffffffffu;  // BlockExclusiveSum's barriers separate this from the reads above
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -268,8 +292,9 @@ __device__ __forceinline__ int SelectTopK(const uint32_t (&keys)[N], int k, int 
   return kept;
 }
 
-// Merges the candidates of a KV head's spans: the exact top k into shared.tokens and shared.share. Returns their number.
-// Candidate c of thread t is number t * N + c, so that block order is token order. N * kThreads >= num_spans * capacity.
+// Merges the candidates of a KV head's spans: the exact top k into shared.tokens and shared.share. Returns their
+// number. Candidate c of thread t is number t * N + c, so that block order is token order. N * kThreads >= num_spans *
+// capacity.
 template <int D, int G, int N>
 __device__ __noinline__ int MergeCandidates(const SparqParams& p, int64_t list, SparqShared<D, G>& shared) {
   const int64_t base = list * p.num_spans * p.capacity;
@@ -283,7 +308,8 @@ __device__ __noinline__ int MergeCandidates(const SparqParams& p, int64_t list, 
   float2 whole = make_float2(0, 1);
   if constexpr (G == 1) {
     float best = kNegativeInfinity, sum = 0;
-    for (int span = threadIdx.x; span < p.num_spans; span += kThreads) best = fmaxf(best, __ldcg(p.span_softmax + list * p.num_spans + span).x);
+    for (int span = threadIdx.x; span < p.num_spans; span += kThreads)
+      best = fmaxf(best, __ldcg(p.span_softmax + list * p.num_spans + span).x);
     best = BlockMax(best, shared.reduce);
     for (int span = threadIdx.x; span < p.num_spans; span += kThreads) {
       const float2 theirs = __ldcg(p.span_softmax + list * p.num_spans + span);
@@ -325,15 +351,17 @@ __global__ void __launch_bounds__(kThreads, G <= 2 ? 3 : 2) SparqKernel(const Sp
 
   ChooseComponents<T, D, G>(p, q, shared);
   if (p.kt != nullptr) {
-    ScoreComponentRows<T, D, G, kPasses>(p, static_cast<const T*>(p.kt) + sequence * p.kt_batch + kv_head * p.kt_head, first, shared, scores);
+    ScoreComponentRows<T, D, G, kPasses>(p, static_cast<const T*>(p.kt) + sequence * p.kt_batch + kv_head * p.kt_head,
+                                         first, shared, scores);
   } else {
-    ScoreWholeRows<T, D, G, kPasses>(p, static_cast<const T*>(p.k) + sequence * p.k_batch + kv_head * p.k_head, first, shared, scores);
+    ScoreWholeRows<T, D, G, kPasses>(p, static_cast<const T*>(p.k) + sequence * p.k_batch + kv_head * p.k_head, first,
+                                     shared, scores);
   }
   __syncthreads();
 
   // From here on thread t owns 8 tokens of every pass; -inf stands for "past the end".
   auto token_of = [&](int pass, int i) { return first + pass * kStride + static_cast<int>(threadIdx.x) * 8 + i; };
-  auto read_scores = [&](int g, int pass, float (&x)[8]) {
+  auto read_scores = [&](int g, int pass, float(&x)[8]) {
     const float4* from = reinterpret_cast<const float4*>(&scores[g][pass * kStride + threadIdx.x * 8]);
     const float4 a = from[0], b = from[1];
     const float values[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
@@ -341,7 +369,8 @@ __global__ void __launch_bounds__(kThreads, G <= 2 ? 3 : 2) SparqKernel(const Sp
     for (int i = 0; i < 8; ++i) x[i] = token_of(pass, i) < p.seq_k ? values[i] : kNegativeInfinity;
   };
 
-  // Softmax of the estimate. Group 1 ranks by the score itself and normalises when the candidates are merged; a group needs probabilities now.
+  // Softmax of the estimate. Group 1 ranks by the score itself and normalises when the candidates are merged; a group
+  // needs probabilities now.
   float2 whole[G];  // max, 1 / sum
 #pragma unroll
   for (int g = 0; g < G; ++g) {
@@ -376,9 +405,11 @@ __global__ void __launch_bounds__(kThreads, G <= 2 ? 3 : 2) SparqKernel(const Sp
 #pragma unroll
       for (int g = 0; g < G; ++g) {
         const int lane = threadIdx.x % 32;  // one lane a span; every warp does it for itself
-        const float2 theirs = lane < p.num_spans ? cluster.map_shared_rank(shared.softmax, lane)[g] : make_float2(kNegativeInfinity, 0.0f);
+        const float2 theirs = lane < p.num_spans ? cluster.map_shared_rank(shared.softmax, lane)[g]
+                                                 : make_float2(kNegativeInfinity, 0.0f);
         const float best = WarpMax(theirs.x);
-        whole[g] = make_float2(best, 1.0f / WarpSum(theirs.x == kNegativeInfinity ? 0.0f : theirs.y * __expf(theirs.x - best)));
+        whole[g] = make_float2(
+            best, 1.0f / WarpSum(theirs.x == kNegativeInfinity ? 0.0f : theirs.y * __expf(theirs.x - best)));
       }
       cluster.sync();  // nobody may leave while its shared memory is being read
     }
@@ -405,13 +436,16 @@ __global__ void __launch_bounds__(kThreads, G <= 2 ? 3 : 2) SparqKernel(const Sp
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int token = token_of(pass, i);
-      keys[pass * 8 + i] = token >= p.seq_k ? kNoToken : token >= p.seq_k - p.num_local ? kForced : OrderKey(rank_by[i]);
+      keys[pass * 8 + i] = token >= p.seq_k                 ? kNoToken
+                           : token >= p.seq_k - p.num_local ? kForced
+                                                            : OrderKey(rank_by[i]);
     }
   }
-  // A span alone keeps exactly k; one of several keeps k to `capacity` and leaves exactness to the merge. Places are given pass by pass, so that they
-  // are in token order (block order is not: a thread's keys come from every pass).
+  // A span alone keeps exactly k; one of several keeps k to `capacity` and leaves exactness to the merge. Places are
+  // given pass by pass, so that they are in token order (block order is not: a thread's keys come from every pass).
   int slot[kPasses * 8];
-  SelectTopK<kPasses * 8, G == 1>(keys, p.num_tokens, one_span ? p.num_tokens : p.capacity, min(kSpan, p.seq_k - first), shared, slot);
+  SelectTopK<kPasses * 8, G == 1>(keys, p.num_tokens, one_span ? p.num_tokens : p.capacity, min(kSpan, p.seq_k - first),
+                                  shared, slot);
   int kept = 0;
 #pragma unroll
   for (int pass = 0; pass < kPasses; ++pass) {
@@ -445,7 +479,8 @@ __global__ void __launch_bounds__(kThreads, G <= 2 ? 3 : 2) SparqKernel(const Sp
   }
 
   if (!one_span) {
-    for (int slot = kept + threadIdx.x; slot < p.capacity; slot += kThreads) p.candidate_key[(list * p.num_spans + span) * p.capacity + slot] = kNoToken;
+    for (int slot = kept + threadIdx.x; slot < p.capacity; slot += kThreads)
+      p.candidate_key[(list * p.num_spans + span) * p.capacity + slot] = kNoToken;
     __threadfence();  // the candidates before the count, for whoever reads them
     __syncthreads();
     if (threadIdx.x == 0) shared.is_last = atomicAdd(p.finished + list, 1u) + 1 == static_cast<uint32_t>(p.num_spans);
@@ -454,7 +489,8 @@ __global__ void __launch_bounds__(kThreads, G <= 2 ? 3 : 2) SparqKernel(const Sp
     __threadfence();
     if (threadIdx.x == 0) p.finished[list] = 0;  // ready for the next call
     const int candidates = p.num_spans * p.capacity;
-    kept = candidates <= 16 * kThreads ? MergeCandidates<D, G, 16>(p, list, shared) : MergeCandidates<D, G, 64>(p, list, shared);
+    kept = candidates <= 16 * kThreads ? MergeCandidates<D, G, 16>(p, list, shared)
+                                       : MergeCandidates<D, G, 64>(p, list, shared);
   }
   __syncthreads();
   if (p.chosen != nullptr) {

@@ -1,23 +1,29 @@
-// One warp's products of decode on the tensor cores (mma.m16n8k16), fed straight from global memory: no shared memory, no shuffles.
+// One warp's products of decode on the tensor cores (mma.m16n8k16), fed straight from global memory: no shared memory,
+// no shuffles.
 //
-// Scores: S[head, token] = Q K^T with the group's heads as the 16 rows (8 used) and 8 tokens as columns. Thread (i = lane / 4, j = lane % 4) holds of
-// K's fragment token i and, per step of 16 components, four of them. Which components a step multiplies is free as long as Q agrees, so a thread loads 16
-// contiguous bytes and spreads them over two steps. The result's fragment gives thread (i, j) head i, tokens 2j and 2j + 1.
-// Output: O^T[component, head] = V^T P^T with 16 components as rows and 16 tokens as depth. P^T's fragment wants of thread (i, j) head i, tokens 2j and
-// 2j + 1: just what it has. V^T's wants token pairs of one component in one register: a thread loads its 8 components of both tokens and interleaves.
-// Heads of a group: at most 8. Products in fp32, probabilities rounded to the element type, as FlashAttention does.
+// Scores: S[head, token] = Q K^T with the group's heads as the 16 rows (8 used) and 8 tokens as columns. Thread (i =
+// lane / 4, j = lane % 4) holds of K's fragment token i and, per step of 16 components, four of them. Which components
+// a step multiplies is free as long as Q agrees, so a thread loads 16 contiguous bytes and spreads them over two steps.
+// The result's fragment gives thread (i, j) head i, tokens 2j and 2j + 1. Output: O^T[component, head] = V^T P^T with
+// 16 components as rows and 16 tokens as depth. P^T's fragment wants of thread (i, j) head i, tokens 2j and 2j + 1:
+// just what it has. V^T's wants token pairs of one component in one register: a thread loads its 8 components of both
+// tokens and interleaves. Heads of a group: at most 8. Products in fp32, probabilities rounded to the element type, as
+// FlashAttention does.
 #pragma once
 
 #include "decode/decode_common.cuh"
 
 namespace headscope::kernels::decode {
 
-__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, __nv_bfloat16) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                    uint32_t b1, __nv_bfloat16) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
-__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, __half) {
+__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                    uint32_t b1, __half) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
@@ -41,7 +47,8 @@ struct QueryFragment {
     const int head = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
 #pragma unroll
     for (int block = 0; block < D / 32; ++block) {
-      // Components block * 32 + j * 8 + 0 .. 7 belong to this thread: the first four to step 2 * block, the others to the next.
+      // Components block * 32 + j * 8 + 0 .. 7 belong to this thread: the first four to step 2 * block, the others to
+      // the next.
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int first = block * 32 + j * 8 + half * 4;
@@ -65,7 +72,8 @@ __device__ __forceinline__ void LoadKeyTile(uint4 (&raw)[D / 32], const T* row) 
 
 // scores[0], scores[1]: head lane / 4, tokens 2 * (lane % 4) and the next.
 template <typename T, int D>
-__device__ __forceinline__ void ScoreTokens(const QueryFragment<T, D>& q, const uint4 (&raw)[D / 32], float (&scores)[4]) {
+__device__ __forceinline__ void ScoreTokens(const QueryFragment<T, D>& q, const uint4 (&raw)[D / 32],
+                                            float (&scores)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) scores[i] = 0;
 #pragma unroll
@@ -75,8 +83,8 @@ __device__ __forceinline__ void ScoreTokens(const QueryFragment<T, D>& q, const 
   }
 }
 
-// The output's accumulator: O^T, D / 16 tiles of 16 components x 8 heads. In tile m, thread (i, j) has the component Component(m, i, 0) (elements 0, 1)
-// and Component(m, i, 1) (elements 2, 3) of heads 2j and 2j + 1.
+// The output's accumulator: O^T, D / 16 tiles of 16 components x 8 heads. In tile m, thread (i, j) has the component
+// Component(m, i, 0) (elements 0, 1) and Component(m, i, 1) (elements 2, 3) of heads 2j and 2j + 1.
 template <typename T, int D>
 struct OutputFragment {
   float c[D / 16][4];
@@ -115,10 +123,16 @@ __device__ __forceinline__ void LoadValueTile(uint4 (&raw)[4][D / 64], const T* 
 
 // p0: probabilities of tokens 2j, 2j + 1 of head i, packed; p1: of tokens 2j + 8, 2j + 9.
 template <typename T, int D>
-__device__ __forceinline__ void AccumulateValues(OutputFragment<T, D>& out, const uint4 (&raw)[4][D / 64], uint32_t p0, uint32_t p1) {
-  auto word = [&](int t, int s, int w) { return w == 0 ? raw[t][s].x : w == 1 ? raw[t][s].y : w == 2 ? raw[t][s].z : raw[t][s].w; };
-  // Component c of the thread's eight is half (c & 1) of word c / 2; a register wants it from tokens t (low) and t + 1 (high).
-  auto pair = [&](int t, int s, int c) { return __byte_perm(word(t, s, c / 2), word(t + 1, s, c / 2), (c & 1) ? 0x7632 : 0x5410); };
+__device__ __forceinline__ void AccumulateValues(OutputFragment<T, D>& out, const uint4 (&raw)[4][D / 64], uint32_t p0,
+                                                 uint32_t p1) {
+  auto word = [&](int t, int s, int w) {
+    return w == 0 ? raw[t][s].x : w == 1 ? raw[t][s].y : w == 2 ? raw[t][s].z : raw[t][s].w;
+  };
+  // Component c of the thread's eight is half (c & 1) of word c / 2; a register wants it from tokens t (low) and t + 1
+  // (high).
+  auto pair = [&](int t, int s, int c) {
+    return __byte_perm(word(t, s, c / 2), word(t + 1, s, c / 2), (c & 1) ? 0x7632 : 0x5410);
+  };
 #pragma unroll
   for (int m = 0; m < D / 16; ++m) {
     if constexpr (D == 128) {
@@ -144,9 +158,11 @@ struct WarpAttention {
   OutputFragment<T, D> out;
   float row_max = kNegativeInfinity, row_sum = 0;  // of head lane / 4; row_sum is this thread's share until Finish()
 
-  // One tile. token(t): the cache row of the tile's token t, valid for every t; tokens t >= live get no weight. live >= 1.
+  // One tile. token(t): the cache row of the tile's token t, valid for every t; tokens t >= live get no weight. live
+  // >= 1.
   template <typename Token>
-  __device__ __forceinline__ void Step(const T* k, int64_t k_row, const T* v, int64_t v_row, float scale, float soft_cap, int live, Token&& token) {
+  __device__ __forceinline__ void Step(const T* k, int64_t k_row, const T* v, int64_t v_row, float scale,
+                                       float soft_cap, int live, Token&& token) {
     const int i = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
     uint4 k_raw[2][D / 32], v_raw[4][D / 64];
     LoadKeyTile<T, D>(k_raw[0], k + static_cast<int64_t>(token(i)) * k_row);
@@ -192,7 +208,8 @@ struct WarpAttention {
     for (int m = 0; m < D / 16; ++m) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if (2 * j + (e & 1) < group) merged[2 * j + (e & 1)][OutputFragment<T, D>::Component(m, i, e >> 1)] = out.c[m][e];
+        if (2 * j + (e & 1) < group)
+          merged[2 * j + (e & 1)][OutputFragment<T, D>::Component(m, i, e >> 1)] = out.c[m][e];
       }
     }
     if (j == 0 && i < group) {
@@ -212,7 +229,9 @@ __device__ __forceinline__ float MergeWarps(const float (*merged)[D + 2], int st
   float total = 0;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    const float factor = merged[w * stride][D] == kNegativeInfinity ? 0.0f : __expf(merged[w * stride][D] - *best);  // a warp that had no token
+    const float factor = merged[w * stride][D] == kNegativeInfinity
+                             ? 0.0f
+                             : __expf(merged[w * stride][D] - *best);  // a warp that had no token
     *sum += merged[w * stride][D + 1] * factor;
     total += merged[w * stride][d] * factor;
   }

@@ -1,8 +1,9 @@
-// The tensors of one attention problem, as every selector and executor sees them: pointers, shapes, strides. No framework type.
+// The tensors of one attention problem, as every selector and executor sees them: pointers, shapes, strides. No
+// framework type.
 //
-// Query row r (0 <= r < seq_q) stands at token position first_position + r; key column c stands at position c. Causal means
-// c <= first_position + r. For a whole prompt first_position is 0; for the last N rows of it, seq_k - N.
-// K and V are stored once per KV head; query head h reads KV head h / (num_qo_heads / num_kv_heads).
+// Query row r (0 <= r < seq_q) stands at token position first_position + r; key column c stands at position c. Causal
+// means c <= first_position + r. For a whole prompt first_position is 0; for the last N rows of it, seq_k - N. K and V
+// are stored once per KV head; query head h reads KV head h / (num_qo_heads / num_kv_heads).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,9 @@ namespace headscope::kernels {
 
 enum class DType : uint8_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
 
-inline int64_t SizeOf(DType dtype) { return dtype == DType::kFloat32 ? 4 : 2; }
+inline int64_t SizeOf(DType dtype) {
+  return dtype == DType::kFloat32 ? 4 : 2;
+}
 
 // A tensor [batch, head, row, head_dim] whose last dimension is contiguous; strides count elements.
 template <typename Void>
@@ -43,7 +46,8 @@ struct AttentionProblem {
 // Where an executor writes. o has the problem's dtype unless the executor says otherwise.
 struct AttentionOutput {
   StridedTensor<void> o;  // [batch, num_qo_heads, seq_q, head_dim]
-  float* lse = nullptr;   // [batch, num_qo_heads, seq_q] fp32, natural log, contiguous; may be null. Empty row: -inf (and o = 0)
+  float* lse =
+      nullptr;  // [batch, num_qo_heads, seq_q] fp32, natural log, contiguous; may be null. Empty row: -inf (and o = 0)
 };
 
 }  // namespace headscope::kernels

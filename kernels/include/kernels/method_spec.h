@@ -1,5 +1,5 @@
-// What a method says of itself: the one source of the command line's options, the window's sliders, the tuner's search space, `headscope
-// methods` and the tables in docs/. Plain data: any room may include this header.
+// What a method says of itself: the one source of the command line's options, the window's sliders, the tuner's search
+// space, `headscope methods` and the tables in docs/. Plain data: any room may include this header.
 #pragma once
 
 #include <map>
@@ -18,30 +18,32 @@ struct ParameterSpec {
   double default_value = 0;
   double minimum = 0;  // legal range, inclusive
   double maximum = 0;
-  double step = 1;      // what one notch of a slider or one tuner step changes
+  double step = 1;           // what one notch of a slider or one tuner step changes
   bool logarithmic = false;  // sliders and the tuner move by factors
-  std::string unit;     // "tokens", "blocks", "share of mass", ...; empty for a pure count
-  std::string help;     // one line
-  std::string cost;     // what raising it costs, one line
+  std::string unit;          // "tokens", "blocks", "share of mass", ...; empty for a pure count
+  std::string help;          // one line
+  std::string cost;          // what raising it costs, one line
 };
 
 struct MethodSpec {
-  std::string name;    // as typed: "vertical-slash"
-  std::string title;   // as shown: "MInference vertical-slash"
-  std::string family;  // "dense", "static pattern", "dynamic pattern", ...
-  std::string paper;   // title and section of the source
-  std::string summary; // one line
+  std::string name;     // as typed: "vertical-slash"
+  std::string title;    // as shown: "MInference vertical-slash"
+  std::string family;   // "dense", "static pattern", "dynamic pattern", ...
+  std::string paper;    // title and section of the source
+  std::string summary;  // one line
   Phase phase = Phase::kPrefill;
   std::vector<ParameterSpec> parameters;
 };
 
-// Values of a method's parameters, defaults first. Real, integer and flag values are all held as doubles; integers are exact to 2^53.
+// Values of a method's parameters, defaults first. Real, integer and flag values are all held as doubles; integers are
+// exact to 2^53.
 class ParameterValues {
  public:
   ParameterValues() = default;
   explicit ParameterValues(const MethodSpec& spec);  // the defaults
 
-  // Sets one value. Returns an empty string, or one sentence: the parameter, the value and the legal range or the known names.
+  // Sets one value. Returns an empty string, or one sentence: the parameter, the value and the legal range or the known
+  // names.
   std::string Set(const MethodSpec& spec, std::string_view name, double value);
   // Parses "name=value,name=value" over the present values. Same errors as Set; nothing is changed on error.
   std::string Parse(const MethodSpec& spec, std::string_view text);

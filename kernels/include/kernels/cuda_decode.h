@@ -1,0 +1,58 @@
+// Decode on the GPU: one new query token per sequence against its KV cache, dense or by SparQ, split over the sequence
+// so that batch 1 fills the GPU. Every pointer is a device pointer; nothing synchronises with the host and nothing is
+// allocated, so a step can be captured in a CUDA graph.
+//
+// SparQ (Ribar et al., sections 3 and 4; docs/methods.md) in one launch: each thread block reads r rows of a
+// component-major copy of K over one span of tokens, makes the approximate scores and keeps the span's best k; the last
+// block of a KV head merges the spans' candidates, reads the chosen rows of K and V and mixes in the mean value. Dense
+// takes two launches: spans, and their merge.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention_problem.h"
+#include "kernels/status.h"
+
+namespace headscope::kernels {
+
+struct SparqCudaOptions {
+  int32_t rank = 32;         // r: components of q and K that the estimate reads
+  int32_t num_tokens = 128;  // k: tokens that are attended, the local window included; at most 1024
+  int32_t num_local = 32;    // l: newest tokens that are always attended
+  bool mean_value = true;    // y = alpha * attention + (1 - alpha) * mean_value; false: alpha is 1
+};
+
+// K once more, component-major, for the estimate: k_transposed [batch, num_kv_heads, head_dim, >= seq_k], last
+// dimension contiguous, its stride (component_stride) a multiple of 8 elements, 16-byte aligned. Without it (data ==
+// nullptr) the estimate reads whole rows of K.
+struct TransposedKeys {
+  const void* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t head_stride = 0;
+  int64_t component_stride = 0;
+};
+
+// Bytes of scratch memory that a decode call of this shape needs at most (dense or SparQ). The caller zeroes the memory
+// once; SparQ calls leave it ready for the next call. One stream at a time may use it, and dense and SparQ calls need
+// separate workspaces.
+size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOptions& options);
+
+// problem.seq_q == 1, first_position == seq_k - 1; q, k, v in bf16 or fp16, head_dim 64 or 128, group size 1, 2, 4 or
+// 8; output.o in the problem's dtype, output.lse (dense only) fp32 or null.
+Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
+                       size_t workspace_bytes, void* stream);
+
+// mean_value: fp32 [batch, num_kv_heads, head_dim], the running mean of all V rows (see AppendTokenCuda); may be null
+// when options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads, num_tokens], ascending, or null: what
+// was attended.
+Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& options,
+                       const TransposedKeys& transposed, const float* mean_value, const AttentionOutput& output,
+                       int32_t* chosen_tokens, void* workspace, size_t workspace_bytes, void* stream);
+
+// The write side of a step: copies the new token's K row into the component-major copy and moves the running mean of V,
+// mean += (v - mean) / seq_k. The row itself must already stand in the cache at position seq_k - 1.
+Status AppendTokenCuda(const AttentionProblem& problem, void* transposed_keys, const TransposedKeys& layout,
+                       float* mean_value, void* stream);
+
+}  // namespace headscope::kernels
