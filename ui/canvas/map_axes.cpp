@@ -1,4 +1,5 @@
 // Token numbers, and token texts where there is room, along the map's upper and left edges.
+#include <algorithm>
 #include <cmath>
 
 #include "map_overlay.h"
@@ -59,7 +60,10 @@ void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOption
     const std::string number = std::to_string(position);
     const double number_x = edge - kTickLength - 2 - static_cast<double>(TextSize(number).x);
     list->AddLine(Point(edge - kTickLength, center), Point(edge, center), kLineColor);
-    DrawText(list, number_x, center - line / 2, texts ? kDimColor : kTextColor, number);
+    // The first and the last label stay whole.
+    const double top =
+        texts ? center - line / 2 : std::clamp(center - line / 2, area.y, std::max(area.y, area.bottom() - line));
+    DrawText(list, number_x, top, texts ? kDimColor : kTextColor, number);
     if (texts) {
       const PixelRect cell{area.x + 2, area.y, number_x - area.x - 6, area.height};
       DrawClippedText(list, cell, cell.x, center - line / 2, kTextColor, model.TokenText(position));

@@ -17,6 +17,8 @@ namespace {
 // Part of the saved layout: raise it when docks or toolbars change, so that an older session's layout is not applied.
 constexpr int kLayoutVersion = 1;
 constexpr char kFirstMetric[] = "sparsity_0.95";
+// Keeps what reaches a share of the mass, so that its defaults leave something out at any length.
+constexpr char kFirstMethod[] = "sample-attention";
 
 // The first local file or folder among dropped addresses.
 QString DroppedPath(const QMimeData* data) {
@@ -51,7 +53,9 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
   canvas_->SetWorkbench(workbench_);
   ResetLayout();
+  SetMethodState({QLatin1String(kFirstMethod), {}});
   RestoreSession();
+  parameters_.Record({canvas_->method(), MethodParameters()});
   SyncViewCommands();
   UpdateCommands();
 }

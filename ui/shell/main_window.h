@@ -69,6 +69,7 @@ class MainWindow : public QMainWindow {
   void Step(int step);
   void ShowCursor(qint64 row, qint64 column, double probability);
   void SetMethodState(const MethodState& state);
+  QString MethodParameters() const;  // of the canvas' method, as MethodState has them
   void OpenPalette();
   void ShowKeys();
   void ShowAbout();

@@ -187,6 +187,14 @@ void MainWindow::SetMethodState(const MethodState& state) {
   }
 }
 
+QString MainWindow::MethodParameters() const {
+  for (const kernels::MethodSpec& spec : workbench_->methods()) {
+    if (spec.phase == kernels::Phase::kPrefill && QString::fromStdString(spec.name) == canvas_->method())
+      return QString::fromStdString(canvas_->method_values().ToString(spec));
+  }
+  return {};
+}
+
 void MainWindow::OpenPalette() {
   palette_->Open(commands_.all() + metric_actions_ + color_actions_);
 }
