@@ -8,6 +8,7 @@
 #include <QTimer>
 
 #include "main_window.h"
+#include "startup_watch.h"
 
 namespace headscope::ui {
 
@@ -31,6 +32,7 @@ int RunApplication(int& argc, char** argv, const ApplicationOptions& options, co
     QMetaObject::invokeMethod(&application, std::move(function), Qt::QueuedConnection);
   });
   MainWindow window(workbench.get(), Session::DefaultPath());
+  StartupWatch::FromEnvironment(&window);
   window.show();
   // The window is up before anything is read.
   QTimer::singleShot(0, &window, [&] {

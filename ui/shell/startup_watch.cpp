@@ -1,0 +1,103 @@
+#include "startup_watch.h"
+
+#include <unistd.h>
+
+#include <QApplication>
+#include <QEvent>
+#include <QFile>
+#include <QPixmap>
+#include <cstdio>
+#include <ctime>
+
+namespace headscope::ui {
+namespace {
+
+constexpr int kLookEveryMs = 20;
+// Work that follows other work (statistics after a trace was opened) begins within this many looks.
+constexpr int kLooksAtRest = 25;
+
+// Seconds since this process began; its start is field 22 of /proc/self/stat (proc(5)), in clock ticks after boot.
+double SecondsSinceProcessStart() {
+  QFile file(QStringLiteral("/proc/self/stat"));
+  if (!file.open(QIODevice::ReadOnly)) return -1;
+  const QByteArray text = file.readAll();
+  const QList<QByteArray> fields = text.mid(text.lastIndexOf(')') + 2).split(' ');  // from field 3 on
+  timespec now{};
+  if (fields.size() < 20 || clock_gettime(CLOCK_BOOTTIME, &now) != 0) return -1;
+  const double start = fields[19].toDouble() / static_cast<double>(sysconf(_SC_CLK_TCK));
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec) - start;
+}
+
+void Log(const char* what) {
+  std::fprintf(stderr, "headscope: %s %.2f s after the process began\n", what, SecondsSinceProcessStart());
+}
+
+}  // namespace
+
+void StartupWatch::FromEnvironment(MainWindow* window) {
+  for (const char* name : {"HEADSCOPE_LOG_STARTUP", "HEADSCOPE_COMMANDS", "HEADSCOPE_PICTURE"}) {
+    if (qEnvironmentVariableIsEmpty(name)) continue;
+    new StartupWatch(window);
+    return;
+  }
+}
+
+StartupWatch::StartupWatch(MainWindow* window)
+    : QObject(window),
+      window_(window),
+      log_(!qEnvironmentVariableIsEmpty("HEADSCOPE_LOG_STARTUP")),
+      picture_(qEnvironmentVariable("HEADSCOPE_PICTURE")),
+      commands_(qEnvironmentVariable("HEADSCOPE_COMMANDS").split(u',', Qt::SkipEmptyParts)) {
+  window->installEventFilter(this);
+  connect(&timer_, &QTimer::timeout, this, &StartupWatch::Look);
+  timer_.start(kLookEveryMs);
+}
+
+bool StartupWatch::eventFilter(QObject* watched, QEvent* event) {
+  if (event->type() == QEvent::Paint && !window_painted_) {
+    window_painted_ = true;
+    if (log_) Log("window painted");
+    window_->removeEventFilter(this);
+  }
+  return QObject::eventFilter(watched, event);
+}
+
+bool StartupWatch::IsAtRest() const {
+  return window_->canvas()->IsSettled() && !window_->findChild<ProgressStrip*>()->IsBusy();
+}
+
+void StartupWatch::Look() {
+  if (!map_painted_ && window_->canvas()->HasHead() && window_->canvas()->IsSettled()) {
+    map_painted_ = true;
+    if (log_) Log("map and mask painted");
+  }
+  looks_at_rest_ = window_painted_ && IsAtRest() ? looks_at_rest_ + 1 : 0;
+  if (looks_at_rest_ < kLooksAtRest) return;
+  looks_at_rest_ = 0;
+  if (!commands_.isEmpty()) {
+    const QString id = commands_.takeFirst();
+    if (QAction* action = window_->findChild<QAction*>(id)) {
+      action->trigger();
+    } else {
+      std::fprintf(stderr, "headscope: HEADSCOPE_COMMANDS names %s, which is no command of the window\n",
+                   qPrintable(id));
+    }
+    return;
+  }
+  timer_.stop();
+  if (!picture_.isEmpty()) TakePicture();
+}
+
+void StartupWatch::TakePicture() {
+  if (window_->grab().save(picture_)) {
+    window_->close();
+    return;
+  }
+  std::fprintf(
+      stderr,
+      "headscope: the picture cannot be written to HEADSCOPE_PICTURE=%s; choose a .png file in a folder that exists\n",
+      qPrintable(picture_));
+  QApplication::exit(1);
+}
+
+}  // namespace headscope::ui
