@@ -187,9 +187,8 @@ void LivePanel::DrawKept(CanvasModel& model) {
   const LiveMask& mask = *trial.mask();
   // Numbers of the parameters before stay, dimmed, until the new ones are there.
   if (trial.mask_pending()) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, 0.55f);
-  std::array<char, 64> kept{};
-  std::snprintf(kept.data(), kept.size(), "kept %.2f %% of the scores", 100 * mask.summary.kept_fraction);
-  ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 0}, kept.data());
+  ImGui::Text("kept %.2f %% of the scores", 100 * mask.summary.kept_fraction);
+  ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 6}, "");
   Mark("kept");
   ImGui::Text("kept mass  min %.4f   mean %.4f", mask.summary.cra_min, mask.summary.cra_mean);
   HelpTooltip(
@@ -209,7 +208,8 @@ void LivePanel::DrawKept(CanvasModel& model) {
       bins[bin] = *std::min_element(mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(begin),
                                     mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(end));
     }
-    ImGui::PlotLines("##kept_mass", bins.data(), static_cast<int>(bins.size()), 0, "kept mass by query", 0.0f, 1.0f,
+    ImGui::TextDisabled("kept mass by query");
+    ImGui::PlotLines("##kept_mass", bins.data(), static_cast<int>(bins.size()), 0, nullptr, 0.0f, 1.0f,
                      {ImGui::GetContentRegionAvail().x, 52});
     Mark("kept_mass");
   }

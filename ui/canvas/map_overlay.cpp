@@ -83,7 +83,7 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
     const double value = std::exp2(static_cast<double>(ScaleValue(position, settings.range, settings.logarithmic)));
     list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), kLineColor);
     const double text_y = std::min(std::max(y - line / 2, bar.y - 2), bar.bottom() - line + 2);
-    DrawText(list, bar.right() + 5, text_y, kTextColor, Format("%.0e", value));
+    DrawText(list, bar.right() + 5, text_y, kTextColor, Format(value < 0.1 ? "%.0e" : "%.1g", value));
   }
   DrawText(list, bar.x, area.y - 2 * line - 4, kDimColor, settings.logarithmic ? "p, log" : "p, linear");
   DrawText(list, bar.x, area.y - line - 4, kDimColor,

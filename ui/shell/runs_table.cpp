@@ -2,6 +2,7 @@
 
 #include <QFont>
 #include <QHeaderView>
+#include <QLabel>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <cmath>
@@ -227,17 +228,30 @@ RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableMod
   view_->verticalHeader()->setDefaultSectionSize(view_->fontMetrics().height() + 6);
   view_->horizontalHeader()->setHighlightSections(false);
   view_->horizontalHeader()->setStretchLastSection(true);
-  const int padding = view_->fontMetrics().horizontalAdvance(QStringLiteral("MMM"));
+  QFont bold = view_->font();
+  bold.setBold(true);  // the baseline's rows
+  const QFontMetrics metrics(bold);
+  const int padding = metrics.horizontalAdvance(QStringLiteral("MM"));
   for (int column = 0; column < RunsTableModel::kNumColumns; ++column) {
     const QString widest = column == RunsTableModel::kMethod ? QStringLiteral("vertical-slash ")
+                           : column == RunsTableModel::kKept ? QStringLiteral("100.0 %")
                            : column == RunsTableModel::kSelect || column == RunsTableModel::kAttend
                                ? QStringLiteral("000.0 ± 00.0")
                                : QString::fromUtf8(kColumns[column].title);
-    view_->setColumnWidth(column, view_->fontMetrics().horizontalAdvance(widest) + padding);
+    view_->setColumnWidth(column, metrics.horizontalAdvance(widest) + padding);
   }
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   layout->addWidget(view_);
+  auto* hint =
+      new QLabel(tr("No runs yet: Ctrl+R measures the panel's method on this head, Ctrl+Shift+R every method."));
+  hint->setObjectName(QStringLiteral("runsHint"));
+  hint->setAlignment(Qt::AlignCenter);
+  hint->setWordWrap(true);
+  hint->setForegroundRole(QPalette::PlaceholderText);
+  auto* over_rows = new QVBoxLayout(view_->viewport());
+  over_rows->addWidget(hint);
+  connect(model_, &QAbstractItemModel::modelReset, hint, [this, hint] { hint->setVisible(model_->rowCount() == 0); });
 }
 
 QString RunsTable::AsText() const {
