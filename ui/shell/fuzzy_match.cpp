@@ -6,7 +6,7 @@
 namespace headscope::ui {
 
 int FuzzyScore(const QString& pattern, const QString& text) {
-  constexpr int kLetter = 1, kInARow = 4, kWordStart = 6;
+  constexpr int kLetter = 1, kInARow = 7, kWordStart = 6;  // "fit" is Fit before it is FInd Token
   QString letters;
   for (const QChar c : pattern) {
     if (!c.isSpace()) letters += c.toCaseFolded();

@@ -1,0 +1,161 @@
+// What the window makes of typed text: the palette's search, the table's filter, the search for tokens, lists of
+// layers.
+#include <gtest/gtest.h>
+
+#include <QStringList>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "capture_estimate.h"
+#include "fuzzy_match.h"
+#include "head_filter.h"
+#include "token_search.h"
+
+namespace headscope::ui {
+namespace {
+
+using analysis::HeadId;
+
+TEST(FuzzyMatch, LettersMustOccurInOrder) {
+  EXPECT_GE(FuzzyScore("drk", "Dark colours"), 0);
+  EXPECT_GE(FuzzyScore("DRK COL", "Dark colours"), 0);
+  EXPECT_EQ(FuzzyScore("krd", "Dark colours"), -1);
+  EXPECT_EQ(FuzzyScore("darkk", "Dark"), -1);
+  EXPECT_EQ(FuzzyScore("a", ""), -1);
+  EXPECT_EQ(FuzzyScore("", "Dark"), 0);
+  EXPECT_EQ(FuzzyScore("  ", ""), 0);
+}
+
+TEST(FuzzyMatch, WordStartsAndRunsOfLettersCountMore) {
+  EXPECT_GT(FuzzyScore("ra", "Run all methods"), FuzzyScore("ra", "Linear map"));
+  EXPECT_GT(FuzzyScore("fit", "Fit the whole map"), FuzzyScore("fit", "Find token text"));
+  EXPECT_GT(FuzzyScore("mask", "Mask overlay"), FuzzyScore("mask", "Map a sink"));
+}
+
+// The score by trying every way to place the letters.
+int BestByEnumeration(const QString& pattern, const QString& text, int letter, int from, int last) {
+  if (letter == pattern.size()) return 0;
+  int best = -1;
+  for (int at = from; at < text.size(); ++at) {
+    if (text[at].toCaseFolded() != pattern[letter].toCaseFolded()) continue;
+    const int rest = BestByEnumeration(pattern, text, letter + 1, at + 1, at);
+    if (rest < 0) continue;
+    const bool word_start = at == 0 || !text[at - 1].isLetterOrNumber();
+    best = std::max(best, 1 + (word_start ? 6 : 0) + (letter > 0 && at == last + 1 ? 7 : 0) + rest);
+  }
+  return best;
+}
+
+TEST(FuzzyMatch, FindsTheBestOfAllPlacements) {
+  const QStringList texts = {"aab aba", "a b ab", "bbaab", "abab-abb", "b", "aa ab ba bab"};
+  const QStringList patterns = {"a", "ab", "aab", "abb", "bab", "aaaa", "abab"};
+  for (const QString& text : texts) {
+    for (const QString& pattern : patterns) {
+      EXPECT_EQ(FuzzyScore(pattern, text), BestByEnumeration(pattern, text, 0, 0, -2))
+          << pattern.toStdString() << " in " << text.toStdString();
+    }
+  }
+}
+
+TEST(HeadFilter, LayersHeadsClassesAndNumbersMustAllHold) {
+  analysis::HeadStatistics statistics;
+  statistics.kurtosis = 2.5;
+  statistics.sink_mass = 0.75;
+  statistics.head_class = analysis::HeadClass::kSinkLocal;
+  const auto accepts = [&](const char* text, HeadId head) {
+    const HeadFilter filter = HeadFilter::Parse(text);
+    EXPECT_TRUE(filter.error().isEmpty()) << filter.error().toStdString();
+    return filter.Accepts(head, &statistics);
+  };
+  EXPECT_TRUE(accepts("", {4, 3}));
+  EXPECT_TRUE(accepts("4:", {4, 3}));
+  EXPECT_FALSE(accepts("4:", {14, 3}));
+  EXPECT_TRUE(accepts("4:3", {4, 3}));
+  EXPECT_FALSE(accepts("4:3", {4, 30}));
+  EXPECT_TRUE(accepts("SINK", {0, 0}));
+  EXPECT_FALSE(accepts("retrieval", {0, 0}));
+  EXPECT_TRUE(accepts("kurtosis>=2.5", {0, 0}));
+  EXPECT_FALSE(accepts("kurtosis>2.5", {0, 0}));
+  EXPECT_TRUE(accepts("kurtosis<=2.5", {0, 0}));
+  EXPECT_FALSE(accepts("kurtosis<2.5", {0, 0}));
+  EXPECT_TRUE(accepts("4: sink kurtosis>2 sink_mass>7e-1", {4, 1}));
+  EXPECT_FALSE(accepts("4: sink kurtosis>3", {4, 1}));
+}
+
+TEST(HeadFilter, AHeadWithoutNumbersFailsComparisonsAndClasses) {
+  EXPECT_TRUE(HeadFilter::Parse("4:").Accepts({4, 1}, nullptr));
+  EXPECT_FALSE(HeadFilter::Parse("sink").Accepts({4, 1}, nullptr));
+  EXPECT_FALSE(HeadFilter::Parse("kurtosis<9").Accepts({4, 1}, nullptr));
+  // NaN is neither above nor below.
+  analysis::HeadStatistics statistics;
+  statistics.kurtosis = std::nan("");
+  EXPECT_FALSE(HeadFilter::Parse("kurtosis<9").Accepts({4, 1}, &statistics));
+  EXPECT_FALSE(HeadFilter::Parse("kurtosis>=9").Accepts({4, 1}, &statistics));
+}
+
+TEST(HeadFilter, WhatIsNotUnderstoodIsNamedAndLetsEveryHeadPass) {
+  for (const char* text : {"kurtosi>2", "kurtosis>x", "kurtosis>1e+", "4:x", ":3", "kurtosis>", "a:b:c"}) {
+    const HeadFilter filter = HeadFilter::Parse(text);
+    EXPECT_TRUE(filter.error().startsWith(u'"')) << text << ": " << filter.error().toStdString();
+    EXPECT_TRUE(filter.Accepts({1, 2}, nullptr)) << text;
+  }
+}
+
+TEST(TokenSearch, FindsTextAcrossTokenBordersWithoutCase) {
+  const std::vector<std::string> tokens = {"The", " pass", "key", "", " is", " KEY", "\xC3\xA4rger"};
+  using Found = std::vector<int64_t>;
+  EXPECT_EQ(FindTokens(tokens, "passkey"), Found({1}));
+  EXPECT_EQ(FindTokens(tokens, "key"), Found({2, 5}));
+  EXPECT_EQ(FindTokens(tokens, "s"), Found({1, 4}));  // twice in one token is one place
+  EXPECT_EQ(FindTokens(tokens, " is"), Found({4}));   // not the empty token before it
+  EXPECT_EQ(FindTokens(tokens, QString::fromUtf8("\xC3\x84RGER")), Found({6}));
+  EXPECT_EQ(FindTokens(tokens, "passkeys"), Found());
+  EXPECT_EQ(FindTokens(tokens, ""), Found());
+  EXPECT_EQ(FindTokens({}, "a"), Found());
+}
+
+TEST(CaptureEstimate, ListsAreCountedOnceAndBelowTheLimit) {
+  EXPECT_EQ(CountChosen("", 10), 10);
+  EXPECT_EQ(CountChosen("0-3,7", 10), 5);
+  EXPECT_EQ(CountChosen("0-3, 2-4", 10), 5);
+  EXPECT_EQ(CountChosen("8-20", 10), 2);
+  for (const char* bad : {"a", "3-1", "1,,2", "-1", "1-", "1;2"}) EXPECT_EQ(CountChosen(bad, 10), -1) << bad;
+}
+
+TEST(CaptureEstimate, RowsFollowTheirPolicy) {
+  EXPECT_EQ(CountRows("all", 100, 5), 105);
+  EXPECT_EQ(CountRows("last:16", 100, 5), 21);
+  EXPECT_EQ(CountRows("last:200", 100, 0), 100);
+  EXPECT_EQ(CountRows("every:7", 100, 0), 15);  // 0, 7 .. 98
+  for (const char* bad : {"", "last:0", "every:", "every:-1", "first:3"}) EXPECT_EQ(CountRows(bad, 100, 0), -1) << bad;
+}
+
+TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
+  ModelDescription model;
+  model.dtype = "bf16";
+  model.num_layers = 10;
+  model.num_qo_heads = 8;
+  model.num_kv_heads = 4;
+  model.head_dim = 64;
+  CaptureSettings settings;
+  // Per layer: 8 heads x 100 rows x (64 x 2 + 4) and K, V of 4 heads x 100 x 64 x 2.
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 10 * (8 * 100 * 132 + 2 * 4 * 100 * 128));
+  settings.layers = "3";
+  settings.heads = "0,1,7";  // KV heads 0 and 3
+  settings.dtype = "fp32";
+  settings.rows = "last:10";
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 3 * 10 * 260 + 2 * 2 * 100 * 256);
+  settings.heads = "x";
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), -1);
+}
+
+TEST(CaptureEstimate, BytesReadAsPeopleWriteThem) {
+  EXPECT_EQ(FormatBytes(0), "0 bytes");
+  EXPECT_EQ(FormatBytes(1023), "1023 bytes");
+  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(FormatBytes(int64_t{5} << 40), "5.0 TiB");
+}
+
+}  // namespace
+}  // namespace headscope::ui
