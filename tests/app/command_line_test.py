@@ -22,6 +22,8 @@ MODEL = str(DATA / "reference_model")
 
 def run(*arguments, code=0, **options):
     """Runs headscope and checks its exit code; a refusal must be one sentence on stderr and nothing on stdout."""
+    if arguments and arguments[0] == "capture" and "--quiet" not in arguments:
+        arguments = (*arguments, "--quiet")
     done = subprocess.run([HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, timeout=240, **options)
     assert done.returncode == code, f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}"
     if code in (1, 2, 3, 4):
@@ -66,7 +68,7 @@ class CommandLine(unittest.TestCase):
             run("analyze", self.trace, "--heads", "2:*,8:4", "-o", self.path / f"statistics.{extension}", "--quiet")
         statistics = json.loads((self.path / "statistics.json").read_text())
         self.assertEqual(statistics["schema"], "headscope-statistics-1")
-        rows = list(csv.DictReader((self.path / "statistics.csv").open()))
+        rows = list(csv.DictReader((self.path / "statistics.csv").read_text().splitlines()))
         self.assertEqual((len(statistics["heads"]), len(rows)), (9, 9))
         kurtosis = [head["kurtosis"] for head in statistics["heads"]]
         numpy.testing.assert_allclose([float(row["kurtosis"]) for row in rows], kurtosis, rtol=1e-5)
