@@ -1,4 +1,5 @@
 // The CUDA calls of a build without CUDA: each says so.
+#include "kernels/cuda_decode.h"
 #include "kernels/cuda_executor.h"
 
 namespace headscope::kernels {
@@ -32,6 +33,19 @@ Status UploadIndex(const SparseIndexView&, CudaIndexBuffers*) {
 }
 void FreeIndex(CudaIndexBuffers*) {}
 Status AttendCudaFromHost(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, int32_t, double*) {
+  return NoCuda();
+}
+size_t DecodeWorkspaceBytes(const AttentionProblem&, const SparqCudaOptions&) {
+  return 0;
+}
+Status DecodeDenseCuda(const AttentionProblem&, const AttentionOutput&, void*, size_t, void*) {
+  return NoCuda();
+}
+Status DecodeSparqCuda(const AttentionProblem&, const SparqCudaOptions&, const TransposedKeys&, const float*,
+                       const AttentionOutput&, int32_t*, void*, size_t, void*) {
+  return NoCuda();
+}
+Status AppendTokenCuda(const AttentionProblem&, void*, const TransposedKeys&, float*, void*) {
   return NoCuda();
 }
 

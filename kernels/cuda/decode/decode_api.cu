@@ -1,7 +1,10 @@
 // Checks, scratch layout and dispatch of the decode calls (kernels/cuda_decode.h).
 #include <algorithm>
+#include <cmath>
 #include <string>
 
+#include "cuda_error.h"
+#include "current_device.h"
 #include "decode/decode_launch.h"
 #include "kernels/cuda_decode.h"
 
@@ -123,13 +126,19 @@ SparqScratch LayOut(const AttentionProblem& problem, const SparqCudaOptions& opt
   return layout;
 }
 
-Status FromCuda(cudaError_t error, const char* kernel, const AttentionProblem& problem) {
-  if (error == cudaSuccess) return Status();
-  const bool missing = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver;
-  return Refuse(missing ? StatusCode::kDeviceMissing : StatusCode::kDeviceError,
-                std::string(kernel) + " (batch " + std::to_string(problem.batch) + ", heads " +
-                    std::to_string(problem.num_qo_heads) + ":" + std::to_string(problem.num_kv_heads) + ", seq_k " +
-                    std::to_string(problem.seq_k) + "): " + cudaGetErrorString(error));
+std::string Describe(const char* kernel, const AttentionProblem& problem) {
+  return std::string(kernel) + " (batch " + std::to_string(problem.batch) + ", heads " +
+         std::to_string(problem.num_qo_heads) + ":" + std::to_string(problem.num_kv_heads) + ", seq_k " +
+         std::to_string(problem.seq_k) + ", head_dim " + std::to_string(problem.head_dim) + ")";
+}
+
+// Clusters and bulk reductions are Hopper's; older GPUs decode on the CPU.
+Status CheckDevice() {
+  CurrentDevice device;
+  if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
+  if (device.compute_capability >= 90) return Status();
+  return Refuse(StatusCode::kUnsupported, "compute capability " + std::to_string(device.compute_capability) +
+                                              ": the CUDA decode kernels need 90 (Hopper); decode on the CPU");
 }
 
 // Calls f with a value of the element type and the head dimension as a constant.
@@ -167,6 +176,7 @@ size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOpti
 Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
                        size_t workspace_bytes, void* stream) {
   if (Status status = Check(problem, output); !status.ok()) return status;
+  if (Status status = CheckDevice(); !status.ok()) return status;
   if (workspace == nullptr || workspace_bytes < DenseBytes(problem)) {
     return Refuse(StatusCode::kInvalidArgument,
                   "workspace: " + std::to_string(DenseBytes(problem)) + " bytes are needed (DecodeWorkspaceBytes)");
@@ -198,13 +208,14 @@ Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& o
   const cudaError_t error = Dispatch(problem, [&]<typename T, int D>() {
     return decode::LaunchDense<T, D>(params, problem.batch, static_cast<cudaStream_t>(stream));
   });
-  return FromCuda(error, "DenseSpanKernel", problem);
+  return CudaStatus(error, Describe("DenseSpanKernel", problem));
 }
 
 Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& options,
                        const TransposedKeys& transposed, const float* mean_value, const AttentionOutput& output,
                        int32_t* chosen_tokens, void* workspace, size_t workspace_bytes, void* stream) {
   if (Status status = Check(problem, output); !status.ok()) return status;
+  if (Status status = CheckDevice(); !status.ok()) return status;
   const auto refuse = [](const std::string& message) { return Refuse(StatusCode::kInvalidArgument, message); };
   if (options.rank < 1 || options.rank > problem.head_dim) {
     return refuse("rank " + std::to_string(options.rank) + ": it must lie in 1 .. head_dim (" +
@@ -289,7 +300,7 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
   const cudaError_t error = Dispatch(problem, [&]<typename T, int D>() {
     return decode::LaunchSparq<T, D>(params, problem.batch, static_cast<cudaStream_t>(stream));
   });
-  return FromCuda(error, "SparqKernel", problem);
+  return CudaStatus(error, Describe("SparqKernel", problem));
 }
 
 Status AppendTokenCuda(const AttentionProblem& problem, void* transposed_keys, const TransposedKeys& layout,
@@ -311,7 +322,7 @@ Status AppendTokenCuda(const AttentionProblem& problem, void* transposed_keys, c
     return cudaGetLastError();
   };
   const cudaError_t error = problem.dtype == DType::kBFloat16 ? launch(__nv_bfloat16()) : launch(__half());
-  return FromCuda(error, "AppendKernel", problem);
+  return CudaStatus(error, Describe("AppendKernel", problem));
 }
 
 }  // namespace headscope::kernels

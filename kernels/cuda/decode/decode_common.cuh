@@ -164,7 +164,7 @@ constexpr int kAllTies = 0x7fffffff;
 // how many of the keys equal to T belong to the top k (the earliest ones do). When no more than k tokens exist, T is 1:
 // all of them.
 template <int N>
-__device__ __noinline__ uint32_t ExactThreshold(const uint32_t (&keys)[N], int k, uint64_t* counters, int* ties) {
+__device__ __forceinline__ uint32_t ExactThreshold(const uint32_t (&keys)[N], int k, uint64_t* counters, int* ties) {
   int round = 0;
   uint32_t threshold = 0;
   int at_least = 0;

@@ -159,44 +159,42 @@ constexpr size_t kMergedBytes = sizeof(float) * kWarps* G*(D + 2);
 template <int D, int G>
 constexpr size_t kFixedBytes = (sizeof(SparqShared<D, G>) + 15) / 16 * 16;
 
-// Scores of the span from component rows, on the tensor cores: S^T[token, head] = sum over r of kt[r, token] w[head, r]
-// is the product that the attention's output is, with component rows for V and tokens for its components. A warp takes
-// 64 tokens at a time: 128 contiguous bytes of each row. A group of 8 tokens that starts past the end is not read; one
-// that straddles it is (the stride is padded), and whoever reads the scores knows the end.
+// Scores of the span from component rows. A thread takes 8 tokens of a pass; a group of 8 that starts past the end is
+// not read, one that straddles it is (the stride is padded), and whoever reads the scores knows the end.
 template <typename T, int D, int G, int kPasses, typename Shared>
 __device__ __forceinline__ void ScoreComponentRows(const SparqParams& p, const T* kt, int first, const Shared& shared,
                                                    float (*scores)[kPasses * kStride]) {
-  const int warp = threadIdx.x / 32, i = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
-  const int padded = (p.rank + 15) / 16 * 16;
-  const int last = min(kPasses * kStride, p.seq_k - first);
+  constexpr int kAhead = 8;
+  kt += first + threadIdx.x * 8;
+  const int padded = (p.rank + kAhead - 1) / kAhead * kAhead;  // rows past the rank repeat the last and weigh nothing
 #pragma unroll 1
-  for (int base = warp * 64; base < last; base += kWarps * 64) {
-    OutputFragment<T, 64> sums;
-    sums.Clear();
-    const T* column = kt + first + base + i * 8;
-    const bool live = base + i * 8 < last;
-#pragma unroll 2
-    for (int r = 0; r < padded; r += 16) {
-      uint4 raw[4][1];
-      float w[4];
+  for (int pass = 0; pass < kPasses; ++pass) {
+    if (first + pass * kStride + static_cast<int>(threadIdx.x) * 8 >= p.seq_k) break;
+    float acc[G][8] = {};
+#pragma unroll 1
+    for (int r = 0; r < padded; r += kAhead) {
+      uint4 raw[kAhead];
 #pragma unroll
-      for (int t = 0; t < 4; ++t) {
-        const int row = r + 2 * j + (t & 1) + 8 * (t >> 1);
-        raw[t][0] = live ? LoadStreaming(column + shared.component[row] * p.kt_component) : make_uint4(0, 0, 0, 0);
-        w[t] = i < G ? shared.weight[i < G ? i : 0][row] : 0.0f;
+      for (int a = 0; a < kAhead; ++a) {
+        raw[a] = LoadStreaming(kt + pass * kStride + shared.component[r + a] * p.kt_component);
       }
-      AccumulateValues<T, 64>(sums, raw, Pack(w[0], w[1], T()), Pack(w[2], w[3], T()));
 #pragma unroll
-      for (int t = 0; t < 4; ++t) w[t] -= Rounded<T>(w[t]);
-      AccumulateValues<T, 64>(sums, raw, Pack(w[0], w[1], T()), Pack(w[2], w[3], T()));
+      for (int a = 0; a < kAhead; ++a) {
+        float key[8];
+        Unpack(raw[a], key, T());
+#pragma unroll
+        for (int g = 0; g < G; ++g) {
+          const float weight = shared.weight[g][r + a];
+#pragma unroll
+          for (int i = 0; i < 8; ++i) acc[g][i] += weight * key[i];
+        }
+      }
     }
-    // Tile m: tokens i * 8 + m and i * 8 + 4 + m of heads 2j and 2j + 1.
 #pragma unroll
-    for (int head = 0; head < 2; ++head) {
-      if (2 * j + head >= G) break;
-      float4* to = reinterpret_cast<float4*>(&scores[2 * j + head][base + i * 8]);
-      to[0] = make_float4(sums.c[0][head], sums.c[1][head], sums.c[2][head], sums.c[3][head]);
-      to[1] = make_float4(sums.c[0][2 + head], sums.c[1][2 + head], sums.c[2][2 + head], sums.c[3][2 + head]);
+    for (int g = 0; g < G; ++g) {
+      float4* to = reinterpret_cast<float4*>(&scores[g][pass * kStride + threadIdx.x * 8]);
+      to[0] = make_float4(acc[g][0], acc[g][1], acc[g][2], acc[g][3]);
+      to[1] = make_float4(acc[g][4], acc[g][5], acc[g][6], acc[g][7]);
     }
   }
 }
@@ -336,7 +334,7 @@ __device__ __noinline__ int MergeCandidates(const SparqParams& p, int64_t list, 
 
 // The scores [G][kPasses * kStride] lie behind the fixed part of shared memory.
 template <typename T, int D, int G, int kPasses>
-__global__ void __launch_bounds__(kThreads, G <= 2 ? 3 : 2) SparqKernel(const SparqParams p) {
+__global__ void __launch_bounds__(kThreads, 2) SparqKernel(const SparqParams p) {
   constexpr int kSpan = kPasses * kStride;
   extern __shared__ __align__(16) char shared_bytes[];
   auto& shared = *reinterpret_cast<SparqShared<D, G>*>(shared_bytes);

@@ -29,7 +29,7 @@ class RunWalker {
     // Under a causal rule nothing right of the item's last position is kept.
     const int last_row = min((tile + 1) * kItemRows, p_.index.seq_q) - 1;
     causal_end_ = p_.index.rule.kind == MaskKind::kNone ? p_.index.seq_k : p_.index.first_position + last_row + 1;
-    total_ = taken_ = 0;
+    total_ = taken_ = whole_left_ = 0;
     runs_ = p_.index.runs + lists.run_begin[0];
     unfetched_ = static_cast<int>(lists.run_count[0]);
     Prefetch();
@@ -46,6 +46,7 @@ class RunWalker {
         if (!TakeBatch()) break;
         continue;
       }
+      if (filled == 0 && TakeWholeTile(step, head)) return true;
       const int take = min(T::kSegments - filled, total_ - taken_);
       const int number = taken_ + lane_ - filled;
       int run = 0;  // the lane that holds this lane's run
@@ -88,6 +89,31 @@ class RunWalker {
  private:
   __device__ static int SegmentsOf(int length) { return (length + kSegmentRows - 1) / kSegmentRows; }
 
+  // A tile that lies inside one run needs no look-up per segment: long runs go by at ten instructions a tile.
+  __device__ bool TakeWholeTile(Step* step, StepHead* head) {
+    if (whole_left_ < T::kSegments) {
+      whole_left_ = 0;
+      if (!has_long_run_ || total_ - taken_ < T::kSegments) return false;
+      const int run = __popc(__ballot_sync(~0u, ends_ <= taken_));
+      const int run_length = __shfl_sync(~0u, length_, run);
+      const int piece = taken_ - (__shfl_sync(~0u, ends_, run) - SegmentsOf(run_length));
+      const int left = run_length / kSegmentRows - piece;
+      if (left < T::kSegments) return false;
+      whole_left_ = left;
+      whole_next_ = __shfl_sync(~0u, start_, run) + piece * kSegmentRows;
+      whole_tag_ = __shfl_sync(~0u, tag_, run);
+    }
+    head->start = whole_next_ + lane_ * kSegmentRows;
+    head->flags =
+        whole_tag_ == Segment::Pack(0, false, Segment::kAllQuarters) ? 0u : static_cast<uint32_t>(kStepMasked);
+    head->whole = true;
+    if (lane_ < T::kSegments) step->segments[lane_] = {head->start, static_cast<uint32_t>(kSegmentRows) | whole_tag_};
+    whole_next_ += T::kTileColumns;
+    whole_left_ -= T::kSegments;
+    taken_ += T::kSegments;
+    return true;
+  }
+
   __device__ void Prefetch() {
     const int size = min(32, unfetched_);
     prefetched_ = lane_ < size ? runs_[lane_] : KeyRun{};
@@ -119,7 +145,8 @@ class RunWalker {
       if (lane_ >= offset) ends_ += below;
     }
     total_ = __shfl_sync(~0u, ends_, 31);
-    taken_ = 0;
+    taken_ = whole_left_ = 0;
+    has_long_run_ = __any_sync(~0u, length_ >= T::kTileColumns);
     Prefetch();
     return true;
   }
@@ -133,6 +160,10 @@ class RunWalker {
   uint32_t tag_;
   int total_;  // segments of the batch
   int taken_;
+  bool has_long_run_ = false;  // some run of the batch holds a whole tile
+  int whole_left_ = 0;         // whole segments left of the run that the next segment belongs to; 0: not known
+  int whole_next_;             // its next key
+  uint32_t whole_tag_;
   KeyRun prefetched_;
   int prefetched_size_;
   const KeyRun* runs_;

@@ -1,0 +1,282 @@
+// Decode on the GPU against the CPU's SparQ selector and the float64 executor: fresh random data, ragged lengths, group
+// sizes, both element types, with and without the component-major copy of K. Rows of the cache past the end hold NaN.
+// Skipped without a GPU.
+#include "kernels/cuda_decode.h"
+
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu_executor.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/method.h"
+
+namespace headscope::kernels {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool HasGpu() {
+  CudaDeviceInfo info;
+  return QueryCudaDevice(0, &info).ok() && info.compute_capability >= 90;
+}
+
+// fp32 to the nearest bf16, ties to even; no NaN comes in but the one that is wanted.
+uint16_t ToBf16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (std::isnan(x)) return 0x7fc0;
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+float FromBf16(uint16_t x) {
+  return std::bit_cast<float>(uint32_t{x} << 16);
+}
+// Values with at most 10 mantissa bits and a small exponent convert to fp16 exactly.
+uint16_t ToFp16(float x) {
+  if (std::isnan(x)) return 0x7e00;
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  const int exponent = static_cast<int>((bits >> 23) & 0xffu) - 127 + 15;
+  if (exponent <= 0) return sign;
+  return static_cast<uint16_t>(sign | (exponent << 10) | ((bits >> 13) & 0x3ffu));
+}
+float FromFp16(uint16_t x) {
+  const int exponent = (x >> 10) & 0x1f;
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(x & 0x3ff), -24)
+                                        : std::ldexp(static_cast<float>(0x400 | (x & 0x3ff)), exponent - 25);
+  return (x & 0x8000) ? -magnitude : magnitude;
+}
+
+template <typename T>
+class Device {
+ public:
+  explicit Device(const std::vector<T>& host) : size_(host.size()) {
+    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), size_ * sizeof(T)), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(data_, host.data(), size_ * sizeof(T), cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  ~Device() { cudaFree(data_); }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  T* get() const { return data_; }
+  std::vector<T> Download() const {
+    std::vector<T> host(size_);
+    EXPECT_EQ(cudaMemcpy(host.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    return host;
+  }
+
+ private:
+  T* data_ = nullptr;
+  size_t size_;
+};
+
+struct Case {
+  int32_t seq_k;
+  int32_t num_qo_heads;
+  int32_t num_kv_heads;
+  int32_t head_dim;
+  DType dtype;
+  int32_t rank = 32;
+  int32_t num_tokens = 128;
+};
+
+std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return std::to_string(c.seq_k) + "_h" + std::to_string(c.num_qo_heads) + "_" + std::to_string(c.num_kv_heads) + "_d" +
+         std::to_string(c.head_dim) + (c.dtype == DType::kBFloat16 ? "_bf16" : "_fp16") + "_r" +
+         std::to_string(c.rank) + "_k" + std::to_string(c.num_tokens);
+}
+
+class CudaDecode : public ::testing::TestWithParam<Case> {
+ protected:
+  static constexpr int32_t kBatch = 2;
+
+  void SetUp() override {
+    if (!HasGpu()) GTEST_SKIP() << "no GPU of compute capability 9.0 or newer";
+    const auto seed = std::random_device()();
+    RecordProperty("seed", std::to_string(seed));
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    const Case& c = GetParam();
+    capacity_ = (c.seq_k + 63) / 64 * 64;
+    const auto encode = c.dtype == DType::kBFloat16 ? ToBf16 : ToFp16;
+    q_.resize(static_cast<size_t>(kBatch * c.num_qo_heads * c.head_dim));
+    // Some components weigh far more than others, as those of real queries do; else SparQ has nothing to choose.
+    for (uint16_t& x : q_) x = encode(normal(random) * std::exp(normal(random)));
+    const auto cache = static_cast<size_t>(kBatch) * static_cast<size_t>(c.num_kv_heads * capacity_ * c.head_dim);
+    k_.resize(cache);
+    v_.resize(cache);
+    kt_.resize(cache);
+    for (int32_t list = 0; list < kBatch * c.num_kv_heads; ++list) {
+      for (int32_t token = 0; token < capacity_; ++token) {
+        const bool live = token < c.seq_k;
+        for (int32_t d = 0; d < c.head_dim; ++d) {
+          const auto at = static_cast<size_t>((int64_t{list} * capacity_ + token) * c.head_dim + d);
+          k_[at] = encode(live ? normal(random) : std::numeric_limits<float>::quiet_NaN());
+          v_[at] = encode(live ? normal(random) : std::numeric_limits<float>::quiet_NaN());
+          kt_[static_cast<size_t>((int64_t{list} * c.head_dim + d) * capacity_ + token)] = k_[at];
+        }
+      }
+    }
+  }
+
+  AttentionProblem Problem(const void* q, const void* k, const void* v) const {
+    const Case& c = GetParam();
+    AttentionProblem problem;
+    problem.batch = kBatch;
+    problem.num_qo_heads = c.num_qo_heads;
+    problem.num_kv_heads = c.num_kv_heads;
+    problem.head_dim = c.head_dim;
+    problem.seq_q = 1;
+    problem.seq_k = c.seq_k;
+    problem.first_position = c.seq_k - 1;
+    problem.dtype = c.dtype;
+    problem.q = {q, int64_t{c.num_qo_heads} * c.head_dim, c.head_dim, c.head_dim};
+    problem.k = {k, int64_t{c.num_kv_heads} * capacity_ * c.head_dim, int64_t{capacity_} * c.head_dim, c.head_dim};
+    problem.v = {v, problem.k.batch_stride, problem.k.head_stride, problem.k.row_stride};
+    return problem;
+  }
+
+  AttentionOutput Output(void* o, float* lse) const {
+    const Case& c = GetParam();
+    AttentionOutput output;
+    output.o = {o, int64_t{c.num_qo_heads} * c.head_dim, c.head_dim, c.head_dim};
+    output.lse = lse;
+    return output;
+  }
+
+  // |a - b| / |b| over all heads.
+  double RelativeError(const std::vector<uint16_t>& a, const std::vector<float>& b) const {
+    const auto decode = GetParam().dtype == DType::kBFloat16 ? FromBf16 : FromFp16;
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      difference += std::pow(static_cast<double>(decode(a[i])) - static_cast<double>(b[i]), 2);
+      norm += std::pow(static_cast<double>(b[i]), 2);
+    }
+    return std::sqrt(difference / norm);
+  }
+  // bf16 rounds the output to 2^-9 and the probabilities likewise; fp16 to 2^-11.
+  double Tolerance() const { return GetParam().dtype == DType::kBFloat16 ? 5e-3 : 1e-3; }
+
+  int32_t capacity_ = 0;
+  std::vector<uint16_t> q_, k_, v_, kt_;
+};
+
+TEST_P(CudaDecode, DenseMatchesFloat64) {
+  const size_t rows = static_cast<size_t>(kBatch * GetParam().num_qo_heads);
+  DecodeSelection all;
+  ASSERT_TRUE(FindDecodeMethod("dense")
+                  ->Select(Problem(q_.data(), k_.data(), v_.data()), ParameterValues(FindDecodeMethod("dense")->spec()),
+                           {}, &all)
+                  .ok());
+  std::vector<float> expected(q_.size()), expected_lse(rows);
+  ASSERT_TRUE(
+      DecodeReference(Problem(q_.data(), k_.data(), v_.data()), all, Output(expected.data(), expected_lse.data()))
+          .ok());
+
+  const Device<uint16_t> q(q_), k(k_), v(v_), o(std::vector<uint16_t>(q_.size(), 0x7fff));
+  const Device<float> lse(std::vector<float>(rows, std::nanf("")));
+  const AttentionProblem problem = Problem(q.get(), k.get(), v.get());
+  const Device<char> workspace(std::vector<char>(DecodeWorkspaceBytes(problem, {})));
+  const Status status =
+      DecodeDenseCuda(problem, Output(o.get(), lse.get()), workspace.get(), DecodeWorkspaceBytes(problem, {}), nullptr);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_LE(RelativeError(o.Download(), expected), Tolerance());
+  const std::vector<float> got = lse.Download();
+  for (size_t i = 0; i < rows; ++i) EXPECT_NEAR(got[i], expected_lse[i], 2e-3) << "head " << i;
+}
+
+TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
+  const Case& c = GetParam();
+  const DecodeMethod* method = FindDecodeMethod("sparq");
+  ParameterValues values(method->spec());
+  ASSERT_EQ(values.Parse(method->spec(), "r=" + std::to_string(c.rank) + ",k=" + std::to_string(c.num_tokens)), "");
+  const AttentionProblem host = Problem(q_.data(), k_.data(), v_.data());
+  DecodeSelection selection;
+  ASSERT_TRUE(method->Select(host, values, {}, &selection).ok());
+  std::vector<float> expected(q_.size());
+  ASSERT_TRUE(DecodeReference(host, selection, Output(expected.data(), nullptr)).ok());
+
+  SparqCudaOptions options;
+  options.rank = c.rank;
+  options.num_tokens = c.num_tokens;
+  options.num_local = c.num_tokens / 4;
+  const size_t lists = static_cast<size_t>(kBatch * c.num_kv_heads);
+  const Device<uint16_t> q(q_), k(k_), v(v_), kt(kt_);
+  const Device<float> mean(selection.mean_value);
+  const AttentionProblem problem = Problem(q.get(), k.get(), v.get());
+  const size_t bytes = DecodeWorkspaceBytes(problem, options);
+  const Device<char> workspace{std::vector<char>(bytes)};
+  for (const bool transposed : {true, false}) {
+    SCOPED_TRACE(transposed ? "two copies of K" : "one copy of K");
+    TransposedKeys layout;
+    if (transposed) {
+      layout = {kt.get(), int64_t{c.num_kv_heads} * c.head_dim * capacity_, int64_t{c.head_dim} * capacity_, capacity_};
+    }
+    const Device<uint16_t> o(std::vector<uint16_t>(q_.size(), 0x7fff));
+    const Device<int32_t> chosen(std::vector<int32_t>(lists * static_cast<size_t>(c.num_tokens), -1));
+    std::vector<uint16_t> first;
+    for (int run = 0; run < 2; ++run) {  // the second finds the workspace as the first left it
+      const Status status = DecodeSparqCuda(problem, options, layout, mean.get(), Output(o.get(), nullptr),
+                                            chosen.get(), workspace.get(), bytes, nullptr);
+      ASSERT_TRUE(status.ok()) << status.message();
+      if (run == 0) first = o.Download();
+    }
+    EXPECT_EQ(o.Download(), first) << "two runs differ";
+    EXPECT_LE(RelativeError(first, expected), Tolerance());
+    // Scores are summed in another order than on the CPU, so a token at the very threshold may change places.
+    const std::vector<int32_t> tokens = chosen.Download();
+    for (size_t list = 0; list < lists; ++list) {
+      const auto* begin = selection.tokens.data() + selection.token_begin[list];
+      const auto* end = selection.tokens.data() + selection.token_begin[list + 1];
+      const auto* mine = tokens.data() + list * static_cast<size_t>(c.num_tokens);
+      std::vector<int32_t> common;
+      std::set_intersection(begin, end, mine, mine + (end - begin), std::back_inserter(common));
+      EXPECT_GE(static_cast<int64_t>(common.size()), (end - begin) - 1) << "list " << list;
+      EXPECT_TRUE(std::is_sorted(mine, mine + (end - begin))) << "list " << list;
+    }
+  }
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const int32_t seq_k : {1, 63, 64, 65, 127, 1000, 4096, 4097, 9001})
+    cases.push_back({seq_k, 2, 2, 128, DType::kBFloat16});
+  for (const int32_t group : {2, 4, 8}) {
+    for (const int32_t seq_k : {127, 4096, 20000}) cases.push_back({seq_k, 2 * group, 2, 128, DType::kBFloat16});
+  }
+  cases.push_back({70000, 4, 1, 128, DType::kBFloat16});  // grouped, spans of 8192
+  cases.push_back({46341, 1, 1, 128, DType::kBFloat16});
+  cases.push_back({131072, 1, 1, 128, DType::kBFloat16});
+  cases.push_back({9001, 4, 2, 64, DType::kBFloat16});
+  cases.push_back({9001, 4, 2, 64, DType::kFloat16});
+  cases.push_back({9001, 4, 1, 128, DType::kFloat16});
+  cases.push_back({9001, 2, 2, 128, DType::kBFloat16, 17, 100});
+  cases.push_back({9001, 2, 2, 128, DType::kBFloat16, 128, 512});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, CudaDecode, ::testing::ValuesIn(Cases()), NameOf);
+
+TEST(CudaDecodeRefusals, NameTheField) {
+  AttentionProblem problem;
+  problem.num_qo_heads = problem.num_kv_heads = 1;
+  problem.head_dim = 96;
+  problem.seq_q = problem.seq_k = 1;
+  problem.dtype = DType::kBFloat16;
+  if (!BuiltWithCuda()) GTEST_SKIP() << "this build has no CUDA";
+  EXPECT_THAT(DecodeDenseCuda(problem, {}, nullptr, 0, nullptr).message(), HasSubstr("head_dim 96"));
+  problem.head_dim = 128;
+  EXPECT_THAT(DecodeDenseCuda(problem, {}, nullptr, 0, nullptr).message(), HasSubstr("q is null"));
+  problem.seq_q = 2;
+  EXPECT_THAT(DecodeDenseCuda(problem, {}, nullptr, 0, nullptr).message(), HasSubstr("seq_q 2"));
+}
+
+}  // namespace
+}  // namespace headscope::kernels
