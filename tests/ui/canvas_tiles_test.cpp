@@ -285,6 +285,10 @@ TEST(ParameterStepTest, StepsFollowTheSpec) {
   EXPECT_EQ(SteppedValue(factor, 64, -1), 32);
   EXPECT_EQ(SteppedValue(factor, 3000, +1), 4096);
   EXPECT_EQ(SteppedValue(factor, 1, -1), 1);
+  // The registry's steps of logarithmic parameters count tokens; they are no factors.
+  const kernels::ParameterSpec tokens{"n", kernels::ParameterType::kInteger, 4096, 1, 1 << 20, 64, true, "", "", ""};
+  EXPECT_EQ(SteppedValue(tokens, 4096, -1), 2048);
+  EXPECT_EQ(SteppedValue(tokens, 4096, +1), 8192);
   const kernels::ParameterSpec share{"share", kernels::ParameterType::kReal, 0.5, 0, 1, 0.05, false, "", "", ""};
   EXPECT_NEAR(SteppedValue(share, 0.5, +1), 0.55, 1e-12);
   EXPECT_NEAR(SnappedValue(share, 0.512), 0.5, 1e-12);

@@ -18,10 +18,7 @@ double SnappedValue(const kernels::ParameterSpec& spec, double value) {
 
 double SteppedValue(const kernels::ParameterSpec& spec, double value, int direction) {
   double next = value + direction * spec.step;
-  if (spec.logarithmic && value > 0) {
-    const double factor = spec.step > 1 ? spec.step : 2.0;
-    next = direction > 0 ? value * factor : value / factor;
-  }
+  if (spec.logarithmic && value > 0) next = direction > 0 ? value * 2 : value / 2;
   next = SnappedValue(spec, next);
   if (next == value && spec.type == kernels::ParameterType::kInteger) next = SnappedValue(spec, value + direction);
   return next;

@@ -15,8 +15,8 @@ namespace headscope::ui {
 
 // Nearest legal value: inside the range, whole for integers and flags, on the grid of steps for linear reals.
 double SnappedValue(const kernels::ParameterSpec& spec, double value);
-// One notch up (+1) or down (-1): by the step, or by a factor for logarithmic parameters (the step itself when it is
-// above 1, else 2). At least 1 for integers.
+// One notch up (+1) or down (-1): by the step, or to the double or the half of logarithmic parameters, whose steps of
+// tokens or blocks would be lost on a scale of powers. At least 1 for integers.
 double SteppedValue(const kernels::ParameterSpec& spec, double value, int direction);
 
 class MethodTrial {
