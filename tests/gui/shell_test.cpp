@@ -14,9 +14,6 @@
 #include <QSpinBox>
 #include <QTableView>
 #include <QToolButton>
-#include <algorithm>
-#include <cstdio>
-#include <vector>
 
 #include "metric_colors.h"
 #include "shell_fixture.h"
@@ -124,42 +121,6 @@ TEST_F(ShellTest, DraggedParameterMovesTheMask) {
   // Back with one undo: a drag is one step.
   QTest::keyClick(window_.get(), Qt::Key_Z, Qt::ControlModifier);
   EXPECT_TRUE(WaitFor([&] { return canvas->method_values().Real(name.toStdString()) == before; }, 3000));
-}
-
-// From a press on a parameter's button to the mask on the canvas, by the wall clock. HEADSCOPE_TEST_TRACE names a
-// larger trace to measure by hand; the small one only shows that nothing waits for more than the work.
-TEST_F(ShellTest, MaskFollowsEveryStepOfAParameter) {
-  const QString other = qEnvironmentVariable("HEADSCOPE_TEST_TRACE");
-  OpenWindow(other.isEmpty() ? trace_path() : other);
-  ASSERT_TRUE(WaitForCanvas());
-  window_->commands()[Command::kCancelWork]->trigger();  // statistics take a core
-  ui::HeadCanvas* canvas = window_->canvas();
-  for (const auto& [method, parameter] :
-       {std::pair{"a-shape", "n_local"}, {"vertical-slash", "slash_size"}, {"sample-attention", "alpha_c"}}) {
-    const auto& methods = workbench_->methods();
-    const auto spec = std::find_if(methods.begin(), methods.end(), [&](const auto& m) { return m.name == method; });
-    ASSERT_NE(spec, methods.end()) << method;
-    canvas->SetMethod(QLatin1String(method), kernels::ParameterValues(*spec));
-    ASSERT_TRUE(WaitForCanvas());
-    QTest::qWait(50);
-    std::vector<qint64> milliseconds;
-    for (int step = 0; step < 5; ++step) {
-      const QPoint button = canvas->PanelControl(QLatin1String(parameter) + QStringLiteral(":down")).center().toPoint();
-      ASSERT_FALSE(button.isNull()) << method << " has no " << parameter;
-      QSignalSpy masks(canvas, &ui::HeadCanvas::MaskReady);
-      QElapsedTimer timer;
-      timer.start();
-      QTest::mouseMove(canvas, button);
-      QTest::mousePress(canvas, Qt::LeftButton, {}, button);
-      QTest::mouseRelease(canvas, Qt::LeftButton, {}, button);
-      ASSERT_TRUE(WaitFor([&] { return !masks.isEmpty(); }, 5000)) << method;
-      milliseconds.push_back(timer.elapsed());
-      ASSERT_TRUE(WaitForCanvas());
-    }
-    std::sort(milliseconds.begin(), milliseconds.end());
-    std::printf("%s: mask %lld ms after a press (median of 5)\n", method, static_cast<long long>(milliseconds[2]));
-    EXPECT_LT(milliseconds[2], 1000) << method;
-  }
 }
 
 TEST_F(ShellTest, RunFillsTheTableAndExports) {
