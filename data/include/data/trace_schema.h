@@ -14,7 +14,7 @@ class TraceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
-// The trace itself is at fault (exit code 3), as opposed to the disk or the caller.
+// The trace itself is at fault or is not there (exit code 3), as opposed to the disk or the caller.
 class BadTraceError : public TraceError {
  public:
   using TraceError::TraceError;
