@@ -104,7 +104,6 @@ size_t DenseBytes(const AttentionProblem& problem) {
 }
 
 // Candidates that a span may leave: twice the tokens wanted, so that a loose threshold is soon found.
-// Tight enough, where it can be, that the merge holds its candidates 16 a thread.
 int32_t Capacity(const SparqCudaOptions& options) {
   return 2 * options.num_tokens;
 }
@@ -132,7 +131,7 @@ std::string Describe(const char* kernel, const AttentionProblem& problem) {
          std::to_string(problem.seq_k) + ", head_dim " + std::to_string(problem.head_dim) + ")";
 }
 
-// Clusters and bulk reductions are Hopper's; older GPUs decode on the CPU.
+// Thread-block clusters are Hopper's; older GPUs decode on the CPU.
 Status CheckDevice() {
   CurrentDevice device;
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
