@@ -1,6 +1,7 @@
 // The CUDA calls of a build without CUDA: each says so.
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_select.h"
 
 namespace headscope::kernels {
 namespace {
@@ -46,6 +47,19 @@ Status DecodeSparqCuda(const AttentionProblem&, const SparqCudaOptions&, const T
   return NoCuda();
 }
 Status AppendTokenCuda(const AttentionProblem&, void*, const TransposedKeys&, float*, void*) {
+  return NoCuda();
+}
+bool HasCudaSelector(std::string_view) {
+  return false;
+}
+Status SelectCudaBufferSizes(std::string_view, const AttentionProblem&, const ParameterValues&, CudaSelectSizes*) {
+  return NoCuda();
+}
+Status SelectCuda(std::string_view, const AttentionProblem&, const ParameterValues&, const CudaSelectBuffers&,
+                  SparseIndexView*, void*) {
+  return NoCuda();
+}
+Status DownloadIndex(const SparseIndexView&, SparseIndex*, void*) {
   return NoCuda();
 }
 
