@@ -121,7 +121,8 @@ float MaxOfImpl(const float* row, int64_t length) {
     for (int c = 0; c < kChains; ++c) best[c] = hn::Max(best[c], hn::LoadU(df, row + j + c * kLanes));
   }
   const auto all = hn::Max(hn::Max(best[0], best[1]), hn::Max(best[2], best[3]));
-  float maximum = hn::GetLane(hn::MaxOfLanes(df, all));
+  // A row shorter than a step has nothing in the vectors.
+  float maximum = j == 0 ? -std::numeric_limits<float>::infinity() : hn::GetLane(hn::MaxOfLanes(df, all));
   for (; j < length; ++j) maximum = std::max(maximum, row[j]);
   return maximum;
 }
