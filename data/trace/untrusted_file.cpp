@@ -15,17 +15,15 @@
 namespace headscope::data {
 namespace {
 
-constexpr char kNotATrace[] = "open a file that headscope capture wrote";
-constexpr char kDamaged[] = "the file is damaged or was not written by headscope: capture it again";
 constexpr int64_t kMaxChunkBytes = int64_t{16} << 20;
 constexpr int64_t kHugeExtent = int64_t{4} << 30;
 constexpr int64_t kHugeRatio = 1000;
 constexpr hsize_t kMaxMembers = 256;
 
-// Traces start with the HDF5 signature and version 3 of the superblock, the one that headscope writes. Older versions
-// have parts of HDF5's parser behind them that are known to crash on hostile files, so they are refused before HDF5
-// sees them.
-void RequireSignature(const std::string& path, int64_t size) {
+// Our files start with the HDF5 signature and version 3 of the superblock, the one that headscope writes. Older
+// versions have parts of HDF5's parser behind them that are known to crash on hostile files, so they are refused before
+// HDF5 sees them.
+void RequireSignature(const std::string& path, int64_t size, const UntrustedFileKind& kind) {
   constexpr std::array<unsigned char, 9> kExpected = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n', 3};
   std::array<unsigned char, 9> bytes{};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
@@ -34,11 +32,11 @@ void RequireSignature(const std::string& path, int64_t size) {
   }
   const size_t got = std::fread(bytes.data(), 1, bytes.size(), file.get());
   if (got != bytes.size() || std::memcmp(bytes.data(), kExpected.data(), 8) != 0) {
-    throw BadTraceError(path + ": is not an HDF5 file (" + std::to_string(size) + " bytes); " + kNotATrace);
+    throw BadTraceError(path + ": is not an HDF5 file (" + std::to_string(size) + " bytes); " + kind.not_one);
   }
   if (bytes[8] != kExpected[8]) {
-    throw BadTraceError(path + ": superblock version " + std::to_string(bytes[8]) + ": a trace has version 3; " +
-                        kNotATrace);
+    throw BadTraceError(path + ": superblock version " + std::to_string(bytes[8]) + ": " + kind.noun +
+                        " has version 3; " + kind.not_one);
   }
 }
 
@@ -88,16 +86,16 @@ const char* ClassName(hid_t type) {
 
 }  // namespace
 
-UntrustedFile::UntrustedFile(const std::string& path) : path_(path) {
+UntrustedFile::UntrustedFile(const std::string& path, const UntrustedFileKind& kind) : kind_(kind), path_(path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
     throw BadTraceError(path + ": cannot be opened (" + std::strerror(errno) + "); check the name");
   }
   if (!S_ISREG(status.st_mode)) {
-    throw TraceError(path + ": is not a regular file; " + kNotATrace);
+    throw TraceError(path + ": is not a regular file; " + kind_.not_one);
   }
   size_ = status.st_size;
-  RequireSignature(path, size_);
+  RequireSignature(path, size_, kind_);
   file_ = Open(path, H5F_ACC_RDONLY);
   if (!file_.valid()) {
     // A file that is being written, or whose writer was killed, says so in its header and opens only like this. Nothing
@@ -106,7 +104,7 @@ UntrustedFile::UntrustedFile(const std::string& path) : path_(path) {
     streaming_ = true;
   }
   if (!file_.valid()) {
-    throw BadTraceError(path + ": cannot be read as HDF5 (" + Hdf5Reason() + "); " + kDamaged);
+    throw BadTraceError(path + ": cannot be read as HDF5 (" + Hdf5Reason() + "); " + kind_.damaged);
   }
 }
 
@@ -118,24 +116,25 @@ GroupHandle UntrustedFile::Group(const std::string& name) const {
   const std::string field = "/" + name;
   if (!name.empty()) {
     if (H5Lexists(file_.get(), name.c_str(), H5P_DEFAULT) <= 0) {
-      Refuse(field, std::string("is missing; ") + kNotATrace);
+      Refuse(field, std::string("is missing; ") + kind_.not_one);
     }
     H5L_info_t link{};
     if (H5Lget_info(file_.get(), name.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) {
-      Refuse(field, std::string("is a link to somewhere else, which a trace never has; ") + kDamaged);
+      Refuse(field, std::string("is a link to somewhere else, which ") + kind_.noun + " never has; " + kind_.damaged);
     }
   }
   GroupHandle group(H5Gopen2(file_.get(), field.c_str(), H5P_DEFAULT));
   if (!group.valid()) {
-    Refuse(field, std::string("is not a readable group; ") + kDamaged);
+    Refuse(field, std::string("is not a readable group; ") + kind_.damaged);
   }
   H5G_info_t info{};
   if (H5Gget_info(group.get(), &info) < 0 || info.nlinks > kMaxMembers) {
-    Refuse(field, std::string("has an unreadable or absurd number of members; ") + kDamaged);
+    Refuse(field, std::string("has an unreadable or absurd number of members; ") + kind_.damaged);
   }
   std::string foreign;
   if (H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, RefuseLinks, &foreign) != 0) {
-    Refuse(field, "member \"" + foreign + "\" is a soft or external link, which a trace never has; " + kDamaged);
+    Refuse(field, "member \"" + foreign + "\" is a soft or external link, which " + kind_.noun + " never has; " +
+                      kind_.damaged);
   }
   return group;
 }
@@ -144,13 +143,13 @@ CheckedDataset UntrustedFile::Dataset(const GroupHandle& group, const std::strin
                                       hid_t type, int rank, size_t axis) const {
   CheckedDataset checked;
   checked.name = Join(group_name, name);
-  const auto refuse = [&](const std::string& problem) { Refuse(checked.name, problem + "; " + kDamaged); };
+  const auto refuse = [&](const std::string& problem) { Refuse(checked.name, problem + "; " + kind_.damaged); };
   if (H5Lexists(group.get(), name.c_str(), H5P_DEFAULT) <= 0) {
     refuse("is missing");
   }
   H5L_info_t link{};
   if (H5Lget_info(group.get(), name.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) {
-    refuse("is a link to somewhere else, which a trace never has");
+    refuse(std::string("is a link to somewhere else, which ") + kind_.noun + " never has");
   }
   PropertyHandle access(Require(H5Pcreate(H5P_DATASET_ACCESS), "creating properties"));
   Require(H5Pset_chunk_cache(access.get(), 521, size_t{8} << 20, 0.75), "setting the chunk cache");
@@ -161,7 +160,7 @@ CheckedDataset UntrustedFile::Dataset(const GroupHandle& group, const std::strin
 
   const TypeHandle found(H5Dget_type(checked.handle.get()));
   if (!found.valid() || !SameType(found.get(), type)) {
-    refuse(std::string("has ") + ClassName(found.get()) + " that trace format 1 does not use there");
+    refuse(std::string("has ") + ClassName(found.get()) + " that " + kind_.noun + " does not use there");
   }
   const PropertyHandle creation(H5Dget_create_plist(checked.handle.get()));
   if (!creation.valid()) {
@@ -169,7 +168,7 @@ CheckedDataset UntrustedFile::Dataset(const GroupHandle& group, const std::strin
   }
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if (layout == H5D_VIRTUAL || H5Pget_external_count(creation.get()) != 0) {
-    refuse("keeps its data in other files, which a trace never does");
+    refuse(std::string("keeps its data in other files, which ") + kind_.noun + " never does");
   }
   const int filters = H5Pget_nfilters(creation.get());
   for (int i = 0; i < filters; ++i) {
@@ -178,7 +177,7 @@ CheckedDataset UntrustedFile::Dataset(const GroupHandle& group, const std::strin
     const H5Z_filter_t filter =
         H5Pget_filter2(creation.get(), static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, &config);
     if (filter != H5Z_FILTER_FLETCHER32) {
-      refuse("uses filter " + std::to_string(filter) + "; a trace only uses the checksum (filter 3)");
+      refuse("uses filter " + std::to_string(filter) + "; " + kind_.noun + " only uses the checksum (filter 3)");
     }
   }
 
@@ -225,13 +224,13 @@ CheckedDataset UntrustedFile::Dataset(const GroupHandle& group, const std::strin
 AttributeHandle UntrustedFile::Attribute(const GroupHandle& group, const std::string& name, int rank) const {
   const std::string field = "attribute " + name;
   if (H5Aexists(group.get(), name.c_str()) <= 0) {
-    Refuse(field, std::string("is missing; ") + kNotATrace);
+    Refuse(field, std::string("is missing; ") + kind_.not_one);
   }
   AttributeHandle attribute(H5Aopen(group.get(), name.c_str(), H5P_DEFAULT));
   const SpaceHandle space(attribute.valid() ? H5Aget_space(attribute.get()) : H5I_INVALID_HID);
   if (!space.valid() || H5Sget_simple_extent_type(space.get()) == H5S_NULL ||
       H5Sget_simple_extent_ndims(space.get()) != rank) {
-    Refuse(field, std::string("has an unexpected shape; ") + kDamaged);
+    Refuse(field, std::string("has an unexpected shape; ") + kind_.damaged);
   }
   return attribute;
 }
@@ -241,16 +240,16 @@ std::string UntrustedFile::Text(const GroupHandle& group, const std::string& nam
   const TypeHandle type(H5Aget_type(attribute.get()));
   if (!type.valid() || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0) {
     Refuse("attribute " + name,
-           std::string("has ") + ClassName(type.get()) + " instead of a fixed-length string; " + kDamaged);
+           std::string("has ") + ClassName(type.get()) + " instead of a fixed-length string; " + kind_.damaged);
   }
   const size_t bytes = H5Tget_size(type.get());
   if (bytes > kMaxAttributeText) {
     Refuse("attribute " + name, "has " + std::to_string(bytes) + " bytes, at most " +
-                                    std::to_string(kMaxAttributeText) + " are allowed; " + kDamaged);
+                                    std::to_string(kMaxAttributeText) + " are allowed; " + kind_.damaged);
   }
   std::string text(bytes, '\0');
   if (H5Aread(attribute.get(), type.get(), text.data()) < 0) {
-    Refuse("attribute " + name, std::string("cannot be read; ") + kDamaged);
+    Refuse("attribute " + name, std::string("cannot be read; ") + kind_.damaged);
   }
   text.resize(std::strlen(text.c_str()));
   return text;
@@ -261,11 +260,11 @@ void UntrustedFile::ReadScalar(const GroupHandle& group, const std::string& name
   const AttributeHandle attribute = Attribute(group, name, 0);
   const TypeHandle type(H5Aget_type(attribute.get()));
   if (!type.valid() || !SameType(type.get(), file_type)) {
-    Refuse("attribute " + name,
-           std::string("has ") + ClassName(type.get()) + " that trace format 1 does not use there; " + kDamaged);
+    Refuse("attribute " + name, std::string("has ") + ClassName(type.get()) + " that " + kind_.noun +
+                                    " does not use there; " + kind_.damaged);
   }
   if (H5Aread(attribute.get(), memory_type, out) < 0) {
-    Refuse("attribute " + name, std::string("cannot be read; ") + kDamaged);
+    Refuse("attribute " + name, std::string("cannot be read; ") + kind_.damaged);
   }
 }
 
@@ -292,7 +291,7 @@ bool UntrustedFile::Boolean(const GroupHandle& group, const std::string& name) c
   const TypeHandle type = BooleanType();
   ReadScalar(group, name, type.get(), type.get(), &value);
   if (value != 0 && value != 1) {
-    Refuse("attribute " + name, "is " + std::to_string(value) + " instead of 0 or 1; " + kDamaged);
+    Refuse("attribute " + name, "is " + std::to_string(value) + " instead of 0 or 1; " + kind_.damaged);
   }
   return value == 1;
 }
@@ -305,15 +304,15 @@ std::vector<int32_t> UntrustedFile::Integers(const GroupHandle& group, const std
   hsize_t count = 0;
   if (!type.valid() || !space.valid() || !SameType(type.get(), H5T_STD_I32LE) ||
       H5Sget_simple_extent_dims(space.get(), &count, nullptr) != 1) {
-    Refuse("attribute " + name, std::string("is not a list of 32-bit integers; ") + kDamaged);
+    Refuse("attribute " + name, std::string("is not a list of 32-bit integers; ") + kind_.damaged);
   }
   if (count > static_cast<hsize_t>(max_count)) {
     Refuse("attribute " + name, "has " + std::to_string(count) + " entries, at most " + std::to_string(max_count) +
-                                    " are allowed; " + kDamaged);
+                                    " are allowed; " + kind_.damaged);
   }
   std::vector<int32_t> values(count);
   if (H5Aread(attribute.get(), H5T_NATIVE_INT32, values.data()) < 0) {
-    Refuse("attribute " + name, std::string("cannot be read; ") + kDamaged);
+    Refuse("attribute " + name, std::string("cannot be read; ") + kind_.damaged);
   }
   return values;
 }
@@ -327,7 +326,7 @@ void UntrustedFile::ReadAll(const CheckedDataset& dataset, hid_t memory_type, in
   const SpaceHandle memory_space(H5Screate_simple(1, &length, nullptr));
   if (dataset.extents.size() == 1 &&
       H5Sselect_hyperslab(file_space.get(), H5S_SELECT_SET, &begin, nullptr, &length, nullptr) < 0) {
-    Refuse(dataset.name, std::string("is too short; ") + kDamaged);
+    Refuse(dataset.name, std::string("is too short; ") + kind_.damaged);
   }
   // An open chunk at the end may be in the middle of being rewritten, which leaves its first items alone but not its
   // checksum.
@@ -336,7 +335,7 @@ void UntrustedFile::ReadAll(const CheckedDataset& dataset, hid_t memory_type, in
     Require(H5Pset_edc_check(transfer.get(), H5Z_DISABLE_EDC), "setting the checksum");
   }
   if (H5Dread(dataset.handle.get(), memory_type, memory_space.get(), file_space.get(), transfer.get(), out) < 0) {
-    Refuse(dataset.name, "cannot be read (" + Hdf5Reason() + "); " + kDamaged);
+    Refuse(dataset.name, "cannot be read (" + Hdf5Reason() + "); " + kind_.damaged);
   }
 }
 
@@ -348,23 +347,23 @@ std::string UntrustedFile::TextDataset(const GroupHandle& group, const std::stri
   {
     H5L_info_t link{};
     if (H5Lget_info(group.get(), name.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) {
-      Refuse(field, std::string("is missing or a link; ") + kDamaged);
+      Refuse(field, std::string("is missing or a link; ") + kind_.damaged);
     }
     const DatasetHandle dataset(H5Dopen2(group.get(), name.c_str(), H5P_DEFAULT));
     type = TypeHandle(dataset.valid() ? H5Dget_type(dataset.get()) : H5I_INVALID_HID);
   }
   if (!type.valid() || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0) {
-    Refuse(field, std::string("is not a fixed-length string; ") + kDamaged);
+    Refuse(field, std::string("is not a fixed-length string; ") + kind_.damaged);
   }
   const auto bytes = static_cast<int64_t>(H5Tget_size(type.get()));
   if (bytes > max_bytes || bytes > size_) {
     Refuse(field, "has " + std::to_string(bytes) + " bytes in a file of " + std::to_string(size_) + ", at most " +
-                      std::to_string(max_bytes) + " are allowed; " + kDamaged);
+                      std::to_string(max_bytes) + " are allowed; " + kind_.damaged);
   }
   const CheckedDataset dataset = Dataset(group, group_name, name, type.get(), 0, 0);
   std::string text(static_cast<size_t>(bytes), '\0');
   if (H5Dread(dataset.handle.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) < 0) {
-    Refuse(field, "cannot be read (" + Hdf5Reason() + "); " + kDamaged);
+    Refuse(field, "cannot be read (" + Hdf5Reason() + "); " + kind_.damaged);
   }
   text.resize(std::strlen(text.c_str()));
   return text;

@@ -13,6 +13,15 @@
 
 namespace headscope::data {
 
+// What messages call a kind of file, and what they advise.
+struct UntrustedFileKind {
+  const char* noun;     // "a trace"
+  const char* not_one;  // what to do when the file is something else
+  const char* damaged;  // what to do when it is one that no longer reads
+};
+inline constexpr UntrustedFileKind kTraceFile{"a trace", "open a file that headscope capture wrote",
+                                              "the file is damaged or was not written by headscope: capture it again"};
+
 // A dataset that passed the checks.
 struct CheckedDataset {
   DatasetHandle handle;
@@ -25,7 +34,7 @@ class UntrustedFile {
  public:
   // Opens read-only, also while a writer streams into the file or after it was killed. TraceError when the file cannot
   // be opened at all.
-  explicit UntrustedFile(const std::string& path);
+  explicit UntrustedFile(const std::string& path, const UntrustedFileKind& kind = kTraceFile);
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }
@@ -61,6 +70,7 @@ class UntrustedFile {
   void ReadScalar(const GroupHandle& group, const std::string& name, hid_t file_type, hid_t memory_type,
                   void* out) const;
 
+  UntrustedFileKind kind_;
   std::string path_;
   int64_t size_ = 0;
   bool streaming_ = false;  // opened beside a living or killed writer
