@@ -18,72 +18,134 @@
 namespace headscope::capture {
 namespace {
 
-void Check(const ReferenceAttentionProblem& problem, const ReferenceAttentionOptions& options) {
-  const bool sizes = problem.num_qo_heads > 0 && problem.num_kv_heads > 0 &&
+void Check(const ReferenceAttentionProblem& problem) {
+  const bool sizes = problem.batch > 0 && problem.num_qo_heads > 0 && problem.num_kv_heads > 0 &&
                      problem.num_qo_heads % problem.num_kv_heads == 0 && problem.head_dim > 0 && problem.seq_len > 0;
-  if (!sizes)
-    throw std::invalid_argument("num_qo_heads, num_kv_heads (a divisor of it), head_dim and seq_len must be positive");
+  if (!sizes) {
+    throw std::invalid_argument(
+        "batch, num_qo_heads, num_kv_heads (a divisor of it), head_dim and seq_len must be positive");
+  }
+  if (problem.seq_q != 0 && problem.seq_q != 1 && problem.seq_q != problem.seq_len) {
+    throw std::invalid_argument("seq_q " + std::to_string(problem.seq_q) + ": it must be seq_len (a prompt) or 1");
+  }
   if (problem.q == nullptr || problem.k == nullptr || problem.v == nullptr)
     throw std::invalid_argument("q, k and v must be given");
-  if (options.repeats < 1 || options.warm_up < 0)
-    throw std::invalid_argument("repeats must be at least 1 and warm_up at least 0");
 }
 
 }  // namespace
 
-std::vector<double> RunReferenceAttention(const ReferenceAttentionProblem& problem,
-                                          const ReferenceAttentionOptions& options, float* output, float* lse) {
-  Check(problem, options);
-  const c10::Device device = OpenDevice(options.device);
-  if (device.is_cuda() && !problem.is_bf16)
-    throw std::invalid_argument("cuDNN's attention takes bf16 only; convert the tensors or use device cpu");
-  SetTorchThreads(options.num_threads);
-  const c10::InferenceMode no_gradients;
+struct ReferenceAttention::Tensors {
+  at::Tensor q, k, v;
+  at::Tensor o, lse;
+  c10::Device device = c10::kCPU;
+  double scale = 0;
+  bool causal = true;
+};
+
+ReferenceAttention::ReferenceAttention(const ReferenceAttentionProblem& problem, const std::string& device,
+                                       int32_t num_threads)
+    : tensors_(std::make_unique<Tensors>()) {
+  Check(problem);
+  tensors_->device = OpenDevice(device);
+  const bool cuda = tensors_->device.is_cuda();
+  if (cuda && problem.dtype == "fp32")
+    throw std::invalid_argument("cuDNN's attention takes bf16 and fp16 only; convert the tensors or use device cpu");
+  SetTorchThreads(num_threads);
+  const at::ScalarType type = ParseScalarType(problem.dtype);
+  const int64_t seq_q = problem.seq_q == 0 ? problem.seq_len : problem.seq_q;
+  tensors_->causal = seq_q > 1;
+  tensors_->scale = problem.scale > 0 ? problem.scale : 1 / std::sqrt(static_cast<double>(problem.head_dim));
+
   const int64_t kv_heads = problem.num_kv_heads;
   const int64_t group = problem.num_qo_heads / kv_heads;
-  // As in model/attention.cpp: a KV head is a batch entry, whose query heads see one copy of its keys.
-  const auto wrap = [&](const void* data, int64_t heads_per_kv) {
-    const auto type = problem.is_bf16 ? at::kBFloat16 : at::kFloat;
-    const at::Tensor host =
-        at::from_blob(const_cast<void*>(data), {kv_heads, heads_per_kv, problem.seq_len, problem.head_dim}, type);
-    return host.to(device);
+  const int64_t d = problem.head_dim;
+  const auto wrap = [&](const void* data, const std::vector<int64_t>& sizes) {
+    const c10::Device where = problem.on_device ? tensors_->device : c10::Device(c10::kCPU);
+    return at::from_blob(const_cast<void*>(data), sizes, at::TensorOptions(type).device(where)).to(tensors_->device);
   };
-  const at::Tensor q = wrap(problem.q, group);
-  const at::Tensor k = wrap(problem.k, 1).expand({kv_heads, group, problem.seq_len, problem.head_dim});
-  const at::Tensor v = wrap(problem.v, 1).expand({kv_heads, group, problem.seq_len, problem.head_dim});
-  const double scale = problem.scale > 0 ? problem.scale : 1 / std::sqrt(static_cast<double>(problem.head_dim));
-  at::Tensor o;
-  at::Tensor l;
-  const auto run = [&] {
-    if (device.is_cuda()) {
-      const auto result = at::_scaled_dot_product_cudnn_attention(q, k, v, {}, /*compute_log_sumexp=*/true, 0.0,
-                                                                  /*is_causal=*/true, false, scale);
-      o = std::get<0>(result);
-      l = std::get<1>(result);
-      const c10::impl::VirtualGuardImpl guard(device.type());
-      guard.synchronizeDevice(device.index());
-    } else {
-      std::tie(o, l) = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, /*is_causal=*/true, {}, scale);
-    }
-  };
-  std::vector<double> seconds;
   try {
-    for (int32_t i = 0; i < options.warm_up; ++i) run();
-    for (int32_t i = 0; i < options.repeats; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      run();
-      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    if (cuda) {
+      tensors_->q = wrap(problem.q, {problem.batch, problem.num_qo_heads, seq_q, d});
+      tensors_->k = wrap(problem.k, {problem.batch, kv_heads, problem.seq_len, d});
+      tensors_->v = wrap(problem.v, {problem.batch, kv_heads, problem.seq_len, d});
+    } else {
+      // As in model/attention.cpp: a KV head is a batch entry, whose query heads see one copy of its keys.
+      const int64_t entries = problem.batch * kv_heads;
+      const std::vector<int64_t> shared = {entries, group, problem.seq_len, d};
+      tensors_->q = wrap(problem.q, {entries, group, seq_q, d});
+      tensors_->k = wrap(problem.k, {entries, 1, problem.seq_len, d}).expand(shared);
+      tensors_->v = wrap(problem.v, {entries, 1, problem.seq_len, d}).expand(shared);
     }
   } catch (...) {
-    RethrowTorchError("LibTorch's attention over " + std::to_string(problem.seq_len) + " tokens");
+    RethrowTorchError("copying Q, K and V of " + std::to_string(problem.seq_len) + " tokens");
   }
-  const auto copy = [](const at::Tensor& from, float* to) {
-    if (to == nullptr) return;
-    const at::Tensor host = from.to(at::kCPU, at::kFloat).contiguous();
-    std::memcpy(to, host.const_data_ptr(), static_cast<size_t>(host.numel()) * sizeof(float));
+}
+
+ReferenceAttention::~ReferenceAttention() = default;
+
+void ReferenceAttention::Run(bool with_lse) {
+  Tensors& t = *tensors_;
+  const c10::InferenceMode no_gradients;
+  try {
+    if (t.device.is_cuda()) {
+      const auto result =
+          at::_scaled_dot_product_cudnn_attention(t.q, t.k, t.v, {}, with_lse, 0.0, t.causal, false, t.scale);
+      t.o = std::get<0>(result);
+      t.lse = std::get<1>(result);
+    } else {
+      std::tie(t.o, t.lse) = at::_scaled_dot_product_flash_attention_for_cpu(t.q, t.k, t.v, 0.0, t.causal, {}, t.scale);
+    }
+  } catch (...) {
+    RethrowTorchError("LibTorch's attention over " + std::to_string(t.k.size(2)) + " tokens");
+  }
+}
+
+namespace {
+
+void CopyToHost(const at::Tensor& from, float* to) {
+  const at::Tensor host = from.to(at::kCPU, at::kFloat).contiguous();
+  std::memcpy(to, host.const_data_ptr(), static_cast<size_t>(host.numel()) * sizeof(float));
+}
+
+}  // namespace
+
+void ReferenceAttention::ReadOutput(int64_t num_rows, float* output) const {
+  if (!tensors_->o.defined()) throw std::invalid_argument("there is no output before the first Run");
+  // The layout of O is LibTorch's choice: reshape gives rows in the order of Q's.
+  CopyToHost(tensors_->o.reshape({-1, tensors_->o.size(-1)}).slice(0, 0, num_rows), output);
+}
+
+void ReferenceAttention::ReadLse(float* lse) const {
+  if (!tensors_->lse.defined()) throw std::invalid_argument("there is no log-sum-exp before a Run that makes one");
+  CopyToHost(tensors_->lse, lse);
+}
+
+void ReferenceAttention::Synchronize() const {
+  if (!tensors_->device.is_cuda()) return;
+  const c10::impl::VirtualGuardImpl guard(tensors_->device.type());
+  guard.synchronizeDevice(tensors_->device.index());
+}
+
+std::vector<double> RunReferenceAttention(const ReferenceAttentionProblem& problem,
+                                          const ReferenceAttentionOptions& options, float* output, float* lse) {
+  if (options.repeats < 1 || options.warm_up < 0)
+    throw std::invalid_argument("repeats must be at least 1 and warm_up at least 0");
+  ReferenceAttention attention(problem, options.device, options.num_threads);
+  const auto run = [&] {
+    attention.Run(lse != nullptr);
+    attention.Synchronize();
   };
-  copy(o, output);
-  copy(l, lse);
+  std::vector<double> seconds;
+  for (int32_t i = 0; i < options.warm_up; ++i) run();
+  for (int32_t i = 0; i < options.repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  const int64_t num_rows =
+      int64_t{problem.batch} * problem.num_qo_heads * (problem.seq_q == 0 ? problem.seq_len : problem.seq_q);
+  if (output != nullptr) attention.ReadOutput(num_rows, output);
+  if (lse != nullptr) attention.ReadLse(lse);
   return seconds;
 }
 

@@ -73,6 +73,13 @@ NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& store
   return device.is_cuda() ? NumberTypes{at::kBFloat16, at::kBFloat16} : NumberTypes{at::kFloat, at::kBFloat16};
 }
 
+at::ScalarType ParseScalarType(const std::string& dtype) {
+  if (dtype == "fp32") return at::kFloat;
+  if (dtype == "bf16") return at::kBFloat16;
+  if (dtype == "fp16") return at::kHalf;
+  throw std::invalid_argument("dtype \"" + dtype + "\": it must be fp32, bf16 or fp16");
+}
+
 void SetTorchThreads(int32_t num_threads) {
   at::set_num_threads(num_threads > 0 ? num_threads
                                       : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));

@@ -26,6 +26,9 @@ c10::Device OpenDevice(const std::string& name);
 // "auto", "fp32" or "bf16"; `stored` is the checkpoint's main dtype ("BF16", ...). Throws std::invalid_argument.
 NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device);
 
+// fp32, bf16 or fp16. Throws std::invalid_argument for another name.
+at::ScalarType ParseScalarType(const std::string& dtype);
+
 // Threads inside LibTorch's CPU operators; 0: all cores. A setting of the process.
 void SetTorchThreads(int32_t num_threads);
 

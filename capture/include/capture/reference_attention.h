@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,29 +10,59 @@
 
 namespace headscope::capture {
 
-// One causal prompt in host memory, contiguous.
+// Contiguous tensors. A prompt attends causally (seq_q == seq_len); a decode step has one query row, the newest token.
 struct ReferenceAttentionProblem {
-  const void* q = nullptr;  // [num_qo_heads, seq_len, head_dim]
-  const void* k = nullptr;  // [num_kv_heads, seq_len, head_dim]
-  const void* v = nullptr;  // [num_kv_heads, seq_len, head_dim]
-  bool is_bf16 = false;     // else fp32
+  const void* q = nullptr;     // [batch, num_qo_heads, seq_q, head_dim]
+  const void* k = nullptr;     // [batch, num_kv_heads, seq_len, head_dim]
+  const void* v = nullptr;     // [batch, num_kv_heads, seq_len, head_dim]
+  bool on_device = false;      // q, k and v lie in the memory of the device that attends; else in host memory
+  std::string dtype = "fp32";  // fp32, bf16 or fp16
+  int32_t batch = 1;
   int32_t num_qo_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_qo_heads
   int32_t head_dim = 0;
   int64_t seq_len = 0;
-  double scale = 0;  // 0: head_dim^-0.5
+  int64_t seq_q = 0;  // seq_len or 1; 0: seq_len
+  double scale = 0;   // 0: head_dim^-0.5
+};
+
+// One problem, ready to be attended any number of times: by LibTorch's fused CPU kernel, or on a GPU by cuDNN's (bf16
+// and fp16 only), called by name, so that no other implementation can step in unseen.
+class ReferenceAttention {
+ public:
+  // device: cpu, cuda or cuda:N. num_threads: 0 for all cores; a setting of the process. Host tensors are copied to a
+  // GPU here; tensors that lie where they are used must outlive this object. Throws DeviceError,
+  // std::invalid_argument.
+  ReferenceAttention(const ReferenceAttentionProblem& problem, const std::string& device, int32_t num_threads);
+  ~ReferenceAttention();
+  ReferenceAttention(const ReferenceAttention&) = delete;
+  ReferenceAttention& operator=(const ReferenceAttention&) = delete;
+
+  // On a GPU the work is enqueued on the default stream. with_lse: makes the log-sum-exp too (the CPU always does).
+  // Throws DeviceError.
+  void Run(bool with_lse = false);
+  // Of the last run, as fp32 in host memory; waits for it. output: O of the first `num_rows` rows of [batch *
+  // num_qo_heads * seq_q, head_dim]. lse: all, natural log, of a run with_lse.
+  void ReadOutput(int64_t num_rows, float* output) const;
+  void ReadLse(float* lse) const;
+  // Waits until the device has done what was enqueued.
+  void Synchronize() const;
+
+ private:
+  struct Tensors;
+  std::unique_ptr<Tensors> tensors_;
 };
 
 struct ReferenceAttentionOptions {
-  std::string device = "cpu";  // cpu: LibTorch's fused CPU kernel. cuda, cuda:N: cuDNN's (bf16 only), on copies made
-                               // before the clock starts
-  int32_t num_threads = 0;     // 0: all cores; a setting of the process
+  std::string device = "cpu";
+  int32_t num_threads = 0;  // 0: all cores; a setting of the process
   int32_t repeats = 5;
   int32_t warm_up = 1;
 };
 
-// Seconds of each repeat. When not null, `output` takes O [num_qo_heads, seq_len, head_dim] as fp32 and `lse`
-// [num_qo_heads, seq_len] the natural-log log-sum-exp, of the last run. Throws DeviceError, std::invalid_argument.
+// Seconds of each repeat by the host's clock. When not null, `output` takes O [batch, num_qo_heads, seq_q, head_dim] as
+// fp32 and `lse` [batch, num_qo_heads, seq_q] the natural-log log-sum-exp, of the last run. Throws DeviceError,
+// std::invalid_argument.
 std::vector<double> RunReferenceAttention(const ReferenceAttentionProblem& problem,
                                           const ReferenceAttentionOptions& options, float* output, float* lse);
 
