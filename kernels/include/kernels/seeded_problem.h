@@ -1,0 +1,44 @@
+// Q, K and V from a seed: the tensors of `headscope bench`, bit for bit the same on every machine and in NumPy
+// (docs/bench.md has the ten lines).
+//
+// Method. Element i of a contiguous tensor is a function of (seed, tensor, i): the four 16-bit fields of one SplitMix64
+// output are added, which is close to normal (unit variance, excess kurtosis -0.3, at most 3.46 deviations), all in
+// integers, and one multiplication makes a float of it. So there is one rounding, and no library's logarithm or cosine.
+// On top, every KV head has "marked" tokens: the first four and one in 128 others by chance. Each marked key, and each
+// query of the heads that read it, is shifted along one direction of the head, so that their scaled product is about 8
+// above the rest. Without them every key would weigh the same, which no head of a real model does, and a method that
+// keeps a share of the mass would have to keep nearly everything.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention_problem.h"
+#include "kernels/method.h"
+#include "kernels/status.h"
+
+namespace headscope::kernels {
+
+// Named in files and reports; changes when an element would.
+inline constexpr char kSeededRecipe[] = "headscope-seeded-1";
+
+struct SeededProblem {
+  uint64_t seed = 1;
+  int32_t batch = 1;
+  int32_t num_qo_heads = 0;
+  int32_t num_kv_heads = 0;  // divides num_qo_heads
+  int32_t head_dim = 0;
+  int32_t seq_q = 0;  // seq_k for a prompt, 1 for a decode step
+  int32_t seq_k = 0;
+};
+
+enum class SeededTensor : uint8_t { kQuery = 0, kKey = 1, kValue = 2 };
+
+// Elements of the tensor: kQuery [batch, num_qo_heads, seq_q, head_dim]; kKey and kValue [batch, num_kv_heads, seq_k,
+// head_dim].
+int64_t ElementCount(const SeededProblem& problem, SeededTensor tensor);
+
+// Writes the contiguous tensor in `dtype` (bf16 and fp16: fp32 rounded to nearest, ties to even) to host memory, on
+// all threads. Errors: kInvalidArgument for a field that is not positive or heads that do not divide; kCancelled.
+Status FillSeeded(const SeededProblem& problem, SeededTensor tensor, DType dtype, const RunOptions& options, void* out);
+
+}  // namespace headscope::kernels

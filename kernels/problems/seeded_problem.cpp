@@ -1,0 +1,154 @@
+#include "kernels/seeded_problem.h"
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "internal/parallel_for.h"
+#include "problems/counter_random.h"
+
+namespace headscope::kernels {
+namespace {
+
+using problems::RandomAt;
+
+// Streams of one seed, by their number: the three tensors have that of SeededTensor.
+constexpr uint64_t kDirectionStream = 3;
+constexpr uint64_t kMarkStream = 4;
+
+constexpr int32_t kMarkedPrefix = 4;  // tokens at the start that are always marked
+constexpr int kMarkShift = 57;        // marked when the top seven bits are 0: one in 128
+constexpr double kMarkedScore = 8.0;  // what a marked key's scaled score has above the others, in nats
+
+// A field is uniform on [0, 65535]; four of them, doubled and centred, are even integers of this deviation.
+double Deviation() {
+  return 2.0 * std::sqrt(4.0 * (65536.0 * 65536.0 - 1.0) / 12.0);
+}
+
+int32_t Centred(uint64_t bits) {
+  const auto field = [bits](int shift) { return static_cast<int32_t>((bits >> shift) & 0xffffu); };
+  return 2 * (field(0) + field(16) + field(32) + field(48)) - 4 * 65535;
+}
+
+uint16_t RoundToBFloat16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// Values of a recipe are finite and below 8: only the subnormal end needs care.
+uint16_t RoundToFloat16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  constexpr uint32_t kSmallestNormal = (127u - 14u) << 23;
+  if (magnitude < kSmallestNormal) {
+    const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;  // exact; nearbyint ties to even
+    return static_cast<uint16_t>(sign | static_cast<uint32_t>(std::nearbyint(scaled)));
+  }
+  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+  return static_cast<uint16_t>(sign | ((rounded - ((127u - 15u) << 23)) >> 13));
+}
+
+void Store(float value, DType dtype, int64_t i, void* out) {
+  switch (dtype) {
+    case DType::kFloat32:
+      static_cast<float*>(out)[i] = value;
+      return;
+    case DType::kBFloat16:
+      static_cast<uint16_t*>(out)[i] = RoundToBFloat16(value);
+      return;
+    case DType::kFloat16:
+      static_cast<uint16_t*>(out)[i] = RoundToFloat16(value);
+      return;
+  }
+}
+
+Status Check(const SeededProblem& problem) {
+  const auto refuse = [](const char* field, int64_t value, const std::string& allowed) {
+    return Status{StatusCode::kInvalidArgument,
+                  std::string("seeded problem: ") + field + " is " + std::to_string(value) + ", allowed is " + allowed};
+  };
+  if (problem.batch < 1) return refuse("batch", problem.batch, "1 or more");
+  if (problem.num_kv_heads < 1) return refuse("num_kv_heads", problem.num_kv_heads, "1 or more");
+  if (problem.num_qo_heads < 1 || problem.num_qo_heads % problem.num_kv_heads != 0) {
+    return refuse("num_qo_heads", problem.num_qo_heads, "a multiple of " + std::to_string(problem.num_kv_heads));
+  }
+  if (problem.head_dim < 1) return refuse("head_dim", problem.head_dim, "1 or more");
+  if (problem.seq_k < 1) return refuse("seq_k", problem.seq_k, "1 or more");
+  if (problem.seq_q < 1 || problem.seq_q > problem.seq_k) return refuse("seq_q", problem.seq_q, "1 to seq_k");
+  return {};
+}
+
+// What every row of one tensor is made with.
+class Rows {
+ public:
+  Rows(const SeededProblem& problem, SeededTensor tensor)
+      : problem_(problem),
+        tensor_(tensor),
+        heads_(tensor == SeededTensor::kQuery ? problem.num_qo_heads : problem.num_kv_heads),
+        length_(tensor == SeededTensor::kQuery ? problem.seq_q : problem.seq_k),
+        key_(RandomAt(problem.seed, static_cast<uint64_t>(tensor))),
+        direction_key_(RandomAt(problem.seed, kDirectionStream)),
+        mark_key_(RandomAt(problem.seed, kMarkStream)),
+        shift_(static_cast<int32_t>(
+            std::lround(std::sqrt(kMarkedScore / std::sqrt(static_cast<double>(problem.head_dim))) * Deviation()))),
+        step_(static_cast<float>(1.0 / Deviation())) {}
+
+  int64_t count() const { return int64_t{problem_.batch} * heads_ * length_; }
+
+  // Row `row` of the tensor seen as [batch * heads * length, head_dim].
+  void Fill(int64_t row, DType dtype, void* out) const {
+    const int64_t token = row % length_;
+    const int64_t head = row / length_ % heads_;
+    const int64_t sequence = row / length_ / heads_;
+    const int64_t group = tensor_ == SeededTensor::kQuery ? problem_.num_qo_heads / problem_.num_kv_heads : 1;
+    const int64_t kv_head = sequence * problem_.num_kv_heads + head / group;
+    const int32_t shift = Shifted(kv_head, token) ? shift_ : 0;
+    for (int64_t d = 0; d < problem_.head_dim; ++d) {
+      const int64_t i = row * problem_.head_dim + d;
+      int32_t value = Centred(RandomAt(key_, static_cast<uint64_t>(i)));
+      if (shift != 0) value += Up(kv_head, d) ? shift : -shift;
+      Store(static_cast<float>(value) * step_, dtype, i, out);
+    }
+  }
+
+ private:
+  bool Shifted(int64_t kv_head, int64_t token) const {
+    if (tensor_ != SeededTensor::kKey) return tensor_ == SeededTensor::kQuery;
+    return token < kMarkedPrefix ||
+           RandomAt(mark_key_, static_cast<uint64_t>(kv_head * problem_.seq_k + token)) >> kMarkShift == 0;
+  }
+  // The sign of component d of the head's direction.
+  bool Up(int64_t kv_head, int64_t d) const {
+    return RandomAt(direction_key_, static_cast<uint64_t>(kv_head * problem_.head_dim + d)) >> 63 == 0;
+  }
+
+  const SeededProblem problem_;
+  const SeededTensor tensor_;
+  const int64_t heads_, length_;
+  const uint64_t key_, direction_key_, mark_key_;
+  const int32_t shift_;
+  const float step_;
+};
+
+}  // namespace
+
+int64_t ElementCount(const SeededProblem& problem, SeededTensor tensor) {
+  const bool query = tensor == SeededTensor::kQuery;
+  return int64_t{problem.batch} * (query ? problem.num_qo_heads : problem.num_kv_heads) *
+         (query ? problem.seq_q : problem.seq_k) * problem.head_dim;
+}
+
+Status FillSeeded(const SeededProblem& problem, SeededTensor tensor, DType dtype, const RunOptions& options,
+                  void* out) {
+  if (Status status = Check(problem); !status.ok()) return status;
+  if (out == nullptr) return {StatusCode::kInvalidArgument, "seeded problem: out is null"};
+  const Rows rows(problem, tensor);
+  constexpr int64_t kRowsPerChunk = 512;
+  return internal::ParallelFor(rows.count(), kRowsPerChunk, options, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t row = begin; row < end; ++row) rows.Fill(row, dtype, out);
+  });
+}
+
+}  // namespace headscope::kernels
