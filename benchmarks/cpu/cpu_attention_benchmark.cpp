@@ -17,15 +17,15 @@
 #include <thread>
 #include <vector>
 
+#include "capture/reference_attention.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
-#include "libtorch_attention.h"
 
 namespace {
 
 using namespace headscope::kernels;
-using headscope::benchmarks::LibTorchAttention;
+using headscope::capture::ReferenceAttention;
 
 struct Shape {
   int32_t num_qo_heads;
@@ -138,8 +138,14 @@ void Compare(const Shape& shape, int rounds, const RunOptions& options) {
   AttentionOutput output;
   output.o = {o.data(), 0, head_stride, shape.head_dim};
 
-  LibTorchAttention libtorch(q.data(), k.data(), v.data(), shape.num_qo_heads, shape.num_kv_heads, shape.seq_len,
-                             shape.head_dim, options.num_threads);
+  ReferenceAttention libtorch({.q = q.data(),
+                               .k = k.data(),
+                               .v = v.data(),
+                               .num_qo_heads = shape.num_qo_heads,
+                               .num_kv_heads = shape.num_kv_heads,
+                               .head_dim = shape.head_dim,
+                               .seq_len = shape.seq_len},
+                              "cpu", options.num_threads);
   const SparseIndex dense =
       MakeIndex(shape, 128, [&](SparseIndexBuilder& builder, int32_t) { builder.AddRange(0, shape.seq_len); });
   const SparseIndex blocks = RandomBlocks(shape, random);
@@ -178,7 +184,8 @@ void Compare(const Shape& shape, int rounds, const RunOptions& options) {
   }
   // The two dense results must agree, or the times compare different things.
   cases[1].work();
-  const std::vector<float> reference = libtorch.Output();
+  std::vector<float> reference(o.size());
+  libtorch.ReadOutput(int64_t{shape.num_qo_heads} * shape.seq_len, reference.data());
   double difference = 0, norm = 0;
   for (size_t i = 0; i < o.size(); ++i) {
     difference += std::pow(static_cast<double>(o[i]) - static_cast<double>(reference[i]), 2);
