@@ -4,6 +4,7 @@
 
 #include "analysis/compare.h"
 #include "analysis/report.h"
+#include "analysis/types/color_map.h"
 #include "command.h"
 #include "data/trace_reader.h"
 #include "errors.h"
@@ -42,9 +43,9 @@ int RunRender(const RenderArguments& arguments) {
       arguments.reduction, "--reduction",
       {{"max", analysis::TileReduction::kMax}, {"mean", analysis::TileReduction::kMean}});
   request.logarithmic = OneOf<bool>(arguments.scale, "--scale", {{"log", true}, {"linear", false}});
-  if (analysis::ColorMap(arguments.color_map) == nullptr) {
+  if (analysis::FindColorMap(arguments.color_map) == nullptr) {
     std::string known;
-    for (const std::string& name : analysis::ColorMapNames()) known += (known.empty() ? "" : ", ") + name;
+    for (const analysis::ColorMap& map : analysis::ColorMaps()) known += (known.empty() ? "" : ", ") + map.name;
     throw UsageError("--color-map '" + arguments.color_map + "' is not known; choose from " + known);
   }
   request.color_map = arguments.color_map;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/report.h"
+#include "analysis/types/color_map.h"
 
 namespace headscope::analysis {
 namespace {
@@ -16,10 +17,10 @@ std::string Format(const char* format, double value) {
   return text;
 }
 
-std::string HexColor(const uint8_t* palette, double place) {
-  const auto entry = static_cast<size_t>(std::lround(std::clamp(place, 0.0, 1.0) * 255));
+std::string HexColor(const Palette& palette, double place) {
+  const Rgb color = ColorAt(palette, place);
   char text[8];
-  std::snprintf(text, sizeof text, "#%02x%02x%02x", palette[3 * entry], palette[3 * entry + 1], palette[3 * entry + 2]);
+  std::snprintf(text, sizeof text, "#%02x%02x%02x", color.red, color.green, color.blue);
   return text;
 }
 
@@ -93,7 +94,7 @@ std::string HeadMatrixSvg(const std::vector<HeadStatistics>& statistics, const M
   constexpr int32_t kLeft = 34, kTop = 20, kScaleHeight = 30;
   const int32_t width = kLeft + static_cast<int32_t>(heads.size()) * cell_width + 2;
   const int32_t map_height = kTop + static_cast<int32_t>(layers.size()) * cell_height;
-  const uint8_t* palette = ColorMap(metric.diverging ? "coolwarm" : "viridis");
+  const Palette& palette = metric.diverging ? DivergingPalette() : SequentialPalette();
   const Range range = RangeOf(statistics, metric);
   const auto place = [](const std::set<int32_t>& all, int32_t value) {
     return static_cast<int32_t>(std::distance(all.begin(), all.find(value)));

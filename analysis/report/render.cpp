@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "analysis/report.h"
+#include "analysis/types/color_map.h"
 #include "compare/mask_quality.h"
 #include "report/axis.h"
 #include "report/drawing.h"
@@ -128,7 +129,7 @@ std::string Title(const HeadTensors& head, const RenderRequest& request) {
 
 class Picture {
  public:
-  Picture(const HeadTensors& head, const RenderRequest& request, const Region& region, const uint8_t* palette)
+  Picture(const HeadTensors& head, const RenderRequest& request, const Region& region, const Palette& palette)
       : head_(head),
         request_(request),
         region_(region),
@@ -157,8 +158,8 @@ class Picture {
   }
 
   Color At(double place) const {
-    const auto entry = static_cast<size_t>(std::lround(std::clamp(place, 0.0, 1.0) * 255));
-    return {palette_[3 * entry], palette_[3 * entry + 1], palette_[3 * entry + 2]};
+    const Rgb color = ColorAt(palette_, place);
+    return {color.red, color.green, color.blue};
   }
 
   void DrawMap(const MapValues& map, const Scale& scale) {
@@ -233,7 +234,7 @@ class Picture {
   const HeadTensors& head_;
   const RenderRequest& request_;
   const Region region_;
-  const uint8_t* palette_;
+  const Palette& palette_;
   const int32_t scale_, left_, top_;
   Drawing drawing_;
 };
@@ -244,13 +245,13 @@ ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* ind
   const Region region = ResolveRegion(head, request);
   // A signed quantity needs a map with a middle, whatever was asked for.
   const std::string name = request.view == ViewKind::kDifference ? "coolwarm" : request.color_map;
-  const uint8_t* palette = ColorMap(name);
-  if (palette == nullptr)
-    throw std::invalid_argument("colour map '" + name + "' is unknown: choose viridis, inferno, gray or coolwarm");
+  const ColorMap* const colors = FindColorMap(name);
+  if (colors == nullptr)
+    throw std::invalid_argument("colour map '" + name + "' is unknown: choose for instance viridis, inferno or gray");
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),
                             CutEvenly(region.column_begin, region.column_end, request.width)};
   const MapValues map = ComputeMapValues(head, index, request.view, request.reduction, edges);
-  return Picture(head, request, region, palette).Draw(map, Scale(map, request.view, request.logarithmic));
+  return Picture(head, request, region, colors->palette).Draw(map, Scale(map, request.view, request.logarithmic));
 }
 
 }  // namespace headscope::analysis

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "analysis/statistics.h"
+#include "analysis/types/color_map.h"
 #include "report/axis.h"
 #include "report/map_values.h"
 #include "synthetic_heads.h"
@@ -21,32 +23,44 @@ using ::testing::HasSubstr;
 using testing::RandomHead;
 using testing::RandomIndex;
 
-double Luminance(const uint8_t* rgb) {
+double Luminance(const Rgb& color) {
   const auto linear = [](uint8_t value) {
     const double encoded = value / 255.0;
     return encoded <= 0.04045 ? encoded / 12.92 : std::pow((encoded + 0.055) / 1.055, 2.4);
   };
-  return 0.2126 * linear(rgb[0]) + 0.7152 * linear(rgb[1]) + 0.0722 * linear(rgb[2]);
+  return 0.2126 * linear(color.red) + 0.7152 * linear(color.green) + 0.0722 * linear(color.blue);
 }
 
 TEST(ColorMaps, SequentialOnesRiseInLuminance) {
-  for (const char* name : {"viridis", "inferno", "gray"}) {
-    const uint8_t* map = ColorMap(name);
-    ASSERT_NE(map, nullptr);
+  for (const char* name : {"viridis", "magma", "inferno", "cividis", "gray"}) {
+    ASSERT_NE(FindColorMap(name), nullptr) << name;
+    const Palette& map = FindColorMap(name)->palette;
     // Steps of one entry may be equal in 8 bits; four entries on, the map must be lighter.
-    for (int i = 0; i + 4 < 256; ++i)
-      EXPECT_GT(Luminance(map + 3 * (i + 4)), Luminance(map + 3 * i)) << name << " " << i;
+    for (size_t i = 0; i + 4 < map.size(); ++i) EXPECT_GT(Luminance(map[i + 4]), Luminance(map[i])) << name << " " << i;
   }
 }
 
-TEST(ColorMaps, DivergingOneIsLightestInTheMiddleAndBlueToRed) {
-  const uint8_t* map = ColorMap("coolwarm");
-  EXPECT_GT(Luminance(map + 3 * 128), 2 * Luminance(map));
-  EXPECT_GT(Luminance(map + 3 * 128), 2 * Luminance(map + 3 * 255));
-  EXPECT_GT(map[2], map[0]);
-  EXPECT_GT(map[3 * 255], map[3 * 255 + 2]);
-  EXPECT_EQ(ColorMap("nonesuch"), nullptr);
-  for (const std::string& name : ColorMapNames()) EXPECT_NE(ColorMap(name), nullptr);
+TEST(ColorMaps, DivergingOneIsLightestAndNeutralInTheMiddleAndBlueToRed) {
+  const Palette& map = DivergingPalette();
+  const Rgb middle = map[128];
+  EXPECT_LE(std::max({middle.red, middle.green, middle.blue}) - std::min({middle.red, middle.green, middle.blue}), 3);
+  for (size_t i = 0; i + 4 < 128; ++i) {
+    EXPECT_GT(Luminance(map[i + 4]), Luminance(map[i])) << i;
+    EXPECT_GT(Luminance(map[251 - i]), Luminance(map[255 - i])) << i;
+  }
+  EXPECT_GT(map[0].blue, map[0].red);
+  EXPECT_GT(map[255].red, map[255].blue);
+}
+
+TEST(ColorMaps, AreFoundByTheirNamesAndClampedAtTheirEnds) {
+  EXPECT_EQ(FindColorMap("nonesuch"), nullptr);
+  for (const ColorMap& map : ColorMaps()) EXPECT_EQ(FindColorMap(map.name), &map);
+  EXPECT_EQ(ColorMaps().front().name, "viridis");
+  const Palette& map = SequentialPalette();
+  EXPECT_EQ(ColorAt(map, -3), map[0]);
+  EXPECT_EQ(ColorAt(map, std::nan("")), map[0]);
+  EXPECT_EQ(ColorAt(map, 0.5), map[128]);
+  EXPECT_EQ(ColorAt(map, 2), map[255]);
 }
 
 TEST(Axis, TicksAreRoundAndFew) {

@@ -18,8 +18,9 @@
 #include <QTimer>
 #include <cmath>
 
-#include "color_map.h"
+#include "analysis/types/color_map.h"
 #include "fake_workbench.h"
+#include "value_scale.h"
 
 namespace headscope::ui {
 namespace {
@@ -153,7 +154,7 @@ TEST_F(HeadCanvasTest, PixelsShowTheProbability) {
       const float position = ScalePosition(log2_p, range, scale == ColorScale::kLogarithmic);
       // Half floats hold log2 p to 2^-8 at this depth: one palette entry.
       const QColor shown = ColorAt(image, canvas_->PixelOf(row, column));
-      const Rgb expected = ColorMapPalette(0)[static_cast<size_t>(std::lround(255 * position))];
+      const analysis::Rgb expected = analysis::ColorAt(analysis::SequentialPalette(), static_cast<double>(position));
       EXPECT_NEAR(shown.red(), expected.red, 4) << row << ", " << column;
       EXPECT_NEAR(shown.green(), expected.green, 4) << row << ", " << column;
       EXPECT_NEAR(shown.blue(), expected.blue, 4) << row << ", " << column;

@@ -2,13 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "canvas_model.h"
 #include "fake_workbench.h"
 #include "lru_cache.h"
+#include "map_overlay.h"
 #include "method_trial.h"
 #include "tile_cache.h"
 
@@ -198,19 +201,38 @@ TEST_F(MethodTrialTest, OffersPrefillMethodsAndStartsWithTheFirstSparseOne) {
   EXPECT_EQ(trial_.method()->name, "band");
 }
 
-TEST_F(MethodTrialTest, EveryChangeAsksAndOnlyTheNewestMaskCounts) {
+// A mask on its way is finished and shown, what was dragged over meanwhile is left out, the last value always comes.
+TEST_F(MethodTrialTest, ASliderThatOutrunsItsMasksShowsSomeAndEndsOnTheLast) {
   workbench_.DeliverReplies();
   masks_.clear();
+  const int requests = workbench_.num_mask_requests;
   for (const double window : {8, 9, 10}) ASSERT_TRUE(trial_.SetValue("window", window));
   EXPECT_EQ(num_changes_, 3);
   EXPECT_TRUE(trial_.mask_pending());
+  EXPECT_EQ(workbench_.DeliverReplies(1), 1);
+  EXPECT_TRUE(trial_.mask_pending()) << "the numbers on show are those of a value that was dragged over";
+  workbench_.DeliverReplies();
+  EXPECT_FALSE(trial_.mask_pending());
+  EXPECT_EQ(workbench_.num_mask_requests, requests + 2);
+  ASSERT_EQ(masks_.size(), 2u);
+  // The newest keys and the 4 first ones of 128: min(row + 1, window + 4) of row's keys.
+  for (const auto& [mask, window] : {std::pair<size_t, int64_t>{0, 8}, {1, 10}}) {
+    int64_t kept = 0;
+    for (int64_t row = 0; row < 128; ++row) kept += std::min<int64_t>(row + 1, window + 4);
+    EXPECT_DOUBLE_EQ(masks_[mask].summary.kept_fraction, static_cast<double>(kept) / (128 * 129 / 2));
+  }
+}
+
+TEST_F(MethodTrialTest, AnotherHeadDoesNotWaitForTheMaskOfTheOneBefore) {
+  workbench_.DeliverReplies();
+  masks_.clear();
+  ASSERT_TRUE(trial_.SetValue("window", 8));
+  const int requests = workbench_.num_mask_requests;
+  trial_.SetHead(analysis::HeadId{0, 0});
+  EXPECT_EQ(workbench_.num_mask_requests, requests + 1);
   workbench_.DeliverReplies();
   ASSERT_EQ(masks_.size(), 1u);
-  EXPECT_FALSE(trial_.mask_pending());
-  // 10 newest and 4 first of 128: counted by hand per row as min(row + 1, 14 or fewer where they overlap).
-  int64_t kept = 0;
-  for (int64_t row = 0; row < 128; ++row) kept += std::min<int64_t>(row + 1, 14);
-  EXPECT_DOUBLE_EQ(masks_[0].summary.kept_fraction, static_cast<double>(kept) / (128 * 129 / 2));
+  EXPECT_EQ(masks_[0].summary.head, (analysis::HeadId{0, 0}));
 }
 
 TEST_F(MethodTrialTest, IllegalValuesChangeNothing) {
@@ -334,6 +356,35 @@ TEST(CanvasModelTest, CursorReadsScoreTexelAndMask) {
   }
   EXPECT_TRUE(model.LeaveMap());
   EXPECT_FALSE(model.cursor());
+}
+
+TEST(CanvasModelTest, CaptionSaysWhatAPictureShows) {
+  FakeWorkbench workbench(600);
+  CanvasModel model;
+  model.SetWorkbench(&workbench);
+  model.SetTrace(workbench.Summary());
+  EXPECT_EQ(CaptionText(model, model.view()), "") << "no head, no caption";
+  ASSERT_TRUE(model.ShowHead({0, 1}));
+  model.LayOut({900, 700});
+  workbench.DeliverReplies();
+  ASSERT_TRUE(model.trial().mask());
+  model.view().ZoomTo({100, 200, 50, 150});
+  const ScoreRect visible = model.view().Visible();
+  std::string text = CaptionText(model, model.view());
+  EXPECT_THAT(text, ::testing::HasSubstr("Layer 0, head 1 (KV head 0)"));
+  EXPECT_THAT(text,
+              ::testing::HasSubstr("queries " + std::to_string(static_cast<int64_t>(visible.row_begin)) + " to "));
+  EXPECT_THAT(text, ::testing::HasSubstr("largest of a pixel's scores, logarithmic"));
+  EXPECT_THAT(text, ::testing::HasSubstr("band: grey is left out"));
+  std::array<char, 32> kept{};
+  std::snprintf(kept.data(), kept.size(), "%.2f %%", 100 * model.trial().mask()->summary.kept_fraction);
+  EXPECT_THAT(text, ::testing::HasSubstr(kept.data()));
+  model.settings().logarithmic = false;
+  model.settings().reduction = analysis::TileReduction::kMean;
+  model.settings().overlay = false;
+  text = CaptionText(model, model.view());
+  EXPECT_THAT(text, ::testing::HasSubstr("mean of a pixel's scores, linear"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("grey")));
 }
 
 }  // namespace

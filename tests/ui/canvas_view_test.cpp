@@ -141,7 +141,7 @@ TEST(AxisTicksTest, StepsAreRoundAndFarEnoughApart) {
   }
 }
 
-TEST(ColorMapTest, ScaleAndItsInverseAgreeAndClamp) {
+TEST(ValueScaleTest, ScaleAndItsInverseAgreeAndClamp) {
   const ValueRange range{-12, -1};
   for (const bool logarithmic : {true, false}) {
     for (float position = 0; position <= 1; position += 0.125f) {
@@ -149,22 +149,6 @@ TEST(ColorMapTest, ScaleAndItsInverseAgreeAndClamp) {
     }
     EXPECT_EQ(ScalePosition(5, range, logarithmic), 1);
     EXPECT_EQ(ScalePosition(-std::numeric_limits<float>::infinity(), range, logarithmic), 0);
-  }
-}
-
-TEST(ColorMapTest, PalettesAreDistinctAndEvenOnesGetLighter) {
-  EXPECT_EQ(ColorMapNames().front(), "viridis");
-  EXPECT_EQ(ColorMapIndex("no such map"), -1);
-  for (size_t i = 0; i < ColorMapNames().size(); ++i) {
-    EXPECT_EQ(ColorMapIndex(ColorMapNames()[i]), static_cast<int>(i));
-    if (ColorMapNames()[i] == "turbo" || ColorMapNames()[i] == "ink") continue;
-    const Palette& palette = ColorMapPalette(static_cast<int>(i));
-    const auto lightness = [](const Rgb& color) {
-      return 0.299 * color.red + 0.587 * color.green + 0.114 * color.blue;
-    };
-    for (size_t entry = 1; entry < palette.size(); ++entry) {
-      EXPECT_GE(lightness(palette[entry]), lightness(palette[entry - 1]) - 1.0) << ColorMapNames()[i] << " " << entry;
-    }
   }
 }
 
@@ -182,7 +166,7 @@ TEST(CanvasLayoutTest, PartsDoNotOverlapAndSmallCanvasesAreSafe) {
 
 TEST(CanvasSettingsTest, RoundTripAndUntrustedValues) {
   CanvasSettings settings;
-  settings.color_map = 2;
+  settings.color_map = FindMapColors("cividis");
   settings.logarithmic = false;
   settings.reduction = analysis::TileReduction::kMean;
   settings.range = {-9.5f, -0.5f};
@@ -190,10 +174,10 @@ TEST(CanvasSettingsTest, RoundTripAndUntrustedValues) {
   settings.repeats = 7;
   EXPECT_EQ(SettingsFromJson(SettingsToJson(settings), CanvasSettings{}), settings);
   const QJsonObject hostile{
-      {"color_map", "../../etc"}, {"scale", 5},      {"reduction", QJsonArray{}}, {"range_log2_min", 1e300},
+      {"color_map", "coolwarm"},  {"scale", 5},      {"reduction", QJsonArray{}}, {"range_log2_min", 1e300},
       {"range_log2_max", -1e300}, {"repeats", 1e12}, {"overlay", "yes"}};
   const CanvasSettings read = SettingsFromJson(hostile, settings);
-  EXPECT_EQ(read.color_map, 2);
+  EXPECT_EQ(read.color_map, settings.color_map);
   EXPECT_EQ(read.repeats, 7);
   EXPECT_FALSE(read.overlay);
   EXPECT_LT(read.range.minimum_log2, read.range.maximum_log2);

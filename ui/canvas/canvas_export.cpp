@@ -34,7 +34,7 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size) {
   Export picture;
   picture.path = path;
   picture.size = size;
-  picture.layout = LayOutCanvas(size.width(), size.height(), model.settings().profiles);
+  picture.layout = LayOutCanvas(size.width(), size.height(), model.settings().profiles, /*caption=*/true);
   // What the window shows, as large as it fits the picture.
   model.LayOut(canvas->size());
   picture.view = model.view();
@@ -43,6 +43,11 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size) {
   picture.view.ZoomTo(visible);
   export_ = picture;
   AdvanceExport();
+}
+
+void HeadCanvas::Impl::CancelExport() {
+  export_.reset();
+  RequestFrame();  // the next frame asks for the window's own tiles again
 }
 
 void HeadCanvas::Impl::AdvanceExport() {

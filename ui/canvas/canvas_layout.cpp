@@ -10,17 +10,20 @@ constexpr double kRowAxisWidth = 104;
 constexpr double kColumnAxisHeight = 40;
 constexpr double kProfileSize = 52;
 constexpr double kColorBarWidth = 70;  // bar, digits and unit
+constexpr double kLineHeight = 16;
+constexpr double kNarrow = 900;  // below it the caption's four lines are broken into seven
 constexpr double kGap = 6;
 
 }  // namespace
 
-CanvasLayout LayOutCanvas(double width, double height, bool profiles) {
+CanvasLayout LayOutCanvas(double width, double height, bool profiles, bool caption) {
+  const double caption_height = caption ? kLineHeight * (width < kNarrow ? 7 : 4) : 0;
   const double profile = profiles ? kProfileSize + kGap : 0;
   CanvasLayout layout;
   layout.map.x = kRowAxisWidth;
   layout.map.y = kColumnAxisHeight;
   layout.map.width = std::max(0.0, width - kRowAxisWidth - profile - kColorBarWidth - kGap);
-  layout.map.height = std::max(0.0, height - kColumnAxisHeight - profile - kGap);
+  layout.map.height = std::max(0.0, height - kColumnAxisHeight - profile - caption_height - kGap);
   layout.column_axis = {layout.map.x, 0, layout.map.width, kColumnAxisHeight};
   layout.row_axis = {0, layout.map.y, kRowAxisWidth, layout.map.height};
   if (profiles) {
@@ -28,6 +31,7 @@ CanvasLayout LayOutCanvas(double width, double height, bool profiles) {
     layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
   }
   layout.color_bar = {width - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
+  if (caption) layout.caption = {kGap, height - caption_height, std::max(0.0, width - 2 * kGap), caption_height};
   return layout;
 }
 

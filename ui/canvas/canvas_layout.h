@@ -12,10 +12,11 @@ struct CanvasLayout {
   PixelRect column_profile;  // below it
   PixelRect row_profile;     // right of it
   PixelRect color_bar;       // at the right edge
+  PixelRect caption;         // along the lower edge; height 0 without one
 };
 
-// profiles: leave room for them. A canvas too small for a map gets a map of width or height 0, which nothing is drawn
-// in.
-CanvasLayout LayOutCanvas(double width, double height, bool profiles);
+// profiles, caption: leave room for them. A canvas too small for a map gets a map of width or height 0, which nothing
+// is drawn in.
+CanvasLayout LayOutCanvas(double width, double height, bool profiles, bool caption = false);
 
 }  // namespace headscope::ui

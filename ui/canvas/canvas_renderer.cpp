@@ -73,7 +73,7 @@ struct CanvasRenderer::Impl {
   std::unique_ptr<QOpenGLShaderProgram> program;
   GLuint vertex_array = 0;
   Texture palette;
-  int palette_index = -1;
+  const analysis::ColorMap* palette_colors = nullptr;
   LruCache<const void*, TileTexture> textures{kTextureCapacityBytes};
   QString error;
 
@@ -97,12 +97,12 @@ struct CanvasRenderer::Impl {
     }
   }
 
-  void UsePalette(int index) {
+  void UsePalette(const analysis::ColorMap* colors) {
     gl->glActiveTexture(GL_TEXTURE2);
     gl->glBindTexture(GL_TEXTURE_2D, palette.name());
-    if (index == palette_index) return;
+    if (colors == palette_colors) return;
     std::array<uint8_t, 256 * 4> texels{};
-    const Palette& entries = ColorMapPalette(index);
+    const analysis::Palette& entries = colors->palette;
     for (size_t i = 0; i < entries.size(); ++i) {
       texels[4 * i] = entries[i].red;
       texels[4 * i + 1] = entries[i].green;
@@ -112,7 +112,7 @@ struct CanvasRenderer::Impl {
     gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
     gl->glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);
     gl->glTexImage2D(GL_TEXTURE_2D, 0, GL_RGBA8, 256, 1, 0, GL_RGBA, GL_UNSIGNED_BYTE, texels.data());
-    palette_index = index;
+    palette_colors = colors;
   }
 
   void SetDestination(const PixelRect& rect, QSize framebuffer_size, double ratio) {
@@ -160,7 +160,7 @@ bool CanvasRenderer::Init() {
   impl_->program = std::move(program);
   impl_->gl->glGenVertexArrays(1, &impl_->vertex_array);
   impl_->palette = Texture(impl_->gl);
-  impl_->palette_index = -1;
+  impl_->palette_colors = nullptr;
   impl_->error.clear();
   return true;
 }

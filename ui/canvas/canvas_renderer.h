@@ -13,9 +13,10 @@
 #include <memory>
 #include <vector>
 
+#include "analysis/types/color_map.h"
 #include "causal_rows.h"
-#include "color_map.h"
 #include "tile_cache.h"
+#include "value_scale.h"
 #include "view_transform.h"
 
 namespace headscope::ui {
@@ -41,7 +42,7 @@ struct MapPicture {
 };
 
 struct MapLook {
-  int color_map = 0;
+  const analysis::ColorMap* color_map = &analysis::ColorMaps().front();
   ValueRange range;
   bool logarithmic = true;
 };

@@ -13,6 +13,11 @@ void ReadFlag(const QJsonObject& json, const char* name, bool* flag) {
 
 }  // namespace
 
+const analysis::ColorMap* FindMapColors(const std::string& name) {
+  const analysis::ColorMap* const found = analysis::FindColorMap(name);
+  return found != nullptr && found->kind == analysis::ColorMapKind::kSequential ? found : nullptr;
+}
+
 ValueRange ClampedRange(ValueRange range) {
   const auto finite = [](float value, float otherwise) { return std::isfinite(value) ? value : otherwise; };
   range.minimum_log2 = std::clamp(finite(range.minimum_log2, kLeastLog2), kLeastLog2, kGreatestLog2 - kLeastRangeSpan);
@@ -23,7 +28,7 @@ ValueRange ClampedRange(ValueRange range) {
 
 QJsonObject SettingsToJson(const CanvasSettings& settings) {
   return {
-      {"color_map", QString::fromStdString(ColorMapNames()[static_cast<size_t>(settings.color_map)])},
+      {"color_map", QString::fromStdString(settings.color_map->name)},
       {"scale", settings.logarithmic ? "log" : "linear"},
       {"reduction", settings.reduction == analysis::TileReduction::kMax ? "max" : "mean"},
       {"range_log2_min", static_cast<double>(settings.range.minimum_log2)},
@@ -38,8 +43,8 @@ QJsonObject SettingsToJson(const CanvasSettings& settings) {
 
 CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& present) {
   CanvasSettings settings = present;
-  const int color_map = ColorMapIndex(json.value(QLatin1String("color_map")).toString().toStdString());
-  if (color_map >= 0) settings.color_map = color_map;
+  if (const auto* colors = FindMapColors(json.value(QLatin1String("color_map")).toString().toStdString()))
+    settings.color_map = colors;
   const QString scale = json.value(QLatin1String("scale")).toString();
   if (scale == QLatin1String("log")) settings.logarithmic = true;
   if (scale == QLatin1String("linear")) settings.logarithmic = false;

@@ -3,14 +3,15 @@
 
 #include <QJsonObject>
 
+#include "analysis/types/color_map.h"
 #include "analysis/types/tile.h"
-#include "color_map.h"
+#include "value_scale.h"
 #include "view_transform.h"
 
 namespace headscope::ui {
 
 struct CanvasSettings {
-  int color_map = 0;
+  const analysis::ColorMap* color_map = &analysis::ColorMaps().front();
   bool logarithmic = true;
   analysis::TileReduction reduction = analysis::TileReduction::kMax;
   ValueRange range;
@@ -27,6 +28,9 @@ inline constexpr int kMaxRepeats = 100;
 inline constexpr float kLeastLog2 = -40;
 inline constexpr float kGreatestLog2 = 0;
 inline constexpr float kLeastRangeSpan = 0.5f;
+
+// The palettes that the map can wear: the sequential ones. nullptr for any other name.
+const analysis::ColorMap* FindMapColors(const std::string& name);
 
 // A range within the bounds above, its ends in order and apart.
 ValueRange ClampedRange(ValueRange range);

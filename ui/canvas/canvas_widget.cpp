@@ -63,14 +63,16 @@ analysis::HeadId HeadCanvas::head() const {
 
 QStringList HeadCanvas::ColorMapNames() {
   QStringList names;
-  for (const std::string& name : headscope::ui::ColorMapNames()) names << QString::fromStdString(name);
+  for (const analysis::ColorMap& colors : analysis::ColorMaps()) {
+    if (FindMapColors(colors.name) != nullptr) names << QString::fromStdString(colors.name);
+  }
   return names;
 }
 
 void HeadCanvas::SetColorMap(const QString& name) {
-  const int index = ColorMapIndex(name.toStdString());
-  if (index < 0) return;
-  impl_->model.settings().color_map = index;
+  const analysis::ColorMap* const colors = FindMapColors(name.toStdString());
+  if (colors == nullptr) return;
+  impl_->model.settings().color_map = colors;
   impl_->SettingsChanged();
 }
 void HeadCanvas::SetScale(ColorScale scale) {
@@ -90,7 +92,7 @@ void HeadCanvas::SetPanelVisible(bool visible) {
   impl_->SettingsChanged();
 }
 QString HeadCanvas::color_map() const {
-  return QString::fromStdString(headscope::ui::ColorMapNames()[static_cast<size_t>(impl_->model.settings().color_map)]);
+  return QString::fromStdString(impl_->model.settings().color_map->name);
 }
 ColorScale HeadCanvas::scale() const {
   return impl_->model.settings().logarithmic ? ColorScale::kLogarithmic : ColorScale::kLinear;
@@ -189,6 +191,10 @@ bool HeadCanvas::Impl::ApplyMethodState(const QJsonObject& state) {
 
 void HeadCanvas::ExportPng(const QString& path, QSize size) {
   impl_->StartExport(path, size);
+}
+
+void HeadCanvas::CancelExport() {
+  impl_->CancelExport();
 }
 
 int64_t HeadCanvas::frames_drawn() const {

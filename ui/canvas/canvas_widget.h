@@ -77,9 +77,11 @@ class HeadCanvas : public QOpenGLWidget {
   QJsonObject ViewState() const;
   void RestoreViewState(const QJsonObject& state);
 
-  // Draws the present view, with axes and colour bar and without the panel, into a PNG file of this many pixels. Waits
-  // for the tiles of that size in the background, then emits PngExported. A second call replaces one that still waits.
+  // Draws the present view, with axes, colour bar and a caption that says what it shows, without the panel, into a PNG
+  // file of this many pixels. Waits for the tiles of that size in the background, then emits PngExported. A second call
+  // replaces one that still waits; CancelExport gives one up, and no signal follows.
   void ExportPng(const QString& path, QSize size);
+  void CancelExport();
 
   // Where a control of the panel was drawn last ("method", a parameter's name, "overlay", "run", "cancel", ..), and
   // where a score's centre lies, in the canvas' pixels; a null rectangle for a control that is not on show. For tests

@@ -38,6 +38,7 @@ class HeadCanvas::Impl {
   bool ApplyMethodState(const QJsonObject& state);
 
   void StartExport(const QString& path, QSize size);
+  void CancelExport();
   // Requests what the picture lacks; draws and writes it when nothing is.
   void AdvanceExport();
 

@@ -179,6 +179,7 @@ void LivePanel::DrawKept(CanvasModel& model) {
   }
   Mark("overlay");
   if (!overlay) return;
+  ImGui::TextDisabled("grey: left out   hatched: keys after the query");
   if (!trial.mask_error().empty()) ProblemText(trial.mask_error());
   if (!trial.mask()) {
     if (trial.mask_pending()) ImGui::TextDisabled("selecting …");
@@ -272,12 +273,11 @@ void LivePanel::DrawResult(const MethodTrial& trial) {
 void LivePanel::DrawDisplay(CanvasModel& model) {
   CanvasSettings& settings = model.settings();
   const CanvasSettings before = settings;
-  const std::vector<std::string>& names = ColorMapNames();
   ImGui::SetNextItemWidth(150);
-  if (ImGui::BeginCombo("colours", names[static_cast<size_t>(settings.color_map)].c_str())) {
-    for (size_t index = 0; index < names.size(); ++index) {
-      if (ImGui::Selectable(names[index].c_str(), static_cast<int>(index) == settings.color_map))
-        settings.color_map = static_cast<int>(index);
+  if (ImGui::BeginCombo("colours", settings.color_map->name.c_str())) {
+    for (const analysis::ColorMap& colors : analysis::ColorMaps()) {
+      if (FindMapColors(colors.name) == nullptr) continue;
+      if (ImGui::Selectable(colors.name.c_str(), &colors == settings.color_map)) settings.color_map = &colors;
     }
     ImGui::EndCombo();
   }
@@ -303,6 +303,7 @@ void LivePanel::DrawDisplay(CanvasModel& model) {
   if (ImGui::SmallButton("Range of the view")) actions_.fit_range();
   ImGui::SameLine();
   ImGui::Checkbox("profiles", &settings.profiles);
+  Mark("profiles");
   ImGui::SameLine();
   ImGui::Checkbox("minimap", &settings.minimap);
   if (settings != before && actions_.settings_changed) actions_.settings_changed();

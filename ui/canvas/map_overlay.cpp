@@ -20,7 +20,7 @@ std::string Format(const char* format, Arguments... arguments) {
   return {text.data(), static_cast<size_t>(std::min<int>(std::max(length, 0), static_cast<int>(text.size()) - 1))};
 }
 
-ImU32 ToImGui(const Rgb& color) {
+ImU32 ToImGui(const analysis::Rgb& color) {
   return IM_COL32(color.red, color.green, color.blue, 255);
 }
 
@@ -68,7 +68,7 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   const CanvasSettings& settings = model.settings();
   const double line = ImGui::GetFontSize();
   const PixelRect bar{area.x + 2, area.y, 14, area.height};
-  const Palette& palette = ColorMapPalette(settings.color_map);
+  const analysis::Palette& palette = settings.color_map->palette;
   constexpr int kSteps = 128;
   for (int step = 0; step < kSteps; ++step) {
     const double top = bar.bottom() - bar.height * (step + 1) / kSteps;
@@ -171,6 +171,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   DrawAxes(model, options);
   DrawProfiles(model, options);
   DrawColorBar(model, options);
+  DrawCaption(model, options);
   if (!options.live) return;
   if (const std::optional<PixelRect> minimap = model.MinimapRect()) {
     const ScoreRect visible = view.Visible();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "canvas_model.h"
 
@@ -18,11 +19,15 @@ struct OverlayOptions {
   bool tooltip = false;  // the pointer is over the map and nothing else
 };
 
+// What DrawCaption writes: the head, the rows and columns of `view`, the colours, the method and what it keeps. Pure.
+std::string CaptionText(const CanvasModel& model, const ViewTransform& view);
+
 void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options);
 
 // The parts, each in its own file.
 void DrawAxes(const CanvasModel& model, const OverlayOptions& options);
 void DrawProfiles(const CanvasModel& model, const OverlayOptions& options);
+void DrawCaption(const CanvasModel& model, const OverlayOptions& options);
 void DrawColorBar(const CanvasModel& model, const OverlayOptions& options);
 void DrawScoreValues(CanvasModel& model, const OverlayOptions& options);
 void DrawCursor(const CanvasModel& model, const OverlayOptions& options);

@@ -91,7 +91,12 @@ bool MethodTrial::SelectMethod(const std::string& name, const kernels::Parameter
   if (const kernels::MethodSpec* present = method()) remembered_[present->name] = values_;
   method_index_ = index;
   values_ = checked;
-  RequestMask();
+  if (mask_pending_ && mask_wanted_) {
+    mask_outdated_ = true;
+    Changed();
+  } else {
+    RequestMask();
+  }
   if (listener_.method_changed) listener_.method_changed();
   return true;
 }
@@ -109,30 +114,31 @@ void MethodTrial::ResetToDefaults() {
 }
 
 void MethodTrial::RequestMask() {
-  const int64_t request = ++mask_request_;
+  ++mask_request_;
   mask_error_.clear();
-  mask_pending_ = false;
-  const kernels::MethodSpec* const spec = method();
-  if (workbench_ == nullptr || spec == nullptr || !head_) {
-    mask_.reset();
-    Changed();
-    return;
+  mask_pending_ = mask_outdated_ = false;
+  if (workbench_ == nullptr || method() == nullptr || !head_ || !mask_wanted_) {
+    mask_.reset();  // it belongs to another head or to other parameters, or nobody looks
+  } else {
+    SendMaskRequest();
   }
-  if (!mask_wanted_) {
-    mask_.reset();  // it belongs to other parameters, and nobody looks
-    Changed();
-    return;
-  }
+  Changed();
+}
+
+void MethodTrial::SendMaskRequest() {
   mask_pending_ = true;
+  mask_outdated_ = false;
+  const int64_t request = mask_request_;
   const std::weak_ptr<MethodTrial*> weak = self_;
   workbench_->RequestMask(
-      *head_, spec->name, values_,
+      *head_, method()->name, values_,
       [weak, request](LiveMask mask) {
         const auto self = weak.lock();
         if (!self || (*self)->mask_request_ != request) return;
         MethodTrial& trial = **self;
         trial.mask_ = std::move(mask);
-        trial.mask_pending_ = false;
+        trial.mask_error_.clear();
+        trial.FinishMaskRequest();
         if (trial.listener_.mask_ready) trial.listener_.mask_ready(*trial.mask_);
         trial.Changed();
       },
@@ -141,11 +147,15 @@ void MethodTrial::RequestMask() {
         if (!self || (*self)->mask_request_ != request) return;
         MethodTrial& trial = **self;
         trial.mask_.reset();
-        trial.mask_pending_ = false;
         trial.mask_error_ = std::move(message);
+        trial.FinishMaskRequest();
         trial.Changed();
       });
-  Changed();
+}
+
+void MethodTrial::FinishMaskRequest() {
+  mask_pending_ = false;
+  if (mask_outdated_) SendMaskRequest();
 }
 
 bool MethodTrial::Run(int repeats) {

@@ -1,5 +1,7 @@
 // The method under trial on the head on show: which one, with what parameters, what it keeps, and what the last
-// measured run said. Every change asks the workbench for a new mask; the one before is stale and its reply never comes.
+// measured run said. Every change asks the workbench for a new mask. While one of the same head is on its way, the
+// newest parameters wait for it: a slider that moves faster than masks are made still shows masks, and ends on its last
+// value.
 #pragma once
 
 #include <functional>
@@ -67,7 +69,9 @@ class MethodTrial {
   const std::string& run_error() const { return run_error_; }
 
  private:
-  void RequestMask();
+  void RequestMask();  // now: the request before it is stale
+  void SendMaskRequest();
+  void FinishMaskRequest();
   void Changed() const;
 
   Workbench* workbench_ = nullptr;
@@ -80,6 +84,7 @@ class MethodTrial {
   bool mask_wanted_ = true;
   std::optional<LiveMask> mask_;
   bool mask_pending_ = false;
+  bool mask_outdated_ = false;  // the parameters changed while the mask was on its way
   std::string mask_error_;
   bool running_ = false;
   ProgressReport progress_;

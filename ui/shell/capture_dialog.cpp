@@ -64,6 +64,7 @@ void CaptureDialog::BuildForm() {
   model_label_ = named(new QLabel, "captureModelLabel");
   estimate_ = named(new QLabel, "captureEstimate");
   status_ = named(new QLabel, "captureStatus");
+  problem_ = named(new QLabel, "captureProblem");
   progress_ = named(new QProgressBar, "captureProgress");
   start_ = named(new QPushButton(tr("Start capture")), "captureStart");
   stop_ = named(new QPushButton(tr("Cancel capture")), "captureStop");
@@ -78,6 +79,9 @@ void CaptureDialog::BuildForm() {
   model_label_->setWordWrap(true);
   status_->setWordWrap(true);
   status_->setTextFormat(Qt::PlainText);
+  problem_->setWordWrap(true);
+  problem_->setTextFormat(Qt::PlainText);
+  problem_->setForegroundRole(QPalette::PlaceholderText);
   progress_->setTextVisible(false);
   start_->setDefault(true);
   close_->setAutoDefault(false);
@@ -108,7 +112,7 @@ void CaptureDialog::BuildForm() {
   form->addRow(tr("Size"), estimate_);
 
   auto* buttons = new QHBoxLayout;
-  buttons->addStretch(1);
+  buttons->addWidget(problem_, 1);
   buttons->addWidget(close_);
   buttons->addWidget(stop_);
   buttons->addWidget(start_);
@@ -276,7 +280,7 @@ void CaptureDialog::Refresh() {
   const QString problem = Problem();
   form_->setEnabled(!capturing_);
   start_->setEnabled(!capturing_ && problem.isEmpty());
-  start_->setToolTip(problem);
+  problem_->setText(capturing_ ? QString() : problem);  // why the button sleeps
   start_->setVisible(!capturing_);
   stop_->setVisible(capturing_);
   progress_->setVisible(capturing_);

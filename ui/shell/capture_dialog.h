@@ -51,7 +51,7 @@ class CaptureDialog : public QDialog {
   QPlainTextEdit* text_;
   QSpinBox *length_, *decode_;
   QWidget* form_;
-  QLabel *model_label_, *estimate_, *status_;
+  QLabel *model_label_, *estimate_, *status_, *problem_;
   QProgressBar* progress_;
   QPushButton *start_, *stop_, *close_;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "commands.h"
 #include "fuzzy_match.h"
 
 namespace headscope::ui {
@@ -87,7 +88,7 @@ void CommandPalette::Rank(const QString& pattern) {
     auto* item = new QListWidgetItem(PlainText(*action), list_);
     item->setToolTip(action->statusTip());
     item->setData(kActionRole, QVariant::fromValue(static_cast<QObject*>(action)));
-    item->setData(kShortcutRole, action->shortcut().toString(QKeySequence::NativeText));
+    item->setData(kShortcutRole, ShortcutText(*action));
   }
   list_->setCurrentRow(0);
 }

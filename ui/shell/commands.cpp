@@ -58,7 +58,7 @@ constexpr CommandSpec kTable[] = {
     {Command::kThemeDark, "theme-dark", CommandMenu::kView, "&Dark colours", "", "Light text on a dark ground", true},
     {Command::kResetLayout, "reset-layout", CommandMenu::kView, "&Reset panes", "",
      "Put every pane back to its first place", false, true},
-    {Command::kRun, "run", CommandMenu::kMethods, "&Run method", "Ctrl+R",
+    {Command::kRun, "run", CommandMenu::kMethods, "&Run method", "Ctrl+R; F5",
      "Measure the method on this head beside dense attention", false, false, "Run"},
     {Command::kRunAll, "run-all", CommandMenu::kMethods, "Run &all methods", "Ctrl+Shift+R",
      "Measure every method with its default parameters on this head", false, false, "Run all"},
@@ -77,6 +77,12 @@ std::span<const CommandSpec> CommandTable() {
   return kTable;
 }
 
+QString ShortcutText(const QAction& action) {
+  QStringList texts;
+  for (const QKeySequence& keys : action.shortcuts()) texts.append(keys.toString(QKeySequence::NativeText));
+  return texts.join(QObject::tr(" or "));
+}
+
 CommandSet::CommandSet(QWidget* window) : QObject(window) {
   for (const CommandSpec& spec : kTable) {
     auto* action = new QAction(QString::fromUtf8(spec.text), window);
@@ -84,10 +90,9 @@ CommandSet::CommandSet(QWidget* window) : QObject(window) {
     action->setCheckable(spec.checkable);
     const QString help = QString::fromUtf8(spec.help);
     action->setStatusTip(help);
-    const QKeySequence keys{QLatin1String(spec.shortcut)};
-    if (!keys.isEmpty()) action->setShortcut(keys);
-    action->setToolTip(keys.isEmpty() ? help
-                                      : QStringLiteral("%1 (%2)").arg(help, keys.toString(QKeySequence::NativeText)));
+    if (*spec.shortcut != '\0') action->setShortcuts(QKeySequence::listFromString(QLatin1String(spec.shortcut)));
+    const QString keys = ShortcutText(*action);
+    action->setToolTip(keys.isEmpty() ? help : QStringLiteral("%1 (%2)").arg(help, keys));
     if (*spec.toolbar != '\0') action->setIconText(QString::fromUtf8(spec.toolbar));
     window->addAction(action);  // so that its shortcut works wherever the focus is
     actions_[static_cast<size_t>(spec.command)] = action;

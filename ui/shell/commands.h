@@ -55,13 +55,16 @@ struct CommandSpec {
   const char* id;  // stable name, for tests and settings
   CommandMenu menu;
   const char* text;
-  const char* shortcut;  // as QKeySequence reads it; empty: none
+  const char* shortcut;  // as QKeySequence reads it, several apart by "; "; empty: none
   const char* help;      // one line: status tip, tooltip, palette
   bool checkable = false;
   bool begins_section = false;  // a separator before it
   const char* toolbar = "";     // short text on the toolbar; empty: not there
 };
 std::span<const CommandSpec> CommandTable();
+
+// "Ctrl+R or F5"; empty without one.
+QString ShortcutText(const QAction& action);
 
 class CommandSet : public QObject {
   Q_OBJECT

@@ -140,6 +140,7 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   view_->setSelectionBehavior(QAbstractItemView::SelectRows);
   view_->setSelectionMode(QAbstractItemView::SingleSelection);
   view_->setAlternatingRowColors(true);
+  view_->setTabKeyNavigation(false);  // Tab goes on to the next pane; arrows walk the rows
   view_->setShowGrid(false);
   view_->setWordWrap(false);
   view_->verticalHeader()->hide();
@@ -154,7 +155,9 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
     header->resizeSection(column, view_->fontMetrics().horizontalAdvance(
                                       column == HeadTableModel::kClass ? QStringLiteral("retrieval-like") : title) +
                                       padding);
-    view_->setColumnHidden(column, column >= HeadTableModel::kFirstMetric + kMetricsShown);
+    // The rows are the same for all heads, once their exact numbers are there.
+    view_->setColumnHidden(column,
+                           column == HeadTableModel::kRows || column >= HeadTableModel::kFirstMetric + kMetricsShown);
   }
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <QComboBox>
+#include <QElapsedTimer>
 #include <QLabel>
 #include <QMainWindow>
 #include <QTimer>
@@ -49,6 +50,7 @@ class MainWindow : public QMainWindow {
   void closeEvent(QCloseEvent* event) override;
   void dragEnterEvent(QDragEnterEvent* event) override;
   void dropEvent(QDropEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;  // what no pane wanted
 
  private:
   // main_window.cpp: what the window is made of.
@@ -119,6 +121,12 @@ class MainWindow : public QMainWindow {
   };
   std::deque<PendingRun> pending_runs_;
   size_t num_runs_ = 0;
+  QElapsedTimer since_runs_began_;
+
+  // Names of work in the progress strip.
+  inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
+                              kRunWork = QStringLiteral("run"), kRunAllWork = QStringLiteral("run-all"),
+                              kExportWork = QStringLiteral("export");
 };
 
 }  // namespace headscope::ui

@@ -23,6 +23,8 @@ constexpr Gesture kGestures[] = {
     {"Drag, W A S D, arrows", "move over the map"},
     {"Shift + drag", "zoom to the rectangle"},
     {"Hover", "query and key token, probability, score, kept or not"},
+    {"Tab, Shift + Tab", "the next pane, the pane before"},
+    {"Esc", "give up a rectangle; close the find bar, the palette or a notice"},
     {"Ctrl + click on a slider", "type its value"},
     {"Arrows in the matrix", "open the head beside"},
     {"Click on a table's title", "sort; right-click: choose columns"},
@@ -96,15 +98,16 @@ void MainWindow::ConnectCanvas() {
   });
   connect(canvas_, &HeadCanvas::RunRequested, this, &MainWindow::BeginCanvasRun);
   connect(canvas_, &HeadCanvas::RunFinished, this, [this](const analysis::MethodResult& result) {
-    progress_->End(QStringLiteral("run"));
+    progress_->End(kRunWork);
     runs_->model()->Add(result);
   });
   connect(canvas_, &HeadCanvas::RunFailed, this, [this](const QString& sentence) {
-    progress_->End(QStringLiteral("run"));
+    progress_->End(kRunWork);
     notice_->ShowError(sentence);
   });
   connect(canvas_, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
   connect(canvas_, &HeadCanvas::PngExported, this, [this](const QString& path, const QString& error) {
+    progress_->End(kExportWork);
     if (error.isEmpty()) {
       notice_->ShowMessage(tr("The map is in %1.").arg(path));
     } else {
@@ -115,7 +118,7 @@ void MainWindow::ConnectCanvas() {
   connect(&run_watch_, &QTimer::timeout, this, [this] {
     if (canvas_->IsRunning()) return;
     run_watch_.stop();
-    progress_->End(QStringLiteral("run"));
+    progress_->End(kRunWork);
   });
 }
 
@@ -206,7 +209,7 @@ void MainWindow::ShowKeys() {
   };
   for (const Gesture& gesture : kGestures) line(QString::fromUtf8(gesture.keys), QString::fromUtf8(gesture.meaning));
   for (const CommandSpec& spec : CommandTable()) {
-    const QString keys = commands_[spec.command]->shortcut().toString(QKeySequence::NativeText);
+    const QString keys = ShortcutText(*commands_[spec.command]);
     if (!keys.isEmpty()) line(keys, QString::fromUtf8(spec.help));
   }
   auto* dialog = new QDialog(this);

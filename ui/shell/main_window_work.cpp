@@ -8,8 +8,6 @@
 namespace headscope::ui {
 namespace {
 
-const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
-              kRunWork = QStringLiteral("run"), kRunAllWork = QStringLiteral("run-all");
 constexpr int32_t kRepeatsOfAll = 3;
 
 }  // namespace
@@ -111,6 +109,7 @@ void MainWindow::RunAllMethods() {
     if (method.name != "dense") pending_runs_.push_back({*store_.selected(), method});
   }
   num_runs_ = pending_runs_.size();
+  since_runs_began_.start();
   progress_->Begin(kRunAllWork, [this] {
     workbench_->CancelRun();
     StopRunAll();
@@ -138,7 +137,15 @@ void MainWindow::RunNextMethod() {
                                      RunNextMethod();
                                    }),
                         WhileAlive(this, [this, done](ProgressReport report) {
-                          report.fraction = static_cast<double>(done) / static_cast<double>(num_runs_);
+                          const auto all = static_cast<double>(num_runs_), finished = static_cast<double>(done);
+                          report.stage += tr(" (%1 of %2)").arg(done + 1).arg(num_runs_).toStdString();
+                          report.fraction = finished / all;
+                          if (done > 0) {
+                            const double seconds = static_cast<double>(since_runs_began_.elapsed()) / 1000;
+                            report.rate = finished / seconds;
+                            report.unit = tr("methods").toStdString();
+                            report.remaining_s = (all - finished) * seconds / finished;
+                          }
                           progress_->Update(kRunAllWork, report);
                         }));
 }
@@ -153,6 +160,13 @@ void MainWindow::ExportCanvas() {
       QFileDialog::getSaveFileName(this, tr("Export map"), QStringLiteral("head.png"), tr("PNG pictures (*.png)"));
   if (path.isEmpty()) return;
   if (QFileInfo(path).suffix().isEmpty()) path += QStringLiteral(".png");
+  progress_->Begin(kExportWork, [this] {
+    canvas_->CancelExport();
+    progress_->End(kExportWork);
+  });
+  ProgressReport report;
+  report.stage = tr("Exporting %1").arg(QFileInfo(path).fileName()).toStdString();
+  progress_->Update(kExportWork, report);
   canvas_->ExportPng(path, canvas_->size() * canvas_->devicePixelRatioF());
 }
 

@@ -3,31 +3,24 @@
 #include <algorithm>
 #include <cmath>
 
-#include "color_map.h"
+#include "analysis/types/color_map.h"
 
 namespace headscope::ui {
 
-QColor SequentialColor(double position) {
-  static const int index = std::max(0, ColorMapIndex("viridis"));
-  const Rgb color = ColorMapPalette(index)[static_cast<size_t>(std::lround(std::clamp(position, 0.0, 1.0) * 255))];
+namespace {
+
+QColor ToQt(const analysis::Rgb& color) {
   return {color.red, color.green, color.blue};
 }
 
+}  // namespace
+
+QColor SequentialColor(double position) {
+  return ToQt(analysis::ColorAt(analysis::SequentialPalette(), position));
+}
+
 QColor DivergingColor(double position) {
-  // Straight lines in sRGB from a dark end over a mid tone to near white, at both sides alike.
-  struct Stop {
-    double at;
-    int red, green, blue;
-  };
-  static constexpr Stop kStops[] = {
-      {0.0, 22, 62, 125}, {0.25, 86, 140, 200}, {0.5, 240, 240, 238}, {0.75, 222, 120, 84}, {1.0, 132, 24, 36}};
-  const double t = std::clamp(position, 0.0, 1.0);
-  size_t i = 0;
-  while (i + 2 < std::size(kStops) && t > kStops[i + 1].at) ++i;
-  const Stop &low = kStops[i], &high = kStops[i + 1];
-  const double share = (t - low.at) / (high.at - low.at);
-  const auto mix = [share](int a, int b) { return static_cast<int>(std::lround(a + share * (b - a))); };
-  return {mix(low.red, high.red), mix(low.green, high.green), mix(low.blue, high.blue)};
+  return ToQt(analysis::ColorAt(analysis::DivergingPalette(), position));
 }
 
 QColor MetricColor(double value, double least, double most, bool diverging) {

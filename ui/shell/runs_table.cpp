@@ -222,6 +222,7 @@ RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableMod
   view_->setSortingEnabled(true);
   view_->setSelectionBehavior(QAbstractItemView::SelectRows);
   view_->setAlternatingRowColors(true);
+  view_->setTabKeyNavigation(false);
   view_->setShowGrid(false);
   view_->setWordWrap(false);
   view_->verticalHeader()->hide();

@@ -20,10 +20,6 @@ struct ImageRgb {
 // PNG by zlib/libpng; throws std::runtime_error naming the file.
 void WritePng(const ImageRgb& image, const std::string& path);
 
-// Colour maps shared with the canvas: 256 RGB entries. "viridis", "inferno", "gray", "coolwarm" (diverging).
-const std::vector<std::string>& ColorMapNames();
-const uint8_t* ColorMap(const std::string& name);  // [256 * 3]; nullptr when unknown
-
 enum class ViewKind { kScores, kMask, kDifference };
 struct RenderRequest {
   ViewKind view = ViewKind::kScores;
@@ -31,7 +27,7 @@ struct RenderRequest {
   int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;  // 0, 0: everything
   int32_t width = 800, height = 800;                                     // of the map alone; axes are added around it
   bool logarithmic = true;
-  std::string color_map = "inferno";
+  std::string color_map = "inferno";  // a name of analysis/types/color_map.h
 };
 // The head's map with axes, units and a colour bar. `index` is the mask of kMask and kDifference (else nullptr).
 ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request);
