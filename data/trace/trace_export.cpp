@@ -110,7 +110,7 @@ std::vector<unsigned char> Gather(const std::vector<int32_t>& slots, int64_t ite
 }
 
 bool WriteCut(const TraceReader& trace, const Cut& cut, const std::string& path, Meter& meter) {
-  TraceWriter writer(path, cut.layout, false);
+  TraceWriter writer(path, cut.layout, false, cut.row_end - cut.row_begin);
   const int64_t vector_bytes = cut.layout.model.head_dim * SizeOf(cut.layout.encoding);
   const std::vector<int32_t>& rows = trace.row_positions();
   int64_t row = cut.row_begin;

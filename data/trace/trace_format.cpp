@@ -1,10 +1,7 @@
 #include "trace/trace_format.h"
 
 #include <algorithm>
-#include <bit>
-#include <charconv>
 #include <cmath>
-#include <string_view>
 
 #include "trace/hdf5_values.h"
 
@@ -56,27 +53,11 @@ std::string BadKvHeads(const TraceLayout& layout) {
 
 }  // namespace
 
-int64_t ChunkItems(int64_t item_bytes, int64_t max_items) {
+int64_t ChunkItems(int64_t item_bytes, int64_t num_items) {
   const int64_t most = std::max<int64_t>(1, kChunkBytes / item_bytes);
-  const auto wanted = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(1, max_items))));
-  return std::min(most, wanted);
-}
-
-int64_t ExpectedRows(const TraceLayout& layout) {
-  const std::string_view text = layout.row_selection;
-  const size_t colon = text.find(':');
-  int64_t number = 0;
-  if (colon != std::string_view::npos) {
-    const std::string_view digits = text.substr(colon + 1);
-    std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  }
-  if (number > 0 && text.substr(0, colon) == "last") {
-    return std::min(number, layout.max_tokens);
-  }
-  if (number > 0 && text.substr(0, colon) == "every") {
-    return layout.max_tokens / number + 1;
-  }
-  return layout.max_tokens;
+  const int64_t items = std::max<int64_t>(1, num_items);
+  const int64_t num_chunks = (items + most - 1) / most;
+  return (items + num_chunks - 1) / num_chunks;
 }
 
 std::string LayoutProblem(const TraceLayout& layout) {

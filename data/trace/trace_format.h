@@ -23,13 +23,10 @@ inline constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
 // enough that one head, one window and one decode step are all cheap to read.
 inline constexpr int64_t kChunkBytes = 256 * 1024;
 
-// Tokens per chunk for items of `item_bytes` bytes when at most `max_items` will come: a power of two (where a chunk's
-// size allows), so that a short trace does not pay for long chunks.
-int64_t ChunkItems(int64_t item_bytes, int64_t max_items);
-
-// Upper bound of recorded query rows, read from row_selection ("all", "last:N", "every:N"; decode rows of last:N may
-// exceed it). It only sizes chunks.
-int64_t ExpectedRows(const TraceLayout& layout);
+// Tokens or rows per chunk when `num_items` items of `item_bytes` bytes are expected: as few chunks of at most
+// kChunkBytes as hold them, all of one length. The last chunk then lacks less than one item per chunk, whatever the
+// number of tokens; round lengths would leave up to half of it empty.
+int64_t ChunkItems(int64_t item_bytes, int64_t num_items);
 
 // What is inconsistent in `layout`, as "<field> <value>: <what is allowed>"; empty when nothing is.
 std::string LayoutProblem(const TraceLayout& layout);

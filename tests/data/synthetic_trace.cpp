@@ -140,8 +140,9 @@ void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, i
   }
 }
 
-void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass) {
-  TraceWriter writer(path, layout, false);
+void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass,
+                int64_t expected_rows) {
+  TraceWriter writer(path, layout, false, expected_rows);
   for (int64_t begin = 0; begin < num_tokens; begin += pass) {
     AppendPass(writer, layout, begin, std::min(begin + pass, num_tokens), num_tokens);
   }

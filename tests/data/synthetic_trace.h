@@ -41,7 +41,8 @@ StressVariant Variant(int number);
 void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, int64_t end, int64_t num_prompt);
 
 // Writes `num_tokens` tokens in passes of `pass` and finishes the trace.
-void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass);
+void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass,
+                int64_t expected_rows = 0);
 
 // Empty when every readable value of `reader` is what it must be; else the first difference.
 std::string FirstDifference(const TraceReader& reader, int64_t num_prompt);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <thread>
@@ -95,6 +96,29 @@ TEST(TraceRoundTrip, RangesReadAloneEqualTheirPartOfTheWhole) {
   EXPECT_THROW(reader.ReadQ(2, 3, -1, 3, whole.data()), std::out_of_range);
   EXPECT_THROW(reader.ReadQ(3, 3, 0, 1, whole.data()), std::out_of_range);
   EXPECT_THROW(reader.ReadK(2, 3, 0, 1, whole.data()), std::out_of_range);
+}
+
+// Chunks are filled whatever the number of tokens: a few decode steps after a round prompt must not open a chunk per
+// head that stays nearly empty.
+TEST(TraceRoundTrip, FileIsLessThanATenthLargerThanItsValues) {
+  const ScratchFolder folder;
+  for (const int64_t num_tokens : {1000, 2048, 2049, 4104, 5000}) {
+    for (const char* rows : {"all", "every:2"}) {
+      TraceLayout layout = SmallLayout(Encoding::kBFloat16, num_tokens);
+      layout.model.head_dim = 64;  // 2048 tokens fill the largest chunk
+      layout.row_selection = rows;
+      const int64_t num_rows = layout.row_selection == "all" ? num_tokens : (num_tokens + 1) / 2;
+      const std::string path = folder.File(rows + std::to_string(num_tokens) + ".h5");
+      WriteTrace(path, layout, num_tokens, 512, num_rows);
+      const auto layers = static_cast<int64_t>(layout.layers.size());
+      const auto qo_heads = static_cast<int64_t>(layout.qo_heads.size());
+      const auto kv_heads = static_cast<int64_t>(layout.kv_heads.size());
+      const int64_t values = layers * (qo_heads * num_rows * (64 * 2 + 4) + 2 * kv_heads * num_tokens * 64 * 2);
+      const auto bytes = static_cast<double>(std::filesystem::file_size(path));
+      EXPECT_LT(bytes / static_cast<double>(values), 1.1) << num_tokens << " tokens, rows " << rows;
+      EXPECT_EQ(FirstDifference(TraceReader(path), num_tokens), "");
+    }
+  }
 }
 
 TEST(TraceRoundTrip, WholeTraceOfOneTokenWorks) {

@@ -31,9 +31,10 @@ struct LayerBlock {
 
 class TraceWriter {
  public:
-  // Throws TraceError when the file exists (and !overwrite), the folder cannot be written or the layout is
-  // inconsistent.
-  TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite);
+  // `expected_rows`: query rows that will be recorded, as far as known (0: as many as tokens). It only sizes chunks, so
+  // that a trace of few rows leaves none of them nearly empty. Throws TraceError when the file exists (and !overwrite),
+  // the folder cannot be written or the layout is inconsistent.
+  TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows = 0);
   ~TraceWriter();  // as if killed: what was flushed stays readable
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
