@@ -54,8 +54,26 @@ std::string FolderName(const std::string& path) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-data::TraceLayout MakeLayout(const CaptureRequest& request, const Transformer& model, const Prompt& prompt,
-                             const std::string& tokenizer_path) {
+// What of the request depends on the model's sizes alone. Throws std::invalid_argument before any weight is read.
+struct RecordedHeads {
+  std::vector<int32_t> layers, qo_heads;
+};
+
+RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const ModelConfig& config) {
+  return {ChooseNumbers(request.layers, config.num_layers, "layer"),
+          ChooseNumbers(request.heads, config.num_qo_heads, "head")};
+}
+
+void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const ModelConfig& config) {
+  const int64_t needed = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
+  if (needed <= config.max_positions) return;
+  throw std::invalid_argument("the prompt and " + std::to_string(request.decode_tokens) + " decode tokens need " +
+                              std::to_string(needed) + " positions and the model has " +
+                              std::to_string(config.max_positions) + "; use a shorter prompt");
+}
+
+data::TraceLayout MakeLayout(const CaptureRequest& request, const Transformer& model, const RecordedHeads& heads,
+                             const Prompt& prompt, const std::string& tokenizer_path) {
   const ModelConfig& config = model.config();
   data::TraceLayout layout;
   layout.model.name = FolderName(request.model_dir);
@@ -69,8 +87,8 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const Transformer& m
   layout.model.num_qo_heads = config.num_qo_heads;
   layout.model.num_kv_heads = config.num_kv_heads;
   layout.model.head_dim = config.head_dim;
-  layout.layers = ChooseNumbers(request.layers, config.num_layers, "layer");
-  layout.qo_heads = ChooseNumbers(request.heads, config.num_qo_heads, "head");
+  layout.layers = heads.layers;
+  layout.qo_heads = heads.qo_heads;
   layout.kv_heads = KvHeadsOf(layout.qo_heads, config.num_qo_heads, config.num_kv_heads);
   layout.encoding = model.captures_bf16() ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
   layout.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
@@ -117,30 +135,30 @@ int32_t ArgMax(const std::vector<float>& logits) {
 }  // namespace
 
 CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled) {
-  // Everything that can be refused is refused before the output file exists.
+  // Everything that can be refused is refused before the output file exists, and what config.json and tokenizer.json
+  // decide before the weights are read.
   if (request.decode_tokens < 0)
     throw std::invalid_argument("decode_tokens " + std::to_string(request.decode_tokens) + ": it must not be negative");
   if (request.chunk_tokens < 1)
     throw std::invalid_argument("chunk_tokens " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
   const RowSelection rows(request.rows);
+  const ModelConfig config = ReadModelConfig(request.model_dir);
+  const RecordedHeads heads = CheckAgainstConfig(request, config);
   const std::string tokenizer_path = (std::filesystem::path(request.model_dir) / "tokenizer.json").string();
   const Tokenizer tokenizer = Tokenizer::Load(tokenizer_path);
   const Prompt prompt = ReadPrompt(request, tokenizer);
+  CheckPositions(request, prompt, config);
   Transformer model(request.model_dir, {request.dtype, request.device, request.chunk_tokens, request.num_threads},
                     progress);
-  const data::TraceLayout layout = MakeLayout(request, model, prompt, tokenizer_path);
-  if (layout.max_tokens > model.config().max_positions) {
-    throw std::invalid_argument("the prompt and " + std::to_string(request.decode_tokens) + " decode tokens need " +
-                                std::to_string(layout.max_tokens) + " positions and the model has " +
-                                std::to_string(model.config().max_positions) + "; use a shorter prompt");
-  }
+  const data::TraceLayout layout = MakeLayout(request, model, heads, prompt, tokenizer_path);
   model.Reserve(layout.max_tokens);
 
   const auto begin = std::chrono::steady_clock::now();
-  data::TraceWriter writer(request.output_path, layout, request.overwrite);
+  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  data::TraceWriter writer(request.output_path, layout, request.overwrite,
+                           rows.Count(prompt_tokens) + request.decode_tokens);
   CaptureResult result;
   result.path = request.output_path;
-  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   Recorder recorder(&writer, layout, rows, prompt_tokens);
   CaptureRun run(&model, tokenizer, &recorder, cancelled);
 

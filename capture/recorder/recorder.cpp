@@ -10,7 +10,7 @@
 namespace headscope::capture {
 namespace {
 
-constexpr int64_t kMaxQueuedBytes = 128 << 20;
+constexpr int64_t kMaxQueuedBytes = 64 << 20;
 constexpr std::chrono::seconds kBetweenFlushes{1};
 
 // One layer's copy, in the trace's layout and encoding.

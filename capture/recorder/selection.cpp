@@ -1,5 +1,6 @@
 #include "recorder/selection.h"
 
+#include <algorithm>
 #include <charconv>
 #include <numeric>
 #include <set>
@@ -25,6 +26,18 @@ RowSelection::RowSelection(const std::string& text) {
 bool RowSelection::Keeps(int64_t position, int64_t prompt_tokens) const {
   if (position >= prompt_tokens || kind_ == Kind::kAll) return true;
   return kind_ == Kind::kLast ? position >= prompt_tokens - count_ : position % count_ == 0;
+}
+
+int64_t RowSelection::Count(int64_t prompt_tokens) const {
+  switch (kind_) {
+    case Kind::kLast:
+      return std::min(count_, prompt_tokens);
+    case Kind::kEvery:
+      return (prompt_tokens - 1) / count_ + 1;  // rows 0, count, 2 count, ..; a prompt has at least one token
+    case Kind::kAll:
+      break;
+  }
+  return prompt_tokens;
 }
 
 std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t count, const std::string& what) {

@@ -14,6 +14,8 @@ class RowSelection {
   explicit RowSelection(const std::string& text);  // throws std::invalid_argument
   // `position` of a token in a prompt of `prompt_tokens`, or after it.
   bool Keeps(int64_t position, int64_t prompt_tokens) const;
+  // Rows kept of a prompt of `prompt_tokens`, decode rows not counted.
+  int64_t Count(int64_t prompt_tokens) const;
 
  private:
   enum class Kind { kAll, kLast, kEvery } kind_ = Kind::kAll;

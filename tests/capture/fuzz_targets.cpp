@@ -1,9 +1,12 @@
 #include "fuzz_targets.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "capture/errors.h"
+#include "capture/tokenizer.h"
 #include "checkpoint/model_config.h"
 #include "checkpoint/safetensors.h"
 #include "tokenizer/tokenizer_spec.h"
@@ -40,6 +43,14 @@ int FuzzConfig(const uint8_t* data, size_t size) {
 
 int FuzzTokenizer(const uint8_t* data, size_t size) {
   return Try([&] { ParseTokenizerSpec(View(data, size), "fuzz"); });
+}
+
+int FuzzPrompt(const uint8_t* data, size_t size) {
+  static const Tokenizer tokenizer = Tokenizer::Load(HEADSCOPE_SOURCE_DIR "/data/reference_model/tokenizer.json");
+  const std::string_view text = View(data, size);
+  if (tokenizer.Decode(tokenizer.Encode(text, false), /*keep_special_tokens=*/true) == text) return 0;
+  std::fputs("the tokens of a text do not spell it\n", stderr);
+  std::abort();
 }
 
 }  // namespace headscope::capture

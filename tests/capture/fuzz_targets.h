@@ -1,8 +1,8 @@
 // One entry per untrusted format, in libFuzzer's shape. Each takes any bytes; anything but success or BadInputError is
 // a defect.
 //
-// To fuzz by hand: clang++ -fsanitize=fuzzer,address with -DHEADSCOPE_FUZZ=FuzzSafetensors (or another) compiles
-// fuzz_targets.cpp into a fuzzer.
+// mutation_test.cpp runs them on thousands of damaged files in every test run; with HEADSCOPE_FUZZERS each is a
+// libFuzzer program of its own (docs/trace_format.md, "Fuzzing").
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,11 @@
 
 namespace headscope::capture {
 
+// 0: accepted, 1: refused.
 int FuzzSafetensors(const uint8_t* data, size_t size);  // a header; the data size is taken from the first eight bytes
 int FuzzConfig(const uint8_t* data, size_t size);
 int FuzzTokenizer(const uint8_t* data, size_t size);
+// Text of a prompt under the shipped tokenizer: its tokens must spell the very same bytes. Aborts when they do not.
+int FuzzPrompt(const uint8_t* data, size_t size);
 
 }  // namespace headscope::capture

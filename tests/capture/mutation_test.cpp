@@ -88,5 +88,18 @@ TEST(Mutations, Tokenizer) {
   Hammer(&FuzzTokenizer, spec.dump(), 3000);
 }
 
+TEST(Mutations, EveryPromptIsSpelledByItsTokens) {
+  Random random(7);
+  const std::string prose =
+      ReadWholeFile(HEADSCOPE_SOURCE_DIR "/data/prompts/prose.txt").substr(0, 400) + "<s></s>\u00e9\u4f60";
+  for (int i = 0; i < 2000; ++i) {
+    std::string text = Mutate(prose, &random);
+    if (i % 4 == 0) {  // bytes that are no text at all
+      for (char& byte : text) byte = static_cast<char>(random.Next());
+    }
+    FuzzPrompt(reinterpret_cast<const uint8_t*>(text.data()), text.size());  // aborts where they differ
+  }
+}
+
 }  // namespace
 }  // namespace headscope::capture

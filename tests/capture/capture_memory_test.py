@@ -1,0 +1,78 @@
+"""Peak memory of a capture does not grow with the trace: the recorder's share is bounded while the trace is several times larger.
+
+    capture_memory_test.py HEADSCOPE MODEL_DIR
+
+A checkpoint of many thin layers makes a large trace with little arithmetic (random weights; the tokenizer is MODEL_DIR's). Each length is captured twice, with
+every head and with one; the model, its KV cache and its activations are the same in both, so the difference of the two peaks is what recording takes.
+What may be held: 64 MiB queued for the writer and the block being pushed, one open chunk of 256 KiB per tensor of a head, and what allocators keep.
+"""
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+LAYERS, HEADS, HEAD_DIM, HIDDEN, VOCABULARY = 32, 4, 64, 64, 4096
+QUEUE_MIB, OPEN_CHUNKS_MIB, SLACK_MIB = 64, LAYERS * 3 * HEADS // 4, 40
+LENGTHS = (2048, 4096)  # traces of 0.2 and 0.4 GiB
+
+
+def write_checkpoint(folder, model_dir):
+    """Llama layout, fp32, weights of one standard deviation over the square root of their inputs."""
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": HIDDEN, "intermediate_size": HIDDEN, "num_hidden_layers": LAYERS,
+              "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "head_dim": HEAD_DIM, "vocab_size": VOCABULARY, "max_position_embeddings": 8192,
+              "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True, "torch_dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_bytes(pathlib.Path(model_dir, "tokenizer.json").read_bytes())
+    width = HEADS * HEAD_DIM
+    shapes = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN), "model.norm.weight": (HIDDEN,)}
+    for layer in range(LAYERS):
+        prefix = f"model.layers.{layer}."
+        shapes |= {prefix + f"self_attn.{name}_proj.weight": (width, HIDDEN) for name in "qkv"}
+        shapes |= {prefix + f"mlp.{name}_proj.weight": (HIDDEN, HIDDEN) for name in ("gate", "up", "down")}
+        shapes |= {prefix + f"{name}_layernorm.weight": (HIDDEN,) for name in ("input", "post_attention")}
+        shapes[prefix + "self_attn.o_proj.weight"] = (HIDDEN, width)
+    random, header, data, end = np.random.default_rng(5), {}, [], 0
+    for name, shape in shapes.items():
+        values = np.ones(shape, np.float32) if len(shape) == 1 else random.standard_normal(shape, np.float32) / np.float32(shape[1] ** 0.5)
+        data.append(values.tobytes())
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + len(data[-1])]}
+        end += len(data[-1])
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def capture(headscope, folder, length, *options):
+    """Peak memory of one capture and the size of its trace, MiB."""
+    out = folder / "trace.h5"
+    process = subprocess.Popen([headscope, "capture", str(folder), "--task", "repeat", "--length", str(length), "--quiet", "--force", "-o", str(out), *options],
+                               stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, f"the capture of {length} tokens ended with status {status}"
+    return usage.ru_maxrss / 1024, out.stat().st_size / 2**20
+
+
+def main():
+    headscope, model_dir = sys.argv[1:3]
+    shares, sizes, bound = [], [], QUEUE_MIB + OPEN_CHUNKS_MIB + SLACK_MIB
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write_checkpoint(folder, model_dir)
+        for length in LENGTHS:
+            peak, size = capture(headscope, folder, length)
+            without, _ = capture(headscope, folder, length, "--layers", "0", "--heads", "0", "--rows", "last:1")
+            shares.append(peak - without)
+            sizes.append(size)
+            print(f"{length} tokens: peak {peak:.0f} MiB with a trace of {size:.0f} MiB, {without:.0f} MiB recording one head: recording takes {shares[-1]:.0f} MiB")
+    growth = shares[1] - shares[0]
+    print(f"bound {bound} MiB; {growth:+.0f} MiB for {sizes[1] - sizes[0]:.0f} MiB more of trace")
+    assert sizes[1] > 1.5 * bound, "the trace must be larger than what may be held, or the bound says nothing"
+    assert max(shares) <= bound, "recording takes more memory than its queue and open chunks"
+    assert growth <= (sizes[1] - sizes[0]) / 3, "recording takes memory in proportion to the trace"
+
+
+main()
