@@ -1,5 +1,7 @@
 // analysis_oracle_dump FOLDER [TRACE LAYER:HEAD,..]: writes what headscope says of some heads for
 // tests/oracle/analysis_oracle.py to check. Without a trace it writes a small one first, FOLDER/trace.h5.
+//
+// statistics.json is the command line's own; details.json names arrays that lie beside it as raw little-endian numbers.
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -91,8 +93,16 @@ void WriteText(const std::string& path, const std::string& text) {
   if (!file.flush()) throw std::runtime_error(path + ": not written");
 }
 
-// Kept ranges of every row and headscope's mass of them, for every prefill method.
-nlohmann::json Masks(const HeadTensorsPtr& head) {
+template <typename Value>
+void WriteArray(const std::string& path, const std::vector<Value>& values) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(Value)));
+  if (!file.flush()) throw std::runtime_error(path + ": not written");
+}
+
+// Kept ranges of every row and headscope's mass of them, for every prefill method: NAME.offsets, int64 [rows + 1], of
+// each row's first range; NAME.ranges, int32 [ranges, 2]; NAME.mass, float32 [rows].
+nlohmann::json Masks(const HeadTensorsPtr& head, const std::string& folder, const std::string& prefix) {
   nlohmann::json all = nlohmann::json::array();
   const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 2, nullptr);
   for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
@@ -100,17 +110,18 @@ nlohmann::json Masks(const HeadTensorsPtr& head) {
     const kernels::Status status =
         PreviewMask(*mass, *method, kernels::ParameterValues(method->spec()), 2, nullptr, &preview);
     if (!status.ok()) throw std::runtime_error(status.message());
-    nlohmann::json rows = nlohmann::json::array();
+    std::vector<kernels::ColumnRange> ranges;
+    std::vector<int64_t> offsets = {0};
     for (int32_t row = 0; row < head->num_rows; ++row) {
-      std::vector<kernels::ColumnRange> ranges;
       kernels::AppendKeptRanges(preview.index->View(), 0, 0, row, &ranges);
-      nlohmann::json line = nlohmann::json::array();
-      for (const auto& range : ranges) line.push_back({range.begin, range.end});
-      rows.push_back(line);
+      offsets.push_back(static_cast<int64_t>(ranges.size()));
     }
+    const std::string name = prefix + "-" + method->spec().name;
+    WriteArray(folder + "/" + name + ".ranges", ranges);
+    WriteArray(folder + "/" + name + ".offsets", offsets);
+    WriteArray(folder + "/" + name + ".mass", preview.kept_mass);
     all.push_back({{"method", method->spec().name},
-                   {"rows", rows},
-                   {"kept_mass", preview.kept_mass},
+                   {"name", name},
                    {"cra_min", preview.summary.cra_min},
                    {"cra_mean", preview.summary.cra_mean},
                    {"kept_fraction", preview.summary.kept_fraction}});
@@ -118,14 +129,16 @@ nlohmann::json Masks(const HeadTensorsPtr& head) {
   return all;
 }
 
-nlohmann::json Tiles(const HeadTensors& head) {
+// The tiles at the map's top left of every level: NAME, float32 [256, 256].
+nlohmann::json Tiles(const HeadTensors& head, const std::string& folder, const std::string& prefix) {
   nlohmann::json all = nlohmann::json::array();
   for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
+    const std::string by = reduction == TileReduction::kMax ? "max" : "mean";
     for (int32_t level = 0; level <= MaxLevel(head.num_rows, head.num_tokens); ++level) {
       const TilePtr tile = ComputeTile(head, {head.id, reduction, level, 0, 0}, 2, nullptr);
-      nlohmann::json texels = nlohmann::json::array();
-      for (const float value : tile->log2_p) texels.push_back(std::isinf(value) ? -1e9 : static_cast<double>(value));
-      all.push_back({{"by", reduction == TileReduction::kMax ? "max" : "mean"}, {"level", level}, {"log2_p", texels}});
+      const std::string name = prefix + "-" + by + "-" + std::to_string(level) + ".tile";
+      WriteArray(folder + "/" + name, tile->log2_p);
+      all.push_back({{"by", by}, {"level", level}, {"name", name}});
     }
   }
   return all;
@@ -155,7 +168,8 @@ int Main(const std::vector<std::string>& arguments) {
   for (const HeadId id : heads) {
     const HeadTensorsPtr head = LoadHead(trace, id);
     statistics.push_back(ComputeStatistics(*head, {}));
-    details.push_back({{"layer", id.layer}, {"head", id.head}, {"masks", Masks(head)}, {"tiles", Tiles(*head)}});
+    const std::string prefix = std::to_string(id.layer) + "-" + std::to_string(id.head);
+    details.push_back({{"masks", Masks(head, folder, prefix)}, {"tiles", Tiles(*head, folder, prefix)}});
   }
   WriteText(folder + "/statistics.json", StatisticsJson(statistics));
   WriteText(folder + "/details.json", details.dump());

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Recomputes headscope's statistics, masses and tiles of a trace in float64 and compares.
 
-    analysis_oracle.py DUMP_PROGRAM [--trace TRACE.h5 --heads 0:1,2:3]
+    analysis_oracle.py DUMP_PROGRAM [--trace TRACE.h5 --heads 0:1,2:3 [--classes N]]
 
 Reads the trace with h5py, makes the whole probability matrix of a head and applies the definitions of docs/analysis.md directly: sorts
-whole rows, sums whole masks. Statistics must agree to a relative 1e-4, masses to 1e-5, tiles to 1e-4 in log2.
+whole rows, sums whole masks. Statistics must agree to a relative 1e-4, masses to 1e-5, tiles to 1e-4 in log2, classes exactly. --classes: how many
+different classes the heads must have at least, so that the heads that were chosen stay a choice.
 """
 import argparse
 import json
@@ -17,6 +18,8 @@ import h5py
 import numpy as np
 
 SINKS, LOCAL, LINES, BLOCK, FAR_TOKENS, BINS, PEAK_SHARE = 4, 128, 16, 64, 4, 256, 0.02
+ROWS_AT_ONCE = 512
+LEAST_LOG2 = -120.0  # probabilities below it count as equal
 failures = []
 checks = 0
 
@@ -30,10 +33,11 @@ def check(name, actual, expected, relative=1e-4, absolute=1e-6):
         failures.append(f"{name}: headscope {actual.ravel()[:4]}, NumPy {expected.ravel()[:4]}, difference {worst}")
 
 
-def read(dataset):
-    """Values as float32, whatever the file's encoding (HDF5 converts)."""
-    values = np.empty(dataset.shape, np.float32)
-    dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, values, mtype=h5py.h5t.NATIVE_FLOAT)
+def read(dataset, slot, head_slot):
+    """Values of one head as float32, whatever the file's encoding (HDF5 converts)."""
+    values, space = np.empty(dataset.shape[2:], np.float32), dataset.id.get_space()
+    space.select_hyperslab((slot, head_slot) + (0,) * values.ndim, (1, 1) + values.shape)
+    dataset.id.read(h5py.h5s.create_simple(values.shape), space, values, mtype=h5py.h5t.NATIVE_FLOAT)
     return values.astype(np.float64)
 
 
@@ -45,65 +49,103 @@ class Head:
         group = int(model["num_qo_heads"]) // int(model["num_kv_heads"])
         slot, head_slot, kv_slot = layers.index(layer), heads.index(head), kv_heads.index(head // group)
         self.positions = attention["q_rows"][:].astype(int)
-        self.q = read(attention["q"])[slot, head_slot]
-        self.k = read(attention["k"])[slot, kv_slot]
-        self.lse = read(attention["lse"])[slot, head_slot]
+        self.q = read(attention["q"], slot, head_slot)
+        self.k = read(attention["k"], slot, kv_slot)
+        self.lse = read(attention["lse"], slot, head_slot)
         self.scores = self.q @ self.k.T / np.sqrt(self.q.shape[1])
-        self.distance = self.positions[:, None] - np.arange(len(self.k))[None, :]
+        self.distance = (self.positions[:, None] - np.arange(len(self.k))[None, :]).astype(np.int32)
         self.causal = self.distance >= 0
         self.p = np.where(self.causal, np.exp(self.scores - self.lse[:, None]), 0.0)
 
 
-def top_set(scores, k):
-    return set(np.argsort(-scores, kind="stable")[:k])
+def best(scores, k):
+    """Mask of each row's k best columns; equal scores: the lower column."""
+    threshold = -np.partition(-scores, k - 1, axis=1)[:, k - 1, None]
+    above, equal = scores > threshold, scores == threshold
+    return above | equal & (np.cumsum(equal, axis=1) <= k - above.sum(axis=1, keepdims=True))
+
+
+def agreement(head, r, counts):
+    """Mean over the rows with more than k columns of the share of the k best that the r largest components of q find; for each k."""
+    order = np.argsort(-np.abs(head.q), axis=1, kind="stable")[:, :r]
+    largest = np.zeros_like(head.q)
+    np.put_along_axis(largest, order, np.take_along_axis(head.q, order, axis=1), axis=1)
+    shares = {k: [] for k in counts}
+    for begin in range(0, len(head.q), ROWS_AT_ONCE):
+        rows = slice(begin, begin + ROWS_AT_ONCE)
+        columns = head.positions[rows].max() + 1
+        attended = head.causal[rows, :columns]
+        exact = np.where(attended, head.scores[rows, :columns], -np.inf)
+        estimate = np.where(attended, largest[rows] @ head.k[:columns].T, -np.inf)
+        for k in counts:
+            chosen = head.positions[rows] >= k
+            if chosen.any():
+                shares[k].append((best(exact[chosen], k) & best(estimate[chosen], k)).sum(axis=1) / k)
+    return {k: np.concatenate(shares[k]).mean() if shares[k] else 1.0 for k in counts}
+
+
+def far_blocks(head, position):
+    """How many key blocks the far region of a row at `position` touches; one when it has none."""
+    begin, end = SINKS, min(position - LOCAL + 1, position + 1)
+    return (end - 1) // BLOCK - begin // BLOCK + 1 if begin < end else 1
+
+
+def class_of(numbers, far_mass, block_chance, rows):
+    line = max(0.0, max(numbers["vertical_mass"], numbers["slash_mass"]) - LINES / rows)
+    beyond = far_mass - block_chance
+    if numbers["retrieval_peak"] >= 0.6 and line < 0.5 * numbers["retrieval_mass"]:
+        return "retrieval-like"
+    if far_mass >= 0.15 and line >= 0.5 * far_mass:
+        return "vertical-slash"
+    if far_mass <= 1 / 3:
+        return "sink+local"
+    if numbers["sparsity0.95"] < 0.6:
+        return "diffuse"
+    return "block" if beyond > 0 and (numbers["block_mass"] - block_chance) / beyond >= 0.5 else "diffuse"
 
 
 def statistics(head):
     p, causal, distance = head.p, head.causal, head.distance
     rows, tokens = p.shape
-    columns = np.arange(tokens)[None, :]
     result = {}
     centred = head.q - head.q.mean(axis=1, keepdims=True)
     result["kurtosis"] = np.mean(np.mean(centred**4, axis=1) / np.mean(centred**2, axis=1) ** 2 - 3)
     result["entropy_nats"] = np.mean(np.sum(np.where(causal, p * (head.lse[:, None] - head.scores), 0), axis=1))
     result["max_probability"] = p.max(axis=1).mean()
     result["sink_mass"] = p[:, :SINKS].sum(axis=1).mean()
-    result["local_mass"] = np.where(causal & (distance < LOCAL), p, 0).sum(axis=1).mean()
-    far = np.where(causal & (distance >= LOCAL) & (columns >= SINKS), p, 0)
+    result["local_mass"] = np.where(distance < LOCAL, p, 0).sum(axis=1).mean()
+    far = np.where(distance >= LOCAL, p, 0)
+    far[:, :SINKS] = 0
     result["vertical_mass"] = np.sort(far.sum(axis=0))[-LINES:].sum() / rows
-    by_distance, far_by_distance = np.zeros(tokens), np.zeros(tokens)
-    np.add.at(by_distance, distance[causal], p[causal])
-    np.add.at(far_by_distance, distance[causal], far[causal])
+    by_distance = np.bincount(distance[causal], weights=p[causal], minlength=tokens)
+    far_by_distance = np.bincount(distance[causal], weights=far[causal], minlength=tokens)
     result["slash_mass"] = np.sort(far_by_distance)[-LINES:].sum() / rows
-    block_sum = 0
+    block_sum = chance_sum = 0
     for block in np.unique(head.positions // BLOCK):
-        key_sums = np.bincount(np.arange(tokens) // BLOCK, weights=far[head.positions // BLOCK == block].sum(axis=0))
+        chosen = head.positions // BLOCK == block
+        key_sums = np.bincount(np.arange(tokens) // BLOCK, weights=far[chosen].sum(axis=0))
         block_sum += np.sort(key_sums)[-LINES:].sum()
+        chance_sum += key_sums.sum() * min(1.0, LINES / far_blocks(head, head.positions[chosen].max()))
     result["block_mass"] = block_sum / rows
-    retrieval = np.sort(far, axis=1)[:, -FAR_TOKENS:].sum(axis=1)
+    retrieval = np.partition(far, tokens - FAR_TOKENS, axis=1)[:, -FAR_TOKENS:].sum(axis=1)
     result["retrieval_mass"] = retrieval.mean()
     result["retrieval_peak"] = np.sort(retrieval)[-int(np.ceil(PEAK_SHARE * rows)):].mean()
+    far_mass = far.sum() / rows
+    del far
     ordered = -np.sort(-p, axis=1)
     for k in [2**i for i in range(11)]:
         result[f"top{k}"] = ordered[:, :k].sum(axis=1).mean()
-    running = np.cumsum(ordered, axis=1)
+    running = np.cumsum(ordered, axis=1, out=ordered)
     for target in (0.90, 0.95, 0.99):
         needed = np.minimum((running < target).sum(axis=1) + 1, head.positions + 1)
         result[f"sparsity{target}"] = 1 - needed.sum() / causal.sum()
     for r in (8, 16, 32):
-        estimate = np.zeros_like(head.scores)
-        for row in range(rows):
-            best = np.argsort(-np.abs(head.q[row]), kind="stable")[:r]
-            estimate[row] = head.k[:, best] @ head.q[row, best]
-        for k in (32, 128):
-            shares = [len(top_set(head.scores[i, : n + 1], k) & top_set(estimate[i, : n + 1], k)) / k
-                      for i, n in enumerate(head.positions) if n + 1 > k]
-            result[f"agreement{r},{k}"] = np.mean(shares) if shares else 1.0
+        result |= {f"agreement{r},{k}": mean for k, mean in agreement(head, r, (32, 128)).items()}
     bins = min(BINS, tokens)
     place = np.arange(tokens) * bins // tokens
     result["column_profile"] = np.bincount(place, weights=p.sum(axis=0)) / rows
     result["diagonal_profile"] = np.bincount(place, weights=by_distance) / rows
-    return result
+    return result, class_of(result, far_mass, chance_sum / rows, rows)
 
 
 def compare_statistics(name, head, said):
@@ -112,24 +154,33 @@ def compare_statistics(name, head, said):
     flat.update({f"sparsity{e['target']}": e["sparsity"] for e in said["sparsity_at_cra"]})
     flat.update({f"agreement{e['r']},{e['k']}": e["mean"] for e in said["top_k_agreement"]})
     flat.update({key: said[key] for key in ("column_profile", "diagonal_profile")})
-    for key, expected in statistics(head).items():
-        check(f"{name} {key}", flat[key], expected)
+    expected, head_class = statistics(head)
+    for key, value in expected.items():
+        check(f"{name} {key}", flat[key], value)
+    check(f"{name} class {said['class']}, NumPy {head_class}", said["class"] == head_class, True)
+    # The recorded log-sum-exp itself, against the sum over the row.
+    scores = np.where(head.causal, head.scores, -np.inf)
+    top = scores.max(axis=1)
+    check(f"{name} lse", head.lse, top + np.log(np.exp(scores - top[:, None]).sum(axis=1)), 1e-4, 1e-5)
 
 
-def compare_masks(name, head, masks):
+def compare_masks(name, head, masks, folder):
+    # Mass of columns [0, j) of each row: a range's mass is a difference of two.
+    before = np.zeros((head.p.shape[0], head.p.shape[1] + 1))
+    np.cumsum(head.p, axis=1, out=before[:, 1:])
     for mask in masks:
-        kept = np.zeros_like(head.causal)
-        for row, ranges in enumerate(mask["rows"]):
-            for begin, end in ranges:
-                kept[row, begin:end] = True
-        mass = np.where(kept, head.p, 0).sum(axis=1)
+        offsets = np.fromfile(folder / (mask["name"] + ".offsets"), np.int64)
+        ranges = np.fromfile(folder / (mask["name"] + ".ranges"), np.int32).reshape(-1, 2)
+        row = np.repeat(np.arange(len(head.p)), np.diff(offsets))
+        begin, end = ranges[:, 0], np.minimum(ranges[:, 1], head.positions[row] + 1)
+        mass = np.bincount(row, weights=before[row, end] - before[row, begin], minlength=len(head.p))
         label = f"{name} {mask['method']}"
-        check(f"{label} kept mass", mask["kept_mass"], mass, 1e-5)
+        check(f"{label} kept mass", np.fromfile(folder / (mask["name"] + ".mass"), np.float32), mass, 1e-5)
         check(f"{label} CRA", [mask["cra_min"], mask["cra_mean"]], [mass.min(), mass.mean()], 1e-5)
-        check(f"{label} kept fraction", mask["kept_fraction"], (kept & head.causal).sum() / head.causal.sum(), 1e-9, 1e-9)
+        check(f"{label} kept fraction", mask["kept_fraction"], (end - begin).sum(dtype=np.int64) / head.causal.sum(), 1e-9, 1e-9)
 
 
-def compare_tiles(name, head, tiles):
+def compare_tiles(name, head, tiles, folder):
     for tile in tiles:
         step = 2 ** tile["level"]
         size = 256 * step
@@ -141,8 +192,11 @@ def compare_tiles(name, head, tiles):
         count = cut(pairs).sum(axis=(1, 3))
         with np.errstate(divide="ignore", invalid="ignore"):
             value = cut(p).max(axis=(1, 3)) if tile["by"] == "max" else cut(p).sum(axis=(1, 3)) / count
-            expected = np.where(count > 0, np.log2(value), -1e9)
-        check(f"{name} tile by {tile['by']} level {tile['level']}", tile["log2_p"], expected.ravel(), 0, 1e-4)
+            expected = np.where(count > 0, np.maximum(np.log2(value), LEAST_LOG2), LEAST_LOG2 - 1)
+        found = np.fromfile(folder / tile["name"], np.float32).reshape(256, 256).astype(np.float64)
+        # -inf stands for "no pair"; a probability that fp32 has no number for is as good as the smallest one.
+        found = np.where((count == 0) & np.isneginf(found), LEAST_LOG2 - 1, np.maximum(found, LEAST_LOG2))
+        check(f"{name} tile by {tile['by']} level {tile['level']}", found, expected, 0, 1e-4)
 
 
 def main():
@@ -150,6 +204,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--trace")
     parser.add_argument("--heads", default="")
+    parser.add_argument("--classes", type=int, default=1)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.program, folder]
@@ -164,8 +219,11 @@ def main():
                 head = Head(file, numbers["layer"], numbers["head"])
                 name = f"{numbers['layer']}:{numbers['head']}"
                 compare_statistics(name, head, numbers)
-                compare_masks(name, head, detail["masks"])
-                compare_tiles(name, head, detail["tiles"])
+                compare_masks(name, head, detail["masks"], pathlib.Path(folder))
+                compare_tiles(name, head, detail["tiles"], pathlib.Path(folder))
+                print(f"{name}: {numbers['class']} ({numbers['class_reason']})")
+            classes = {numbers["class"] for numbers in said["heads"]}
+            check(f"{len(classes)} classes of {arguments.classes}", len(classes) >= arguments.classes, True)
     for failure in failures:
         print("FAILED", failure)
     print(f"{checks - len(failures)} of {checks} comparisons agree")

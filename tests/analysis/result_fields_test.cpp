@@ -1,0 +1,122 @@
+// Statistics and runs as tables and JSON: one list of fields, in every file.
+#include "analysis/result_fields.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "analysis/report.h"
+#include "analysis/statistics.h"
+#include "synthetic_heads.h"
+
+namespace headscope::analysis {
+namespace {
+
+MethodResult Measured() {
+  MethodResult result;
+  result.head = {3, 5};
+  result.method = "a-shape";
+  result.parameters = "n_sink=4, n_local=\"64\"";
+  result.phase = "prefill";
+  result.device = "cpu";
+  result.kept_fraction = 0.1;
+  result.cra_min = 1.0 / 3;
+  result.select = {1.5, 0.25, 7};
+  result.attend = {2.5, 0.125, 7};
+  result.dense_attend = {64, 1, 6};
+  result.speedup = 16;
+  result.kernel_error = 3e-7;
+  return result;
+}
+
+HeadStatistics Analysed() {
+  return ComputeStatistics(*testing::RandomHead({.num_tokens = 300}, 3), {});
+}
+
+// Every member of the entry whose pointer the fields name, and no scalar besides.
+void ExpectJsonHoldsTheFields(const nlohmann::json& entry, const std::vector<ResultField>& fields) {
+  std::set<std::string> named;
+  for (const ResultField& field : fields) {
+    if (field.json.empty()) continue;
+    const nlohmann::json& member = entry.at(nlohmann::json::json_pointer(field.json));
+    std::visit([&](const auto& value) { EXPECT_EQ(member, nlohmann::json(value)) << field.name; }, field.value);
+    named.insert(field.json);
+  }
+  const nlohmann::json flat = entry.flatten();  // outlives its items
+  for (const auto& [pointer, value] : flat.items()) {
+    const bool in_list = pointer.find_first_of("0123456789") != std::string::npos;
+    EXPECT_TRUE(in_list || named.contains(pointer)) << pointer << " is not in the list of fields";
+  }
+}
+
+std::vector<std::vector<std::string>> ParseCsv(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> row(1);
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      if (quoted && i + 1 < text.size() && text[i + 1] == '"')
+        row.back() += text[i++];
+      else
+        quoted = !quoted;
+    } else if (!quoted && text[i] == ',') {
+      row.emplace_back();
+    } else if (!quoted && text[i] == '\n') {
+      rows.push_back(std::move(row));
+      row.assign(1, "");
+    } else {
+      row.back() += text[i];
+    }
+  }
+  return rows;
+}
+
+void ExpectCsvHoldsTheFields(const std::string& csv, const std::vector<ResultField>& fields) {
+  const auto rows = ParseCsv(csv);
+  ASSERT_EQ(rows.size(), 2u);
+  ASSERT_EQ(rows[0].size(), fields.size());
+  ASSERT_EQ(rows[1].size(), fields.size());
+  for (size_t i = 0; i < fields.size(); ++i) {
+    EXPECT_EQ(rows[0][i], fields[i].name);
+    if (const auto* number = std::get_if<double>(&fields[i].value)) {
+      EXPECT_EQ(std::stod(rows[1][i]), *number) << fields[i].name;
+    } else if (const auto* whole = std::get_if<int64_t>(&fields[i].value)) {
+      EXPECT_EQ(std::stoll(rows[1][i]), *whole) << fields[i].name;
+    } else {
+      EXPECT_EQ(rows[1][i], std::get<std::string>(fields[i].value));
+    }
+  }
+}
+
+void ExpectNamesOnce(const std::vector<ResultField>& fields) {
+  std::set<std::string> names;
+  for (const ResultField& field : fields) EXPECT_TRUE(names.insert(field.name).second) << field.name << " twice";
+}
+
+TEST(ResultFields, StatisticsAreTheSameInJsonAndCsv) {
+  const HeadStatistics statistics = Analysed();
+  const std::vector<ResultField> fields = StatisticsFields(statistics);
+  ExpectNamesOnce(fields);
+  ExpectJsonHoldsTheFields(nlohmann::json::parse(StatisticsJson({statistics}))["heads"][0], fields);
+  ExpectCsvHoldsTheFields(StatisticsCsv({statistics}), fields);
+}
+
+TEST(ResultFields, RunsAreTheSameInJsonAndCsv) {
+  const std::vector<ResultField> fields = ComparisonFields(Measured());
+  ExpectNamesOnce(fields);
+  const auto entry = nlohmann::json::parse(ComparisonJson({Measured()}))["results"][0];
+  EXPECT_EQ(entry["select"]["median_ms"], 1.5);
+  EXPECT_EQ(entry["dense_attend"]["repeats"], 6);
+  ExpectJsonHoldsTheFields(entry, fields);
+  ExpectCsvHoldsTheFields(ComparisonCsv({Measured()}), fields);
+}
+
+TEST(ResultFields, EmptyTablesHaveTheirHeader) {
+  EXPECT_EQ(ParseCsv(StatisticsCsv({})).at(0).at(0), "layer");
+  EXPECT_EQ(ParseCsv(ComparisonCsv({})).at(0).at(2), "method");
+}
+
+}  // namespace
+}  // namespace headscope::analysis
