@@ -17,15 +17,15 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKAgreement, r, k, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SparsityAtCra, target, sparsity)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, id, kv_head, num_rows, num_tokens, kurtosis, entropy,
                                    max_probability, top_k_mass, agreement, sparsity, sink_mass, local_mass,
-                                   vertical_mass, slash_mass, block_mass, retrieval_mass, column_profile,
-                                   diagonal_profile, head_class, class_reason)
+                                   vertical_mass, slash_mass, block_mass, retrieval_mass, retrieval_peak,
+                                   column_profile, diagonal_profile, head_class, class_reason)
 
 }  // namespace headscope::analysis
 
 namespace headscope::app {
 namespace {
 
-constexpr char kSchema[] = "headscope-statistics-cache-1";
+constexpr char kSchema[] = "headscope-statistics-cache-2";
 
 // FNV-1a, 64 bits: a file name, not a proof.
 uint64_t Hash(const std::string& text) {
