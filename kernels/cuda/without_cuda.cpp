@@ -2,6 +2,7 @@
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_select.h"
+#include "kernels/cuda_statistics.h"
 
 namespace headscope::kernels {
 namespace {
@@ -60,6 +61,47 @@ Status SelectCuda(std::string_view, const AttentionProblem&, const ParameterValu
   return NoCuda();
 }
 Status DownloadIndex(const SparseIndexView&, SparseIndex*, void*) {
+  return NoCuda();
+}
+
+Status RowLseCuda(const AttentionProblem&, int32_t, float*, void*) {
+  return NoCuda();
+}
+Status KeptMassCuda(const AttentionProblem&, int32_t, const float*, const SparseIndexView&, float*, void*) {
+  return NoCuda();
+}
+Status LineMassCuda(const AttentionProblem&, int32_t, const float*, const LineOptions&, double*, double*, void*) {
+  return NoCuda();
+}
+Status TopMassWorkspaceBytes(const AttentionProblem&, int64_t*) {
+  return NoCuda();
+}
+Status TopMassCuda(const AttentionProblem&, int32_t, const float*, float*, void*, int64_t, void*) {
+  return NoCuda();
+}
+Status TexelsCuda(const AttentionProblem&, int32_t, const float*, const TexelRequest&, float*, void*) {
+  return NoCuda();
+}
+
+// Never made: Create refuses.
+struct CudaScores::Impl {};
+CudaScores::~CudaScores() = default;
+Status CudaScores::Create(const AttentionProblem&, int32_t, const float*, std::unique_ptr<CudaScores>*) {
+  return NoCuda();
+}
+Status CudaScores::RowLse(float*) const {
+  return NoCuda();
+}
+Status CudaScores::KeptMass(const SparseIndexView&, float*) const {
+  return NoCuda();
+}
+Status CudaScores::LineMass(const LineOptions&, double*, double*) const {
+  return NoCuda();
+}
+Status CudaScores::TopMass(float*) const {
+  return NoCuda();
+}
+Status CudaScores::Texels(const TexelRequest&, float*) const {
   return NoCuda();
 }
 

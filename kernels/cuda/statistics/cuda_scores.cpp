@@ -1,0 +1,184 @@
+// CudaScores: Q, K and LSE of a host problem on the GPU, and the statistics' results back on the host.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cuda_error.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/cuda_statistics.h"
+#include "problem_check.h"
+#include "statistics/score_params.h"
+
+namespace headscope::kernels {
+namespace {
+
+struct FreeDevice {
+  void operator()(void* p) const { cudaFree(p); }
+};
+using DeviceMemory = std::unique_ptr<void, FreeDevice>;
+
+Status Allocate(int64_t bytes, const char* what, DeviceMemory* memory) {
+  void* pointer = nullptr;
+  Status status = CudaStatus(cudaMalloc(&pointer, static_cast<size_t>(bytes)),
+                             "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory for " + what);
+  memory->reset(pointer);
+  return status;
+}
+
+template <typename T>
+Status Download(T* to, const void* from, int64_t count) {
+  // Waits for the kernels before it: their errors come out here.
+  return CudaStatus(cudaMemcpy(to, from, static_cast<size_t>(count) * sizeof(T), cudaMemcpyDeviceToHost),
+                    "computing statistics on the GPU");
+}
+
+int64_t HeadBytes(const AttentionProblem& problem, int32_t rows) {
+  return int64_t{rows} * problem.head_dim * SizeOf(problem.dtype);
+}
+
+// A host tensor of any strides becomes a dense one at `to`.
+Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const StridedTensor<const void>& from,
+                    char* to) {
+  const int64_t size = SizeOf(problem.dtype);
+  const int64_t width = problem.head_dim * size;
+  const int64_t pitch = std::max(from.row_stride * size, width);  // a single row may carry any stride
+  for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
+    for (int32_t head = 0; head < heads; ++head) {
+      const auto* source =
+          static_cast<const char*>(from.data) + (sequence * from.batch_stride + head * from.head_stride) * size;
+      Status status =
+          CudaStatus(cudaMemcpy2D(to, static_cast<size_t>(width), source, static_cast<size_t>(pitch),
+                                  static_cast<size_t>(width), static_cast<size_t>(rows), cudaMemcpyHostToDevice),
+                     "copying a head to the GPU");
+      if (!status.ok()) return status;
+      to += HeadBytes(problem, rows);
+    }
+  }
+  return {};
+}
+
+StridedTensor<const void> DenseTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const void* data) {
+  const int64_t head_stride = int64_t{rows} * problem.head_dim;
+  return {data, heads * head_stride, head_stride, problem.head_dim};
+}
+
+}  // namespace
+
+struct CudaScores::Impl {
+  int device = 0;
+  int32_t window = 0;
+  AttentionProblem problem;  // device pointers
+  DeviceMemory memory;
+  float* lse = nullptr;
+
+  int64_t NumRows() const { return int64_t{problem.batch} * problem.num_qo_heads * problem.seq_q; }
+  // The current device is each thread's own.
+  Status Enter() const { return CudaStatus(cudaSetDevice(device), "choosing the GPU that holds the head"); }
+
+  // Runs run(output) with `count` elements of T on the device and brings them to `host`.
+  template <typename T, typename Run>
+  Status Compute(const char* what, T* host, int64_t count, Run&& run) const {
+    if (host == nullptr) return {StatusCode::kInvalidArgument, std::string(what) + ": the output is null."};
+    if (Status status = Enter(); !status.ok()) return status;
+    DeviceMemory output;
+    Status status = Allocate(count * int64_t{sizeof(T)}, what, &output);
+    if (status.ok()) status = run(static_cast<T*>(output.get()));
+    return status.ok() ? Download(host, output.get(), count) : status;
+  }
+};
+
+CudaScores::~CudaScores() = default;
+
+Status CudaScores::Create(const AttentionProblem& host_problem, int32_t window, const float* host_lse,
+                          std::unique_ptr<CudaScores>* made) {
+  if (made == nullptr) return {StatusCode::kInvalidArgument, "CudaScores::Create: made is null."};
+  // Host tensors may have any strides and alignment, so what is checked is the dense problem that they become.
+  alignas(16) static constexpr char kAligned[16] = {};
+  AttentionProblem dense = host_problem;
+  dense.q = DenseTensor(dense, dense.num_qo_heads, dense.seq_q, host_problem.q.data != nullptr ? kAligned : nullptr);
+  dense.k = DenseTensor(dense, dense.num_kv_heads, dense.seq_k, host_problem.k.data != nullptr ? kAligned : nullptr);
+  statistics::ScoreParams params;
+  if (Status status = statistics::MakeScoreParams(dense, window, 0, {}, &params); !status.ok()) return status;
+
+  std::unique_ptr<CudaScores> scores(new CudaScores);
+  scores->impl_ = std::make_unique<Impl>();
+  Impl& impl = *scores->impl_;
+  impl.window = window;
+  if (Status status = CudaStatus(cudaGetDevice(&impl.device), "asking for the current GPU"); !status.ok())
+    return status;
+  const int64_t q_bytes = HeadBytes(dense, dense.seq_q) * dense.num_qo_heads * dense.batch;
+  const int64_t k_bytes = HeadBytes(dense, dense.seq_k) * dense.num_kv_heads * dense.batch;
+  impl.problem = dense;
+  const int64_t lse_bytes = impl.NumRows() * int64_t{sizeof(float)};
+  if (Status status = Allocate(q_bytes + k_bytes + lse_bytes, "a head's Q, K and LSE", &impl.memory); !status.ok()) {
+    return status;
+  }
+  // head_dim is a multiple of 16, so every part starts 16-byte aligned.
+  char* const base = static_cast<char*>(impl.memory.get());
+  impl.problem.q.data = base;
+  impl.problem.k.data = base + q_bytes;
+  impl.lse = reinterpret_cast<float*>(base + q_bytes + k_bytes);
+  Status status = UploadTensor(dense, dense.num_qo_heads, dense.seq_q, host_problem.q, base);
+  if (status.ok()) status = UploadTensor(dense, dense.num_kv_heads, dense.seq_k, host_problem.k, base + q_bytes);
+  if (!status.ok()) return status;
+  if (host_lse != nullptr) {
+    status = CudaStatus(cudaMemcpy(impl.lse, host_lse, static_cast<size_t>(lse_bytes), cudaMemcpyHostToDevice),
+                        "copying a head's LSE to the GPU");
+  } else {
+    status = RowLseCuda(impl.problem, window, impl.lse, nullptr);
+    if (status.ok()) status = CudaStatus(cudaDeviceSynchronize(), "computing row LSE on the GPU");
+  }
+  if (status.ok()) *made = std::move(scores);
+  return status;
+}
+
+Status CudaScores::RowLse(float* lse) const {
+  return impl_->Compute("row LSE", lse, impl_->NumRows(),
+                        [&](float* output) { return RowLseCuda(impl_->problem, impl_->window, output, nullptr); });
+}
+
+Status CudaScores::KeptMass(const SparseIndexView& host_index, float* mass) const {
+  if (Status status = impl_->Enter(); !status.ok()) return status;
+  CudaIndexBuffers index;
+  const std::unique_ptr<CudaIndexBuffers, void (*)(CudaIndexBuffers*)> free_index(&index, FreeIndex);
+  if (Status status = UploadIndex(host_index, &index); !status.ok()) return status;
+  return impl_->Compute("kept mass", mass, impl_->NumRows(), [&](float* output) {
+    return KeptMassCuda(impl_->problem, impl_->window, impl_->lse, index.view, output, nullptr);
+  });
+}
+
+Status CudaScores::LineMass(const LineOptions& options, double* columns, double* distances) const {
+  const AttentionProblem& problem = impl_->problem;
+  const int64_t heads = int64_t{problem.batch} * problem.num_qo_heads;
+  const int64_t num_distances = heads * (int64_t{problem.first_position} + problem.seq_q);
+  return impl_->Compute("column masses", columns, heads * problem.seq_k, [&](double* device_columns) {
+    return impl_->Compute("distance masses", distances, num_distances, [&](double* device_distances) {
+      return LineMassCuda(problem, impl_->window, impl_->lse, options, device_columns, device_distances, nullptr);
+    });
+  });
+}
+
+Status CudaScores::TopMass(float* top_mass) const {
+  if (Status status = impl_->Enter(); !status.ok()) return status;
+  int64_t bytes = 0;
+  DeviceMemory workspace;
+  Status status = TopMassWorkspaceBytes(impl_->problem, &bytes);
+  if (status.ok()) status = Allocate(bytes, "the candidates of top-k mass", &workspace);
+  if (!status.ok()) return status;
+  return impl_->Compute("top-k mass", top_mass, impl_->NumRows() * kTopMassCounts, [&](float* output) {
+    return TopMassCuda(impl_->problem, impl_->window, impl_->lse, output, workspace.get(), bytes, nullptr);
+  });
+}
+
+Status CudaScores::Texels(const TexelRequest& request, float* texels) const {
+  const int64_t heads = int64_t{impl_->problem.batch} * impl_->problem.num_qo_heads;
+  const int64_t count = heads * std::max(request.num_rows, 0) * std::max(request.num_columns, 0);
+  return impl_->Compute("texels", texels, count, [&](float* output) {
+    return TexelsCuda(impl_->problem, impl_->window, impl_->lse, request, output, nullptr);
+  });
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,99 @@
+// Row LSE: online maximum and sum per row. Every thread keeps both for its own quarter of the columns, so the loop has
+// no shuffles; the quad's four parts meet at the end.
+#include "kernels/cuda_statistics.h"
+#include "statistics/launch.cuh"
+
+namespace headscope::kernels {
+namespace statistics {
+namespace {
+
+// Base 2 throughout: maximum and sum of exp2(score - maximum) over what the thread has seen of each of its four rows.
+struct RowState {
+  float maximum[2][2];
+  float sum[2][2];
+};
+
+__device__ __forceinline__ void Fold(const ScoreFragment& scores, RowState* state) {
+#pragma unroll
+  for (int mt = 0; mt < 2; ++mt) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float largest = scores.value[mt][0][half * 2];
+#pragma unroll
+      for (int nt = 0; nt < 8; ++nt) {
+        largest = fmaxf(largest, fmaxf(scores.value[mt][nt][half * 2], scores.value[mt][nt][half * 2 + 1]));
+      }
+      const float maximum = fmaxf(state->maximum[mt][half], largest);
+      // Nothing attended so far: -inf - -inf is no number.
+      const float shift = maximum == -INFINITY ? 0.0f : maximum;
+      float part[2] = {0.0f, 0.0f};
+#pragma unroll
+      for (int nt = 0; nt < 8; ++nt) {
+        part[0] += Exp2(scores.value[mt][nt][half * 2] - shift);
+        part[1] += Exp2(scores.value[mt][nt][half * 2 + 1] - shift);
+      }
+      state->sum[mt][half] = state->sum[mt][half] * Exp2(state->maximum[mt][half] - shift) + (part[0] + part[1]);
+      state->maximum[mt][half] = maximum;
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads, 3) RowLseKernel(ScoreParams params, float* lse) {
+  extern __shared__ __align__(16) char shared[];
+  const RowTileOfBlock tile(params, blockIdx.x);
+  const BlockHead head(params, tile.sequence_head);
+  const uint32_t queries = SharedAddress(shared);
+  const uint32_t keys = queries + kTileRows * RowBytes(params.head_dim);
+  CopyQueries(params, head, tile.row_begin, tile.row_end, queries);
+
+  const AttendedColumns columns(params, tile.row_begin, tile.row_end);
+  const int first = columns.begin / kTileKeys * kTileKeys;
+  RowState state;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    state.maximum[i / 2][i % 2] = -INFINITY;
+    state.sum[i / 2][i % 2] = 0.0f;
+  }
+  WalkTiles(
+      params, keys, (columns.end - first + kTileKeys - 1) / kTileKeys,
+      [&](int i, uint32_t to) { CopyKeys(params, head, first + i * kTileKeys, to); },
+      [&](int i, uint32_t stage) {
+        const int begin = first + i * kTileKeys;
+        ScoreFragment scores;
+        MultiplyTile(params, queries, stage, &scores);
+        if (!columns.Whole(begin, begin + kTileKeys)) {
+          MaskUnattended(params, tile.row_begin, tile.row_end, begin, &scores);
+        }
+        Fold(scores, &state);
+      });
+
+#pragma unroll
+  for (int mt = 0; mt < 2; ++mt) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float maximum = QuadMax(state.maximum[mt][half]);
+      const float shift = maximum == -INFINITY ? 0.0f : maximum;
+      const float sum = QuadSum(state.sum[mt][half] * Exp2(state.maximum[mt][half] - shift));
+      const int64_t row = tile.row_begin + RowOf(mt, half);
+      if (threadIdx.x % 4 == 0 && row < tile.row_end) {
+        constexpr float kLn2 = 0.693147180559945309f;
+        lse[head.row_slot + row] = maximum == -INFINITY ? -INFINITY : maximum * kLn2 + logf(sum);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace statistics
+
+Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, void* stream) {
+  statistics::ScoreParams params;
+  if (Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, &params); !status.ok()) {
+    return status;
+  }
+  const auto blocks = static_cast<unsigned>(params.NumRowTiles() * params.num_sequence_heads);
+  return statistics::LaunchScores("RowLseKernel", problem, statistics::RowLseKernel, dim3(blocks),
+                                  params.SharedBytes(0), stream, params, lse);
+}
+
+}  // namespace headscope::kernels

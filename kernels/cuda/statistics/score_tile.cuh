@@ -1,0 +1,294 @@
+// A tile of scores on the tensor cores: what all statistics share.
+//
+// A block of four warps holds 128 query rows in shared memory and walks over tiles of 64 keys, the next of which is
+// under way (cp.async) while one is multiplied. A warp multiplies its 32 rows by all 64 keys with mma.m16n8k16. Rows in
+// shared memory are padded by 16 bytes, so the eight rows of an ldmatrix start in eight different groups of banks for
+// every head_dim that is a multiple of 16; head_dim and element type are therefore run-time values, and a statistic
+// compiles once.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "statistics/score_params.h"
+
+namespace headscope::kernels::statistics {
+
+inline constexpr int kThreads = 128;
+inline constexpr int kWarps = kThreads / 32;
+inline constexpr int kWarpRows = kTileRows / kWarps;
+
+// Scores of a thread: value (mt, nt, e) belongs to row Row(mt, e / 2) of the block and key KeyOf(nt, e % 2) of the
+// tile.
+struct ScoreFragment {
+  float value[2][8][4];
+};
+// Row of the block for half h of the 16-row product mt; every quad of lanes shares its four rows.
+__device__ __forceinline__ int RowOf(int mt, int half) {
+  return static_cast<int>(threadIdx.x) / 32 * kWarpRows + mt * 16 + half * 8 + static_cast<int>(threadIdx.x) % 32 / 4;
+}
+__device__ __forceinline__ int KeyOf(int nt, int e) {
+  return nt * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + e;
+}
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+// 16 bytes from global to shared memory; zeros when not `valid` (the source is then not read).
+__device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+}
+__device__ __forceinline__ void CommitCopies() {
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+__device__ __forceinline__ void WaitForCopies() {
+  asm volatile("cp.async.wait_group 0;\n" ::: "memory");
+}
+__device__ __forceinline__ void LoadMatrices(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+template <bool kBFloat16>
+__device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (kBFloat16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+
+// exp2 to 2 ulp; 0 for -inf and below 2^-126.
+__device__ __forceinline__ float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// tanh to 2e-7 absolute, saturating; a seventh of tanhf's code, which would be there 64 times.
+__device__ __forceinline__ float Tanh(float x) {
+  constexpr float kTwoLog2E = 2.885390081777926815f;
+  return 1.0f - __fdividef(2.0f, 1.0f + Exp2(kTwoLog2E * x));
+}
+
+// Copies `count` rows of head_dim elements; row i comes from source(i), a pointer, or null for zeros. The caller
+// commits.
+template <typename Source>
+__device__ __forceinline__ void CopyRows(uint32_t to, int count, int head_dim, Source&& source) {
+  const int pitch = RowBytes(head_dim);
+  for (int row = static_cast<int>(threadIdx.x) / 8; row < count; row += kThreads / 8) {
+    const uint16_t* const from = source(row);
+    for (int chunk = static_cast<int>(threadIdx.x) % 8; chunk < head_dim / 8; chunk += 8) {
+      CopyAsync(to + row * pitch + chunk * 16, from == nullptr ? nullptr : from + chunk * 8, from != nullptr);
+    }
+  }
+}
+
+// Adds steps [0, steps) of 16 components to the fragment. queries, keys: shared addresses of the block's and the tile's
+// first row.
+template <bool kBFloat16>
+__device__ __forceinline__ void MultiplySteps(ScoreFragment* scores, uint32_t queries, uint32_t keys, int head_dim) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int pitch = RowBytes(head_dim);
+  const uint32_t a_address =
+      queries + (static_cast<int>(threadIdx.x) / 32 * kWarpRows + lane % 16) * pitch + lane / 16 * 16;
+  const uint32_t b_address = keys + (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 16;
+#pragma unroll 2
+  for (int step = 0; step < head_dim / 16; ++step) {
+    uint32_t a[2][4], b[4][4];
+#pragma unroll
+    for (int mt = 0; mt < 2; ++mt) LoadMatrices(a[mt], a_address + mt * 16 * pitch + step * 32);
+#pragma unroll
+    for (int pair = 0; pair < 4; ++pair) LoadMatrices(b[pair], b_address + pair * 16 * pitch + step * 32);
+#pragma unroll
+    for (int mt = 0; mt < 2; ++mt) {
+#pragma unroll
+      for (int nt = 0; nt < 8; ++nt) {
+        Mma<kBFloat16>(scores->value[mt][nt], a[mt], b[nt / 2][nt % 2 * 2], b[nt / 2][nt % 2 * 2 + 1]);
+      }
+    }
+  }
+}
+
+// Scores times log2(e), capped, unmasked: what exp2 takes.
+__device__ __forceinline__ void MultiplyTile(const ScoreParams& params, uint32_t queries, uint32_t keys,
+                                             ScoreFragment* scores) {
+#pragma unroll
+  for (int mt = 0; mt < 2; ++mt) {
+#pragma unroll
+    for (int nt = 0; nt < 8; ++nt) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scores->value[mt][nt][e] = 0.0f;
+    }
+  }
+  if (params.bfloat16) {
+    MultiplySteps<true>(scores, queries, keys, params.head_dim);
+  } else {
+    MultiplySteps<false>(scores, queries, keys, params.head_dim);
+  }
+  const float factor = params.factor;
+#pragma unroll
+  for (int mt = 0; mt < 2; ++mt) {
+#pragma unroll
+    for (int nt = 0; nt < 8; ++nt) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) scores->value[mt][nt][e] *= factor;
+    }
+  }
+  if (params.cap > 0) {
+#pragma unroll
+    for (int mt = 0; mt < 2; ++mt) {
+#pragma unroll
+      for (int nt = 0; nt < 8; ++nt) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) scores->value[mt][nt][e] = params.cap * Tanh(scores->value[mt][nt][e]);
+      }
+    }
+  }
+}
+
+// Where a block stands: one (sequence, head) and its rows [row_begin, row_begin + 128).
+struct BlockHead {
+  const uint16_t* q;
+  const uint16_t* k;
+  int64_t row_slot;  // of row 0 in [batch, num_qo_heads, seq_q]
+
+  __device__ BlockHead(const ScoreParams& params, int sequence_head) {
+    const int head = sequence_head % params.num_qo_heads;
+    const int sequence = sequence_head / params.num_qo_heads;
+    q = params.q + sequence * params.q_batch_stride + head * params.q_head_stride;
+    k = params.k + sequence * params.k_batch_stride + head / params.group_size * params.k_head_stride;
+    row_slot = static_cast<int64_t>(sequence_head) * params.seq_q;
+  }
+};
+
+// Columns that rows [row_begin, row_end) attend to: any of them [begin, end), all of them [common_begin, common_end).
+struct AttendedColumns {
+  int begin, end, common_begin, common_end;
+
+  __device__ AttendedColumns(const ScoreParams& params, int64_t row_begin, int64_t row_end) {
+    const int64_t first = params.first_position + row_begin;
+    const int64_t last = params.first_position + row_end - 1;
+    begin = params.window > 0 ? static_cast<int>(max(first - params.window + 1, int64_t{0})) : 0;
+    end = static_cast<int>(min(last + 1, int64_t{params.seq_k}));
+    begin = min(begin, end);
+    common_begin = params.window > 0 ? static_cast<int>(max(last - params.window + 1, int64_t{0})) : 0;
+    common_end = static_cast<int>(min(first + 1, int64_t{params.seq_k}));
+  }
+  __device__ bool Whole(int column_begin, int column_end) const {
+    return column_begin >= common_begin && column_end <= common_end;
+  }
+};
+
+// Attended columns of one row, relative to `column_begin`.
+struct RowColumns {
+  int begin, end;
+
+  __device__ RowColumns(const ScoreParams& params, int row, int column_begin) {
+    const int position = params.first_position + row;
+    begin = (params.window > 0 ? position - params.window + 1 : 0) - column_begin;
+    end = min(position + 1, params.seq_k) - column_begin;
+  }
+  __device__ bool Attends(int column) const { return (column >= begin) & (column < end); }
+};
+
+// Scores of pairs that rows [row_begin, row_end) do not attend to, and of rows past row_end, become -inf. column_begin:
+// of the tile.
+__device__ __forceinline__ void MaskUnattended(const ScoreParams& params, int64_t row_begin, int64_t row_end,
+                                               int column_begin, ScoreFragment* scores) {
+#pragma unroll
+  for (int mt = 0; mt < 2; ++mt) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      RowColumns row(params, static_cast<int>(row_begin) + RowOf(mt, half), column_begin);
+      if (row_begin + RowOf(mt, half) >= row_end) row.end = row.begin;
+#pragma unroll
+      for (int nt = 0; nt < 8; ++nt) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          if (!row.Attends(KeyOf(nt, e))) scores->value[mt][nt][half * 2 + e] = -INFINITY;
+        }
+      }
+    }
+  }
+}
+
+// LSE of the thread's rows in base 2. A row that attends to nothing (-inf) and a row past the end get +inf: p is then 0
+// wherever they are looked at, and -inf - -inf never comes up.
+struct RowLseValues {
+  float value[2][2];
+
+  __device__ RowLseValues(const float* lse, int64_t row_slot, int64_t row_begin, int64_t row_end) {
+    constexpr float kLog2E = 1.442695040888963407f;
+#pragma unroll
+    for (int mt = 0; mt < 2; ++mt) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int64_t row = row_begin + RowOf(mt, half);
+        const float natural = row < row_end ? lse[row_slot + row] : -INFINITY;
+        value[mt][half] = natural == -INFINITY ? INFINITY : natural * kLog2E;
+      }
+    }
+  }
+};
+
+// The block's rows of Q, zeros below the last one. The caller commits.
+__device__ __forceinline__ void CopyQueries(const ScoreParams& params, const BlockHead& head, int64_t row_begin,
+                                            int64_t row_end, uint32_t to) {
+  CopyRows(to, kTileRows, params.head_dim, [&](int i) -> const uint16_t* {
+    return row_begin + i < row_end ? head.q + (row_begin + i) * params.q_row_stride : nullptr;
+  });
+}
+// Keys [begin, begin + 64), zeros from seq_k on. The caller commits.
+__device__ __forceinline__ void CopyKeys(const ScoreParams& params, const BlockHead& head, int64_t begin, uint32_t to) {
+  CopyRows(to, kTileKeys, params.head_dim, [&](int i) -> const uint16_t* {
+    return begin + i < params.seq_k ? head.k + (begin + i) * params.k_row_stride : nullptr;
+  });
+}
+
+// Walks over `count` tiles of keys: load(tile, address) copies one, use(tile, address) gets it in shared memory. Q must
+// have been copied but not waited for. With one stage (head_dim 256 on a GPU with little shared memory) loads and
+// products take turns.
+template <typename Load, typename Use>
+__device__ __forceinline__ void WalkTiles(const ScoreParams& params, uint32_t keys, int count, Load&& load, Use&& use) {
+  const uint32_t stage_bytes = static_cast<uint32_t>(kTileKeys * RowBytes(params.head_dim));
+  const bool one_stage = params.key_stages == 1;
+  if (count > 0) load(0, keys);
+  CommitCopies();
+  for (int tile = 0; tile < count; ++tile) {
+    WaitForCopies();
+    __syncthreads();  // this tile has arrived for all, and nobody reads the one before any more
+    const uint32_t stage = one_stage ? keys : keys + tile % 2 * stage_bytes;
+    if (!one_stage && tile + 1 < count) {
+      load(tile + 1, keys + (tile + 1) % 2 * stage_bytes);
+      CommitCopies();
+    }
+    use(tile, stage);
+    if (one_stage && tile + 1 < count) {
+      __syncthreads();
+      load(tile + 1, keys);
+      CommitCopies();
+    }
+  }
+  if (count == 0) WaitForCopies();
+}
+
+// Sum and maximum over the four lanes that share a row.
+__device__ __forceinline__ float QuadSum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+__device__ __forceinline__ float QuadMax(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+}  // namespace headscope::kernels::statistics

@@ -1,0 +1,101 @@
+// Statistics of attention probabilities on the GPU: what analysis/ computes on the CPU, by the same definitions
+// (docs/analysis.md), without ever holding seq_q x seq_k numbers.
+//
+// Method: every call is one pass of Q K^T on the tensor cores (mma.m16n8k16, fp32 accumulation), row tile by row tile,
+// all heads in one launch; each statistic folds a tile of scores while it is in registers. p = exp(score - lse) with
+// the LSE of the caller, so any row LSE that a trace recorded gives the probabilities that the trace means.
+//
+// What every call takes. problem: device pointers; q and k in bf16 or fp16, 16-byte aligned with strides that are
+// multiples of 8 elements; head_dim a multiple of 16 up to 256; v is not read. A row attends to key c when c <= its
+// position, c < seq_k and, with `window` > 0, position - c < window. lse [batch, num_qo_heads, seq_q] fp32, natural
+// log. Outputs are device pointers, contiguous, written whole. `stream` is a cudaStream_t; calls are asynchronous,
+// allocate nothing and can be captured in a CUDA graph. Results do not change from run to run: sums are taken in a
+// fixed order or in fixed point.
+//
+// Errors, before anything is launched: kInvalidArgument names the field; kUnsupported for fp32 (the tensor cores would
+// round it: use the CPU), another head_dim, misaligned tensors, a GPU older than compute capability 8.0 or with too
+// little shared memory; kDeviceMissing without a GPU or in a build without CUDA.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/attention_problem.h"
+#include "kernels/sparse_index.h"
+#include "kernels/status.h"
+
+namespace headscope::kernels {
+
+// lse of every row; -inf for a row that attends to nothing. Against float64: 5e-6 absolute plus 2e-6 of the largest
+// |score|.
+Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, void* stream);
+
+// mass [batch, num_qo_heads, seq_q]: sum of p over those columns that the index keeps for the row and the row attends
+// to; its least value over rows is the CRA (SampleAttention, section 3.3). The index's lists are trusted, as by
+// AttendCuda. 64-row tiles run at half the rate of 128-row tiles.
+Status KeptMassCuda(const AttentionProblem& problem, int32_t window, const float* lse, const SparseIndexView& index,
+                    float* mass, void* stream);
+
+// Which pairs a profile counts. Far: column >= sink_tokens and position - column >= local_tokens; near: the others.
+enum class LineRegion : int32_t { kAll = 0, kNear = 1, kFar = 2 };
+struct LineOptions {
+  LineRegion region = LineRegion::kAll;
+  int32_t sink_tokens = 4;
+  int32_t local_tokens = 128;
+};
+// columns [batch, num_qo_heads, seq_k]: p summed over the rows, per key column. distances [batch, num_qo_heads,
+// first_position + seq_q]: the same per distance position - column. Summed in fixed point (2^-40), so independent of
+// the order of blocks. Against float64: relative 2e-5, plus 2e-9 absolute.
+Status LineMassCuda(const AttentionProblem& problem, int32_t window, const float* lse, const LineOptions& options,
+                    double* columns, double* distances, void* stream);
+
+// top_mass [batch, num_qo_heads, seq_q, kTopMassCounts]: sum of the row's 2^i largest p, i = 0 .. 10 (all of them when
+// there are fewer). Exact selection; ties count as often as they occur. The workspace keeps 2048 candidates for each
+// row that is in flight: 1 MiB per resident block, some 260 MiB on a GPU of 132 multiprocessors, whatever the lengths.
+inline constexpr int32_t kTopMassCounts = 11;
+Status TopMassWorkspaceBytes(const AttentionProblem& problem, int64_t* bytes);
+Status TopMassCuda(const AttentionProblem& problem, int32_t window, const float* lse, float* top_mass, void* workspace,
+                   int64_t workspace_bytes, void* stream);
+
+// A grid of texels over the map: texel (i, j) covers rows [row_begin + i * 2^level, ..) and columns [column_begin + j *
+// 2^level, ..), 2^level of each; what lies outside the map counts nothing. A tile of analysis/types/tile.h is the grid
+// of 256 x 256 texels at row_begin = y * 256 * 2^level, column_begin = x * 256 * 2^level.
+enum class TexelValue : int32_t {
+  kMaxLog2 = 0,  // log2 of the largest p; -inf where no pair is attended
+  kSum = 1,      // sum of p
+};
+struct TexelRequest {
+  TexelValue value = TexelValue::kMaxLog2;
+  int32_t level = 0;                          // 0 .. 20
+  int64_t row_begin = 0, column_begin = 0;    // multiples of 2^level
+  int32_t num_rows = 256, num_columns = 256;  // texels
+};
+// texels [batch, num_qo_heads, num_rows, num_columns] fp32. Against float64: 1e-4 in log2, for p >= 2^-120.
+Status TexelsCuda(const AttentionProblem& problem, int32_t window, const float* lse, const TexelRequest& request,
+                  float* texels, void* stream);
+
+// The same for host data, for the application: Q, K and LSE of a problem stay on the current GPU while the object
+// lives. Calls are synchronous, allocate what they need for their duration and may come from any thread.
+class CudaScores {
+ public:
+  // host_problem: host pointers, any strides; as above otherwise. host_lse null: computed here. Memory: Q, K and LSE.
+  static Status Create(const AttentionProblem& host_problem, int32_t window, const float* host_lse,
+                       std::unique_ptr<CudaScores>* made);
+  ~CudaScores();
+  CudaScores(const CudaScores&) = delete;
+  CudaScores& operator=(const CudaScores&) = delete;
+
+  // Outputs are host pointers of the shapes above. The index is validated.
+  Status RowLse(float* lse) const;
+  Status KeptMass(const SparseIndexView& host_index, float* mass) const;
+  Status LineMass(const LineOptions& options, double* columns, double* distances) const;
+  Status TopMass(float* top_mass) const;
+  Status Texels(const TexelRequest& request, float* texels) const;
+
+ private:
+  CudaScores() = default;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::kernels

@@ -1,0 +1,58 @@
+// Attention probabilities in float64 on the host, pair by pair, and a random problem to compute them of: what the GPU's
+// statistics are tested against. Shares no code with the kernels.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/attention_problem.h"
+
+namespace headscope::kernels::testing {
+
+struct StatisticsCase {
+  DType dtype = DType::kBFloat16;
+  int32_t head_dim = 64;
+  int32_t batch = 1, num_qo_heads = 1, num_kv_heads = 1;
+  int32_t seq_q = 0, seq_k = 0, first_position = 0;
+  int32_t window = 0;
+  float soft_cap = 0;
+};
+
+// Owns the tensors of a case. Keys that no row attends to are NaN: whoever reads them for a result is found out.
+class StatisticsProblem {
+ public:
+  StatisticsProblem(const StatisticsCase& shape, uint32_t seed);
+
+  const AttentionProblem& problem() const { return problem_; }
+  const StatisticsCase& shape() const { return shape_; }
+  int64_t NumRows() const { return int64_t{shape_.batch} * shape_.num_qo_heads * shape_.seq_q; }
+  bool Attends(int64_t row, int64_t column) const {
+    const int64_t position = shape_.first_position + row;
+    return column <= position && column < shape_.seq_k && (shape_.window == 0 || position - column < shape_.window);
+  }
+
+  // Natural-log LSE [batch * num_qo_heads, seq_q], and the same rounded to fp32: the LSE that probabilities are of.
+  const std::vector<double>& lse() const { return lse_; }
+  const std::vector<float>& rounded_lse() const { return rounded_lse_; }
+  double largest_score() const { return largest_score_; }
+  // exp(score - rounded lse) of one row [seq_k]; 0 for pairs that are not attended.
+  const double* Probabilities(int64_t sequence_head, int64_t row) const {
+    return p_.data() + (sequence_head * shape_.seq_q + row) * shape_.seq_k;
+  }
+
+ private:
+  StatisticsCase shape_;
+  std::vector<uint16_t> q_, k_;
+  AttentionProblem problem_;
+  std::vector<double> lse_, p_;
+  std::vector<float> rounded_lse_;
+  double largest_score_ = 0;
+};
+
+std::string NameOf(const StatisticsCase& shape);
+
+}  // namespace headscope::kernels::testing
