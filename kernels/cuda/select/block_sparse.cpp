@@ -1,0 +1,59 @@
+// Block-sparse: pool, pick, write.
+#include <algorithm>
+
+#include "current_device.h"
+#include "select/pooled_blocks.h"
+#include "select/selection_call.h"
+
+namespace headscope::kernels::selection {
+
+Status SelectBlockSparse(Call* call) {
+  const AttentionProblem& problem = call->problem;
+  PooledBlocksParams params;
+  params.q = problem.q;
+  params.k = problem.k;
+  params.batch = problem.batch;
+  params.num_qo_heads = problem.num_qo_heads;
+  params.num_kv_heads = problem.num_kv_heads;
+  params.head_dim = problem.head_dim;
+  params.seq_q = problem.seq_q;
+  params.first_position = problem.first_position;
+  params.num_visible_keys = call->NumVisibleKeys();
+  params.num_query_blocks = (problem.seq_q + kPoolRows - 1) / kPoolRows;
+  params.num_key_blocks = (params.num_visible_keys + kPoolRows - 1) / kPoolRows;
+  params.num_kept = call->values.Integer("n_blocks");
+  params.is_bf16 = problem.dtype == DType::kBFloat16;
+  params.key_pitch = (params.num_key_blocks + 31) / 32 * 32;
+  params.words = params.num_key_blocks / 64 + 1;
+
+  // Runs begin where the halves' blocks change: at most twice per kept block of either half, and at most at every
+  // block; the diagonal cuts a run of each half.
+  const int64_t most_changes = std::min<int64_t>(int64_t{4} * params.num_kept, params.num_key_blocks);
+  const ListArrays arrays = TakeLists(call, call->view.NumLists(), most_changes + 3, 0);
+  params.pooled_q = call->workspace.Take<float>(call->NumHeads() * params.num_query_blocks * problem.head_dim);
+  params.pooled_k =
+      call->workspace.Take<float>(int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim * params.key_pitch);
+  params.bitmaps = call->workspace.Take<uint64_t>(call->NumHeads() * params.num_query_blocks * params.words);
+  if (!call->launches) return {};
+
+  CurrentDevice device;
+  if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
+  int shared_bytes = 0;
+  Status status =
+      CudaStatus(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.ordinal),
+                 "asking for the GPU's shared memory");
+  if (!status.ok()) return status;
+  const int32_t queries = QueryBlocksPerThreadBlock(params, static_cast<size_t>(shared_bytes));
+  if (queries == 0) {
+    const int64_t most = int64_t{MostKeyBlocks(problem.head_dim, static_cast<size_t>(shared_bytes))} * kPoolRows;
+    return {StatusCode::kUnsupported, "first_position + seq_q is " + std::to_string(params.num_visible_keys) +
+                                          ": block-sparse selection on this GPU takes " + std::to_string(most) +
+                                          " keys; select on the CPU."};
+  }
+  status = LaunchStatus(LaunchPooledBlocks(params, queries, call->stream), "PickBlocksKernel", *call);
+  if (!status.ok()) return status;
+  const BlockLists lists{params.bitmaps, params.num_query_blocks, params.words};
+  return LaunchStatus(LaunchBlockLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteListsKernel", *call);
+}
+
+}  // namespace headscope::kernels::selection

@@ -1,0 +1,155 @@
+// Vertical-slash and SampleAttention: probe, pick, write.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "select/probe.h"
+#include "select/selection_call.h"
+#include "select/top_lines.h"
+#include "select/top_stripes.h"
+
+namespace headscope::kernels::selection {
+namespace {
+
+constexpr int32_t kMostKeysPerWarp = 1024;
+// Thread blocks beyond which strips get longer: some ten rounds of a large GPU. Fixed, so that the sums do not depend
+// on the GPU.
+constexpr int64_t kManyBlocks = 4096;
+
+int32_t CeilDivide(int64_t a, int64_t b) {
+  return static_cast<int32_t>((a + b - 1) / b);
+}
+
+// Fills in everything of the probe: shapes, strips and memory.
+ProbeParams TakeProbe(Call* call, int32_t num_chunks, int32_t rows_per_chunk, bool stripes) {
+  const AttentionProblem& problem = call->problem;
+  ProbeParams params;
+  params.q = problem.q;
+  params.k = problem.k;
+  params.num_qo_heads = problem.num_qo_heads;
+  params.num_kv_heads = problem.num_kv_heads;
+  params.group_size = problem.GroupSize();
+  params.head_dim = problem.head_dim;
+  params.seq_q = problem.seq_q;
+  params.first_position = problem.first_position;
+  params.num_chunks = num_chunks;
+  const int32_t longest_chunk = CeilDivide(problem.seq_q, num_chunks);
+  params.rows_per_chunk = std::min(rows_per_chunk, longest_chunk);
+  params.units_per_chunk = CeilDivide(params.rows_per_chunk, kUnitRows);
+  params.stripes = stripes;
+
+  const int32_t num_keys = call->NumVisibleKeys();
+  const int64_t num_units = call->NumHeads() * params.UnitsPerHead();
+  params.keys_per_warp = kStripe;
+  auto num_strips = [&] { return CeilDivide(num_keys, int64_t{params.keys_per_warp} * kProbeWarps); };
+  while (params.keys_per_warp < kMostKeysPerWarp && num_units * num_strips() > kManyBlocks) {
+    params.keys_per_warp *= 2;
+  }
+  params.num_strips = num_strips();
+
+  const float scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  constexpr float kLog2E = std::numbers::log2e_v<float>;
+  params.score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : scale * kLog2E;
+  params.cap = problem.soft_cap * kLog2E;
+
+  params.column_pitch = stripes ? CeilDivide(num_keys, kStripe) : num_keys;
+  params.slash_pitch = stripes ? params.keys_per_warp / kStripe + 2 : params.keys_per_warp + kUnitRows;
+  params.row_partials = call->workspace.Take<float2>(num_units * params.num_strips * kUnitRows);
+  params.columns = call->workspace.Take<float>(num_units * params.column_pitch);
+  params.slashes = call->workspace.Take<float>(num_units * params.NumWarpStrips() * params.slash_pitch);
+  return params;
+}
+
+Status LaunchProbe(const Call& call, const ProbeParams& params) {
+  const auto launch = call.problem.dtype == DType::kBFloat16 ? LaunchProbeBf16 : LaunchProbeFp16;
+  return LaunchStatus(launch(params, call.problem.batch, call.stream), "ProbeKernel", call);
+}
+
+Status RefuseSize(const char* what, int64_t size, int64_t most) {
+  return {StatusCode::kUnsupported, std::string(what) + " is " + std::to_string(size) + ": the GPU selector takes " +
+                                        std::to_string(most) + "; split the batch or select on the CPU."};
+}
+
+// Grid sizes of the launches behind the probe and the probe's own.
+Status CheckGrids(const Call& call, const ProbeParams& params, int64_t num_picks) {
+  const int64_t blocks = call.NumHeads() * params.UnitsPerHead() * params.num_strips;
+  if (blocks > std::numeric_limits<int32_t>::max()) {
+    return RefuseSize("the number of probed rows and keys in thread blocks", blocks,
+                      std::numeric_limits<int32_t>::max());
+  }
+  constexpr int64_t kMostPicks = 65534;
+  if (num_picks > kMostPicks) {
+    return RefuseSize("two picks per head of the batch (batch * num_qo_heads * 2)", num_picks, kMostPicks);
+  }
+  return {};
+}
+
+// The most runs that a vertical-slash list can have, whatever is chosen. Runs begin where the state of the halves
+// changes. A slash that stands alone changes it at 3 columns (the upper half's range ends where the lower's begins), a
+// group of slashes at 4; ranges of one half are 65 columns apart or more. A column that splits a run adds two, the
+// diagonal cuts a run of each half.
+int64_t MostRuns(int64_t num_slashes, int64_t num_columns, int64_t num_keys) {
+  const int64_t changes = std::min(3 * num_slashes, 4 * (num_keys / 65 + 2));
+  return std::min(changes + 2 * num_columns + 2, num_keys + 2);
+}
+
+}  // namespace
+
+Status SelectVerticalSlash(Call* call) {
+  const int32_t num_keys = call->NumVisibleKeys();
+  TopLinesParams top;
+  top.count[0] = std::min(call->values.Integer("n_vertical"), num_keys);
+  top.count[1] = std::min(call->values.Integer("n_slash"), num_keys);
+  const ListArrays arrays =
+      TakeLists(call, call->view.NumLists(), MostRuns(top.count[1], top.count[0], num_keys), top.count[0]);
+  top.probe = TakeProbe(call, /*num_chunks=*/1, call->values.Integer("last_q"), /*stripes=*/false);
+  top.num_lists = static_cast<int32_t>(call->NumHeads());
+  top.num_lines = num_keys;
+  top.forced[0] = call->values.Integer("forced_columns");
+  top.forced[1] = call->values.Integer("forced_slashes");
+  top.key_pitch = (num_keys + 3) / 4 * 4;
+  const int32_t words = LineBitmapWords(num_keys);
+  top.keys = call->workspace.Take<uint32_t>(call->NumHeads() * 2 * top.key_pitch);
+  top.bitmaps = call->workspace.Take<uint64_t>(call->NumHeads() * 2 * words);
+
+  Status status = CheckGrids(*call, top.probe, call->NumHeads() * 2);
+  if (!status.ok() || !call->launches) return status;
+  status = LaunchProbe(*call, top.probe);
+  if (status.ok()) status = LaunchStatus(LaunchTopLines(top, call->stream), "TopLinesKernel", *call);
+  if (!status.ok()) return status;
+  return LaunchStatus(LaunchLineLists({top.bitmaps, words}, ShapeOfLists(*call), arrays, call->stream),
+                      "WriteListsKernel", *call);
+}
+
+Status SelectSampleAttention(Call* call) {
+  const ParameterValues& values = call->values;
+  const int32_t num_chunks = std::min(values.Integer("chunk_n"), call->problem.seq_q);
+  const int32_t num_stripes = CeilDivide(call->NumVisibleKeys(), kStripe);
+  // Every other block at most starts a run, and the diagonal cuts one.
+  const ListArrays arrays = TakeLists(call, call->view.NumLists(), num_stripes / 2 + 3, 0);
+  TopStripesParams top;
+  top.probe = TakeProbe(call, num_chunks, kStripe, /*stripes=*/true);
+  top.num_sets = static_cast<int32_t>(call->NumHeads()) * num_chunks;
+  top.num_stripes = num_stripes;
+  top.share[0] = values.Real("alpha_c");
+  top.share[1] = values.Real("alpha_s");
+  StripeLists lists;
+  lists.words = LineBitmapWords(num_stripes);
+  lists.num_chunks = num_chunks;
+  lists.own_rows_only = values.Flag("own_rows_only");
+  lists.keep_diagonal = values.Flag("keep_diagonal");
+  const int64_t num_picks = int64_t{top.num_sets} * 2;
+  top.masses = call->workspace.Take<float>(num_picks * num_stripes);
+  top.bitmaps = call->workspace.Take<uint64_t>(num_picks * lists.words);
+  lists.bitmaps = top.bitmaps;
+
+  Status status = CheckGrids(*call, top.probe, 0);
+  if (!status.ok() || !call->launches) return status;
+  status = LaunchProbe(*call, top.probe);
+  if (status.ok()) status = LaunchStatus(LaunchTopStripes(top, call->stream), "TopStripesKernel", *call);
+  if (!status.ok()) return status;
+  return LaunchStatus(LaunchStripeLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteListsKernel", *call);
+}
+
+}  // namespace headscope::kernels::selection

@@ -1,0 +1,87 @@
+// From picks to the lists of a SparseIndex, in one launch: a warp per list walks two bitmaps, what the upper and what
+// the lower half of the tile's rows keep, and writes a run wherever their state changes. The result is, entry by entry,
+// what SparseIndexBuilder makes of the same ranges and columns.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/sparse_index.h"
+#include "select/probe.h"
+
+namespace headscope::kernels::selection {
+
+constexpr int32_t kTileRows = 128;
+constexpr int32_t kHalfRows = kTileRows / 2;
+
+// Where lists are written. List L's slots begin at L * run_capacity and L * column_capacity.
+struct ListArrays {
+  int64_t* run_begin = nullptr;
+  int32_t* run_count = nullptr;
+  int64_t* column_begin = nullptr;
+  int32_t* column_count = nullptr;
+  KeyRun* runs = nullptr;
+  int32_t* columns = nullptr;
+  int32_t run_capacity = 0;
+  int32_t column_capacity = 0;
+};
+
+struct ListShape {
+  int32_t batch = 1;
+  int32_t num_qo_heads = 0;
+  int32_t seq_q = 0;
+  int32_t seq_k = 0;
+  int32_t first_position = 0;
+  int32_t num_tiles = 0;
+};
+
+// Vertical-slash: line bitmaps of TopLinesParams. A slash o keeps, for rows from position p on, columns [p - o, p - o +
+// 64).
+struct LineLists {
+  const uint64_t* bitmaps = nullptr;  // [batch * head, 2, words]
+  int32_t words = 0;
+};
+cudaError_t LaunchLineLists(const LineLists& lists, const ListShape& shape, const ListArrays& arrays,
+                            cudaStream_t stream);
+
+// Block-sparse: one bit per key block of 64, per query block of 64 rows.
+struct BlockLists {
+  const uint64_t* bitmaps = nullptr;  // [batch * head, query block, words]
+  int32_t num_query_blocks = 0;
+  int32_t words = 0;
+};
+cudaError_t LaunchBlockLists(const BlockLists& lists, const ListShape& shape, const ListArrays& arrays,
+                             cudaStream_t stream);
+
+// SampleAttention: one bit per column stripe and per diagonal stripe of 128, per chunk. Line bitmaps with pads as in
+// top_lines.h.
+struct StripeLists {
+  const uint64_t* bitmaps = nullptr;  // [batch * head, chunk, 2, words]
+  int32_t words = 0;
+  int32_t num_chunks = 1;
+  bool own_rows_only = false;
+  bool keep_diagonal = false;
+};
+cudaError_t LaunchStripeLists(const StripeLists& lists, const ListShape& shape, const ListArrays& arrays,
+                              cudaStream_t stream);
+
+// S2-Attention: no picks at all. Heads whose offsets agree modulo the stride, and all sequences, share their entries.
+struct ShardLists {
+  int32_t local_blocks = 0;
+  int32_t stride = 0;
+  int32_t head_step = 0;
+  int32_t offset = 0;
+  int32_t heads_per_number = 1;  // the group size when KV heads are numbered
+  bool subtract_offset = false;
+  int32_t max_distance = 0;
+};
+cudaError_t LaunchShardLists(const ShardLists& lists, const ListShape& shape, const ListArrays& arrays,
+                             cudaStream_t stream);
+
+// Everything that the rule keeps; all heads share the entries.
+cudaError_t LaunchRuleLists(const ElementRule& rule, const ListShape& shape, const ListArrays& arrays,
+                            cudaStream_t stream);
+constexpr int32_t kMostRuleRuns = 6;
+
+}  // namespace headscope::kernels::selection

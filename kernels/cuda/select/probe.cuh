@@ -1,0 +1,482 @@
+// The probe's two kernels. S^T = K Q^T by mma.m16n8k16 with keys as rows and the unit's 64 query rows as columns, so
+// that a column's mass is a sum inside a thread and its row of four lanes, and a diagonal's mass is a sum inside a
+// thread whose register moves on by one place per 8 keys.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "select/probe_sums.cuh"
+
+namespace headscope::kernels::selection {
+
+constexpr int kProbeThreads = 32 * kProbeWarps;
+constexpr int kTileFragments = 1;               // of 16 keys
+constexpr int kTileKeys = 16 * kTileFragments;  // keys of one step of a warp
+constexpr int kRowGroups = 8;                   // 64 query rows in groups of 8
+constexpr int kMaxStripeSlots = 1024 / kStripe + 2;
+constexpr unsigned kFullWarp = 0xffffffffu;
+
+template <bool kBf16>
+__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                    uint32_t b1) {
+  if constexpr (kBf16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  }
+}
+
+__device__ __forceinline__ float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ uint4 LoadKeys(const uint16_t* from) {
+  uint4 value;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from));
+  return value;
+}
+
+struct ProbeShared {
+  float2 rows[kProbeWarps][kUnitRows];           // maximum and sum; later, in rows[0], maximum and 1 / sum
+  float slots[kProbeWarps][kMaxStripeSlots][8];  // diagonal stripes of each warp strip
+};
+
+// One warp's place in the work. The lane holds key lane / 4 of each group of 8 keys and query rows 8 n + 2 (lane % 4)
+// and the next of each group n.
+template <bool kBf16>
+class ProbeWarp {
+ public:
+  // Scores in base 2, before the factor Factor(), of keys [key, key + 32): scores[m][n][2 h + e] is key 16 m + 8 h +
+  // lane / 4, query row 8 n + 2 (lane % 4) + e.
+  using Scores = float[kTileFragments][kRowGroups][4];
+
+  __device__ ProbeWarp(const ProbeParams& params, const uint4* q_fragments, const UnitRows& rows, int64_t k_offset)
+      : p_(params),
+        q_(q_fragments + threadIdx.x % 32),
+        rows_(rows),
+        k_(static_cast<const uint16_t*>(params.k.data) + k_offset + threadIdx.x % 4 * 8),
+        visible_(rows.VisibleKeys()),
+        num_blocks_(params.head_dim / 32),
+        group_lane_(static_cast<int>(threadIdx.x) % 32 / 4) {}
+
+  // Requests the first 32 components of the keys of the next Score call.
+  __device__ __forceinline__ void Prefetch(int32_t key) { Load(raw_, key, 0); }
+
+  // Keys must have been prefetched; prefetches those 32 further on. Which components a step of the product takes is
+  // free as long as K and Q agree: a lane's 16 contiguous bytes feed two steps.
+  __device__ __forceinline__ void Score(int32_t key, Scores& scores) {
+#pragma unroll
+    for (int m = 0; m < kTileFragments; ++m) {
+#pragma unroll
+      for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) scores[m][n][c] = 0;
+      }
+    }
+#pragma unroll 1
+    for (int block = 0; block < num_blocks_; ++block) {
+      uint4 next[2 * kTileFragments];
+      const bool last = block + 1 == num_blocks_;
+      Load(next, last ? key + kTileKeys : key, last ? 0 : block + 1);
+#pragma unroll
+      for (int n = 0; n < kRowGroups; ++n) {
+        const uint4 q = q_[(block * kRowGroups + n) * 32];
+#pragma unroll
+        for (int m = 0; m < kTileFragments; ++m) {
+          const uint4& low = raw_[2 * m];
+          const uint4& high = raw_[2 * m + 1];
+          Mma<kBf16>(scores[m][n], low.x, high.x, low.y, high.y, q.x, q.y);
+          Mma<kBf16>(scores[m][n], low.z, high.z, low.w, high.w, q.z, q.w);
+        }
+      }
+#pragma unroll
+      for (int g = 0; g < 2 * kTileFragments; ++g) raw_[g] = next[g];
+    }
+    if (p_.cap > 0) {
+#pragma unroll
+      for (int m = 0; m < kTileFragments; ++m) {
+#pragma unroll
+        for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) scores[m][n][c] = Capped(scores[m][n][c]);
+        }
+      }
+    }
+    if (key + kTileKeys - 1 > rows_.position) Mask(key, scores);
+  }
+
+  __device__ __forceinline__ float Factor() const {
+    return p_.cap > 0 ? 1.0f : p_.score_scale;
+  }
+  __device__ __forceinline__ int32_t visible() const {
+    return visible_;
+  }
+
+ private:
+  // Keys behind the last visible one are not touched: what lies there is nobody's.
+  __device__ __forceinline__ void Load(uint4 (&raw)[2 * kTileFragments], int32_t key, int block) const {
+#pragma unroll
+    for (int g = 0; g < 2 * kTileFragments; ++g) {
+      const int32_t row = min(key + 8 * g + group_lane_, visible_ - 1);
+      raw[g] = LoadKeys(k_ + row * p_.k.row_stride + block * 32);
+    }
+  }
+
+  // cap * tanh(scale * dot) without the slow path of tanhf; absolute error some 2e-7 of the cap.
+  __device__ __forceinline__ float Capped(float dot) const {
+    constexpr float kTwoLog2E = 2.8853900817779268f;
+    const float y = Exp2(dot * p_.score_scale * kTwoLog2E);
+    return p_.cap * (1.0f - __fdividef(2.0f, y + 1.0f));
+  }
+
+  __device__ __forceinline__ void Mask(int32_t key, Scores& scores) const {
+    const int32_t first_row = rows_.position + static_cast<int>(threadIdx.x) % 4 * 2;
+    // The factor is positive or, with a negative scale, turns the sign: the mask must come out as -inf either way.
+    const float masked = Factor() < 0 ? __int_as_float(0x7f800000) : -__int_as_float(0x7f800000);
+#pragma unroll
+    for (int m = 0; m < kTileFragments; ++m) {
+#pragma unroll
+      for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const bool seen = key + 16 * m + 8 * (c / 2) + group_lane_ <= first_row + 8 * n + c % 2;
+          scores[m][n][c] = seen ? scores[m][n][c] : masked;
+        }
+      }
+    }
+  }
+
+  const ProbeParams& p_;
+  const uint4* const q_;
+  const UnitRows rows_;
+  const uint16_t* const k_;
+  const int32_t visible_;
+  const int num_blocks_;
+  const int group_lane_;
+  uint4 raw_[2 * kTileFragments];
+};
+
+// Adds the mass of maximum b and sum b to a.
+__device__ __forceinline__ void MergeRow(float2& a, float2 b) {
+  const float best = fmaxf(a.x, b.x);
+  const float shift = best == -__int_as_float(0x7f800000) ? 0.0f : best;
+  a.y = a.y * Exp2(a.x - shift) + b.y * Exp2(b.x - shift);
+  a.x = best;
+}
+
+// Running maximum and sum of exponentials of the lane's 16 query rows over its keys.
+class RowStatistics {
+ public:
+  __device__ RowStatistics() {
+#pragma unroll
+    for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) row_[n][e] = {-__int_as_float(0x7f800000), 0.0f};
+    }
+  }
+
+  __device__ __forceinline__ void Add(const float (&scores)[kTileFragments][kRowGroups][4], float factor) {
+#pragma unroll
+    for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float2& row = row_[n][e];
+        float best = row.x;
+#pragma unroll
+        for (int m = 0; m < kTileFragments; ++m) {
+          best = fmaxf(best, fmaxf(scores[m][n][e] * factor, scores[m][n][2 + e] * factor));
+        }
+        const float shift = best == -__int_as_float(0x7f800000) ? 0.0f : best;  // no key seen yet: -inf - -inf
+        float sum = 0;
+#pragma unroll
+        for (int m = 0; m < kTileFragments; ++m) {
+          sum += Exp2(fmaf(scores[m][n][e], factor, -shift)) + Exp2(fmaf(scores[m][n][2 + e], factor, -shift));
+        }
+        row = {best, row.y * Exp2(row.x - shift) + sum};
+      }
+    }
+  }
+
+  // Leaves the warp's result of all 64 rows.
+  __device__ __forceinline__ void Store(float2* rows) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float2& row = row_[n][e];
+#pragma unroll
+        for (int offset = 4; offset < 32; offset *= 2) {
+          const float2 other = {__shfl_xor_sync(kFullWarp, row.x, offset), __shfl_xor_sync(kFullWarp, row.y, offset)};
+          MergeRow(row, other);
+        }
+        if (lane < 4) rows[8 * n + 2 * lane + e] = row;
+      }
+    }
+  }
+
+ private:
+  float2 row_[kRowGroups][2];
+};
+
+// Column and diagonal sums of one warp strip.
+//
+// Diagonals: let key group g be the g-th 8 keys of the strip. A lane's value of row group n and key group g lies on
+// diagonal 8 (n - g) + (2 j + e) - i with i = lane / 4, j = lane % 4. Register n collects class n - g: when the next
+// key group comes, every register moves up one place, and what leaves at the top is complete. 8 neighbouring diagonals
+// 8 b .. 8 b + 7 take their values from class b where 2 j + e >= i and from class b + 1 elsewhere; three exchanges
+// along lines of equal (2 j + e - i) mod 8 add up the eight keys.
+class LineSums {
+ public:
+  __device__ LineSums(const ProbeParams& params, const UnitRows& rows, int64_t unit, int32_t warp_strip,
+                      float (*slots)[8])
+      : p_(params),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        columns_(params.columns + unit * params.column_pitch),
+        slashes_(params.slashes + (unit * params.NumWarpStrips() + warp_strip) * params.slash_pitch),
+        slots_(slots),
+        highest_(HighestSlash(rows, warp_strip * params.keys_per_warp)) {
+#pragma unroll
+    for (int n = 0; n < kRowGroups; ++n) class_[n][0] = class_[n][1] = 0;
+    left_[0] = left_[1] = 0;
+    if (p_.stripes) {
+      for (int i = lane_; i < p_.slash_pitch * 8; i += 32) slots_[i / 8][i % 8] = 0;
+      __syncwarp();
+    }
+  }
+
+  // Probabilities of keys [key, key + 32).
+  __device__ __forceinline__ void Add(int32_t key, const float (&p)[kTileFragments][kRowGroups][4]) {
+#pragma unroll
+    for (int g = 0; g < 2 * kTileFragments; ++g) {
+      float column = 0;
+#pragma unroll
+      for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const float value = p[g / 2][n][g % 2 * 2 + e];
+          column += value;
+          class_[n][e] += value;
+        }
+      }
+      AddColumn(key + 8 * g, column);
+      Advance();
+    }
+    if (p_.stripes && (key / kTileKeys) % (kStripe / kTileKeys) == kStripe / kTileKeys - 1) StoreColumnStripe(key);
+  }
+
+  // After the strip's last keys; `key` is one of the last tile's.
+  __device__ __forceinline__ void Finish(int32_t key) {
+#pragma unroll 1
+    for (int g = 0; g < kRowGroups; ++g) Advance();
+    if (!p_.stripes) return;
+    if (stripe_open_) StoreColumnStripe(key);
+    __syncwarp();
+    for (int slot = lane_; slot < p_.slash_pitch; slot += 32) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sum += slots_[slot][i];
+      slashes_[slot] = sum;
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void AddColumn(int32_t key, float column) {
+    if (p_.stripes) {
+      column_stripe_ += column;
+      stripe_open_ = true;
+      return;
+    }
+    column += __shfl_xor_sync(kFullWarp, column, 1);
+    column += __shfl_xor_sync(kFullWarp, column, 2);
+    const int32_t at = key + lane_ / 4;
+    if (lane_ % 4 == 0 && at < p_.column_pitch) columns_[at] = column;
+  }
+
+  __device__ __forceinline__ void StoreColumnStripe(int32_t key) {
+    float sum = column_stripe_;
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(kFullWarp, sum, offset);
+    if (lane_ == 0) columns_[key / kStripe] = sum;
+    column_stripe_ = 0;
+    stripe_open_ = false;
+  }
+
+  // Ends a key group: its 8 complete diagonals leave, the classes move up.
+  __device__ __forceinline__ void Advance() {
+    const int i = lane_ / 4;
+    const int j = lane_ % 4;
+    const bool odd = i % 2 != 0;
+    float x = 2 * j >= i ? class_[kRowGroups - 1][0] : left_[0];
+    float y = 2 * j + 1 >= i ? class_[kRowGroups - 1][1] : left_[1];
+    x += __shfl_xor_sync(kFullWarp, x, 18);  // i ^ 4, j ^ 2
+    y += __shfl_xor_sync(kFullWarp, y, 18);
+    const int two_on = (i ^ 2) * 4 + ((j + ((i & 2) != 0 ? 3 : 1)) & 3);
+    x += __shfl_sync(kFullWarp, x, two_on);
+    y += __shfl_sync(kFullWarp, y, two_on);
+    // One key on is the other of the lane's two rows, or the first or second row of the neighbour.
+    const float near = __shfl_xor_sync(kFullWarp, odd ? y : x, 4);
+    const float far = __shfl_sync(kFullWarp, odd ? x : y, (i ^ 1) * 4 + ((j + (odd ? 3 : 1)) & 3));
+    StoreSlashes(odd ? x + far : x + near, odd ? y + near : y + far);
+    left_[0] = class_[kRowGroups - 1][0];
+    left_[1] = class_[kRowGroups - 1][1];
+#pragma unroll
+    for (int n = kRowGroups - 1; n > 0; --n) {
+      class_[n][0] = class_[n - 1][0];
+      class_[n][1] = class_[n - 1][1];
+    }
+    class_[0][0] = class_[0][1] = 0;
+    below_highest_ += 8;
+  }
+
+  // Lanes 0 .. 3 hold diagonals highest - below - 7 + 2 j and the next.
+  __device__ __forceinline__ void StoreSlashes(float x, float y) {
+    if (lane_ >= 4) return;
+    const int32_t at = below_highest_ + 7 - 2 * lane_;
+    if (!p_.stripes) {
+      *reinterpret_cast<float2*>(slashes_ + at - 1) = {y, x};
+      return;
+    }
+    const int32_t slash = highest_ - at;
+    if (slash >= 0) slots_[highest_ / kStripe - slash / kStripe][2 * lane_] += x;
+    if (slash + 1 >= 0) slots_[highest_ / kStripe - (slash + 1) / kStripe][2 * lane_ + 1] += y;
+  }
+
+  const ProbeParams& p_;
+  const int lane_;
+  float* const columns_;
+  float* const slashes_;
+  float (*const slots_)[8];
+  const int32_t highest_;
+  int32_t below_highest_ = 0;
+  float column_stripe_ = 0;
+  bool stripe_open_ = false;  // column_stripe_ holds something that is not stored
+  float class_[kRowGroups][2];
+  float left_[2];
+};
+
+// Copies the unit's queries to shared memory in the order in which the warps' products read them: one 16-byte piece per
+// (32 components, group of 8 rows, lane). Rows that the unit does not have are zero.
+__device__ inline void LoadQueries(const ProbeParams& p, const UnitRows& rows, int64_t q_offset, uint4* fragments) {
+  const auto* const q = static_cast<const uint16_t*>(p.q.data) + q_offset;
+  const int count = p.head_dim / 32 * kRowGroups * 32;
+  for (int at = static_cast<int>(threadIdx.x); at < count; at += kProbeThreads) {
+    const int lane = at % 32;
+    const int row = at / 32 % kRowGroups * 8 + lane / 4;
+    const int component = at / (32 * kRowGroups) * 32 + lane % 4 * 8;
+    const uint16_t* const from = q + (rows.first_row + row) * p.q.row_stride + component;
+    fragments[at] = row < rows.num_rows ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+  }
+}
+
+// rows[r] = maximum and 1 / sum of row r over all strips, in the order of the strips; 0 and 0 for a row that the unit
+// does not have, which makes all its probabilities 0.
+__device__ inline void LoadRowStatistics(const ProbeParams& p, const UnitRows& rows, int64_t unit,
+                                         float2 (*halves)[kUnitRows]) {
+  static_assert(kProbeThreads == 2 * kUnitRows);
+  const int row = static_cast<int>(threadIdx.x) % kUnitRows;
+  const int half = static_cast<int>(threadIdx.x) / kUnitRows;
+  const int32_t keys_per_strip = p.keys_per_warp * kProbeWarps;
+  const int32_t num_strips = (rows.VisibleKeys() + keys_per_strip - 1) / keys_per_strip;
+  const float2* const partials = p.row_partials + unit * p.num_strips * kUnitRows + row;
+  float2 merged = {-__int_as_float(0x7f800000), 0.0f};
+  for (int32_t strip = half; strip < num_strips; strip += 2) MergeRow(merged, partials[int64_t{strip} * kUnitRows]);
+  if (half == 1) halves[1][row] = merged;
+  __syncthreads();
+  if (half == 0) {
+    MergeRow(merged, halves[1][row]);
+    halves[0][row] = row < rows.num_rows ? float2{merged.x, 1.0f / merged.y} : float2{0.0f, 0.0f};
+  }
+}
+
+// One strip of one unit. kSums == false: row statistics into p.row_partials. kSums == true: column and diagonal sums.
+template <bool kBf16, bool kSums>
+__global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParams p) {
+  extern __shared__ uint4 q_fragments[];
+  __shared__ __align__(16) ProbeShared shared;
+  const int units_of_group = p.group_size * p.UnitsPerHead();
+  const int unit_of_group = static_cast<int>(blockIdx.x) % units_of_group;
+  const int32_t strip = static_cast<int32_t>(blockIdx.x) / units_of_group % p.num_strips;
+  const int kv_list = static_cast<int>(blockIdx.x) / units_of_group / p.num_strips;
+  const int sequence = kv_list / p.num_kv_heads;
+  const int kv_head = kv_list % p.num_kv_heads;
+  const int head = kv_head * p.group_size + unit_of_group / p.UnitsPerHead();
+  const int unit_of_head = unit_of_group % p.UnitsPerHead();
+  const UnitRows rows = RowsOfUnit(p, unit_of_head / p.units_per_chunk, unit_of_head % p.units_per_chunk);
+  const int32_t block_key = strip * kProbeWarps * p.keys_per_warp;
+  if (block_key >= rows.VisibleKeys()) return;
+  const int64_t unit = (int64_t{sequence} * p.num_qo_heads + head) * p.UnitsPerHead() + unit_of_head;
+
+  LoadQueries(p, rows, sequence * p.q.batch_stride + head * p.q.head_stride, q_fragments);
+  if constexpr (kSums) LoadRowStatistics(p, rows, unit, shared.rows);
+  __syncthreads();
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int32_t begin = block_key + warp * p.keys_per_warp;
+  const int32_t end = min(begin + p.keys_per_warp, rows.VisibleKeys());
+  ProbeWarp<kBf16> probe(p, q_fragments, rows, sequence * p.k.batch_stride + kv_head * p.k.head_stride);
+  float scores[kTileFragments][kRowGroups][4];
+  if constexpr (!kSums) {
+    RowStatistics statistics;
+    if (begin < end) probe.Prefetch(begin);
+    for (int32_t key = begin; key < end; key += kTileKeys) {
+      probe.Score(key, scores);
+      statistics.Add(scores, probe.Factor());
+    }
+    statistics.Store(shared.rows[warp]);
+    __syncthreads();
+    const int row = static_cast<int>(threadIdx.x);
+    if (row < kUnitRows) {
+      float2 merged = shared.rows[0][row];
+#pragma unroll
+      for (int w = 1; w < kProbeWarps; ++w) MergeRow(merged, shared.rows[w][row]);
+      p.row_partials[(unit * p.num_strips + strip) * kUnitRows + row] = merged;
+    }
+  } else if (begin < end) {
+    LineSums sums(p, rows, unit, strip * kProbeWarps + warp, shared.slots[warp]);
+    probe.Prefetch(begin);
+    int32_t key = begin;
+    for (; key < end; key += kTileKeys) {
+      probe.Score(key, scores);
+#pragma unroll
+      for (int n = 0; n < kRowGroups; ++n) {
+        const float4 row = *reinterpret_cast<const float4*>(&shared.rows[0][8 * n + threadIdx.x % 4 * 2]);
+#pragma unroll
+        for (int m = 0; m < kTileFragments; ++m) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            const float best = c % 2 == 0 ? row.x : row.z;
+            const float inverse = c % 2 == 0 ? row.y : row.w;
+            scores[m][n][c] = Exp2(fmaf(scores[m][n][c], probe.Factor(), -best)) * inverse;
+          }
+        }
+      }
+      sums.Add(key, scores);
+    }
+    sums.Finish(key - kTileKeys);
+  }
+}
+
+template <bool kBf16>
+cudaError_t LaunchProbeOf(const ProbeParams& params, int32_t batch, cudaStream_t stream) {
+  const int64_t num_blocks = int64_t{batch} * params.num_qo_heads * params.UnitsPerHead() * params.num_strips;
+  const size_t shared_bytes = static_cast<size_t>(params.head_dim) * kUnitRows * sizeof(uint16_t);
+  const dim3 grid(static_cast<unsigned>(num_blocks));
+  ProbeKernel<kBf16, false><<<grid, kProbeThreads, shared_bytes, stream>>>(params);
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) return error;
+  ProbeKernel<kBf16, true><<<grid, kProbeThreads, shared_bytes, stream>>>(params);
+  return cudaGetLastError();
+}
+
+}  // namespace headscope::kernels::selection

@@ -1,0 +1,204 @@
+// SelectCuda: checks, memory, and which method runs.
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "current_device.h"
+#include "kernels/cuda_select.h"
+#include "kernels/method.h"
+#include "methods/checks.h"
+#include "select/selection_call.h"
+
+namespace headscope::kernels {
+namespace selection {
+
+ListArrays TakeLists(Call* call, int64_t num_slots, int64_t run_capacity, int64_t column_capacity) {
+  const int64_t num_lists = call->view.NumLists();
+  ListArrays arrays;
+  arrays.run_begin = call->index.Take<int64_t>(num_lists);
+  arrays.run_count = call->index.Take<int32_t>(num_lists);
+  arrays.column_begin = call->index.Take<int64_t>(num_lists);
+  arrays.column_count = call->index.Take<int32_t>(num_lists);
+  arrays.runs = call->index.Take<KeyRun>(num_slots * run_capacity);
+  arrays.columns = call->index.Take<int32_t>(num_slots * column_capacity);
+  arrays.run_capacity = static_cast<int32_t>(run_capacity);
+  arrays.column_capacity = static_cast<int32_t>(column_capacity);
+  call->view.run_begin = arrays.run_begin;
+  call->view.run_count = arrays.run_count;
+  call->view.column_begin = arrays.column_begin;
+  call->view.column_count = arrays.column_count;
+  call->view.runs = arrays.runs;
+  call->view.columns = arrays.columns;
+  call->view.runs_size = num_slots * run_capacity;
+  call->view.columns_size = num_slots * column_capacity;
+  return arrays;
+}
+
+ListShape ShapeOfLists(const Call& call) {
+  const SparseIndexView& view = call.view;
+  return {view.batch, view.num_qo_heads, view.seq_q, view.seq_k, view.first_position, view.NumRowTiles()};
+}
+
+namespace {
+
+enum class Method { kDense, kAShape, kVerticalSlash, kBlockSparse, kS2Attention, kSampleAttention };
+
+std::optional<Method> FindMethod(std::string_view name) {
+  constexpr std::pair<std::string_view, Method> kMethods[] = {
+      {"dense", Method::kDense},
+      {"a-shape", Method::kAShape},
+      {"vertical-slash", Method::kVerticalSlash},
+      {"block-sparse", Method::kBlockSparse},
+      {"s2-attention", Method::kS2Attention},
+      {"sample-attention", Method::kSampleAttention},
+  };
+  for (const auto& [known, method] : kMethods) {
+    if (known == name) return method;
+  }
+  return std::nullopt;
+}
+
+bool ReadsTensors(Method method) {
+  return method == Method::kVerticalSlash || method == Method::kBlockSparse || method == Method::kSampleAttention;
+}
+
+Status Unsupported(const std::string& message) {
+  return {StatusCode::kUnsupported, message};
+}
+
+bool IsAligned(const StridedTensor<const void>& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && tensor.batch_stride % 8 == 0 &&
+         tensor.head_stride % 8 == 0 && tensor.row_stride % 8 == 0;
+}
+
+Status CheckTensors(const AttentionProblem& problem) {
+  if (problem.dtype == DType::kFloat32) {
+    return Unsupported("dtype is fp32: this GPU selector takes bf16 and fp16; convert, or select on the CPU.");
+  }
+  if (problem.head_dim != 64 && problem.head_dim != 96 && problem.head_dim != 128 && problem.head_dim != 256) {
+    return Unsupported("head_dim is " + std::to_string(problem.head_dim) +
+                       ": this GPU selector takes 64, 96, 128 and 256; select on the CPU.");
+  }
+  for (const auto& [name, tensor] : {std::pair{"q", problem.q}, std::pair{"k", problem.k}}) {
+    if (!IsAligned(tensor)) {
+      return Unsupported(std::string(name) +
+                         " is not aligned to 16 bytes in its base and its strides: copy it, or select on the CPU.");
+    }
+  }
+  return {};
+}
+
+Status Check(std::string_view name, const AttentionProblem& problem, const ParameterValues& values,
+             std::optional<Method>* method) {
+  const PrefillMethod* const registered = FindPrefillMethod(name);
+  if (registered == nullptr) {
+    return {StatusCode::kInvalidArgument,
+            "method is \"" + std::string(name) + "\": no prefill method has that name; see headscope methods."};
+  }
+  *method = FindMethod(name);
+  if (!method->has_value()) {
+    return Unsupported("method is \"" + std::string(name) + "\": it has no GPU selector; select on the CPU.");
+  }
+  Status status = internal::CheckProblem(problem, /*reads_v=*/false);
+  if (status.ok()) status = internal::CheckPositions(problem);
+  if (status.ok()) status = internal::CheckValues(registered->spec(), values);
+  if (status.ok() && ReadsTensors(**method)) status = CheckTensors(problem);
+  if (!status.ok()) return status;
+  const int64_t num_tiles = (int64_t{problem.seq_q} + kTileRows - 1) / kTileRows;
+  const int64_t most = std::numeric_limits<int32_t>::max() / 32;
+  if (int64_t{problem.batch} * problem.num_qo_heads > most / num_tiles) {
+    return Unsupported("batch * num_qo_heads is " + std::to_string(int64_t{problem.batch} * problem.num_qo_heads) +
+                       ": the GPU selectors take " + std::to_string(most) + " row tiles in all; split the batch.");
+  }
+  return {};
+}
+
+Status Run(Method method, Call* call) {
+  SparseIndexView& view = call->view;
+  view.batch = call->problem.batch;
+  view.num_qo_heads = call->problem.num_qo_heads;
+  view.seq_q = call->problem.seq_q;
+  view.seq_k = call->problem.seq_k;
+  view.first_position = call->problem.first_position;
+  view.tile_rows = kTileRows;
+  switch (method) {
+    case Method::kDense:
+      return SelectRule(call, {MaskKind::kCausal, 0, 0});
+    case Method::kAShape:
+      return SelectRule(call,
+                        {MaskKind::kCausalWindow, call->values.Integer("n_local"), call->values.Integer("n_sink")});
+    case Method::kVerticalSlash:
+      return SelectVerticalSlash(call);
+    case Method::kBlockSparse:
+      return SelectBlockSparse(call);
+    case Method::kS2Attention:
+      return SelectS2Attention(call);
+    case Method::kSampleAttention:
+      return SelectSampleAttention(call);
+  }
+  return {StatusCode::kInvalidArgument, "method has no GPU selector."};
+}
+
+Status CheckBuffer(const char* name, const void* data, size_t bytes, size_t needed) {
+  const std::string field = std::string("buffers.") + name;
+  if (needed > 0 && data == nullptr) {
+    return {StatusCode::kInvalidArgument, field + " is null: it needs " + std::to_string(needed) + " bytes."};
+  }
+  if (reinterpret_cast<uintptr_t>(data) % 16 != 0) {
+    return {StatusCode::kInvalidArgument, field + " is not aligned to 16 bytes."};
+  }
+  if (bytes < needed) {
+    return {StatusCode::kInvalidArgument, field + "_bytes is " + std::to_string(bytes) + ": it needs " +
+                                              std::to_string(needed) + " (SelectCudaBufferSizes says so)."};
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace selection
+
+bool HasCudaSelector(std::string_view method) {
+  return selection::FindMethod(method).has_value();
+}
+
+Status SelectCudaBufferSizes(std::string_view method, const AttentionProblem& problem, const ParameterValues& values,
+                             CudaSelectSizes* sizes) {
+  if (sizes == nullptr) return {StatusCode::kInvalidArgument, "SelectCudaBufferSizes: sizes is null."};
+  // Sizes are asked for before tensors are there: an address that satisfies every check stands in.
+  alignas(16) static const char placeholder[16] = {};
+  AttentionProblem shape = problem;
+  shape.q.data = shape.k.data = placeholder;
+  std::optional<selection::Method> found;
+  if (Status status = selection::Check(method, shape, values, &found); !status.ok()) return status;
+  selection::Call call{shape, values, selection::Arena(nullptr), selection::Arena(nullptr)};
+  if (Status status = selection::Run(*found, &call); !status.ok()) return status;
+  *sizes = {call.index.used(), call.workspace.used()};
+  return {};
+}
+
+Status SelectCuda(std::string_view method, const AttentionProblem& problem, const ParameterValues& values,
+                  const CudaSelectBuffers& buffers, SparseIndexView* index, void* stream) {
+  if (index == nullptr) return {StatusCode::kInvalidArgument, "SelectCuda: index is null."};
+  std::optional<selection::Method> found;
+  if (Status status = selection::Check(method, problem, values, &found); !status.ok()) return status;
+  CudaSelectSizes sizes;
+  Status status = SelectCudaBufferSizes(method, problem, values, &sizes);
+  if (status.ok()) status = selection::CheckBuffer("index", buffers.index, buffers.index_bytes, sizes.index_bytes);
+  if (status.ok()) {
+    status = selection::CheckBuffer("workspace", buffers.workspace, buffers.workspace_bytes, sizes.workspace_bytes);
+  }
+  CurrentDevice device;
+  if (status.ok()) status = FindCurrentDevice(&device);
+  if (!status.ok()) return status;
+
+  selection::Call call{problem, values, selection::Arena(buffers.index), selection::Arena(buffers.workspace)};
+  call.stream = static_cast<cudaStream_t>(stream);
+  call.launches = true;
+  status = selection::Run(*found, &call);
+  if (status.ok()) *index = call.view;
+  return status;
+}
+
+}  // namespace headscope::kernels

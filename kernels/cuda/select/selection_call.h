@@ -1,0 +1,66 @@
+// One call of SelectCuda as its methods see it: the problem, two arenas to take device memory from, and the view to
+// fill. A call is walked twice by the same code: once without memory, which adds up the sizes, and once with memory,
+// which launches.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <string>
+
+#include "cuda_error.h"
+#include "kernels/attention_problem.h"
+#include "kernels/method_spec.h"
+#include "kernels/sparse_index.h"
+#include "problem_check.h"
+#include "select/lists.h"
+
+namespace headscope::kernels::selection {
+
+// Hands out pieces of one allocation, each aligned to 16 bytes; with a null base it only counts.
+class Arena {
+ public:
+  explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
+
+  template <typename T>
+  T* Take(int64_t count) {
+    const size_t at = used_;
+    used_ += (static_cast<size_t>(count) * sizeof(T) + 15) / 16 * 16;
+    return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
+  }
+  size_t used() const { return used_; }
+
+ private:
+  char* const base_;
+  size_t used_ = 0;
+};
+
+struct Call {
+  const AttentionProblem& problem;
+  const ParameterValues& values;
+  Arena index;
+  Arena workspace;
+  SparseIndexView view = {};
+  cudaStream_t stream = nullptr;
+  bool launches = false;  // false: sizes only
+
+  int32_t NumVisibleKeys() const { return problem.first_position + problem.seq_q; }
+  int64_t NumHeads() const { return int64_t{problem.batch} * problem.num_qo_heads; }
+};
+
+// Takes the index's arrays, `num_slots` slots of the given capacities, and fills the view.
+ListArrays TakeLists(Call* call, int64_t num_slots, int64_t run_capacity, int64_t column_capacity);
+ListShape ShapeOfLists(const Call& call);
+
+inline Status LaunchStatus(cudaError_t error, const char* kernel, const Call& call) {
+  return CudaStatus(error, std::string(kernel) + " (" + Describe(call.problem) + ")");
+}
+
+// The methods. The problem and the values have been checked.
+Status SelectRule(Call* call, const ElementRule& rule);
+Status SelectVerticalSlash(Call* call);
+Status SelectSampleAttention(Call* call);
+Status SelectBlockSparse(Call* call);
+Status SelectS2Attention(Call* call);
+
+}  // namespace headscope::kernels::selection

@@ -1,0 +1,35 @@
+// Dense, A-shape and S2-Attention: closed forms that read no tensor.
+#include "select/selection_call.h"
+
+namespace headscope::kernels::selection {
+
+Status SelectRule(Call* call, const ElementRule& rule) {
+  call->view.rule = rule;
+  const ListArrays arrays = TakeLists(call, call->view.NumRowTiles(), kMostRuleRuns, 0);
+  if (!call->launches) return {};
+  return LaunchStatus(LaunchRuleLists(rule, ShapeOfLists(*call), arrays, call->stream), "WriteRuleListsKernel", *call);
+}
+
+Status SelectS2Attention(Call* call) {
+  const ParameterValues& values = call->values;
+  ShardLists lists;
+  lists.local_blocks = values.Integer("local_blocks");
+  lists.stride = values.Integer("vertical_stride");
+  lists.head_step = values.Integer("head_step");
+  lists.offset = values.Integer("offset");
+  lists.heads_per_number = values.Flag("per_kv_head") ? call->problem.GroupSize() : 1;
+  lists.subtract_offset = values.Flag("subtract_offset");
+  lists.max_distance = values.Integer("max_distance");
+  // A half's blocks are those of at most two query blocks of one residue: apart from the local ones, neighbours only
+  // when the stride is 1, so at most V / 64 / stride + 1 distant runs, split once more where the halves differ, and the
+  // local blocks' runs of the two halves with their cuts at the diagonal.
+  const int64_t key_blocks = (int64_t{call->NumVisibleKeys()} + kHalfRows - 1) / kHalfRows;
+  const int64_t capacity = key_blocks / lists.stride + 12;
+  const ListArrays arrays =
+      TakeLists(call, int64_t{call->problem.num_qo_heads} * call->view.NumRowTiles(), capacity, 0);
+  if (!call->launches) return {};
+  return LaunchStatus(LaunchShardLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteShardListsKernel",
+                      *call);
+}
+
+}  // namespace headscope::kernels::selection

@@ -1,0 +1,178 @@
+#include <cuda_runtime.h>
+
+#include "select/probe_sums.cuh"
+#include "select/top_lines.h"
+
+namespace headscope::kernels::selection {
+namespace {
+
+constexpr int kKeyThreads = 256;
+constexpr int kTopThreads = 1024;
+constexpr int kTopWarps = kTopThreads / 32;
+constexpr int kBins = 2048;
+constexpr unsigned kFullWarp = 0xffffffffu;
+
+// Larger is better; sums are not negative. NaN is worse than anything.
+__device__ inline uint32_t RankKey(float sum) {
+  return isnan(sum) ? 0u : __float_as_uint(sum) | 0x80000000u;
+}
+
+__global__ void __launch_bounds__(kKeyThreads) LineKeysKernel(const TopLinesParams p) {
+  const int32_t line = static_cast<int32_t>(blockIdx.x) * kKeyThreads + static_cast<int32_t>(threadIdx.x);
+  if (line >= p.num_lines) return;
+  const int64_t list = blockIdx.y / 2;
+  const int direction = static_cast<int>(blockIdx.y % 2);
+  uint32_t key = 0xffffffffu;
+  if (line >= p.forced[direction]) {
+    key = RankKey(direction == 0 ? ColumnSum(p.probe, list, 0, line) : SlashSum(p.probe, list, 0, line));
+  }
+  p.keys[(list * 2 + direction) * p.key_pitch + line] = key;
+}
+
+struct Found {
+  uint32_t digit;
+  int32_t above;  // keys with a larger digit
+  int32_t equal;
+};
+
+// The digit of the wanted-th largest of the counted keys, 1 <= wanted <= sum of bins. All threads call it.
+__device__ Found FindDigit(const int32_t* bins, int32_t wanted, int32_t* warp_sums, Found* result) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  // Thread t takes the t-th highest pair of bins; sums run from the highest down.
+  const int high_bin = kBins - 1 - 2 * thread;
+  const int32_t high = bins[high_bin];
+  const int32_t low = bins[high_bin - 1];
+  int32_t sum = high + low;
+#pragma unroll
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const int32_t before = __shfl_up_sync(kFullWarp, sum, offset);
+    if (lane >= offset) sum += before;
+  }
+  if (lane == 31) warp_sums[thread / 32] = sum;
+  __syncthreads();
+  for (int warp = 0; warp < thread / 32; ++warp) sum += warp_sums[warp];
+  const int32_t above_pair = sum - high - low;
+  if (above_pair < wanted && wanted <= above_pair + high) {
+    *result = {static_cast<uint32_t>(high_bin), above_pair, high};
+  } else if (above_pair + high < wanted && wanted <= sum) {
+    *result = {static_cast<uint32_t>(high_bin - 1), above_pair + high, low};
+  }
+  __syncthreads();
+  return *result;
+}
+
+// What is kept: every key above the threshold, and the first `quota` of those equal to it.
+struct Threshold {
+  uint32_t key;
+  int32_t quota;
+  int32_t equal;
+};
+
+__device__ Threshold FindThreshold(const uint32_t* keys, int32_t num_keys, int32_t wanted) {
+  __shared__ int32_t bins[kBins];
+  __shared__ int32_t warp_sums[kTopWarps];
+  __shared__ Found found;
+  Threshold threshold{0, wanted, 0};
+  constexpr int kShifts[] = {21, 10, 0};
+  int known = 32;  // bits above this one are fixed
+#pragma unroll
+  for (const int shift : kShifts) {
+    for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kTopThreads) bins[bin] = 0;
+    __syncthreads();
+    const uint32_t mask = (1u << (known - shift)) - 1;
+    auto count = [&](uint32_t key, int32_t line) {
+      const bool matches = known == 32 || key >> (known & 31) == threshold.key >> (known & 31);
+      if (line < num_keys && matches) atomicAdd(&bins[key >> shift & mask], 1);
+    };
+    for (int32_t line = static_cast<int32_t>(threadIdx.x) * 4; line < num_keys; line += kTopThreads * 4) {
+      const uint4 four = *reinterpret_cast<const uint4*>(keys + line);
+      count(four.x, line);
+      count(four.y, line + 1);
+      count(four.z, line + 2);
+      count(four.w, line + 3);
+    }
+    __syncthreads();
+    const Found digit = FindDigit(bins, threshold.quota, warp_sums, &found);
+    threshold.key |= digit.digit << shift;
+    threshold.quota -= digit.above;
+    threshold.equal = digit.equal;
+    known = shift;
+  }
+  return threshold;
+}
+
+// Ascending order of lines: bit i of word w is line 64 w + i.
+__global__ void __launch_bounds__(kTopThreads) TopLinesKernel(const TopLinesParams p) {
+  __shared__ int32_t ties_of_warp[kTopWarps];
+  const int direction = static_cast<int>(blockIdx.x % 2);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const uint32_t* const keys = p.keys + static_cast<int64_t>(blockIdx.x) * p.key_pitch;
+  const int32_t num_words = (p.num_lines + 63) / 64;
+  uint64_t* const words = p.bitmaps + static_cast<int64_t>(blockIdx.x) * LineBitmapWords(p.num_lines);
+  if (threadIdx.x < kBitmapFront) words[threadIdx.x] = 0;
+  if (threadIdx.x < kBitmapBack) words[kBitmapFront + num_words + threadIdx.x] = 0;
+
+  const int32_t wanted = min(p.count[direction], p.num_lines);
+  Threshold threshold{0xffffffffu, 0, 0};
+  if (wanted == p.num_lines) {
+    threshold = {0, 1, 1};  // all: keys of NaN are 0
+  } else if (wanted > 0) {
+    threshold = FindThreshold(keys, p.num_lines, wanted);
+  }
+  const bool all_ties = threshold.quota == threshold.equal && threshold.quota > 0;
+
+  // Each warp writes neighbouring words, so that ties are numbered in order of lines.
+  const int32_t words_per_warp = (num_words + kTopWarps - 1) / kTopWarps;
+  const int32_t begin = min(warp * words_per_warp, num_words);
+  const int32_t end = min(begin + words_per_warp, num_words);
+  auto key_at = [&](int32_t line, bool* inside) {
+    *inside = line < p.num_lines;
+    return *inside ? keys[line] : 0u;
+  };
+  int32_t ties_before = 0;
+  if (!all_ties && threshold.quota > 0) {
+    int32_t ties = 0;
+    for (int32_t word = begin; word < end; ++word) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        bool inside;
+        const uint32_t key = key_at(word * 64 + half * 32 + lane, &inside);
+        ties += __popc(__ballot_sync(kFullWarp, inside && key == threshold.key));
+      }
+    }
+    if (lane == 0) ties_of_warp[warp] = ties;
+    __syncthreads();
+    for (int before = 0; before < warp; ++before) ties_before += ties_of_warp[before];
+  }
+  for (int32_t word = begin; word < end; ++word) {
+    uint64_t bits = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      bool inside;
+      const uint32_t key = key_at(word * 64 + half * 32 + lane, &inside);
+      const uint32_t ties = __ballot_sync(kFullWarp, inside && key == threshold.key);
+      const int32_t rank = ties_before + __popc(ties & ((1u << lane) - 1));
+      const bool kept =
+          inside && (key > threshold.key || (key == threshold.key && (all_ties || rank < threshold.quota)));
+      bits |= static_cast<uint64_t>(__ballot_sync(kFullWarp, kept)) << (32 * half);
+      ties_before += __popc(ties);
+    }
+    if (lane == 0) words[kBitmapFront + word] = bits;
+  }
+}
+
+}  // namespace
+
+cudaError_t LaunchTopLines(const TopLinesParams& params, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>((params.num_lines + kKeyThreads - 1) / kKeyThreads),
+                  static_cast<unsigned>(params.num_lists * 2));
+  LineKeysKernel<<<grid, kKeyThreads, 0, stream>>>(params);
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) return error;
+  TopLinesKernel<<<static_cast<unsigned>(params.num_lists * 2), kTopThreads, 0, stream>>>(params);
+  return cudaGetLastError();
+}
+
+}  // namespace headscope::kernels::selection

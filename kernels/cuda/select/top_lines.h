@@ -1,0 +1,40 @@
+// The best columns and diagonals of every head: exact top-k by radix search on order-preserving keys, larger sums
+// first, equal sums by lower index, NaN last, as kernels/methods/top_k.h. The pick is a bitmap, which needs no sort and
+// is what the lists are made from.
+//
+// Two launches: keys of all lines by the whole GPU (the probe's partial sums are added up here), then one block per
+// head and direction: three passes of 11, 11 and 10 bits find the k-th largest key, a fourth writes the bitmap. Counts
+// are integers, so the order of atomics does not matter.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "select/probe.h"
+
+namespace headscope::kernels::selection {
+
+// Words of zeros in front of and behind a line bitmap, so that windows that stick out read zeros.
+constexpr int32_t kBitmapFront = 3;
+constexpr int32_t kBitmapBack = 5;
+
+constexpr int32_t LineBitmapWords(int32_t num_lines) {
+  return kBitmapFront + (num_lines + 63) / 64 + kBitmapBack;
+}
+
+struct TopLinesParams {
+  ProbeParams probe;      // one chunk, line mode
+  int32_t num_lists = 0;  // batch * query heads
+  int32_t num_lines = 0;  // columns and diagonals alike: visible keys
+  // Of columns (0) and diagonals (1): how many are kept, and how many of the first come before all others.
+  int32_t count[2] = {0, 0};
+  int32_t forced[2] = {0, 0};
+  uint32_t* keys = nullptr;     // [list, direction, key_pitch]
+  uint64_t* bitmaps = nullptr;  // [list, direction, LineBitmapWords(num_lines)]
+  int32_t key_pitch = 0;        // num_lines rounded up to a multiple of 4
+};
+
+cudaError_t LaunchTopLines(const TopLinesParams& params, cudaStream_t stream);
+
+}  // namespace headscope::kernels::selection

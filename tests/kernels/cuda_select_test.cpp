@@ -1,0 +1,427 @@
+// The GPU selectors against the CPU's, on fresh random data: every list, entry by entry. What the GPU must not read is
+// NaN, what it must not trust (workspace and index memory) is garbage. Skipped without a GPU, but for the refusals.
+#include "kernels/cuda_select.h"
+
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda_select_ties.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/method.h"
+#include "random_problem.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::ChoiceIsATie;
+using ::testing::HasSubstr;
+using testing::ProblemShape;
+using testing::RandomProblem;
+
+bool HasGpu() {
+  CudaDeviceInfo info;
+  return QueryCudaDevice(0, &info).ok();
+}
+
+// Device memory between two guards, filled with garbage.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(size_t bytes) : bytes_(bytes) {
+    EXPECT_EQ(cudaMalloc(&data_, bytes + 2 * kGuard), cudaSuccess);
+    EXPECT_EQ(cudaMemset(data_, kGarbage, bytes + 2 * kGuard), cudaSuccess);
+  }
+  ~DeviceBuffer() { cudaFree(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  char* get() const { return static_cast<char*>(data_) + kGuard; }
+  size_t bytes() const { return bytes_; }
+  bool GuardsAreWhole() const {
+    std::vector<unsigned char> guards(2 * kGuard);
+    EXPECT_EQ(cudaMemcpy(guards.data(), data_, kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(guards.data() + kGuard, get() + bytes_, kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
+    return std::all_of(guards.begin(), guards.end(), [](unsigned char byte) { return byte == kGarbage; });
+  }
+
+ private:
+  static constexpr size_t kGuard = 256;
+  static constexpr unsigned char kGarbage = 0xa5;
+  void* data_ = nullptr;
+  size_t bytes_;
+};
+
+// A copy on the device of what one tensor's view spans.
+class DeviceTensor {
+ public:
+  DeviceTensor(const StridedTensor<const void>& host, int32_t batch)
+      : buffer_(static_cast<size_t>(host.batch_stride * batch) * 2), view_(host) {
+    EXPECT_EQ(cudaMemcpy(buffer_.get(), host.data, buffer_.bytes(), cudaMemcpyHostToDevice), cudaSuccess);
+    view_.data = buffer_.get();
+  }
+  const StridedTensor<const void>& view() const { return view_; }
+
+ private:
+  DeviceBuffer buffer_;
+  StridedTensor<const void> view_;
+};
+
+AttentionProblem OnDevice(const AttentionProblem& host, const DeviceTensor& q, const DeviceTensor& k) {
+  AttentionProblem device = host;
+  device.q = q.view();
+  device.k = k.view();
+  device.v = {};
+  return device;
+}
+
+ParameterValues Values(const std::string& method, const std::string& text) {
+  const MethodSpec& spec = FindPrefillMethod(method)->spec();
+  ParameterValues values(spec);
+  EXPECT_EQ(values.Parse(spec, text), "");
+  return values;
+}
+
+// Selects on the GPU and brings the index back.
+class GpuSelection {
+ public:
+  GpuSelection(const std::string& method, const AttentionProblem& problem, const ParameterValues& values)
+      : sizes_(Sizes(method, problem, values)), index_(sizes_.index_bytes), workspace_(sizes_.workspace_bytes) {
+    Run(method, problem, values, nullptr);
+    Download();
+  }
+
+  void Run(const std::string& method, const AttentionProblem& problem, const ParameterValues& values, void* stream) {
+    const CudaSelectBuffers buffers{index_.get(), index_.bytes(), workspace_.get(), workspace_.bytes()};
+    const Status status = SelectCuda(method, problem, values, buffers, &view_, stream);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  void Download() {
+    const Status status = DownloadIndex(view_, &host_, nullptr);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(index_.GuardsAreWhole());
+    EXPECT_TRUE(workspace_.GuardsAreWhole());
+  }
+  void Forget() {
+    EXPECT_EQ(cudaMemset(index_.get(), 0x5a, index_.bytes()), cudaSuccess);
+    EXPECT_EQ(cudaMemset(workspace_.get(), 0x5a, workspace_.bytes()), cudaSuccess);
+    host_ = {};
+  }
+  const SparseIndex& host() const { return host_; }
+
+ private:
+  static CudaSelectSizes Sizes(const std::string& method, const AttentionProblem& problem,
+                               const ParameterValues& values) {
+    CudaSelectSizes sizes;
+    const Status status = SelectCudaBufferSizes(method, problem, values, &sizes);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return sizes;
+  }
+
+  CudaSelectSizes sizes_;
+  DeviceBuffer index_;
+  DeviceBuffer workspace_;
+  SparseIndexView view_;
+  SparseIndex host_;
+};
+
+bool SameList(const SparseIndex& a, const SparseIndex& b, size_t list) {
+  const auto runs = [&](const SparseIndex& index) { return index.runs.begin() + index.run_begin[list]; };
+  const auto columns = [&](const SparseIndex& index) { return index.columns.begin() + index.column_begin[list]; };
+  return a.run_count[list] == b.run_count[list] && a.column_count[list] == b.column_count[list] &&
+         std::equal(runs(a), runs(a) + a.run_count[list], runs(b)) &&
+         std::equal(columns(a), columns(a) + a.column_count[list], columns(b));
+}
+
+struct Case {
+  const char* method;
+  const char* parameters;
+  ProblemShape shape;
+  float soft_cap = 0;
+};
+
+std::string NameOfCase(const Case& c) {
+  std::string name = std::string(c.method) + "_" + c.parameters + "_" + std::to_string(c.shape.seq_q) + "x" +
+                     std::to_string(c.shape.seq_k) + "at" + std::to_string(c.shape.first_position) + "_b" +
+                     std::to_string(c.shape.batch) + "_h" + std::to_string(c.shape.num_qo_heads) + "_" +
+                     std::to_string(c.shape.num_kv_heads) + "_d" + std::to_string(c.shape.head_dim) +
+                     (c.shape.dtype == DType::kBFloat16 ? "_bf16" : "_fp16") + (c.soft_cap > 0 ? "_cap" : "");
+  for (char& letter : name) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+  }
+  return name;
+}
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << NameOfCase(c);
+}
+
+class CudaSelect : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CudaSelect, MakesTheCpuIndex) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU of compute capability 8.0 or newer";
+  const Case& c = GetParam();
+  const auto seed = std::random_device()();
+  RecordProperty("seed", std::to_string(seed));
+  std::mt19937 random(seed);
+  RandomProblem problem(c.shape, &random);
+  problem.soft_cap = c.soft_cap;
+  // Keys that no query sees are nobody's.
+  for (int32_t sequence = 0; sequence < c.shape.batch; ++sequence) {
+    for (int32_t head = 0; head < c.shape.num_kv_heads; ++head) {
+      for (int32_t key = c.shape.first_position + c.shape.seq_q; key < c.shape.seq_k; ++key) {
+        for (int32_t d = 0; d < c.shape.head_dim; ++d) {
+          problem.k.Set(sequence, head, key, d, std::numeric_limits<float>::infinity());
+        }
+      }
+    }
+  }
+  const ParameterValues values = Values(c.method, c.parameters);
+  SparseIndex expected;
+  const Status status = FindPrefillMethod(c.method)->Select(problem.View(), values, {}, &expected);
+  ASSERT_TRUE(status.ok()) << status.message();
+
+  const DeviceTensor q(problem.q.View(), c.shape.batch);
+  const DeviceTensor k(problem.k.View(), c.shape.batch);
+  const AttentionProblem device = OnDevice(problem.View(), q, k);
+  GpuSelection selection(c.method, device, values);
+  const SparseIndex& got = selection.host();
+  ASSERT_EQ(got.run_count.size(), expected.run_count.size());
+  EXPECT_EQ(got.rule, expected.rule);
+  const Status valid = Validate(got.View());
+  EXPECT_TRUE(valid.ok()) << valid.message();
+
+  const int32_t num_tiles = expected.View().NumRowTiles();
+  size_t ties = 0;
+  int32_t tied_head = -1;  // a tie of lines concerns all tiles of its head
+  for (size_t list = 0; list < got.run_count.size(); ++list) {
+    if (SameList(got, expected, list)) continue;
+    const auto head = static_cast<int32_t>(list / static_cast<size_t>(num_tiles));
+    const auto tile = static_cast<int32_t>(list % static_cast<size_t>(num_tiles));
+    if (head != tied_head || std::string(c.method) == "block-sparse") {
+      ASSERT_TRUE(
+          ChoiceIsATie(c.method, problem, values, head / c.shape.num_qo_heads, head % c.shape.num_qo_heads, tile))
+          << "list " << list << " (head " << head << ", tile " << tile
+          << ") differs and no score is near the cut: " << got.run_count[list] << " runs, " << got.column_count[list]
+          << " columns instead of " << expected.run_count[list] << " and " << expected.column_count[list] << ", seed "
+          << seed;
+      tied_head = head;
+    }
+    ++ties;
+  }
+  RecordProperty("ties", std::to_string(ties));
+
+  // The same again in the same memory, now with other garbage in it: the same bits.
+  const SparseIndex first = got;
+  selection.Forget();
+  selection.Run(c.method, device, values, nullptr);
+  selection.Download();
+  EXPECT_EQ(selection.host().runs, first.runs);
+  EXPECT_EQ(selection.host().columns, first.columns);
+  EXPECT_EQ(selection.host().run_count, first.run_count);
+  EXPECT_EQ(selection.host().column_count, first.column_count);
+}
+
+ProblemShape Whole(int32_t length, int32_t heads = 4, int32_t kv_heads = 2, int32_t head_dim = 128, int32_t batch = 1,
+                   DType dtype = DType::kBFloat16) {
+  return {batch, heads, kv_heads, head_dim, length, length, 0, dtype};
+}
+ProblemShape Last(int32_t seq_q, int32_t first_position, int32_t seq_k, int32_t heads = 4, int32_t kv_heads = 2,
+                  int32_t head_dim = 64, int32_t batch = 2, DType dtype = DType::kFloat16) {
+  return {batch, heads, kv_heads, head_dim, seq_q, seq_k, first_position, dtype};
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  const ProblemShape shapes[] = {
+      Whole(1, 2, 1, 64),
+      Whole(63, 2, 2, 96, 2),
+      Whole(64, 7, 1, 128),
+      Whole(65, 4, 4, 256),
+      Whole(127, 4, 1, 64, 1, DType::kFloat16),
+      Whole(129, 8, 1, 128, 2),
+      Whole(1000, 16, 1, 96, 1, DType::kFloat16),
+      Whole(1100, 4, 2, 256, 1, DType::kFloat16),
+      Whole(4096, 4, 2, 128),
+      Last(1, 300, 301),
+      Last(100, 0, 400),
+      Last(200, 77, 300),
+      Last(200, 127, 327),
+      Last(500, 1024, 1524),
+      Last(333, 1000, 1400, 6, 3, 128, 2, DType::kBFloat16),
+  };
+  const std::pair<const char*, const char*> settings[] = {
+      {"dense", ""},
+      {"a-shape", ""},
+      {"a-shape", "n_sink=10,n_local=100"},
+      {"a-shape", "n_sink=0,n_local=1"},
+      {"vertical-slash", ""},
+      {"vertical-slash", "n_vertical=40,n_slash=30,forced_columns=3,forced_slashes=5"},
+      {"vertical-slash", "n_vertical=200,n_slash=12,last_q=17,forced_columns=0,forced_slashes=0"},
+      {"vertical-slash", "n_vertical=0,n_slash=50,last_q=200"},
+      {"vertical-slash", "n_vertical=60,n_slash=0,last_q=100"},
+      {"block-sparse", "n_blocks=1"},
+      {"block-sparse", "n_blocks=5"},
+      {"block-sparse", ""},
+      {"s2-attention", ""},
+      {"s2-attention", "local_blocks=2,vertical_stride=4,head_step=3,offset=1,subtract_offset=1,max_distance=9"},
+      {"s2-attention", "local_blocks=1,vertical_stride=1,per_kv_head=1"},
+      {"sample-attention", ""},
+      {"sample-attention", "alpha_c=0.5,alpha_s=0.4"},
+      {"sample-attention", "alpha_c=0.3,alpha_s=0,chunk_n=5,own_rows_only=1"},
+      {"sample-attention", "alpha_c=0,alpha_s=0.2,chunk_n=3,keep_diagonal=1"},
+      {"sample-attention", "alpha_c=1,alpha_s=1"},
+  };
+  for (const auto& [method, parameters] : settings) {
+    for (const ProblemShape& shape : shapes) cases.push_back({method, parameters, shape});
+  }
+  for (const char* method : {"vertical-slash", "sample-attention"}) {
+    cases.push_back({method, "", Whole(700), 5.0f});
+    cases.push_back({method, "", Whole(46341, 2, 1, 64)});
+    cases.push_back({method, "", Last(1000, 130072, 131072, 2, 1, 64, 1)});
+  }
+  cases.push_back({"vertical-slash", "n_vertical=1000,n_slash=200", Whole(20000, 2, 2, 64)});
+  cases.push_back({"sample-attention", "chunk_n=64", Whole(20000, 2, 2, 64)});
+  cases.push_back({"block-sparse", "", Whole(46341, 1, 1, 64)});
+  cases.push_back({"block-sparse", "n_blocks=64", Last(1000, 230000, 231000, 1, 1, 64, 1)});
+  cases.push_back({"s2-attention", "", Whole(131072, 2, 1, 64)});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaSelect, ::testing::ValuesIn(Cases()),
+                         [](const auto& test) { return NameOfCase(test.param); });
+
+TEST(CudaSelectGraph, ReplaysInACudaGraph) {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU of compute capability 8.0 or newer";
+  std::mt19937 random(7);
+  const RandomProblem problem(Whole(2000), &random);
+  const DeviceTensor q(problem.q.View(), 1);
+  const DeviceTensor k(problem.k.View(), 1);
+  const AttentionProblem device = OnDevice(problem.View(), q, k);
+  for (const char* method :
+       {"dense", "a-shape", "vertical-slash", "block-sparse", "s2-attention", "sample-attention"}) {
+    SCOPED_TRACE(method);
+    const ParameterValues values = Values(method, "");
+    GpuSelection selection(method, device, values);
+    const SparseIndex expected = selection.host();
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    selection.Run(method, device, values, stream);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    selection.Forget();
+    ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    selection.Download();
+    EXPECT_EQ(selection.host().runs, expected.runs);
+    EXPECT_EQ(selection.host().columns, expected.columns);
+    EXPECT_EQ(selection.host().run_count, expected.run_count);
+    EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+}
+
+// Nothing below reaches a GPU.
+class CudaSelectRefuses : public ::testing::Test {
+ protected:
+  CudaSelectRefuses() {
+    problem_.num_qo_heads = 4;
+    problem_.num_kv_heads = 2;
+    problem_.head_dim = 128;
+    problem_.seq_q = problem_.seq_k = 256;
+    problem_.dtype = DType::kBFloat16;
+    problem_.q = {memory_, 4 * 256 * 128, 256 * 128, 128};
+    problem_.k = {memory_, 2 * 256 * 128, 256 * 128, 128};
+  }
+
+  Status Select(const std::string& method, const ParameterValues& values) {
+    SparseIndexView index;
+    const Status status = SelectCuda(method, problem_, values, buffers_, &index, nullptr);
+    EXPECT_EQ(index.run_begin, nullptr);
+    return status;
+  }
+  Status Select(const std::string& method) { return Select(method, Values(method, "")); }
+
+  alignas(16) char memory_[16] = {};
+  AttentionProblem problem_;
+  CudaSelectBuffers buffers_;
+};
+
+TEST_F(CudaSelectRefuses, AnUnknownMethod) {
+  EXPECT_FALSE(HasCudaSelector("sparq"));
+  const Status status = Select("sparq", ParameterValues());
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("\"sparq\""));
+}
+
+TEST_F(CudaSelectRefuses, EveryPrefillMethodHasASelector) {
+  for (const PrefillMethod* method : PrefillMethods()) EXPECT_TRUE(HasCudaSelector(method->spec().name));
+}
+
+TEST_F(CudaSelectRefuses, AParameterWithoutValue) {
+  const Status status = Select("vertical-slash", ParameterValues());
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("n_vertical"));
+}
+
+TEST_F(CudaSelectRefuses, TypesAndShapesThatItsKernelsDoNotTake) {
+  for (const char* method : {"vertical-slash", "sample-attention", "block-sparse"}) {
+    SCOPED_TRACE(method);
+    problem_.dtype = DType::kFloat32;
+    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
+    EXPECT_THAT(Select(method).message(), HasSubstr("dtype is fp32"));
+    problem_.dtype = DType::kFloat16;
+    problem_.head_dim = 80;
+    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
+    EXPECT_THAT(Select(method).message(), HasSubstr("head_dim is 80"));
+    problem_.head_dim = 128;
+    problem_.k.row_stride = 132;
+    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
+    EXPECT_THAT(Select(method).message(), HasSubstr("k is not aligned"));
+    problem_.k.row_stride = 128;
+  }
+}
+
+TEST_F(CudaSelectRefuses, NullTensorsAndPositionsWithoutKeys) {
+  problem_.first_position = 1;
+  EXPECT_THAT(Select("dense").message(), HasSubstr("first_position"));
+  problem_.first_position = 0;
+  problem_.k.data = nullptr;
+  EXPECT_EQ(Select("vertical-slash").code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("k.data"));
+}
+
+TEST_F(CudaSelectRefuses, BuffersThatAreMissingShortOrUnaligned) {
+  const ParameterValues values = Values("vertical-slash", "");
+  CudaSelectSizes sizes;
+  ASSERT_TRUE(SelectCudaBufferSizes("vertical-slash", problem_, values, &sizes).ok());
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.index is null"));
+  buffers_ = {memory_, sizes.index_bytes - 1, memory_, sizes.workspace_bytes};
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.index_bytes is"));
+  buffers_ = {memory_, sizes.index_bytes, memory_ + 8, sizes.workspace_bytes};
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.workspace is not aligned"));
+  buffers_ = {memory_, sizes.index_bytes, memory_, sizes.workspace_bytes - 1};
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.workspace_bytes is"));
+}
+
+TEST_F(CudaSelectRefuses, SizesNeedNoTensors) {
+  problem_.q.data = problem_.k.data = nullptr;
+  CudaSelectSizes sizes;
+  const Status status = SelectCudaBufferSizes("sample-attention", problem_, Values("sample-attention", ""), &sizes);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_GT(sizes.index_bytes, 0u);
+  EXPECT_GT(sizes.workspace_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace headscope::kernels
