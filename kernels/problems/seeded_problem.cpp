@@ -18,8 +18,10 @@ constexpr uint64_t kDirectionStream = 3;
 constexpr uint64_t kMarkStream = 4;
 
 constexpr int32_t kMarkedPrefix = 4;  // tokens at the start that are always marked
-constexpr int kMarkShift = 57;        // marked when the top seven bits are 0: one in 128
-constexpr double kMarkedScore = 8.0;  // what a marked key's scaled score has above the others, in nats
+constexpr int32_t kMarkBlock = 64;    // tokens
+constexpr int kMarkShift = 59;        // a block has marks when the top five bits are 0: one in 32
+constexpr int32_t kMarkStride = 8;    // of the marks inside such a block
+constexpr double kMarkedScore = 9.0;  // what a marked key's scaled score has above the others', in nats
 
 // A field is uniform on [0, 65535]; four of them, doubled and centred, are even integers of this deviation.
 double Deviation() {
@@ -116,8 +118,10 @@ class Rows {
  private:
   bool Shifted(int64_t kv_head, int64_t token) const {
     if (tensor_ != SeededTensor::kKey) return tensor_ == SeededTensor::kQuery;
-    return token < kMarkedPrefix ||
-           RandomAt(mark_key_, static_cast<uint64_t>(kv_head * problem_.seq_k + token)) >> kMarkShift == 0;
+    if (token < kMarkedPrefix) return true;
+    if (token % kMarkStride != 0) return false;
+    const int64_t num_blocks = (int64_t{problem_.seq_k} + kMarkBlock - 1) / kMarkBlock;
+    return RandomAt(mark_key_, static_cast<uint64_t>(kv_head * num_blocks + token / kMarkBlock)) >> kMarkShift == 0;
   }
   // The sign of component d of the head's direction.
   bool Up(int64_t kv_head, int64_t d) const {

@@ -4,10 +4,11 @@
 // Method. Element i of a contiguous tensor is a function of (seed, tensor, i): the four 16-bit fields of one SplitMix64
 // output are added, which is close to normal (unit variance, excess kurtosis -0.3, at most 3.46 deviations), all in
 // integers, and one multiplication makes a float of it. So there is one rounding, and no library's logarithm or cosine.
-// On top, every KV head has "marked" tokens: the first four and one in 128 others by chance. Each marked key, and each
-// query of the heads that read it, is shifted along one direction of the head, so that their scaled product is about 8
-// above the rest. Without them every key would weigh the same, which no head of a real model does, and a method that
-// keeps a share of the mass would have to keep nearly everything.
+// On top, every KV head has "marked" keys: the first four tokens, and every eighth token of one in 32 blocks of 64.
+// Each marked key, and each query of the heads that read it, is shifted along one direction of the head, so that their
+// scaled product is about 9 above the rest and they hold most of a row's mass, in few columns and so on few diagonals,
+// as the sinks and verticals of real heads do. Without them every key would weigh the same, and a method that keeps a
+// share of the mass would have to keep nearly everything.
 #pragma once
 
 #include <cstdint>
