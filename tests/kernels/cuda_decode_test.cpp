@@ -1,6 +1,6 @@
 // Decode on the GPU against the CPU's SparQ selector and the float64 executor: fresh random data, ragged lengths, group
-// sizes, both element types, with and without the component-major copy of K. Rows of the cache past the end hold NaN.
-// Skipped without a GPU.
+// sizes, both element types, with and without the component-major copy of K; keys that defeat the first cut of the
+// selection, and keys that are all equal. Rows of the cache past the end hold NaN. Skipped without a GPU.
 #include "kernels/cuda_decode.h"
 
 #include <cuda_runtime_api.h>
@@ -24,9 +24,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-bool HasGpu() {
+bool HasGpu(int32_t compute_capability) {
   CudaDeviceInfo info;
-  return QueryCudaDevice(0, &info).ok() && info.compute_capability >= 90;
+  return QueryCudaDevice(0, &info).ok() && info.compute_capability >= compute_capability;
 }
 
 // fp32 to the nearest bf16, ties to even; no NaN comes in but the one that is wanted.
@@ -76,6 +76,13 @@ class Device {
   size_t size_;
 };
 
+enum class Keys {
+  kRandom,
+  // A third of the tokens, in runs, lies along the query: far more high scores in few threads than a first cut expects.
+  kSideBySide,
+  kEqual,  // every score ties: the earliest tokens win
+};
+
 struct Case {
   int32_t seq_k;
   int32_t num_qo_heads;
@@ -84,13 +91,17 @@ struct Case {
   DType dtype;
   int32_t rank = 32;
   int32_t num_tokens = 128;
+  Keys keys = Keys::kRandom;
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   return std::to_string(c.seq_k) + "_h" + std::to_string(c.num_qo_heads) + "_" + std::to_string(c.num_kv_heads) + "_d" +
          std::to_string(c.head_dim) + (c.dtype == DType::kBFloat16 ? "_bf16" : "_fp16") + "_r" +
-         std::to_string(c.rank) + "_k" + std::to_string(c.num_tokens);
+         std::to_string(c.rank) + "_k" + std::to_string(c.num_tokens) +
+         (c.keys == Keys::kRandom       ? ""
+          : c.keys == Keys::kSideBySide ? "_side_by_side"
+                                        : "_equal");
 }
 
 class CudaDecode : public ::testing::TestWithParam<Case> {
@@ -98,7 +109,7 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
   static constexpr int32_t kBatch = 2;
 
   void SetUp() override {
-    if (!HasGpu()) GTEST_SKIP() << "no GPU of compute capability 9.0 or newer";
+    if (!HasGpu(80)) GTEST_SKIP() << "no GPU of compute capability 8.0 or newer";
     const auto seed = std::random_device()();
     RecordProperty("seed", std::to_string(seed));
     std::mt19937 random(seed);
@@ -106,6 +117,7 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
     const Case& c = GetParam();
     capacity_ = (c.seq_k + 63) / 64 * 64;
     const auto encode = c.dtype == DType::kBFloat16 ? ToBf16 : ToFp16;
+    const auto decode = c.dtype == DType::kBFloat16 ? FromBf16 : FromFp16;
     q_.resize(static_cast<size_t>(kBatch * c.num_qo_heads * c.head_dim));
     // Some components weigh far more than others, as those of real queries do; else SparQ has nothing to choose.
     for (uint16_t& x : q_) x = encode(normal(random) * std::exp(normal(random)));
@@ -118,7 +130,15 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
         const bool live = token < c.seq_k;
         for (int32_t d = 0; d < c.head_dim; ++d) {
           const auto at = static_cast<size_t>((int64_t{list} * capacity_ + token) * c.head_dim + d);
-          k_[at] = encode(live ? normal(random) : std::numeric_limits<float>::quiet_NaN());
+          float key = normal(random);
+          if (c.keys == Keys::kSideBySide && token % 1024 < 360) {
+            const int32_t head = list % c.num_kv_heads * (c.num_qo_heads / c.num_kv_heads);
+            const int32_t row = list / c.num_kv_heads * c.num_qo_heads + head;
+            key += 0.25f * decode(q_[static_cast<size_t>(row * c.head_dim + d)]);
+          } else if (c.keys == Keys::kEqual) {
+            key = static_cast<float>(d % 7) * 0.25f;
+          }
+          k_[at] = encode(live ? key : std::numeric_limits<float>::quiet_NaN());
           v_[at] = encode(live ? normal(random) : std::numeric_limits<float>::quiet_NaN());
           kt_[static_cast<size_t>((int64_t{list} * c.head_dim + d) * capacity_ + token)] = k_[at];
         }
@@ -193,6 +213,7 @@ TEST_P(CudaDecode, DenseMatchesFloat64) {
 }
 
 TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
+  if (!HasGpu(90)) GTEST_SKIP() << "no GPU of compute capability 9.0 or newer";
   const Case& c = GetParam();
   const DecodeMethod* method = FindDecodeMethod("sparq");
   ParameterValues values(method->spec());
@@ -248,7 +269,7 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const int32_t seq_k : {1, 63, 64, 65, 127, 1000, 4096, 4097, 9001})
     cases.push_back({seq_k, 2, 2, 128, DType::kBFloat16});
-  for (const int32_t group : {2, 4, 8}) {
+  for (const int32_t group : {2, 4, 7, 8, 16}) {
     for (const int32_t seq_k : {127, 4096, 20000}) cases.push_back({seq_k, 2 * group, 2, 128, DType::kBFloat16});
   }
   cases.push_back({70000, 4, 1, 128, DType::kBFloat16});  // grouped, spans of 8192
@@ -259,10 +280,85 @@ std::vector<Case> Cases() {
   cases.push_back({9001, 4, 1, 128, DType::kFloat16});
   cases.push_back({9001, 2, 2, 128, DType::kBFloat16, 17, 100});
   cases.push_back({9001, 2, 2, 128, DType::kBFloat16, 128, 512});
+  cases.push_back({20000, 1, 1, 128, DType::kBFloat16, 48, 1024});
+  for (const Keys keys : {Keys::kSideBySide, Keys::kEqual}) {
+    cases.push_back({4096, 1, 1, 128, DType::kBFloat16, 32, 128, keys});
+    cases.push_back({20000, 1, 1, 128, DType::kBFloat16, 32, 128, keys});
+    cases.push_back({20000, 4, 1, 64, DType::kFloat16, 32, 320, keys});
+  }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, CudaDecode, ::testing::ValuesIn(Cases()), NameOf);
+
+// A step must be capturable: no allocation, no synchronisation, nothing on another stream. The graph's second replay
+// finds the workspace as the first left it; dense and SparQ share it.
+TEST(CudaDecodeGraph, RepeatsACapturedStep) {
+  if (!HasGpu(90)) GTEST_SKIP() << "no GPU of compute capability 9.0 or newer";
+  constexpr int32_t kHeads = 4, kKvHeads = 2, kTokens = 9000, kDim = 128;
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> row(kHeads * kDim), cache(static_cast<size_t>(kKvHeads * kTokens * kDim)), transposed;
+  for (uint16_t& x : row) x = ToBf16(normal(random));
+  for (uint16_t& x : cache) x = ToBf16(normal(random));
+  transposed.resize(cache.size());
+  for (size_t list = 0; list < kKvHeads; ++list) {
+    for (size_t token = 0; token < kTokens; ++token) {
+      for (size_t d = 0; d < kDim; ++d)
+        transposed[(list * kDim + d) * kTokens + token] = cache[(list * kTokens + token) * kDim + d];
+    }
+  }
+  const Device<uint16_t> q(row), k(cache), kt(transposed);
+  const Device<uint16_t> dense(std::vector<uint16_t>(row.size(), 0x7fff)),
+      sparq(std::vector<uint16_t>(row.size(), 0x7fff));
+  const Device<float> mean(std::vector<float>(kKvHeads * kDim, 0.5f));
+  AttentionProblem problem;
+  problem.num_qo_heads = kHeads;
+  problem.num_kv_heads = kKvHeads;
+  problem.head_dim = kDim;
+  problem.seq_q = 1;
+  problem.seq_k = kTokens;
+  problem.first_position = kTokens - 1;
+  problem.dtype = DType::kBFloat16;
+  problem.q = {q.get(), kHeads * kDim, kDim, kDim};
+  problem.k = {k.get(), int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kDim};
+  problem.v = problem.k;
+  const TransposedKeys keys{kt.get(), int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kTokens};
+  const size_t bytes = DecodeWorkspaceBytes(problem, {});
+  const Device<char> workspace{std::vector<char>(bytes)};
+  const auto step = [&](cudaStream_t stream) {
+    AttentionOutput output;
+    output.o = {dense.get(), kHeads * kDim, kDim, kDim};
+    const Status first = DecodeDenseCuda(problem, output, workspace.get(), bytes, stream);
+    EXPECT_TRUE(first.ok()) << first.message();
+    output.o.data = sparq.get();
+    const Status second =
+        DecodeSparqCuda(problem, {}, keys, mean.get(), output, nullptr, workspace.get(), bytes, stream);
+    EXPECT_TRUE(second.ok()) << second.message();
+  };
+  step(nullptr);
+  const std::vector<uint16_t> expected_dense = dense.Download(), expected_sparq = sparq.Download();
+
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t instance = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  step(stream);
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&instance, graph, 0), cudaSuccess);
+  for (int replay = 0; replay < 2; ++replay) {
+    ASSERT_EQ(cudaMemset(dense.get(), 0x7f, row.size() * 2), cudaSuccess);
+    ASSERT_EQ(cudaMemset(sparq.get(), 0x7f, row.size() * 2), cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(instance, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(dense.Download(), expected_dense);
+    EXPECT_EQ(sparq.Download(), expected_sparq);
+  }
+  cudaGraphExecDestroy(instance);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
 
 TEST(CudaDecodeRefusals, NameTheField) {
   AttentionProblem problem;

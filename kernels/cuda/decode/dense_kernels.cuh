@@ -1,79 +1,181 @@
-// Dense decode: every block streams one span of K and V of one KV head and leaves (max, sum, sum of weighted V) per
-// query head; a second launch merges the spans. The floor is the bytes of K and V: each warp keeps 16 tokens of both in
-// flight, and the tensor cores do the arithmetic for all heads of the group at once, so that a group of 8 costs what a
-// group of 1 does.
+// Dense decode in one launch. The floor is the bytes of K and V; the tensor cores do the arithmetic for all query heads
+// of a group at once, so that a group of 8 costs what a group of 1 does.
+//
+// Each warp has a ring of its own in shared memory, filled by cp.async two tiles ahead and over the ends of passes, so
+// that loads never wait for arithmetic, nor warps for each other. Blocks take equal shares of all steps (see
+// DenseParams): no block is left with a longer tail than another, whatever the shape. Needs compute capability 8.0.
 #pragma once
 
 #include "decode/tensor_core.cuh"
 
 namespace headscope::kernels::decode {
 
-struct DenseParams {
-  const void* q;
-  const void* k;
-  const void* v;
-  void* o;
-  float* lse;      // [batch, num_qo_heads], may be null
-  float* partial;  // [batch, num_qo_heads, num_spans, head_dim + 2]: weighted V, max, sum
-  int64_t q_batch, q_head, k_batch, k_head, k_row, v_batch, v_head, v_row, o_batch, o_head;
-  int32_t num_kv_heads, group, seq_k, num_spans, span;  // span: tokens of a block, a multiple of 16
-  float scale, soft_cap;
+// The block whose share has this step; its share begins at ShareBegin(p, block).
+__device__ __forceinline__ int64_t ShareBegin(const DenseParams& p, int block) {
+  return int64_t{p.passes} * p.steps * block / p.blocks;
+}
+__device__ __forceinline__ int BlockOf(const DenseParams& p, int64_t step) {
+  const int64_t total = int64_t{p.passes} * p.steps;
+  return static_cast<int>(((step + 1) * p.blocks + total - 1) / total - 1);
+}
+
+// One pass as a warp sees it.
+template <typename T>
+struct DensePass {
+  const T* k;
+  const T* v;
+  int64_t query_head;  // the first, among all sequences'
+  int sequence, head;  // of the batch; the first query head of the sequence
+  int heads;
+
+  __device__ __forceinline__ DensePass(const DenseParams& p, int pass) {
+    const DecodeOperands& x = p.x;
+    const int list = pass / p.passes_per_list, first = pass % p.passes_per_list * p.heads_per_pass;
+    const int kv_head = list % x.num_kv_heads;
+    sequence = list / x.num_kv_heads;
+    head = kv_head * x.group + first;
+    heads = min(p.heads_per_pass, x.group - first);
+    query_head = int64_t{sequence} * x.num_kv_heads * x.group + head;
+    k = static_cast<const T*>(x.k) + sequence * x.k_batch + kv_head * x.k_head;
+    v = static_cast<const T*>(x.v) + sequence * x.v_batch + kv_head * x.v_head;
+  }
+};
+
+template <typename T>
+__device__ __forceinline__ void StoreDense(const DenseParams& p, const DensePass<T>& pass, int h, int d, float total,
+                                           float best, float sum) {
+  Store(static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + (pass.head + h) * p.x.o_head + d, total / sum);
+  if (p.lse != nullptr && d == 0) p.lse[pass.query_head + h] = best + logf(sum);
+}
+
+// The warps' results of a block's part of a pass: the output if nobody shares the pass; else a partial result, and the
+// last block to leave one merges them all.
+template <typename T, int D>
+__device__ __forceinline__ void FinishPart(const DenseParams& p, int number, const float (*merged)[D + 2]) {
+  __shared__ int is_last;
+  const DensePass<T> pass(p, number);
+  const int64_t begin = int64_t{number} * p.steps;
+  const int first = BlockOf(p, begin), parts = BlockOf(p, begin + p.steps - 1) - first + 1;
+  float* partial = p.partial + int64_t{number} * p.parts * kMaxDenseGroup * (D + 2);
+  for (int at = threadIdx.x; at < pass.heads * D; at += kDenseWarps * 32) {
+    const int h = at / D, d = at % D;
+    float best, sum;
+    const float total = MergeWarps<D, kDenseWarps>(merged + h, pass.heads, d, &best, &sum);
+    if (parts == 1) {
+      StoreDense(p, pass, h, d, total, best, sum);
+    } else {
+      float* to = partial + ((static_cast<int>(blockIdx.x) - first) * kMaxDenseGroup + h) * (D + 2);
+      to[d] = total;
+      if (d == 0) {
+        to[D] = best;
+        to[D + 1] = sum;
+      }
+    }
+  }
+  if (parts == 1) return;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();  // the part, of all threads, before the count, for whoever reads it
+    is_last = atomicAdd(p.finished + number, 1u) + 1 == static_cast<uint32_t>(parts);
+    if (is_last) p.finished[number] = 0;  // ready for the next call
+    __threadfence();
+  }
+  __syncthreads();
+  if (!is_last) return;
+  for (int at = threadIdx.x; at < pass.heads * D; at += kDenseWarps * 32) {
+    const int h = at / D, d = at % D;
+    const float* from = partial + h * (D + 2);
+    float best = kNegativeInfinity, sum = 0, total = 0;
+#pragma unroll 4
+    for (int part = 0; part < parts; ++part) best = fmaxf(best, __ldcg(from + part * kMaxDenseGroup * (D + 2) + D));
+#pragma unroll 4
+    for (int part = 0; part < parts; ++part) {
+      const float* one = from + part * kMaxDenseGroup * (D + 2);
+      const float factor = __expf(__ldcg(one + D) - best);
+      sum += __ldcg(one + D + 1) * factor;
+      total += __ldcg(one + d) * factor;
+    }
+    StoreDense(p, pass, h, d, total, best, sum);
+  }
+}
+
+// Where a warp's requests or its arithmetic stand: a step of a pass.
+struct DensePlace {
+  int pass, step;
+
+  __device__ __forceinline__ void Next(const DenseParams& p) {
+    if (++step == p.steps) {
+      step = 0;
+      ++pass;
+    }
+  }
 };
 
 template <typename T, int D>
-__global__ void __launch_bounds__(kThreads, 2) DenseSpanKernel(const DenseParams p) {
-  __shared__ float merged[kWarps * 8][D + 2];
-  const int64_t list = blockIdx.y;
-  const int sequence = static_cast<int>(list / p.num_kv_heads), kv_head = static_cast<int>(list % p.num_kv_heads);
+__global__ void __launch_bounds__(kDenseWarps * 32, 2) DenseKernel(const __grid_constant__ DenseParams p) {
+  extern __shared__ __align__(128) char shared[];
   const int warp = threadIdx.x / 32;
-  const T* q = static_cast<const T*>(p.q) + sequence * p.q_batch + static_cast<int64_t>(kv_head) * p.group * p.q_head;
-  const T* k = static_cast<const T*>(p.k) + sequence * p.k_batch + kv_head * p.k_head;
-  const T* v = static_cast<const T*>(p.v) + sequence * p.v_batch + kv_head * p.v_head;
-  const int begin = blockIdx.x * p.span, end = min(begin + p.span, p.seq_k);
+  const int64_t begin = ShareBegin(p, blockIdx.x), end = ShareBegin(p, blockIdx.x + 1);
+  T* ring = reinterpret_cast<T*>(shared) + warp * p.stages * SharedTile<T, D>::kElements;
+  auto merged = reinterpret_cast<float(*)[D + 2]>(shared + size_t{kDenseWarps} * p.stages *
+                                                               SharedTile<T, D>::kElements * sizeof(T));
+
+  const DensePlace start{static_cast<int>(begin / p.steps), static_cast<int>(begin % p.steps)};
+  DensePlace ahead = start;
+  int64_t requested = begin;
+  int request_stage = 0;
+  DensePass<T> source(p, start.pass);
+  const auto request = [&] {
+    const int first = ahead.step * kDenseStep + warp * 16;
+    if (requested < end && first < p.x.seq_k) {
+      SharedTile<T, D>{ring + request_stage * SharedTile<T, D>::kElements}.Request(
+          source.k + first * p.x.k_row, p.x.k_row, source.v + first * p.x.v_row, p.x.v_row, min(16, p.x.seq_k - first));
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    if (++request_stage == p.stages) request_stage = 0;
+    ++requested;
+    const int pass = ahead.pass;
+    ahead.Next(p);
+    if (ahead.pass != pass && requested < end) source = DensePass<T>(p, ahead.pass);
+  };
+  for (int stage = 1; stage < p.stages; ++stage) request();
 
   WarpAttention<T, D> attention;
-  attention.query.Load(p.group, [&](int head, int component) { return ToFloat(q[head * p.q_head + component]); });
-  attention.out.Clear();
-  for (int base = begin + warp * 16; base < end; base += kWarps * 16) {
-    attention.Step(k, p.k_row, v, p.v_row, p.scale, p.soft_cap, end - base,
-                   [&](int t) { return min(base + t, end - 1); });
-  }
-  attention.Finish(p.group, merged + warp * 8);
-  __syncthreads();
-  for (int at = threadIdx.x; at < p.group * D; at += kThreads) {
-    const int head = at / D, d = at % D;
-    float best, sum;
-    const float total = MergeWarps<D>(merged + head, 8, d, &best, &sum);
-    float* to = p.partial + ((list * p.group + head) * p.num_spans + blockIdx.x) * (D + 2);
-    to[d] = total;
-    if (d == 0) {
-      to[D] = best;
-      to[D + 1] = sum;
+  DensePlace at = start;
+  int stage = 0;
+  for (int64_t step = begin; step < end; ++step) {
+    if (step == begin || at.step == 0) {
+      const DensePass<T> pass(p, at.pass);
+      attention = {};
+      attention.query.Load(static_cast<const T*>(p.x.q) + pass.sequence * p.x.q_batch + pass.head * p.x.q_head,
+                           p.x.q_head, pass.heads);
+      attention.out.Clear();
+    }
+    request();
+    // All but the newest stages - 1 requests have arrived.
+    if (p.stages == 3) {
+      asm volatile("cp.async.wait_group 2;" ::: "memory");
+    } else {
+      asm volatile("cp.async.wait_group 1;" ::: "memory");
+    }
+    __syncwarp();
+    const int first = at.step * kDenseStep + warp * 16;
+    if (first < p.x.seq_k) {
+      attention.Step(SharedTile<T, D>{ring + stage * SharedTile<T, D>::kElements}, p.x.scale, p.soft_cap,
+                     p.x.seq_k - first);
+    }
+    __syncwarp();  // before the next request overwrites the tile
+    if (++stage == p.stages) stage = 0;
+    const int pass = at.pass;
+    at.Next(p);
+    if (at.pass != pass || step + 1 == end) {
+      const int heads = DensePass<T>(p, pass).heads;
+      attention.template Finish<SharedTile<T, D>>(heads, merged + warp * heads);
+      __syncthreads();
+      FinishPart<T, D>(p, pass, merged);
+      __syncthreads();  // before the next part's results overwrite these
     }
   }
-  LetDependentsStart();
-}
-
-// One block of D threads per query head.
-template <typename T, int D>
-__global__ void __launch_bounds__(D) DenseMergeKernel(const DenseParams p) {
-  WaitForPrevious();
-  const int64_t head = blockIdx.x;  // batch * num_qo_heads
-  const int num_qo_heads = p.num_kv_heads * p.group;
-  const float* in = p.partial + head * p.num_spans * (D + 2);
-  float best = kNegativeInfinity;
-  for (int s = threadIdx.x % 32; s < p.num_spans; s += 32) best = fmaxf(best, in[s * (D + 2) + D]);
-  best = WarpMax(best);
-  float sum = 0, total = 0;
-#pragma unroll 8
-  for (int s = 0; s < p.num_spans; ++s) {
-    const float factor = __expf(in[s * (D + 2) + D] - best);
-    sum += in[s * (D + 2) + D + 1] * factor;
-    total += in[s * (D + 2) + threadIdx.x] * factor;
-  }
-  T* o = static_cast<T*>(p.o) + (head / num_qo_heads) * p.o_batch + (head % num_qo_heads) * p.o_head;
-  Store(o + threadIdx.x, total / sum);
-  if (p.lse != nullptr && threadIdx.x == 0) p.lse[head] = best + logf(sum);
 }
 
 }  // namespace headscope::kernels::decode

@@ -1,500 +1,341 @@
 // SparQ in one launch. See kernels/cuda_decode.h for the method; this page is about the machine.
 //
-// One block per (span of tokens, batch * KV head) makes the approximate scores of its span and keeps the span's best k;
-// the block that finishes last of a KV head (a counter tells) merges the spans' candidates into the exact top k and
-// attends them, while other heads' spans still stream. The bytes that must move are 2 r per token, so everything else
-// hides behind those loads: component rows are contiguous over tokens and a thread takes 8 tokens of each (16-byte
-// loads); scores go to shared memory, which keeps the register count, and so the number of blocks that hide each
-// other's phases, where the memory system wants it. For a group of query heads the softmaxed scores are summed, which
+// One block per (span of tokens, KV head) makes the approximate scores of its span and keeps a short list of the best;
+// the block that finishes last of a KV head (a counter tells) merges the spans' lists into the exact top k and attends
+// it, while other KV heads' spans still stream. The bytes that must move are the chosen components of every key, so
+// everything else has to hide behind that stream: three blocks or more share a multiprocessor, and while one selects,
+// the others load. Scores stay in shared memory. For a group of query heads the softmaxed scores are summed, which
 // needs each head's normaliser over the *whole* sequence: the spans of one KV head then form a thread-block cluster and
 // exchange (max, sum) through distributed shared memory.
 #pragma once
 
-#include <cooperative_groups.h>
-
-#include "decode/tensor_core.cuh"
+#include "decode/cluster.cuh"
+#include "decode/select.cuh"
+#include "decode/sparq_score.cuh"
 
 namespace headscope::kernels::decode {
 
-constexpr int kStride = kThreads * 8;  // tokens that one pass of the block covers
-constexpr int kMaxRank = 128;
-constexpr int kMaxKept = 1024;
-constexpr int kMaxPasses = 4;
-
-// Tokens of a block of launch 1: 4096, or more where the spans of one KV head would not fit a cluster of 16.
-inline int SpanPasses(int seq_k, int group) {
-  return group > 1 && seq_k > 16 * 2 * kStride ? 4 : 2;
-}
-
-struct SparqParams {
-  const void* q;
-  const void* k;
-  const void* v;
-  const void* kt;  // component-major K, or null
-  const float* mean_value;
-  void* o;
-  int32_t* chosen;  // may be null
-  int64_t q_batch, q_head, k_batch, k_head, k_row, v_batch, v_head, v_row, kt_batch, kt_head, kt_component, o_batch,
-      o_head;
-  int32_t num_kv_heads, group, seq_k, num_spans, passes;
-  int32_t rank, num_tokens, num_local;
-  int32_t capacity;  // candidates that a span may leave, >= num_tokens
-  float scale;
-  // scratch
-  uint32_t* candidate_key;   // [lists, num_spans, capacity]
-  int32_t* candidate_token;  // same
-  float* candidate_score;    // [lists, num_spans, capacity, group]: group 1: scaled score; else the head's probability
-  uint32_t* finished;        // [lists], zero between calls: spans that have left their candidates
-  float2* span_softmax;      // [lists, num_spans]: (max, sum) for group 1
-};
-
-// The r components with the largest sum over the group of |q| (lower component first among equals), ascending; the
-// queries scaled by 1 / temperature.
-template <typename T, int D, int G, typename Shared>
-__device__ __forceinline__ void ChooseComponents(const SparqParams& p, const T* q, Shared& shared) {
-  for (int i = threadIdx.x; i < G * D; i += kThreads)
-    shared.query[i / D][i % D] = ToFloat(q[(i / D) * p.q_head + i % D]);
-  __syncthreads();
-  const int d = threadIdx.x;
-  float mine = 0;
-  if (d < D) {
-#pragma unroll
-    for (int g = 0; g < G; ++g) mine += fabsf(shared.query[g][d]);
-    reinterpret_cast<float*>(shared.magnitude)[d] = mine;
-  }
-  __syncthreads();
-  int chosen = 0;
-  if (d < D) {
-    int better = 0;
-#pragma unroll 4
-    for (int j = 0; j < D; j += 4) {
-      const float4 four = shared.magnitude[j / 4];
-      better += (four.x > mine || (four.x == mine && j < d)) + (four.y > mine || (four.y == mine && j + 1 < d)) +
-                (four.z > mine || (four.z == mine && j + 2 < d)) + (four.w > mine || (four.w == mine && j + 3 < d));
-    }
-    chosen = better < p.rank;
-  }
-  int total;
-  const int slot = BlockExclusiveSum(chosen, shared.counters, &total);
-  const int padded = (p.rank + 15) / 16 * 16;
-  if (chosen) shared.component[slot] = d;
-  if (chosen && slot == p.rank - 1) {
-    for (int j = p.rank; j < padded; ++j) shared.component[j] = d;
-  }
-  __syncthreads();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  if (warp < G) {
-    float top = 0, all = 0;
-    for (int j = lane; j < D; j += 32) all += fabsf(shared.query[warp][j]);
-    for (int j = lane; j < p.rank; j += 32) top += fabsf(shared.query[warp][shared.component[j]]);
-    top = WarpSum(top);
-    all = WarpSum(all);
-    // Equation 9: sqrt(head_dim * |q_top|_1 / |q|_1); a zero query has equal scores whatever the temperature. The
-    // paper's attention scale is head_dim^-0.5; another scale of the model multiplies in.
-    const float temperature = all > 0 ? sqrtf(static_cast<float>(D) * top / all) : sqrtf(static_cast<float>(D));
-    const float factor = p.scale * sqrtf(static_cast<float>(D)) / temperature;
-    for (int j = lane; j < padded; j += 32)
-      shared.weight[warp][j] = j < p.rank ? shared.query[warp][shared.component[j]] * factor : 0.0f;
-  }
-  __syncthreads();
-}
-
-// Attends `kept` >= 1 tokens listed in shared memory and writes the output row of every query head of the group.
-// `share` [kept][G] holds the approximate probability of each kept token, whose sum is alpha. `merged` [kWarps * G][D +
-// 2] is scratch.
-template <typename T, int D, int G>
-__device__ __noinline__ void AttendTokens(const SparqParams& p, int sequence, int kv_head, const int* tokens,
-                                          const float* share, int kept, const float (*query)[D], float (*merged)[D + 2],
-                                          float* alpha) {
-  const T* k = static_cast<const T*>(p.k) + sequence * p.k_batch + kv_head * p.k_head;
-  const T* v = static_cast<const T*>(p.v) + sequence * p.v_batch + kv_head * p.v_head;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  WarpAttention<T, D> attention;
-  attention.query.Load(G, [&](int head, int component) { return query[head][component]; });
-  attention.out.Clear();
-  for (int base = warp * 16; base < kept; base += kWarps * 16) {
-    attention.Step(k, p.k_row, v, p.v_row, p.scale, 0.0f, kept - base,
-                   [&](int t) { return tokens[min(base + t, kept - 1)]; });
-  }
-  attention.Finish(G, merged + warp * G);
-  if (warp < G) {
-    float sum = 0;
-    for (int slot = lane; slot < kept; slot += 32) sum += share[slot * G + warp];
-    sum = WarpSum(sum);
-    if (lane == 0) alpha[warp] = fminf(sum, 1.0f);  // rounding may lift the sum of shares above 1
-  }
-  __syncthreads();
-  for (int at = threadIdx.x; at < G * D; at += kThreads) {
-    const int g = at / D, d = at % D;
-    float best, sum;
-    float result = MergeWarps<D>(merged + g, G, d, &best, &sum) / sum;
-    if (p.mean_value != nullptr) {
-      const float mean = p.mean_value[(static_cast<int64_t>(sequence) * p.num_kv_heads + kv_head) * D + d];
-      result = alpha[g] * result + (1 - alpha[g]) * mean;
-    }
-    T* o = static_cast<T*>(p.o) + sequence * p.o_batch + static_cast<int64_t>(kv_head * G + g) * p.o_head;
-    Store(o + d, result);
-  }
-}
-
-template <int D, int G>
 struct SparqShared {
-  float query[G][D];
-  float4 magnitude[D / 4];
-  int component[kMaxRank];    // ascending; padded to a multiple of 16 by repeating the last
-  float weight[G][kMaxRank];  // padded with zeros
-  float reduce[kWarps];
-  int counters[kWarps];
-  uint64_t top_k[3 * kWarps];
-  float2 softmax[G];  // this span's (max, sum), read by the other blocks of the cluster
+  SelectShared select;
+  float max[kSparqWarps][kMaxGroup], sum[kSparqWarps][kMaxGroup];
+  float2 softmax[kMaxGroup];  // the span's (max, sum)
+  // Group 1: the sequence's (max, 1 / sum), once known. Else .y takes exp(score - span's max) to a probability.
+  float2 whole[kMaxGroup];
+  float alpha[kMaxGroup];
   int is_last;
-  uint32_t final_key[kThreads];  // the last few candidates, ranked against each other
-  int tokens[kMaxKept];
-  float share[kMaxKept * G];
-  float alpha[G];
 };
-// Behind it: the scores of the span, and later, in the same place, the warps' partial outputs.
-template <int D, int G>
-constexpr size_t kMergedBytes = sizeof(float) * kWarps* G*(D + 2);
-template <int D, int G>
-constexpr size_t kFixedBytes = (sizeof(SparqShared<D, G>) + 15) / 16 * 16;
+static_assert(sizeof(SparqShared) <= kSparqSharedBytes);
 
-// Scores of the span from component rows. A thread takes 8 tokens of a pass; a group of 8 that starts past the end is
-// not read, one that straddles it is (the stride is padded), and whoever reads the scores knows the end.
-template <typename T, int D, int G, int kPasses, typename Shared>
-__device__ __forceinline__ void ScoreComponentRows(const SparqParams& p, const T* kt, int first, const Shared& shared,
-                                                   float (*scores)[kPasses * kStride]) {
-  constexpr int kAhead = 8;
-  kt += first + threadIdx.x * 8;
-  const int padded = (p.rank + kAhead - 1) / kAhead * kAhead;  // rows past the rank repeat the last and weigh nothing
-#pragma unroll 1
-  for (int pass = 0; pass < kPasses; ++pass) {
-    if (first + pass * kStride + static_cast<int>(threadIdx.x) * 8 >= p.seq_k) break;
-    float acc[G][8] = {};
-#pragma unroll 1
-    for (int r = 0; r < padded; r += kAhead) {
-      uint4 raw[kAhead];
-#pragma unroll
-      for (int a = 0; a < kAhead; ++a) {
-        raw[a] = LoadStreaming(kt + pass * kStride + shared.component[r + a] * p.kt_component);
-      }
-#pragma unroll
-      for (int a = 0; a < kAhead; ++a) {
-        float key[8];
-        Unpack(raw[a], key, T());
-#pragma unroll
-        for (int g = 0; g < G; ++g) {
-          const float weight = shared.weight[g][r + a];
-#pragma unroll
-          for (int i = 0; i < 8; ++i) acc[g][i] += weight * key[i];
-        }
-      }
+// A block's span.
+struct SpanView {
+  const SparqParams& p;
+  SparqShared& fixed;
+  float* scores;
+  int list, span, first, tokens;
+  bool alone;  // the sequence is one span
+
+  // What becomes of a score once the span is normalised: itself for group 1, else a probability.
+  __device__ __forceinline__ float Value(int head, int at) const {
+    const float x = scores[head * p.plan.score_pitch + at];
+    return p.x.group == 1 ? x : x * fixed.whole[head].y;
+  }
+  __device__ __forceinline__ float Share(int head, float value) const {
+    return p.x.group == 1 ? __expf(value - fixed.whole[0].x) * fixed.whole[0].y : value;
+  }
+};
+
+// (max, sum of exp) of every head over the span, into fixed.softmax and fixed.whole. For a group the scores become
+// exp(score - max).
+__device__ __forceinline__ void NormaliseSpan(const SpanView& view) {
+  SparqShared& fixed = view.fixed;
+  const int group = view.p.x.group, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const auto row = [&](int head) { return reinterpret_cast<float4*>(view.scores + head * view.p.plan.score_pitch); };
+  for (int head = 0; head < group; ++head) {
+    float best = kNegativeInfinity;
+#pragma unroll 4
+    for (int at = threadIdx.x; 4 * at < view.tokens; at += kSparqThreads) {
+      const float4 x = row(head)[at];
+      best = fmaxf(fmaxf(fmaxf(best, x.x), fmaxf(x.y, x.z)), x.w);
     }
+    best = WarpMax(best);
+    if (lane == 0) fixed.max[warp][head] = best;
+  }
+  __syncthreads();
+  for (int head = 0; head < group; ++head) {
+    float best = fixed.max[0][head];
 #pragma unroll
-    for (int g = 0; g < G; ++g) {
-      float4* to = reinterpret_cast<float4*>(&scores[g][pass * kStride + threadIdx.x * 8]);
-      to[0] = make_float4(acc[g][0], acc[g][1], acc[g][2], acc[g][3]);
-      to[1] = make_float4(acc[g][4], acc[g][5], acc[g][6], acc[g][7]);
+    for (int w = 1; w < kSparqWarps; ++w) best = fmaxf(best, fixed.max[w][head]);
+    float sum = 0;
+#pragma unroll 4
+    for (int at = threadIdx.x; 4 * at < view.tokens; at += kSparqThreads) {
+      float4 x = row(head)[at];
+      x = make_float4(__expf(x.x - best), __expf(x.y - best), __expf(x.z - best), __expf(x.w - best));
+      sum += (x.x + x.y) + (x.z + x.w);
+      if (group > 1) row(head)[at] = x;
     }
-  }
-}
-
-// The same from whole rows of K; the query's other components are zero.
-template <typename T, int D, int G, int kPasses, typename Shared>
-__device__ __forceinline__ void ScoreWholeRows(const SparqParams& p, const T* k, int first, Shared& shared,
-                                               float (*scores)[kPasses * kStride]) {
-  constexpr int kAhead = 4;
-  float* masked = shared.share;  // [G][D]
-  for (int i = threadIdx.x; i < G * D; i += kThreads) masked[i] = 0;
-  __syncthreads();
-  for (int i = threadIdx.x; i < G * p.rank; i += kThreads)
-    masked[(i / p.rank) * D + shared.component[i % p.rank]] = shared.weight[i / p.rank][i % p.rank];
-  __syncthreads();
-  QueryFragment<T, D> high, low;
-  high.Load(G, [&](int head, int component) { return masked[head * D + component]; });
-  low.Load(G, [&](int head, int component) {
-    return masked[head * D + component] - Rounded<T>(masked[head * D + component]);
-  });
-  const int warp = threadIdx.x / 32, i = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
-  const int last = min(kPasses * kStride, p.seq_k - first) - 1;
-#pragma unroll 1
-  for (int base = warp * 8 * kAhead; base <= last; base += kWarps * 8 * kAhead) {
-    uint4 raw[kAhead][D / 32];
-#pragma unroll
-    for (int a = 0; a < kAhead; ++a)
-      LoadKeyTile<T, D>(raw[a], k + static_cast<int64_t>(first + min(base + a * 8 + i, last)) * p.k_row);
-#pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-      float c[4], rest[4];
-      ScoreTokens<T, D>(high, raw[a], c);
-      ScoreTokens<T, D>(low, raw[a], rest);
-      if (i < G)
-        *reinterpret_cast<float2*>(&scores[i][base + a * 8 + 2 * j]) = make_float2(c[0] + rest[0], c[1] + rest[1]);
-    }
-  }
-}
-
-// Which of the block's keys (N a thread) are kept: slot[i] gets the place of keys[i] among the kept ones in block
-// order, or -1. Returns their number: at least k and at most `most` (most >= k), or all tokens where there are fewer.
-// most == k: exactly the k largest, the earlier in block order among equals; then a loose threshold comes first and its
-// few survivors are ranked against each other.
-template <int N, bool kLinear, int D, int G>
-__device__ __forceinline__ int SelectTopK(const uint32_t (&keys)[N], int k, int most, int num_tokens,
-                                          SparqShared<D, G>& shared, int (&slot)[N]) {
-  int ties;
-  const bool rank_survivors = most == k && k <= kThreads / 2;
-  const uint32_t threshold =
-      most > k || rank_survivors
-          ? LooseThreshold<N, kLinear>(keys, k, rank_survivors ? kThreads : most, num_tokens, shared.top_k, &ties)
-          : ExactThreshold(keys, k, shared.top_k, &ties);
-  int above = 0, equal = 0, total;
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    above += keys[i] > threshold;
-    equal += keys[i] == threshold;
+    sum = WarpSum(sum);
+    if (lane == 0) fixed.sum[warp][head] = sum;
   }
   __syncthreads();
-  int before = BlockExclusiveSum((above << 16) | equal, shared.counters, &total);  // both fit: N * kThreads <= 16384
-  const int survivors = (total >> 16) + min(total & 0xffff, ties);
-  int equal_before = before & 0xffff, place = (before >> 16) + min(equal_before, ties);
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const bool keep = keys[i] > threshold || (keys[i] == threshold && equal_before < ties);
-    equal_before += keys[i] == threshold;
-    slot[i] = keep ? place++ : -1;
-  }
-  if (survivors <= most) return survivors;
-    // More than k passed the loose threshold, at most one a thread.
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    if (slot[i] >= 0) shared.final_key[slot[i]] = keys[i];
-  }
-  __syncthreads();
-  const int me = threadIdx.x;
-  int rank = 0;
-  if (me < survivors) {
-    const uint32_t mine = shared.final_key[me];
-    for (int other = 0; other < survivors; ++other)
-      rank += shared.final_key[other] > mine || (shared.final_key[other] == mine && other < me);
-  }
-  const bool keep = me < survivors && rank < k;
-  int kept;
-  const int new_place = BlockExclusiveSum(keep, shared.counters, &kept);
-  shared.final_key[me] = keep ? static_cast<uint32_t>(new_place)
-                              : 0xffffffffu;  // BlockExclusiveSum's barriers separate this from the reads above
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    if (slot[i] >= 0) slot[i] = static_cast<int>(shared.final_key[slot[i]]);
-  }
-  return kept;
-}
-
-// Merges the candidates of a KV head's spans: the exact top k into shared.tokens and shared.share. Returns their
-// number. Candidate c of thread t is number t * N + c, so that block order is token order. N * kThreads >= num_spans *
-// capacity.
-template <int D, int G, int N>
-__device__ __noinline__ int MergeCandidates(const SparqParams& p, int64_t list, SparqShared<D, G>& shared) {
-  const int64_t base = list * p.num_spans * p.capacity;
-  const int total_candidates = p.num_spans * p.capacity;
-  uint32_t keys[N];
-#pragma unroll
-  for (int c = 0; c < N; ++c) {
-    const int number = threadIdx.x * N + c;
-    keys[c] = number < total_candidates ? __ldcg(p.candidate_key + base + number) : kNoToken;
-  }
-  float2 whole = make_float2(0, 1);
-  if constexpr (G == 1) {
-    float best = kNegativeInfinity, sum = 0;
-    for (int span = threadIdx.x; span < p.num_spans; span += kThreads)
-      best = fmaxf(best, __ldcg(p.span_softmax + list * p.num_spans + span).x);
-    best = BlockMax(best, shared.reduce);
-    for (int span = threadIdx.x; span < p.num_spans; span += kThreads) {
-      const float2 theirs = __ldcg(p.span_softmax + list * p.num_spans + span);
-      if (theirs.x != kNegativeInfinity) sum += theirs.y * __expf(theirs.x - best);
-    }
-    whole = make_float2(best, 1.0f / BlockSum(sum, shared.reduce));
-  }
-  int slot[N];
-  const int kept = SelectTopK<N, G == 1>(keys, p.num_tokens, p.num_tokens, total_candidates, shared, slot);
-#pragma unroll
-  for (int c = 0; c < N; ++c) {
-    if (slot[c] < 0) continue;
-    const int64_t at = base + threadIdx.x * N + c;
-    shared.tokens[slot[c]] = __ldcg(p.candidate_token + at);
-#pragma unroll
-    for (int g = 0; g < G; ++g) {
-      const float score = __ldcg(p.candidate_score + at * G + g);
-      shared.share[slot[c] * G + g] = G == 1 ? __expf(score - whole.x) * whole.y : score;
-    }
-  }
-  __syncthreads();
-  return kept;
-}
-
-// The scores [G][kPasses * kStride] lie behind the fixed part of shared memory.
-template <typename T, int D, int G, int kPasses>
-__global__ void __launch_bounds__(kThreads, 2) SparqKernel(const SparqParams p) {
-  constexpr int kSpan = kPasses * kStride;
-  extern __shared__ __align__(16) char shared_bytes[];
-  auto& shared = *reinterpret_cast<SparqShared<D, G>*>(shared_bytes);
-  auto scores = reinterpret_cast<float(*)[kSpan]>(shared_bytes + kFixedBytes<D, G>);
-  auto merged = reinterpret_cast<float(*)[D + 2]>(shared_bytes + kFixedBytes<D, G>);
-  const int span = blockIdx.x;
-  const int64_t list = blockIdx.y;
-  const int sequence = static_cast<int>(list / p.num_kv_heads), kv_head = static_cast<int>(list % p.num_kv_heads);
-  const T* q = static_cast<const T*>(p.q) + sequence * p.q_batch + static_cast<int64_t>(kv_head) * G * p.q_head;
-  const int first = span * kSpan;
-  const bool one_span = p.num_spans == 1;
-
-  ChooseComponents<T, D, G>(p, q, shared);
-  if (p.kt != nullptr) {
-    ScoreComponentRows<T, D, G, kPasses>(p, static_cast<const T*>(p.kt) + sequence * p.kt_batch + kv_head * p.kt_head,
-                                         first, shared, scores);
-  } else {
-    ScoreWholeRows<T, D, G, kPasses>(p, static_cast<const T*>(p.k) + sequence * p.k_batch + kv_head * p.k_head, first,
-                                     shared, scores);
-  }
-  __syncthreads();
-
-  // From here on thread t owns 8 tokens of every pass; -inf stands for "past the end".
-  auto token_of = [&](int pass, int i) { return first + pass * kStride + static_cast<int>(threadIdx.x) * 8 + i; };
-  auto read_scores = [&](int g, int pass, float(&x)[8]) {
-    const float4* from = reinterpret_cast<const float4*>(&scores[g][pass * kStride + threadIdx.x * 8]);
-    const float4 a = from[0], b = from[1];
-    const float values[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-#pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = token_of(pass, i) < p.seq_k ? values[i] : kNegativeInfinity;
-  };
-
-  // Softmax of the estimate. Group 1 ranks by the score itself and normalises when the candidates are merged; a group
-  // needs probabilities now.
-  float2 whole[G];  // max, 1 / sum
-#pragma unroll
-  for (int g = 0; g < G; ++g) {
+  if (threadIdx.x < group) {
     float best = kNegativeInfinity, sum = 0;
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-      float x[8];
-      read_scores(g, pass, x);
-      float higher = best;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) higher = fmaxf(higher, x[i]);
-      if (higher == kNegativeInfinity) continue;
-      sum *= __expf(best - higher);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) sum += __expf(x[i] - higher);
-      best = higher;
+    for (int w = 0; w < kSparqWarps; ++w) {
+      best = fmaxf(best, fixed.max[w][threadIdx.x]);
+      sum += fixed.sum[w][threadIdx.x];
     }
-    const float block_best = BlockMax(best, shared.reduce);
-    sum = BlockSum(best == kNegativeInfinity ? 0.0f : sum * __expf(best - block_best), shared.reduce);
-    whole[g] = make_float2(block_best, 1.0f / sum);
-    if (threadIdx.x == 0) {
-      shared.softmax[g] = make_float2(block_best, sum);
-      if (G == 1 && !one_span) p.span_softmax[list * p.num_spans + span] = make_float2(block_best, sum);
-    }
+    fixed.softmax[threadIdx.x] = make_float2(best, sum);
+    fixed.whole[threadIdx.x] = make_float2(best, 1.0f / sum);
+    if (group == 1 && !view.alone)
+      view.p.span_softmax[int64_t{view.list} * view.p.plan.num_spans + view.span] = make_float2(best, sum);
   }
-  if constexpr (G > 1) {
-#if __CUDA_ARCH__ >= 900
-    if (!one_span) {
-      namespace cg = cooperative_groups;
-      cg::cluster_group cluster = cg::this_cluster();
-      cluster.sync();
-#pragma unroll
-      for (int g = 0; g < G; ++g) {
-        const int lane = threadIdx.x % 32;  // one lane a span; every warp does it for itself
-        const float2 theirs = lane < p.num_spans ? cluster.map_shared_rank(shared.softmax, lane)[g]
-                                                 : make_float2(kNegativeInfinity, 0.0f);
-        const float best = WarpMax(theirs.x);
-        whole[g] = make_float2(
-            best, 1.0f / WarpSum(theirs.x == kNegativeInfinity ? 0.0f : theirs.y * __expf(theirs.x - best)));
-      }
-      cluster.sync();  // nobody may leave while its shared memory is being read
-    }
-#endif
-  }
+  __syncthreads();
+}
 
-  uint32_t keys[kPasses * 8];
-#pragma unroll
-  for (int pass = 0; pass < kPasses; ++pass) {
-    float rank_by[8] = {};
-#pragma unroll
-    for (int g = 0; g < G; ++g) {
-      float x[8];
-      read_scores(g, pass, x);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        if constexpr (G == 1) {
-          rank_by[i] = x[i];
-        } else {
-          rank_by[i] += __expf(x[i] - whole[g].x) * whole[g].y;
-        }
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const int token = token_of(pass, i);
-      keys[pass * 8 + i] = token >= p.seq_k                 ? kNoToken
-                           : token >= p.seq_k - p.num_local ? kForced
-                                                            : OrderKey(rank_by[i]);
-    }
+// Makes fixed.whole of all spans' (max, sum). Whoever calls this waits for the cluster before it leaves.
+__device__ __forceinline__ void ExchangeSoftmax(const SpanView& view) {
+  SparqShared& fixed = view.fixed;
+  const int lane = threadIdx.x % 32;
+  ArriveAtCluster();
+  WaitForCluster();
+  for (int head = threadIdx.x / 32; head < view.p.x.group; head += kSparqWarps) {
+    const float2 theirs = lane < view.p.plan.num_spans ? LoadFromCluster(&fixed.softmax[head], lane)
+                                                       : make_float2(kNegativeInfinity, 0.0f);
+    const float best = WarpMax(theirs.x);
+    const float sum = WarpSum(theirs.y * __expf(theirs.x - best));
+    if (lane == 0) fixed.whole[head] = make_float2(best, __expf(fixed.softmax[head].x - best) / sum);
   }
-  // A span alone keeps exactly k; one of several keeps k to `capacity` and leaves exactness to the merge. Places are
-  // given pass by pass, so that they are in token order (block order is not: a thread's keys come from every pass).
-  int slot[kPasses * 8];
-  SelectTopK<kPasses * 8, G == 1>(keys, p.num_tokens, one_span ? p.num_tokens : p.capacity, min(kSpan, p.seq_k - first),
-                                  shared, slot);
-  int kept = 0;
-#pragma unroll
-  for (int pass = 0; pass < kPasses; ++pass) {
-    int mine = 0, total;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) mine += slot[pass * 8 + i] >= 0;
-    __syncthreads();
-    int place = kept + BlockExclusiveSum(mine, shared.counters, &total);
-    kept += total;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (slot[pass * 8 + i] < 0) continue;
-      const int64_t at = (list * p.num_spans + span) * p.capacity + place;
-      if (one_span) {
-        shared.tokens[place] = token_of(pass, i);
-      } else {
-        p.candidate_key[at] = keys[pass * 8 + i];
-        p.candidate_token[at] = token_of(pass, i);
-      }
-#pragma unroll
-      for (int g = 0; g < G; ++g) {
-        const float score = scores[g][pass * kStride + threadIdx.x * 8 + i];
-        if (one_span) {
-          shared.share[place * G + g] = __expf(score - whole[g].x) * whole[g].y;
-        } else {
-          p.candidate_score[at * G + g] = G == 1 ? score : __expf(score - whole[g].x) * whole[g].y;
-        }
-      }
-      ++place;
-    }
-  }
+  ArriveAtCluster();
+  __syncthreads();
+}
 
-  if (!one_span) {
-    for (int slot = kept + threadIdx.x; slot < p.capacity; slot += kThreads)
-      p.candidate_key[(list * p.num_spans + span) * p.capacity + slot] = kNoToken;
-    __threadfence();  // the candidates before the count, for whoever reads them
-    __syncthreads();
-    if (threadIdx.x == 0) shared.is_last = atomicAdd(p.finished + list, 1u) + 1 == static_cast<uint32_t>(p.num_spans);
-    __syncthreads();
-    if (!shared.is_last) return;
+// The span's tokens before the local window, for CollectCandidates.
+struct SpanSource {
+  static constexpr int bits = 6;  // a span has at most 8192 tokens, 32 a thread
+  const SpanView& view;
+  int eligible;
+
+  __device__ __forceinline__ int Token(int index) const { return view.first + index; }
+  template <typename F>
+  __device__ __forceinline__ void ForEachEight(F&& f) const {
+    for (int base = 4 * static_cast<int>(threadIdx.x); base < eligible; base += 8 * kSparqThreads) {
+      const int second = base + 4 * kSparqThreads;
+      const auto index = [&](int part) { return part < 4 ? base + part : second + part - 4; };
+      float4 x[2] = {Rank(base), second < eligible ? Rank(second) : make_float4(0, 0, 0, 0)};
+      const float rank[8] = {x[0].x, x[0].y, x[0].z, x[0].w, x[1].x, x[1].y, x[1].z, x[1].w};
+      uint32_t key[8];
+#pragma unroll
+      for (int part = 0; part < 8; ++part) key[part] = index(part) < eligible ? OrderKey(rank[part]) : kNoToken;
+      f(key, index);
+    }
+  }
+  // What four neighbouring tokens are ranked by.
+  __device__ __forceinline__ float4 Rank(int at) const {
+    if (view.p.x.group == 1) return *reinterpret_cast<const float4*>(view.scores + at);
+    float4 x = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+    for (int head = 0; head < view.p.x.group; ++head) {
+      const float4 y = *reinterpret_cast<const float4*>(view.scores + head * view.p.plan.score_pitch + at);
+      const float factor = view.fixed.whole[head].y;
+      x = make_float4(x.x + y.x * factor, x.y + y.y * factor, x.z + y.z * factor, x.w + y.w * factor);
+    }
+    return x;
+  }
+};
+
+// The candidates of all spans of a KV head.
+struct MergeSource {
+  const uint32_t* key;
+  const int32_t* token;
+  int total, bits;
+
+  __device__ __forceinline__ int Token(int index) const { return __ldcg(token + index); }
+  template <typename F>
+  __device__ __forceinline__ void ForEachEight(F&& f) const {
+    for (int base = static_cast<int>(threadIdx.x); base < total; base += 8 * kSparqThreads) {
+      const auto index = [&](int part) { return base + part * kSparqThreads; };
+      uint32_t keys[8];
+#pragma unroll
+      for (int part = 0; part < 8; ++part) keys[part] = index(part) < total ? __ldcg(key + index(part)) : kNoToken;
+      f(keys, index);
+    }
+  }
+};
+
+// Leaves the span's candidates and what it has of the local window in global memory. True in the block that is the last
+// of its KV head to do so; all spans' candidates are then there to read.
+__device__ __forceinline__ bool PublishSpan(const SpanView& view, CandidateList list, int found) {
+  const SparqParams& p = view.p;
+  const int64_t base = (int64_t{view.list} * p.plan.num_spans + view.span) * p.plan.capacity;
+  for (int e = threadIdx.x; e < p.plan.capacity; e += kSparqThreads) {
+    p.candidate_key[base + e] = e < found ? static_cast<uint32_t>(list.key[e] >> 32) : kNoToken;
+    if (e >= found) continue;
+    const int at = list.source[e];
+    p.candidate_token[base + e] = view.first + at;
+    for (int head = 0; head < p.x.group; ++head)
+      p.candidate_value[(base + e) * p.x.group + head] = view.Value(head, at);
+  }
+  for (int e = threadIdx.x; e < p.plan.local; e += kSparqThreads) {
+    const int at = p.x.seq_k - p.plan.local + e - view.first;
+    if (at < 0 || at >= view.tokens) continue;
+    float* to = p.local_value + (int64_t{view.list} * p.plan.local + e) * p.x.group;
+    for (int head = 0; head < p.x.group; ++head) to[head] = view.Value(head, at);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();  // the candidates, of all threads, before the count, for whoever reads them
+    const bool last = atomicAdd(p.finished + view.list, 1u) + 1 == static_cast<uint32_t>(p.plan.num_spans);
+    if (last) p.finished[view.list] = 0;  // ready for the next call
+    view.fixed.is_last = last;
     __threadfence();
-    if (threadIdx.x == 0) p.finished[list] = 0;  // ready for the next call
-    const int candidates = p.num_spans * p.capacity;
-    kept = candidates <= 16 * kThreads ? MergeCandidates<D, G, 16>(p, list, shared)
-                                       : MergeCandidates<D, G, 64>(p, list, shared);
   }
+  __syncthreads();
+  return view.fixed.is_last != 0;
+}
+
+// Group 1: the sequence's (max, 1 / sum) of the spans'.
+__device__ __forceinline__ void MergeSoftmax(const SpanView& view) {
+  const int lane = threadIdx.x % 32, spans = view.p.plan.num_spans;
+  const float2* from = view.p.span_softmax + int64_t{view.list} * spans;
+  float best = kNegativeInfinity, sum = 0;
+  for (int span = lane; span < spans; span += 32) best = fmaxf(best, __ldcg(from + span).x);
+  best = WarpMax(best);
+  for (int span = lane; span < spans; span += 32) {
+    const float2 theirs = __ldcg(from + span);
+    sum += theirs.y * __expf(theirs.x - best);
+  }
+  sum = WarpSum(sum);
+  if (threadIdx.x == 0) view.fixed.whole[0] = make_float2(best, 1.0f / sum);
+}
+
+// Attends `kept` >= 1 tokens listed in shared memory and writes the output row of every query head of the group, 8
+// heads at a time. `merged` [kSparqWarps * min(group, 8)][D + 2] is scratch.
+template <typename T, int D>
+__device__ __forceinline__ void AttendTokens(const SparqParams& p, int list, const int* tokens, int kept,
+                                             const float* alpha, float (*merged)[D + 2]) {
+  const DecodeOperands& x = p.x;
+  const int sequence = list / x.num_kv_heads, kv_head = list % x.num_kv_heads, warp = threadIdx.x / 32;
+  const T* k = static_cast<const T*>(x.k) + sequence * x.k_batch + kv_head * x.k_head;
+  const T* v = static_cast<const T*>(x.v) + sequence * x.v_batch + kv_head * x.v_head;
+  for (int first = 0; first < x.group; first += kMaxDenseGroup) {
+    const int heads = min(kMaxDenseGroup, x.group - first);
+    const int64_t head = int64_t{kv_head} * x.group + first;
+    WarpAttention<T, D> attention;
+    attention.query.Load(static_cast<const T*>(x.q) + sequence * x.q_batch + head * x.q_head, x.q_head, heads);
+    attention.out.Clear();
+    for (int base = warp * 16; base < kept; base += kSparqWarps * 16) {
+      const auto token = [&](int t) { return int64_t{tokens[min(base + t, kept - 1)]}; };
+      attention.Step(GlobalTile<T, D, decltype(token)>{k, v, x.k_row, x.v_row, token}, x.scale, 0.0f, kept - base);
+    }
+    const auto any = [](int) { return int64_t{0}; };
+    attention.template Finish<GlobalTile<T, D, decltype(any)>>(heads, merged + warp * heads);
+    __syncthreads();
+    for (int at = threadIdx.x; at < heads * D; at += kSparqThreads) {
+      const int h = at / D, d = at % D;
+      float best, sum;
+      float result = MergeWarps<D, kSparqWarps>(merged + h, heads, d, &best, &sum) / sum;
+      if (p.mean_value != nullptr)
+        result = alpha[first + h] * result + (1 - alpha[first + h]) * p.mean_value[int64_t{list} * D + d];
+      Store(static_cast<T*>(x.o) + sequence * x.o_batch + (head + h) * x.o_head + d, result);
+    }
+    __syncthreads();
+  }
+}
+
+// The place of tokens[i] among all of them in ascending order; those from `chosen` on, the local window, are in order.
+__device__ __forceinline__ int PlaceOf(const int* tokens, int i, int chosen) {
+  if (i >= chosen) return i;
+  int place = 0;
+  for (int other = 0; other < chosen; ++other) place += tokens[other] < tokens[i];
+  return place;
+}
+
+// Adds the local window to the `chosen` tokens in shared memory, sums their shares and attends them.
+template <typename T, int D>
+__device__ __forceinline__ void FinishList(const SpanView& view, char* shared, int chosen) {
+  const SparqParams& p = view.p;
+  const SparqPlan& plan = p.plan;
+  int* tokens = reinterpret_cast<int*>(shared + plan.token);
+  const int* sources = reinterpret_cast<const int*>(shared + plan.source);
+  const int kept = chosen + plan.local, oldest = p.x.seq_k - plan.local;
+  for (int i = threadIdx.x; i < plan.local; i += kSparqThreads) tokens[chosen + i] = oldest + i;
   __syncthreads();
   if (p.chosen != nullptr) {
-    for (int i = threadIdx.x; i < kept; i += kThreads) p.chosen[list * p.num_tokens + i] = shared.tokens[i];
+    for (int i = threadIdx.x; i < kept; i += kSparqThreads)
+      p.chosen[int64_t{view.list} * p.num_tokens + PlaceOf(tokens, i, chosen)] = tokens[i];
   }
-  AttendTokens<T, D, G>(p, sequence, kv_head, shared.tokens, shared.share, kept, shared.query, merged, shared.alpha);
+  const int64_t candidates = int64_t{view.list} * plan.num_spans * plan.capacity;
+  for (int head = threadIdx.x / 32; head < p.x.group; head += kSparqWarps) {
+    float sum = 0;
+    for (int i = threadIdx.x % 32; i < kept; i += 32) {
+      float value;
+      if (view.alone) {
+        value = view.Value(head, tokens[i]);
+      } else if (i < chosen) {
+        value = __ldcg(p.candidate_value + (candidates + sources[i]) * p.x.group + head);
+      } else {
+        value = __ldcg(p.local_value + (int64_t{view.list} * plan.local + i - chosen) * p.x.group + head);
+      }
+      sum += view.Share(head, value);
+    }
+    sum = WarpSum(sum);
+    if (threadIdx.x % 32 == 0) view.fixed.alpha[head] = fminf(sum, 1.0f);  // rounding may lift the sum above 1
+  }
+  __syncthreads();  // the scores' place is taken next
+  AttendTokens<T, D>(p, view.list, tokens, kept, view.fixed.alpha, reinterpret_cast<float(*)[D + 2]>(view.scores));
+}
+
+template <typename T, int D>
+__global__ void __launch_bounds__(kSparqThreads, 3) SparqKernel(const __grid_constant__ SparqParams p) {
+  extern __shared__ __align__(128) char shared[];
+  auto& fixed = *reinterpret_cast<SparqShared*>(shared);
+  const SparqPlan& plan = p.plan;
+  const DecodeOperands& x = p.x;
+  const int span = static_cast<int>(blockIdx.x) % plan.num_spans, list = static_cast<int>(blockIdx.x) / plan.num_spans;
+  const int sequence = list / x.num_kv_heads, kv_head = list % x.num_kv_heads, first = span * plan.span_tokens;
+  const SpanView view{p,    fixed, reinterpret_cast<float*>(shared + plan.scores), list,
+                      span, first, min(plan.span_tokens, x.seq_k - first),         plan.num_spans == 1};
+  int* component = reinterpret_cast<int*>(shared + plan.component);
+  T* weight = reinterpret_cast<T*>(shared + plan.weight);
+
+  ChooseComponents<T, D>(p, list, component, weight);
+  const auto* fragments = reinterpret_cast<const uint2*>(weight);
+  if (p.kt != nullptr) {
+    const T* kt = static_cast<const T*>(p.kt) + sequence * p.kt_batch + kv_head * p.kt_head + first;
+    ScoreComponentRows<T>(p, kt, component, fragments, view.tokens, view.scores);
+  } else {
+    const T* k = static_cast<const T*>(x.k) + sequence * x.k_batch + kv_head * x.k_head + first * x.k_row;
+    ScoreWholeRows<T, D>(p, k, fragments, view.tokens, view.scores);
+  }
+  __syncthreads();
+  NormaliseSpan(view);
+  if (plan.clustered) ExchangeSoftmax(view);
+
+  const CandidateList candidates{reinterpret_cast<uint64_t*>(shared + plan.list_key),
+                                 reinterpret_cast<int*>(shared + plan.list_source)};
+  const SpanSource source{view, min(view.tokens, x.seq_k - plan.local - first)};
+  int found = CollectCandidates(source, plan.selected, plan.capacity, candidates, fixed.select);
+  bool attend = true;
+  if (!view.alone) {
+    attend = PublishSpan(view, candidates, found);
+    if (attend) {
+      if (x.group == 1) MergeSoftmax(view);
+      const int total = plan.num_spans * plan.capacity;
+      const int64_t base = int64_t{list} * total;
+      const MergeSource all{p.candidate_key + base, p.candidate_token + base, total,
+                            32 - __clz((total + kSparqThreads - 1) / kSparqThreads)};
+      found = CollectCandidates(all, plan.selected, plan.capacity, candidates, fixed.select);
+    }
+  }
+  if (attend) {
+    const int chosen = KeepLargest(candidates, found, plan.selected, reinterpret_cast<int*>(shared + plan.token),
+                                   reinterpret_cast<int*>(shared + plan.source));
+    FinishList<T, D>(view, shared, chosen);
+  }
+  if (plan.clustered) {
+    __syncwarp();
+    WaitForCluster();  // nobody may leave while others may still read its shared memory
+  }
 }
 
 }  // namespace headscope::kernels::decode

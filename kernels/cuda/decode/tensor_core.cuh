@@ -1,14 +1,13 @@
-// One warp's products of decode on the tensor cores (mma.m16n8k16), fed straight from global memory: no shared memory,
-// no shuffles.
+// One warp's products of decode on the tensor cores (mma.m16n8k16), 16 tokens a step.
 //
 // Scores: S[head, token] = Q K^T with the group's heads as the 16 rows (8 used) and 8 tokens as columns. Thread (i =
 // lane / 4, j = lane % 4) holds of K's fragment token i and, per step of 16 components, four of them. Which components
-// a step multiplies is free as long as Q agrees, so a thread loads 16 contiguous bytes and spreads them over two steps.
+// a step multiplies is free as long as Q agrees, so a thread takes 16 contiguous bytes and spreads them over two steps.
 // The result's fragment gives thread (i, j) head i, tokens 2j and 2j + 1. Output: O^T[component, head] = V^T P^T with
 // 16 components as rows and 16 tokens as depth. P^T's fragment wants of thread (i, j) head i, tokens 2j and 2j + 1:
-// just what it has. V^T's wants token pairs of one component in one register: a thread loads its 8 components of both
-// tokens and interleaves. Heads of a group: at most 8. Products in fp32, probabilities rounded to the element type, as
-// FlashAttention does.
+// just what it has. V^T's wants token pairs of one component in one register: from shared memory ldmatrix transposes;
+// from global memory a thread loads its 8 components of both tokens and interleaves. Heads of a group: at most 8.
+// Products in fp32, probabilities rounded to the element type, as FlashAttention does.
 #pragma once
 
 #include "decode/decode_common.cuh"
@@ -37,38 +36,35 @@ __device__ __forceinline__ uint32_t Pack(float low, float high, __half) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// Q as the A operand: rows 8 .. 15 are zero, so two registers a step. value(head, component) gives the (scaled) query.
+// Four 8 x 8 matrices of 2-byte elements out of shared memory, transposed, as the A operand of m16n8k16 wants them.
+// Lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void LoadTransposed(uint32_t (&a)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(address)
+               : "memory");
+}
+
+// Q as the A operand: rows 8 .. 15 are zero, so two registers a step. Components block * 32 + j * 8 + 0 .. 7 belong to
+// thread j: the first four to step 2 * block, the others to the next.
 template <typename T, int D>
 struct QueryFragment {
   uint32_t low[D / 16], high[D / 16];
 
-  template <typename Value>
-  __device__ __forceinline__ void Load(int group, Value&& value) {
+  // Rows q + head * stride, 16-byte aligned, of `group` <= 8 heads.
+  __device__ __forceinline__ void Load(const T* q, int64_t stride, int group) {
     const int head = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
 #pragma unroll
     for (int block = 0; block < D / 32; ++block) {
-      // Components block * 32 + j * 8 + 0 .. 7 belong to this thread: the first four to step 2 * block, the others to
-      // the next.
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int first = block * 32 + j * 8 + half * 4;
-        float x[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = head < group ? value(head, first + i) : 0.0f;
-        low[2 * block + half] = Pack(x[0], x[1], T());
-        high[2 * block + half] = Pack(x[2], x[3], T());
-      }
+      const uint4 raw = head < group ? *reinterpret_cast<const uint4*>(q + head * stride + block * 32 + j * 8)
+                                     : make_uint4(0, 0, 0, 0);
+      low[2 * block] = raw.x;
+      high[2 * block] = raw.y;
+      low[2 * block + 1] = raw.z;
+      high[2 * block + 1] = raw.w;
     }
   }
 };
-
-// Requests one token's row piece for ScoreTokens: `row` points at the K row of token lane / 4 of the tile.
-template <typename T, int D>
-__device__ __forceinline__ void LoadKeyTile(uint4 (&raw)[D / 32], const T* row) {
-  const int j = threadIdx.x % 4;
-#pragma unroll
-  for (int block = 0; block < D / 32; ++block) raw[block] = LoadStreaming(row + block * 32 + j * 8);
-}
 
 // scores[0], scores[1]: head lane / 4, tokens 2 * (lane % 4) and the next.
 template <typename T, int D>
@@ -83,15 +79,12 @@ __device__ __forceinline__ void ScoreTokens(const QueryFragment<T, D>& q, const 
   }
 }
 
-// The output's accumulator: O^T, D / 16 tiles of 16 components x 8 heads. In tile m, thread (i, j) has the component
-// Component(m, i, 0) (elements 0, 1) and Component(m, i, 1) (elements 2, 3) of heads 2j and 2j + 1.
+// The output's accumulator: O^T, D / 16 tiles of 16 components x 8 heads. Which component a tile's row is depends on
+// how V came; the sources of V say.
 template <typename T, int D>
 struct OutputFragment {
   float c[D / 16][4];
 
-  __device__ __forceinline__ static int Component(int tile, int i, int half) {
-    return D == 128 ? half * 64 + i * 8 + tile : i * 8 + half * 4 + tile;
-  }
   __device__ __forceinline__ void Clear() {
 #pragma unroll
     for (int m = 0; m < D / 16; ++m) {
@@ -110,46 +103,114 @@ struct OutputFragment {
   }
 };
 
-// V of 16 tokens: raw[t][s] is 16 bytes of token 2j + (t & 1) + 8 * (t >> 1), components s * 64 + i * 8 ...
-template <typename T, int D>
-__device__ __forceinline__ void LoadValueTile(uint4 (&raw)[4][D / 64], const T* const (&rows)[4]) {
-  const int i = (threadIdx.x % 32) / 4;
-#pragma unroll
-  for (int t = 0; t < 4; ++t) {
-#pragma unroll
-    for (int s = 0; s < D / 64; ++s) raw[t][s] = LoadStreaming(rows[t] + s * 64 + i * 8);
-  }
-}
+// 16 tokens of K and V by rows in global memory. token(t): the cache row of the tile's token t, valid for every t.
+template <typename T, int D, typename Token>
+struct GlobalTile {
+  const T* k;
+  const T* v;
+  int64_t k_row, v_row;
+  Token token;
 
-// p0: probabilities of tokens 2j, 2j + 1 of head i, packed; p1: of tokens 2j + 8, 2j + 9.
-template <typename T, int D>
-__device__ __forceinline__ void AccumulateValues(OutputFragment<T, D>& out, const uint4 (&raw)[4][D / 64], uint32_t p0,
-                                                 uint32_t p1) {
-  auto word = [&](int t, int s, int w) {
-    return w == 0 ? raw[t][s].x : w == 1 ? raw[t][s].y : w == 2 ? raw[t][s].z : raw[t][s].w;
-  };
-  // Component c of the thread's eight is half (c & 1) of word c / 2; a register wants it from tokens t (low) and t + 1
-  // (high).
-  auto pair = [&](int t, int s, int c) {
-    return __byte_perm(word(t, s, c / 2), word(t + 1, s, c / 2), (c & 1) ? 0x7632 : 0x5410);
-  };
+  // Sends all of the tile's lines on their way to L2: registers for all of them at once would not fit.
+  __device__ __forceinline__ void Announce() const {
+    constexpr int kLines = D * 2 / 128;
+    const int lane = threadIdx.x % 32;
+    if (lane / kLines >= 16) return;
+    const int64_t row = token(lane / kLines);
+    const int element = lane % kLines * 64;
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(k + row * k_row + element));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(v + row * v_row + element));
+  }
+  // 8 tokens' fragments: half 0 or 1 of the tile.
+  __device__ __forceinline__ void Keys(int half, uint4 (&raw)[D / 32]) const {
+    const int lane = threadIdx.x % 32;
+    const T* row = k + token(half * 8 + lane / 4) * k_row + lane % 4 * 8;
 #pragma unroll
-  for (int m = 0; m < D / 16; ++m) {
-    if constexpr (D == 128) {
-      Mma(out.c[m], pair(0, 0, m), pair(0, D / 64 - 1, m), pair(2, 0, m), pair(2, D / 64 - 1, m), p0, p1, T());
-    } else {
-      Mma(out.c[m], pair(0, 0, m), pair(0, 0, m + 4), pair(2, 0, m), pair(2, 0, m + 4), p0, p1, T());
+    for (int block = 0; block < D / 32; ++block) raw[block] = LoadStreaming(row + block * 32);
+  }
+  // Component of row i (half 0) or i + 8 (half 1) of the output's tile m.
+  __device__ __forceinline__ static int Component(int m, int i, int half) {
+    return m / 4 * 64 + i * 8 + half * 4 + m % 4;
+  }
+  // p0: probabilities of tokens 2j, 2j + 1 of head i, packed; p1: of tokens 2j + 8, 2j + 9.
+  __device__ __forceinline__ void Accumulate(OutputFragment<T, D>& out, uint32_t p0, uint32_t p1) const {
+    const int i = threadIdx.x % 32 / 4, j = threadIdx.x % 4;
+#pragma unroll
+    for (int slab = 0; slab < D / 64; ++slab) {
+      uint4 raw[4];  // components slab * 64 + i * 8 ... of token 2j + (t & 1) + 8 * (t >> 1)
+#pragma unroll
+      for (int t = 0; t < 4; ++t)
+        raw[t] = LoadStreaming(v + token(2 * j + (t & 1) + 8 * (t >> 1)) * v_row + slab * 64 + i * 8);
+      const auto word = [&](int t, int w) {
+        return w == 0 ? raw[t].x : w == 1 ? raw[t].y : w == 2 ? raw[t].z : raw[t].w;
+      };
+      // Component c of the thread's eight is half (c & 1) of word c / 2; a register wants it from tokens t (low) and t
+      // + 1 (high).
+      const auto pair = [&](int t, int c) {
+        return __byte_perm(word(t, c / 2), word(t + 1, c / 2), (c & 1) ? 0x7632 : 0x5410);
+      };
+#pragma unroll
+      for (int m = 0; m < 4; ++m)
+        Mma(out.c[slab * 4 + m], pair(0, m), pair(0, m + 4), pair(2, m), pair(2, m + 4), p0, p1, T());
     }
   }
+};
+
+// 16 bytes into shared memory, past L1 and past the registers; both addresses are multiples of 16.
+__device__ __forceinline__ void CopyAsync(void* to, const void* from) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from)
+      : "memory");
 }
 
-// A weight as the sum of two values of the element type, so that it keeps 16 bits of mantissa or more.
-template <typename T>
-__device__ __forceinline__ float Rounded(float x) {
-  T value;
-  Store(&value, x);
-  return ToFloat(value);
-}
+// 16 tokens of K and V in shared memory. Rows are D elements; the 16-byte piece c of row t lies where piece c ^
+// Swizzle(t) would, so that neither 8 rows' same piece (ldmatrix) nor 4 neighbouring pieces of rows 2t and 2t + 1
+// (16-byte loads) meet in a bank.
+template <typename T, int D>
+struct SharedTile {
+  static constexpr int kElements = 2 * 16 * D;
+  T* k;  // [16][D], and V behind it
+
+  __device__ __forceinline__ static int Swizzle(int token) { return (token & 1) * 4 + (token / 2 & 3); }
+
+  // Requests the tile by cp.async, at most one element past the tile's `live` >= 1 tokens: the others repeat the last,
+  // so that their values are numbers.
+  __device__ __forceinline__ void Request(const T* from_k, int64_t k_row, const T* from_v, int64_t v_row,
+                                          int live) const {
+    constexpr int kPieces = D / 8, kRows = 32 / kPieces;
+    const int lane = threadIdx.x % 32, piece = lane % kPieces;
+#pragma unroll
+    for (int base = 0; base < 16; base += kRows) {
+      const int token = base + lane / kPieces, from = min(token, live - 1);
+      T* to = k + token * D + (piece ^ Swizzle(token)) * 8;
+      CopyAsync(to, from_k + from * k_row + piece * 8);
+      CopyAsync(to + 16 * D, from_v + from * v_row + piece * 8);
+    }
+  }
+
+  __device__ __forceinline__ void Announce() const {}
+  __device__ __forceinline__ void Keys(int half, uint4 (&raw)[D / 32]) const {
+    const int i = threadIdx.x % 32 / 4, j = threadIdx.x % 4;
+#pragma unroll
+    for (int block = 0; block < D / 32; ++block)
+      raw[block] = *reinterpret_cast<const uint4*>(k + (half * 8 + i) * D + ((block * 4 + j) ^ Swizzle(i)) * 8);
+  }
+  __device__ __forceinline__ static int Component(int m, int i, int half) {
+    return m * 16 + half * 8 + i;
+  }
+  __device__ __forceinline__ void Accumulate(OutputFragment<T, D>& out, uint32_t p0, uint32_t p1) const {
+    // Matrices: (components 0-7, tokens 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15) of tile m.
+    const int lane = threadIdx.x % 32, token = lane / 16 * 8 + lane % 8, piece = lane / 8 % 2;
+    const auto row = static_cast<uint32_t>(__cvta_generic_to_shared(k + (16 + token) * D));
+#pragma unroll
+    for (int m = 0; m < D / 16; ++m) {
+      uint32_t a[4];
+      LoadTransposed(a, row + static_cast<uint32_t>(((2 * m + piece) ^ Swizzle(token)) * 16));
+      Mma(out.c[m], a[0], a[1], a[2], a[3], p0, p1, T());
+    }
+  }
+};
 
 // Online-softmax attention of one warp: 16 tokens a step, any order of tokens.
 template <typename T, int D>
@@ -158,23 +219,18 @@ struct WarpAttention {
   OutputFragment<T, D> out;
   float row_max = kNegativeInfinity, row_sum = 0;  // of head lane / 4; row_sum is this thread's share until Finish()
 
-  // One tile. token(t): the cache row of the tile's token t, valid for every t; tokens t >= live get no weight. live
-  // >= 1.
-  template <typename Token>
-  __device__ __forceinline__ void Step(const T* k, int64_t k_row, const T* v, int64_t v_row, float scale,
-                                       float soft_cap, int live, Token&& token) {
-    const int i = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
-    uint4 k_raw[2][D / 32], v_raw[4][D / 64];
-    LoadKeyTile<T, D>(k_raw[0], k + static_cast<int64_t>(token(i)) * k_row);
-    LoadKeyTile<T, D>(k_raw[1], k + static_cast<int64_t>(token(8 + i)) * k_row);
-    const T* rows[4];
-#pragma unroll
-    for (int t = 0; t < 4; ++t) rows[t] = v + static_cast<int64_t>(token(2 * j + (t & 1) + 8 * (t >> 1))) * v_row;
-    LoadValueTile<T, D>(v_raw, rows);
-
+  // One tile of 16 tokens; those from `live` >= 1 on get no weight.
+  template <typename Tile>
+  __device__ __forceinline__ void Step(const Tile& tile, float scale, float soft_cap, int live) {
+    const int j = threadIdx.x % 4;
+    tile.Announce();
     float score[2][4];
-    ScoreTokens<T, D>(query, k_raw[0], score[0]);
-    ScoreTokens<T, D>(query, k_raw[1], score[1]);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint4 raw[D / 32];
+      tile.Keys(half, raw);
+      ScoreTokens<T, D>(query, raw, score[half]);
+    }
     float x[4];
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
@@ -183,8 +239,8 @@ struct WarpAttention {
       x[t] = 2 * j + (t & 1) + 8 * (t >> 1) < live ? s : kNegativeInfinity;
     }
     float best = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
-    best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 1));
-    best = fmaxf(best, __shfl_xor_sync(0xffffffffu, best, 2));
+    best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, 1));
+    best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, 2));
     best = fmaxf(best, row_max);  // finite, since the tile has a live token
     const float rescale = __expf(row_max - best);
     row_max = best;
@@ -195,21 +251,21 @@ struct WarpAttention {
       row_sum += x[t];
     }
     // The accumulator's columns are heads 2j and 2j + 1; their factors live with the threads i = 2j and 2j + 1.
-    out.Scale(__shfl_sync(0xffffffffu, rescale, 8 * j), __shfl_sync(0xffffffffu, rescale, 8 * j + 4));
-    AccumulateValues<T, D>(out, v_raw, Pack(x[0], x[1], T()), Pack(x[2], x[3], T()));
+    out.Scale(__shfl_sync(kAllLanes, rescale, 8 * j), __shfl_sync(kAllLanes, rescale, 8 * j + 4));
+    tile.Accumulate(out, Pack(x[0], x[1], T()), Pack(x[2], x[3], T()));
   }
 
   // Leaves the warp's result as merged[head][0 .. D) = weighted V, [D] = max, [D + 1] = sum, for the group's heads.
+  template <typename Tile>
   __device__ __forceinline__ void Finish(int group, float (*merged)[D + 2]) {
     const int i = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
-    row_sum += __shfl_xor_sync(0xffffffffu, row_sum, 1);
-    row_sum += __shfl_xor_sync(0xffffffffu, row_sum, 2);
+    row_sum += __shfl_xor_sync(kAllLanes, row_sum, 1);
+    row_sum += __shfl_xor_sync(kAllLanes, row_sum, 2);
 #pragma unroll
     for (int m = 0; m < D / 16; ++m) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if (2 * j + (e & 1) < group)
-          merged[2 * j + (e & 1)][OutputFragment<T, D>::Component(m, i, e >> 1)] = out.c[m][e];
+        if (2 * j + (e & 1) < group) merged[2 * j + (e & 1)][Tile::Component(m, i, e >> 1)] = out.c[m][e];
       }
     }
     if (j == 0 && i < group) {
@@ -220,7 +276,7 @@ struct WarpAttention {
 };
 
 // Component d of one head over the warps' results, not yet divided by *sum.
-template <int D>
+template <int D, int kWarps>
 __device__ __forceinline__ float MergeWarps(const float (*merged)[D + 2], int stride, int d, float* best, float* sum) {
   *best = kNegativeInfinity;
 #pragma unroll

@@ -3,9 +3,10 @@
 // allocated, so a step can be captured in a CUDA graph.
 //
 // SparQ (Ribar et al., sections 3 and 4; docs/methods.md) in one launch: each thread block reads r rows of a
-// component-major copy of K over one span of tokens, makes the approximate scores and keeps the span's best k; the last
-// block of a KV head merges the spans' candidates, reads the chosen rows of K and V and mixes in the mean value. Dense
-// takes two launches: spans, and their merge.
+// component-major copy of K over spans of tokens, makes the approximate scores and keeps a span's best; the last block
+// of a KV head merges the spans' candidates into the exact top k, reads the chosen rows of K and V and mixes in the
+// mean value. Dense is one launch as well: blocks take equal shares of all sequences, the last one to finish a KV head
+// merges.
 #pragma once
 
 #include <cstddef>
@@ -33,19 +34,22 @@ struct TransposedKeys {
   int64_t component_stride = 0;
 };
 
-// Bytes of scratch memory that a decode call of this shape needs at most (dense or SparQ). The caller zeroes the memory
-// once; SparQ calls leave it ready for the next call. One stream at a time may use it, and dense and SparQ calls need
-// separate workspaces.
+// Bytes of scratch memory that a decode call of this shape needs at most (dense or SparQ) on the current GPU. The
+// caller zeroes the memory once per batch and number of heads; every call leaves it ready for the next, dense or SparQ,
+// of any seq_k that it is large enough for. One stream at a time may use it.
 size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOptions& options);
 
-// problem.seq_q == 1, first_position == seq_k - 1; q, k, v in bf16 or fp16, head_dim 64 or 128, group size 1, 2, 4 or
-// 8; output.o in the problem's dtype, output.lse (dense only) fp32 or null.
+// problem.seq_q == 1, first_position == seq_k - 1; q, k, v in bf16 or fp16, head_dim 64 or 128, any number of query
+// heads per KV head (every 8 of them read K and V once); output.o in the problem's dtype, output.lse (dense only) fp32
+// or null. Compute capability 8.0 or newer.
 Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
                        size_t workspace_bytes, void* stream);
 
-// mean_value: fp32 [batch, num_kv_heads, head_dim], the running mean of all V rows (see AppendTokenCuda); may be null
-// when options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads, num_tokens], ascending, or null: what
-// was attended.
+// The same, but at most 16 query heads per KV head; with more than one, seq_k is at most 131072 (groups up to 4), 65536
+// (up to 8) or 32768, because a KV head's scores wait in the shared memory of one thread-block cluster. Compute
+// capability 9.0 or newer. mean_value: fp32 [batch, num_kv_heads, head_dim], the running mean of all V rows (see
+// AppendTokenCuda); may be null when options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads,
+// num_tokens], ascending, or null: what was attended (the first min(num_tokens, seq_k) of each row are written).
 Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& options,
                        const TransposedKeys& transposed, const float* mean_value, const AttentionOutput& output,
                        int32_t* chosen_tokens, void* workspace, size_t workspace_bytes, void* stream);

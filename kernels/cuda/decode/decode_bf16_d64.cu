@@ -1,8 +1,0 @@
-#include "decode/decode_launch.cuh"
-
-namespace headscope::kernels::decode {
-
-template cudaError_t LaunchDense<__nv_bfloat16, 64>(const DenseParams&, int, cudaStream_t);
-template cudaError_t LaunchSparq<__nv_bfloat16, 64>(const SparqParams&, int, cudaStream_t);
-
-}  // namespace headscope::kernels::decode

@@ -1,8 +1,0 @@
-#include "decode/decode_launch.cuh"
-
-namespace headscope::kernels::decode {
-
-template cudaError_t LaunchDense<__half, 128>(const DenseParams&, int, cudaStream_t);
-template cudaError_t LaunchSparq<__half, 128>(const SparqParams&, int, cudaStream_t);
-
-}  // namespace headscope::kernels::decode

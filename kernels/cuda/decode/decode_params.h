@@ -1,0 +1,88 @@
+// What the decode kernels are called with: plain data, so that the calls' checks and the kernels share one description.
+#pragma once
+
+#include <vector_types.h>
+
+#include <cstdint>
+
+namespace headscope::kernels::decode {
+
+constexpr int kMaxRank = 128;      // components of SparQ's estimate: at most head_dim
+constexpr int kMaxKept = 1024;     // tokens that SparQ attends
+constexpr int kMaxSpans = 16;      // spans of a grouped KV head: the blocks of one cluster
+constexpr int kMaxGroup = 16;      // query heads of a KV head in SparQ
+constexpr int kMaxDenseGroup = 8;  // query heads that one pass of a tensor-core tile takes
+constexpr int kSparqThreads = 256;
+constexpr int kSparqWarps = kSparqThreads / 32;
+constexpr int kSparqSharedBytes = 2048;  // of a SparQ block: reductions, before the plan's parts
+
+// One token per sequence against its cache. Strides count elements; rows are contiguous.
+struct DecodeOperands {
+  const void* q;
+  const void* k;
+  const void* v;
+  void* o;
+  int64_t q_batch, q_head, k_batch, k_head, k_row, v_batch, v_head, v_row, o_batch, o_head;
+  int32_t num_kv_heads, group, seq_k;  // group: query heads per KV head
+  float scale;
+};
+
+struct AppendParams {
+  const void* k;
+  const void* v;
+  void* kt;     // may be null
+  float* mean;  // may be null
+  int64_t k_batch, k_head, k_row, v_batch, v_head, v_row, kt_batch, kt_head, kt_component;
+  int32_t lists, num_kv_heads, head_dim, seq_k;
+};
+
+constexpr int kDenseWarps = 4;
+constexpr int kDenseStep = kDenseWarps * 16;  // tokens that a block takes at once
+
+// A pass is one KV head with at most kMaxDenseGroup of its query heads. The steps of all passes, one after the other,
+// are dealt out to the blocks in equal contiguous shares; a pass that several blocks share is merged by the last.
+struct DenseParams {
+  DecodeOperands x;
+  float* lse;          // [batch, num_qo_heads], may be null
+  uint32_t* finished;  // [batch * num_qo_heads], zero between calls: blocks that have left their part of a pass
+  float* partial;      // [passes, parts, kMaxDenseGroup, head_dim + 2]: weighted V, max, sum
+  int32_t passes_per_list, heads_per_pass, passes;
+  int32_t steps;  // of a pass
+  int32_t parts;  // blocks that share a pass, at most
+  int32_t blocks, stages, shared_bytes;
+  float soft_cap;
+};
+
+// Sizes of one SparQ launch. A block takes one span of one KV head. Byte offsets count from the start of its dynamic
+// shared memory.
+struct SparqPlan {
+  int32_t span_tokens, num_spans;  // tokens that a block scores; spans of one KV head
+  int32_t lists;                   // batch * num_kv_heads
+  int32_t clustered;               // the spans of a KV head are the blocks of one cluster
+  int32_t steps, head_tiles;       // products of a tile: steps of 16 components, tiles of 4 query heads
+  int32_t selected, local;         // tokens that the scores choose, and newest tokens that are kept anyway
+  int32_t capacity;                // candidates that a span may leave, a multiple of kSparqThreads
+  int32_t score_pitch;             // floats between the heads' rows of scores
+  int32_t component, weight, list_key, list_source, token, source, scores;
+  int32_t shared_bytes;
+};
+
+struct SparqParams {
+  DecodeOperands x;
+  SparqPlan plan;
+  const void* kt;  // component-major K, or null
+  int64_t kt_batch, kt_head, kt_component;
+  const float* mean_value;   // [batch, num_kv_heads, head_dim], may be null
+  int32_t* chosen;           // [lists, selected + local], may be null
+  int32_t rank, num_tokens;  // num_tokens: the row length of `chosen`
+  // Scratch. A candidate's value is what the share of probability is made of: for group 1 the scaled score, whose
+  // normaliser is known to the last block alone; else each head's probability.
+  uint32_t* candidate_key;   // [lists, num_spans, capacity], padded with kNoToken
+  int32_t* candidate_token;  // same
+  float* candidate_value;    // [lists, num_spans, capacity, group]
+  float* local_value;        // [lists, local, group]
+  float2* span_softmax;      // [lists, num_spans]: (max, sum) for group 1
+  uint32_t* finished;        // [lists], zero between calls: spans that have left their candidates
+};
+
+}  // namespace headscope::kernels::decode

@@ -1,0 +1,8 @@
+#include "decode/dense_launch.cuh"
+
+namespace headscope::kernels::decode {
+
+template cudaError_t LaunchDense<__half, 64>(const DenseParams&, cudaStream_t);
+template cudaError_t LaunchDense<__half, 128>(const DenseParams&, cudaStream_t);
+
+}  // namespace headscope::kernels::decode

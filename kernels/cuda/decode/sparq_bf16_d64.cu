@@ -1,0 +1,7 @@
+#include "decode/sparq_launch.cuh"
+
+namespace headscope::kernels::decode {
+
+template cudaError_t LaunchSparq<__nv_bfloat16, 64>(const SparqParams&, cudaStream_t);
+
+}  // namespace headscope::kernels::decode

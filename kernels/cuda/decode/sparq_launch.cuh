@@ -1,0 +1,33 @@
+// Definition of LaunchSparq (decode_launch.h); included by each of its translation units.
+#pragma once
+
+#include "decode/decode_launch.h"
+#include "decode/sparq_kernels.cuh"
+
+namespace headscope::kernels::decode {
+
+template <typename T, int D>
+cudaError_t LaunchSparq(const SparqParams& params, cudaStream_t stream) {
+  const SparqPlan& plan = params.plan;
+  const auto kernel = SparqKernel<T, D>;
+  // Setting an attribute is cheap and idempotent; it must precede the first launch on every device.
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
+  if (error != cudaSuccess) return error;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(plan.lists) * static_cast<unsigned>(plan.num_spans));
+  config.blockDim = dim3(kSparqThreads);
+  config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
+  config.stream = stream;
+  cudaLaunchAttribute cluster = {};
+  if (plan.clustered != 0) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error != cudaSuccess) return error;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(plan.num_spans), 1, 1};
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
+  return cudaLaunchKernelEx(&config, kernel, params);
+}
+
+}  // namespace headscope::kernels::decode
