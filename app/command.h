@@ -19,5 +19,6 @@ void AddRenderCommand(CLI::App& app, Action& action);
 void AddExportCommand(CLI::App& app, Action& action);
 void AddEvalCommand(CLI::App& app, Action& action);
 void AddDemoCommand(CLI::App& app, Action& action);
+void AddBenchCommand(CLI::App& app, Action& action);
 
 }  // namespace headscope::app

@@ -69,6 +69,7 @@ int Main(int argc, char** argv) {
   AddExportCommand(app, action);
   AddEvalCommand(app, action);
   AddMethodsCommand(app, action);
+  AddBenchCommand(app, action);
 
   try {
     app.parse(argc, argv);

@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "bench/device.h"
+#include "head_results.h"
+#include "kernels/cpu_executor.h"
+
+namespace headscope::app::bench {
+namespace {
+
+using kernels::DType;
+
+// More than the last level of caches; each repeat writes all of it.
+constexpr int64_t kFlushBytes = int64_t{64} << 20;
+
+struct FreeAligned {
+  void operator()(char* p) const { ::operator delete[](p, std::align_val_t{64}); }
+};
+
+class CpuDevice : public Device {
+ public:
+  explicit CpuDevice(const DeviceOptions& options)
+      : options_{.num_threads = options.num_threads > 0
+                                    ? options.num_threads
+                                    : static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency())),
+                 .cancelled = options.cancelled} {}
+
+  std::string kind() const override { return "cpu"; }
+  std::string name() const override { return "CPU, " + std::to_string(options_.num_threads) + " threads"; }
+  std::string cache_policy() const override {
+    return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run";
+  }
+
+  std::shared_ptr<void> Allocate(int64_t bytes) override {
+    return std::shared_ptr<char>(new (std::align_val_t{64}) char[static_cast<size_t>(bytes)], FreeAligned());
+  }
+  void Upload(const void* host, int64_t bytes, void* device) override {
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+  }
+  void Download(const void* device, int64_t bytes, void* host) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
+  }
+  bool is_host() const override { return true; }
+  DType OutputType(DType) const override { return DType::kFloat32; }
+
+  double Milliseconds(const std::function<void()>& work) override {
+    flush_.assign(static_cast<size_t>(kFlushBytes), static_cast<char>(++flush_value_));
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) override {
+    const auto shared = std::make_shared<kernels::SparseIndex>(std::move(index));
+    PrefillWork work;
+    work.index = *shared;
+    work.attend = [this, &placed, shared] {
+      Require(kernels::AttendCpu(placed.problem, shared->View(), placed.output, options_));
+    };
+    return work;
+  }
+
+  PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
+                              const kernels::ParameterValues& values) override {
+    const auto index = std::make_shared<kernels::SparseIndex>();
+    PrefillWork work;
+    work.select = [this, &placed, &method, values, index] {
+      kernels::SparseIndex made;
+      Require(method.Select(placed.problem, values, options_, &made));
+      *index = std::move(made);
+    };
+    work.attend = [this, &placed, index] {
+      Require(kernels::AttendCpu(placed.problem, index->View(), placed.output, options_));
+    };
+    work.select();
+    work.index = *index;
+    return work;
+  }
+
+  std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
+                                 const kernels::ParameterValues& values) override {
+    const auto selection = std::make_shared<kernels::DecodeSelection>();
+    DecodeWork work;
+    work.select = [this, &placed, &method, values, selection] {
+      kernels::DecodeSelection made;
+      Require(method.Select(placed.problem, values, options_, &made));
+      *selection = std::move(made);
+    };
+    work.attend = [this, &placed, selection] {
+      Require(kernels::DecodeCpu(placed.problem, *selection, placed.output, options_));
+    };
+    work.select();
+    work.bytes_moved = selection->elements_moved * placed.problem.batch * placed.problem.num_kv_heads *
+                       kernels::SizeOf(placed.problem.dtype);
+    return {work};
+  }
+
+ private:
+  kernels::RunOptions options_;
+  std::vector<char> flush_;
+  unsigned flush_value_ = 0;
+};
+
+}  // namespace
+
+void Require(const kernels::Status& status) {
+  if (status.code() == kernels::StatusCode::kCancelled) throw Stopped{};
+  CheckStatus(status);
+}
+
+std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options) {
+  return std::make_unique<CpuDevice>(options);
+}
+
+}  // namespace headscope::app::bench

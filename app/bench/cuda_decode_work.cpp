@@ -1,0 +1,146 @@
+#include "bench/cuda_decode_work.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "bench/parallel.h"
+#include "errors.h"
+#include "kernels/cuda_decode.h"
+
+namespace headscope::app::bench {
+namespace {
+
+using kernels::AttentionProblem;
+
+// K [planes, seq_k, head_dim] of 2-byte elements as [planes, head_dim, stride], in tiles that stay in the cache.
+std::vector<uint16_t> Transposed(const std::vector<uint16_t>& k, int64_t planes, int64_t seq_k, int64_t head_dim,
+                                 int64_t stride, int32_t num_threads) {
+  std::vector<uint16_t> out(static_cast<size_t>(planes * head_dim * stride));
+  ForEachInParallel(planes, num_threads, [&](int64_t plane) {
+    const uint16_t* const from = k.data() + plane * seq_k * head_dim;
+    uint16_t* const to = out.data() + plane * head_dim * stride;
+    constexpr int64_t kTile = 64;
+    for (int64_t first = 0; first < seq_k; first += kTile) {
+      const int64_t end = std::min(first + kTile, seq_k);
+      for (int64_t d = 0; d < head_dim; ++d) {
+        for (int64_t token = first; token < end; ++token) to[d * stride + token] = from[token * head_dim + d];
+      }
+    }
+  });
+  return out;
+}
+
+// Device memory of the calls of one problem; shared by its variants.
+struct DecodeState {
+  std::shared_ptr<void> workspace;
+  size_t workspace_bytes = 0;
+  std::shared_ptr<void> mean_value, transposed_memory;
+  kernels::TransposedKeys transposed;
+};
+
+void AddWorkspace(Device& device, size_t bytes, DecodeState* state) {
+  const std::vector<char> zeros(std::max<size_t>(bytes, 16));
+  state->workspace = device.Allocate(static_cast<int64_t>(zeros.size()));
+  state->workspace_bytes = zeros.size();
+  device.Upload(zeros.data(), static_cast<int64_t>(zeros.size()), state->workspace.get());
+}
+
+int64_t KeyElements(const AttentionProblem& problem) {
+  return int64_t{problem.batch} * problem.num_kv_heads * problem.seq_k * problem.head_dim;
+}
+
+// The component-major copy of K and the mean of V, as a serving engine would hold them before the step.
+void AddSparqState(Device& device, const PlacedProblem& placed, int32_t num_threads, DecodeState* state) {
+  const AttentionProblem& problem = placed.problem;
+  const int64_t planes = int64_t{problem.batch} * problem.num_kv_heads;
+  const int64_t head_dim = problem.head_dim;
+  std::vector<uint16_t> host(static_cast<size_t>(KeyElements(problem)));
+  const auto bytes = static_cast<int64_t>(host.size() * sizeof(uint16_t));
+
+  const int64_t stride = (int64_t{problem.seq_k} + 63) / 64 * 64;
+  device.Download(problem.k.data, bytes, host.data());
+  const std::vector<uint16_t> transposed = Transposed(host, planes, problem.seq_k, head_dim, stride, num_threads);
+  const auto transposed_bytes = static_cast<int64_t>(transposed.size() * sizeof(uint16_t));
+  state->transposed_memory = device.Allocate(transposed_bytes);
+  device.Upload(transposed.data(), transposed_bytes, state->transposed_memory.get());
+  state->transposed = {.data = state->transposed_memory.get(),
+                       .batch_stride = problem.num_kv_heads * head_dim * stride,
+                       .head_stride = head_dim * stride,
+                       .component_stride = stride};
+
+  // One row per KV head, whose values do not change what is timed.
+  const std::vector<float> zeros(static_cast<size_t>(planes * head_dim));
+  const auto mean_bytes = static_cast<int64_t>(zeros.size() * sizeof(float));
+  state->mean_value = device.Allocate(mean_bytes);
+  device.Upload(zeros.data(), mean_bytes, state->mean_value.get());
+}
+
+DecodeWork DenseWork(Device& device, const PlacedProblem& placed) {
+  const auto state = std::make_shared<DecodeState>();
+  AddWorkspace(device, kernels::DecodeWorkspaceBytes(placed.problem, {}), state.get());
+  DecodeWork work;
+  work.attend = [&placed, state] {
+    Require(kernels::DecodeDenseCuda(placed.problem, placed.output, state->workspace.get(), state->workspace_bytes,
+                                     nullptr));
+  };
+  work.bytes_moved = 2 * KeyElements(placed.problem) * kernels::SizeOf(placed.problem.dtype);
+  return work;
+}
+
+std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, const kernels::SparqCudaOptions& options,
+                                  int32_t num_threads) {
+  const AttentionProblem& problem = placed.problem;
+  const auto state = std::make_shared<DecodeState>();
+  AddWorkspace(device, kernels::DecodeWorkspaceBytes(problem, options), state.get());
+  AddSparqState(device, placed, num_threads, state.get());
+  const auto step = [&placed, state, options](bool two_copies) {
+    Require(kernels::DecodeSparqCuda(placed.problem, options,
+                                     two_copies ? state->transposed : kernels::TransposedKeys{},
+                                     static_cast<const float*>(state->mean_value.get()), placed.output, nullptr,
+                                     state->workspace.get(), state->workspace_bytes, nullptr));
+  };
+  // Elements per KV head that must be read (SparQ, equation 11, without the terms of a few rows): the estimate's, and
+  // the chosen rows of K and V.
+  const int64_t chosen = 2 * int64_t{std::min(options.num_tokens, problem.seq_k)} * problem.head_dim;
+  const auto bytes = [&](int64_t estimate) {
+    return (estimate + chosen) * problem.batch * problem.num_kv_heads * kernels::SizeOf(problem.dtype);
+  };
+  DecodeWork two_copies;
+  two_copies.variant = "two copies of K";
+  two_copies.attend = [step] { step(true); };
+  two_copies.bytes_moved = bytes(int64_t{problem.seq_k} * options.rank);
+  DecodeWork one_copy;
+  one_copy.variant = "one copy of K";
+  one_copy.attend = [step] { step(false); };
+  one_copy.bytes_moved = bytes(int64_t{problem.seq_k} * problem.head_dim);
+  DecodeWork append;
+  append.variant = "append a token";
+  append.upkeep = true;
+  append.attend = [&placed, state] {
+    Require(kernels::AppendTokenCuda(placed.problem, state->transposed_memory.get(), state->transposed,
+                                     static_cast<float*>(state->mean_value.get()), nullptr));
+  };
+  append.bytes_moved = int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim *
+                       (3 * kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
+  return {two_copies, one_copy, append};
+}
+
+}  // namespace
+
+std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
+                                       const kernels::ParameterValues& values, const kernels::RunOptions& options) {
+  const std::string& name = method.spec().name;
+  if (name == "dense") return {DenseWork(device, placed)};
+  if (name != "sparq") {
+    throw UsageError("--methods decode/" + name + ": decode kernels for GPUs are dense and sparq; use --device cpu");
+  }
+  // As the CPU's selector reads its parameters (kernels/methods/sparq.cpp).
+  const int32_t num_tokens = std::min(values.Integer("k"), placed.problem.seq_k);
+  const kernels::SparqCudaOptions sparq{.rank = std::min(values.Integer("r"), placed.problem.head_dim),
+                                        .num_tokens = num_tokens,
+                                        .num_local = static_cast<int32_t>(values.Real("local_share") * num_tokens),
+                                        .mean_value = values.Flag("reallocate")};
+  return SparqWork(device, placed, sparq, options.num_threads);
+}
+
+}  // namespace headscope::app::bench

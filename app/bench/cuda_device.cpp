@@ -1,0 +1,150 @@
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+
+#include "bench/cuda_decode_work.h"
+#include "bench/device.h"
+#include "capture/errors.h"
+#include "errors.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/cuda_select.h"
+
+namespace headscope::app::bench {
+namespace {
+
+using kernels::DType;
+
+// Several times a GPU's L2. Writing it also takes the GPU some 100 microseconds, in which the host gets ahead: what it
+// costs to start a kernel from the host is not in the time.
+constexpr int64_t kFlushBytes = int64_t{512} << 20;
+
+void Check(cudaError_t error, const std::string& what) {
+  if (error == cudaSuccess) return;
+  const std::string message = what + ": " + cudaGetErrorString(error);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // clears it: the context is sound
+    throw capture::DeviceError(message + "; choose shorter --lengths, fewer --heads or a smaller --batch");
+  }
+  throw CommandError(message);
+}
+
+class Event {
+ public:
+  Event() { Check(cudaEventCreate(&event_), "cudaEventCreate"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(const DeviceOptions& options)
+      : options_{.num_threads = options.num_threads, .cancelled = options.cancelled} {
+    Require(kernels::QueryCudaDevice(0, &info_));
+    flush_ = Allocate(kFlushBytes);
+  }
+
+  std::string kind() const override { return "cuda"; }
+  std::string name() const override { return info_.name; }
+  std::string cache_policy() const override {
+    return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run (cold L2)";
+  }
+
+  std::shared_ptr<void> Allocate(int64_t bytes) override {
+    void* memory = nullptr;
+    Check(cudaMalloc(&memory, static_cast<size_t>(bytes)),
+          "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory");
+    return {memory, [](void* p) { cudaFree(p); }};
+  }
+  void Upload(const void* host, int64_t bytes, void* device) override {
+    Check(cudaMemcpy(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), "copying to the GPU");
+  }
+  void Download(const void* device, int64_t bytes, void* host) override {
+    Check(cudaMemcpy(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost), "copying from the GPU");
+  }
+  bool is_host() const override { return false; }
+  DType OutputType(DType dtype) const override { return dtype; }
+
+  double Milliseconds(const std::function<void()>& work) override {
+    Check(cudaMemsetAsync(flush_.get(), ++flush_value_, kFlushBytes, nullptr), "flushing the L2");
+    Check(cudaEventRecord(start_.get(), nullptr), "starting the GPU's clock");
+    work();
+    Check(cudaEventRecord(stop_.get(), nullptr), "stopping the GPU's clock");
+    Check(cudaEventSynchronize(stop_.get()), "a timed run on the GPU");
+    float ms = 0;
+    Check(cudaEventElapsedTime(&ms, start_.get(), stop_.get()), "reading the GPU's clock");
+    return ms;
+  }
+
+  PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) override {
+    // Shared, so that copies of the work keep the device's lists alive.
+    const std::shared_ptr<kernels::CudaIndexBuffers> uploaded(new kernels::CudaIndexBuffers,
+                                                              [](kernels::CudaIndexBuffers* buffers) {
+                                                                kernels::FreeIndex(buffers);
+                                                                delete buffers;
+                                                              });
+    Require(kernels::UploadIndex(index.View(), uploaded.get()));
+    PrefillWork work;
+    work.index = std::move(index);
+    work.attend = [&placed, uploaded] {
+      Require(kernels::AttendCuda(placed.problem, uploaded->view, placed.output, nullptr));
+    };
+    return work;
+  }
+
+  PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
+                              const kernels::ParameterValues& values) override {
+    const std::string name = method.spec().name;
+    kernels::CudaSelectSizes sizes;
+    Require(kernels::SelectCudaBufferSizes(name, placed.problem, values, &sizes));
+    struct State {
+      std::shared_ptr<void> index_memory, workspace;
+      kernels::SparseIndexView view;
+    };
+    const auto state = std::make_shared<State>();
+    state->index_memory = Allocate(static_cast<int64_t>(sizes.index_bytes));
+    if (sizes.workspace_bytes > 0) state->workspace = Allocate(static_cast<int64_t>(sizes.workspace_bytes));
+    PrefillWork work;
+    work.select = [&placed, name, values, sizes, state] {
+      const kernels::CudaSelectBuffers buffers{.index = state->index_memory.get(),
+                                               .index_bytes = sizes.index_bytes,
+                                               .workspace = state->workspace.get(),
+                                               .workspace_bytes = sizes.workspace_bytes};
+      Require(kernels::SelectCuda(name, placed.problem, values, buffers, &state->view, nullptr));
+    };
+    work.attend = [&placed, state] {
+      Require(kernels::AttendCuda(placed.problem, state->view, placed.output, nullptr));
+    };
+    work.select();
+    Require(kernels::DownloadIndex(state->view, &work.index, nullptr));
+    // A selector writes its lists unchecked; figures over a broken index would mean nothing.
+    if (kernels::Status status = kernels::Validate(work.index.View()); !status.ok()) {
+      throw CommandError("the GPU's " + name + " made an index that is not valid: " + status.message());
+    }
+    return work;
+  }
+
+  std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
+                                 const kernels::ParameterValues& values) override {
+    return CudaDecodeWork(*this, placed, method, values, options_);
+  }
+
+ private:
+  kernels::RunOptions options_;
+  kernels::CudaDeviceInfo info_;
+  std::shared_ptr<void> flush_;
+  Event start_, stop_;
+  int flush_value_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options) {
+  return std::make_unique<CudaDevice>(options);
+}
+
+}  // namespace headscope::app::bench

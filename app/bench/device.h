@@ -1,0 +1,86 @@
+// Where the benchmark runs: memory, a clock with cold caches, and this device's selectors and executors.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/attention_problem.h"
+#include "kernels/method.h"
+#include "kernels/sparse_index.h"
+#include "kernels/status.h"
+
+namespace headscope::app::bench {
+
+// Thrown when Ctrl-C was pressed inside a long call: what was measured so far stands.
+struct Stopped {};
+
+// Throws Stopped for kCancelled, else what main() turns into the right exit code.
+void Require(const kernels::Status& status);
+
+// Q, K and V of one problem in a device's memory, and room for O and the LSE. The host keeps none of it.
+struct PlacedProblem {
+  kernels::AttentionProblem problem;
+  kernels::AttentionOutput output;
+  kernels::DType output_dtype = kernels::DType::kFloat32;
+  std::vector<std::shared_ptr<void>> memory;
+};
+
+// One prefill method, ready to run. What it keeps never changes from run to run.
+struct PrefillWork {
+  std::function<void()> select;  // makes the index anew; empty for a given index
+  std::function<void()> attend;  // over the index that was made last
+  kernels::SparseIndex index;    // on the host, valid
+};
+
+// One way to do a decode step; a method may have several.
+struct DecodeWork {
+  std::string variant;           // "" or what tells it from the others: "one copy of K"
+  std::function<void()> select;  // empty where one launch selects and attends
+  std::function<void()> attend;
+  int64_t bytes_moved = 0;  // that the step has to move at least
+  bool upkeep = false;      // what a method costs beside its steps; not an attention of its own
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string kind() const = 0;  // "cpu" or "cuda"
+  virtual std::string name() const = 0;
+  // Of what lies between two timed runs.
+  virtual std::string cache_policy() const = 0;
+
+  virtual std::shared_ptr<void> Allocate(int64_t bytes) = 0;
+  virtual void Upload(const void* host, int64_t bytes, void* device) = 0;
+  virtual void Download(const void* device, int64_t bytes, void* host) = 0;
+  // Whether host code may use the device's memory in place.
+  virtual bool is_host() const = 0;
+  // Of executors' outputs.
+  virtual kernels::DType OutputType(kernels::DType dtype) const = 0;
+
+  // Evicts what the caches hold, then times `work` (which enqueues on the default stream) from its start on the device
+  // to its end there.
+  virtual double Milliseconds(const std::function<void()>& work) = 0;
+
+  // A prefill problem over a given index, or over that which a method makes. The problem must outlive the work.
+  virtual PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) = 0;
+  virtual PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
+                                      const kernels::ParameterValues& values) = 0;
+  // A decode step (problem.seq_q == 1). Throws UsageError for a method that this device has no kernel for.
+  virtual std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
+                                         const kernels::ParameterValues& values) = 0;
+};
+
+struct DeviceOptions {
+  int32_t num_threads = 0;  // of the CPU; 0: all cores
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
+std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options);
+// Throws capture::DeviceError when there is no usable GPU or this build has no CUDA.
+std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options);
+
+}  // namespace headscope::app::bench

@@ -1,0 +1,124 @@
+// Between kernels' SparseIndex and data's index files.
+#include <bit>
+
+#include "bench/workload.h"
+#include "data/trace_schema.h"
+#include "errors.h"
+
+namespace headscope::app::bench {
+namespace {
+
+using kernels::SparseIndex;
+
+[[noreturn]] void Refuse(const std::string& path, const std::string& problem) {
+  throw data::BadTraceError(path + ": " + problem + "; write it again with headscope bench --save-index");
+}
+
+SparseIndex ToIndex(const std::string& path, const data::IndexFile& file) {
+  SparseIndex index;
+  index.batch = file.batch;
+  index.num_qo_heads = file.num_qo_heads;
+  index.seq_q = file.seq_q;
+  index.seq_k = file.seq_k;
+  index.first_position = file.first_position;
+  index.tile_rows = file.tile_rows;
+  index.rule = {static_cast<kernels::MaskKind>(file.mask_kind), file.window, file.num_sinks};
+  index.run_begin = file.run_begin;
+  index.run_count = file.run_count;
+  index.column_begin = file.column_begin;
+  index.column_count = file.column_count;
+  index.columns = file.columns;
+  for (size_t i = 0; i + 1 < file.runs.size(); i += 2) {
+    index.runs.push_back({file.runs[i], std::bit_cast<uint32_t>(file.runs[i + 1])});
+  }
+
+  // Validate() reads num_lists entries of every list array, so their length is looked at before it.
+  const bool tiled = index.tile_rows == 64 || index.tile_rows == 128;
+  if (!tiled || index.batch < 1 || index.num_qo_heads < 1 || index.seq_q < 1) {
+    Refuse(path, "batch, num_qo_heads and seq_q must be positive and tile_rows 64 or 128");
+  }
+  const int64_t num_tiles = (int64_t{index.seq_q} + index.tile_rows - 1) / index.tile_rows;
+  const auto found = static_cast<int64_t>(index.run_begin.size());
+  // Divisions: the product of hostile numbers may overflow.
+  const int64_t heads = int64_t{index.batch} * index.num_qo_heads;
+  if (found % num_tiles != 0 || found / num_tiles != heads) {
+    Refuse(path, "/run_begin has " + std::to_string(found) + " entries, the shape has " + std::to_string(heads) +
+                     " heads of " + std::to_string(num_tiles) + " tiles");
+  }
+  if (kernels::Status status = kernels::Validate(index.View()); !status.ok()) Refuse(path, status.message());
+  return index;
+}
+
+}  // namespace
+
+Group ReadGroup(const std::string& path) {
+  const data::IndexFile file = data::ReadIndexFile(path);
+  if (file.recipe != kernels::kSeededRecipe) {
+    Refuse(path, "attribute recipe is \"" + file.recipe + "\"; this headscope makes " + kernels::kSeededRecipe);
+  }
+  if (file.seq_q != file.seq_k || file.first_position != 0) {
+    Refuse(path, "seq_q is " + std::to_string(file.seq_q) + ", seq_k " + std::to_string(file.seq_k) +
+                     " and first_position " + std::to_string(file.first_position) +
+                     ": the index must be of a whole prompt");
+  }
+  if (file.num_kv_heads < 1 || file.num_qo_heads < 1 || file.num_qo_heads % file.num_kv_heads != 0) {
+    Refuse(path, "num_qo_heads " + std::to_string(file.num_qo_heads) + " is no multiple of num_kv_heads " +
+                     std::to_string(file.num_kv_heads));
+  }
+  if (file.head_dim < 1 || file.head_dim > 256 || file.head_dim % 8 != 0) {
+    Refuse(path, "head_dim is " + std::to_string(file.head_dim) + ", allowed are multiples of 8 up to 256");
+  }
+  if (file.mask_kind == static_cast<int32_t>(kernels::MaskKind::kNone)) {
+    Refuse(path, "mask_kind is 0: only causal indices can be compared with causal dense attention");
+  }
+  Group group;
+  try {
+    group.dtype = ParseDType(file.dtype);
+  } catch (const UsageError&) {
+    Refuse(path, "attribute dtype is \"" + file.dtype + "\", allowed are fp32, bf16 and fp16");
+  }
+  group.shape = {.seed = std::bit_cast<uint64_t>(file.seed),
+                 .batch = file.batch,
+                 .num_qo_heads = file.num_qo_heads,
+                 .num_kv_heads = file.num_kv_heads,
+                 .head_dim = file.head_dim,
+                 .seq_q = file.seq_q,
+                 .seq_k = file.seq_k};
+  Workload workload;
+  workload.name = file.method;
+  workload.saved = std::make_shared<SparseIndex>(ToIndex(path, file));
+  group.workloads.push_back(std::move(workload));
+  return group;
+}
+
+data::IndexFile ToFile(const Group& group, const Workload& workload, const SparseIndex& index) {
+  data::IndexFile file;
+  // A registered method with all its parameters, whatever was typed: defaults may change.
+  file.method = workload.prefill == nullptr ? workload.name : workload.prefill->spec().name + ":" + workload.parameters;
+  file.recipe = kernels::kSeededRecipe;
+  file.dtype = NameOf(group.dtype);
+  file.seed = std::bit_cast<int64_t>(group.shape.seed);
+  file.batch = group.shape.batch;
+  file.num_qo_heads = group.shape.num_qo_heads;
+  file.num_kv_heads = group.shape.num_kv_heads;
+  file.head_dim = group.shape.head_dim;
+  file.seq_q = index.seq_q;
+  file.seq_k = index.seq_k;
+  file.first_position = index.first_position;
+  file.tile_rows = index.tile_rows;
+  file.mask_kind = static_cast<int32_t>(index.rule.kind);
+  file.window = index.rule.window;
+  file.num_sinks = index.rule.num_sinks;
+  file.run_begin = index.run_begin;
+  file.run_count = index.run_count;
+  file.column_begin = index.column_begin;
+  file.column_count = index.column_count;
+  file.columns = index.columns;
+  for (const kernels::KeyRun run : index.runs) {
+    file.runs.push_back(run.start);
+    file.runs.push_back(std::bit_cast<int32_t>(run.packed));
+  }
+  return file;
+}
+
+}  // namespace headscope::app::bench

@@ -1,0 +1,22 @@
+// Seeded problems in a device's memory, and outputs back from it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bench/device.h"
+#include "kernels/seeded_problem.h"
+
+namespace headscope::app::bench {
+
+// Makes Q, K and V and room for O and the LSE. Throws Stopped, capture::DeviceError, std::bad_alloc.
+std::unique_ptr<const PlacedProblem> Place(Device& device, const kernels::SeededProblem& shape, kernels::DType dtype,
+                                           const kernels::RunOptions& options);
+
+// O of query head 0 of the first sequence, [seq_q, head_dim], as fp32.
+std::vector<float> ReadFirstHead(Device& device, const PlacedProblem& placed);
+
+// |a - b| / |b| in the L2 norm; NaN when either has one.
+double RelativeDistance(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace headscope::app::bench

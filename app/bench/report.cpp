@@ -1,0 +1,204 @@
+#include "bench/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "kernels/sparse_index.h"
+
+namespace headscope::app::bench {
+namespace {
+
+using nlohmann::ordered_json;
+
+double Divide(double a, double b) {
+  return b > 0 ? a / b : 0;
+}
+
+std::string Format(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string Pad(const std::string& text, int width) {
+  const auto missing = static_cast<size_t>(std::max(0, std::abs(width) - static_cast<int>(text.size())));
+  return width < 0 ? text + std::string(missing, ' ') : std::string(missing, ' ') + text;
+}
+
+// "12.34 ±0.05": median and spread.
+std::string Time(const Figure& figure, double factor) {
+  if (figure.repeats == 0) return "-";
+  const double value = figure.median * factor;
+  const char* format = value < 10 ? "%.3f" : value < 100 ? "%.2f" : "%.1f";
+  return Format(format, value) + " +-" + Format(format, figure.mad * factor);
+}
+
+std::string Ratio(double value) {
+  return value > 0 ? Format("%.2f", value) : "-";
+}
+
+std::string Spread(const Figure& figure) {
+  return Format("%.1f", 100 * Divide(figure.mad, figure.median)) + " %";
+}
+
+std::string RowName(const Row& row) {
+  std::string name = row.method;
+  if (!row.variant.empty()) name += ", " + row.variant;
+  return name;
+}
+
+void AddPrefill(const Report& report, const Section& section, std::string* out) {
+  *out += Pad("  prefill", -44) + Pad("kept %", 8) + Pad("select ms", 17) + Pad("attend ms", 17) + Pad("total ms", 17) +
+          Pad("select %", 10) + Pad("TFLOP/s", 10) + Pad("of product", 12) + Pad("to dense", 10) + Pad("faster", 8) +
+          "\n";
+  for (const Row& row : section.rows) {
+    const Ratios ratios = RatiosOf(report, section, row);
+    *out += Pad("  " + RowName(row), -44) +
+            Pad(Format("%.2f", 100 * Divide(static_cast<double>(row.kept_pairs), static_cast<double>(row.dense_pairs))),
+                8) +
+            Pad(Time(row.select_ms, 1), 17) + Pad(Time(row.attend_ms, 1), 17) + Pad(Time(row.total_ms, 1), 17) +
+            Pad(ratios.select_share > 0 ? Format("%.1f", 100 * ratios.select_share) : "-", 10) +
+            Pad(Format("%.4g", ratios.rate * 1e-12), 10) + Pad(Ratio(ratios.of_ceiling), 12) +
+            Pad(Ratio(ratios.rate_to_dense), 10) + Pad(Ratio(ratios.faster), 8) + "\n";
+  }
+}
+
+void AddDecode(const Report& report, const Section& section, std::string* out) {
+  *out += Pad("  decode", -44) + Pad("select us", 17) + Pad("attend us", 17) + Pad("total us", 17) + Pad("GB/s", 10) +
+          Pad("of copy", 12) + Pad("faster", 8) + "\n";
+  for (const Row& row : section.rows) {
+    const Ratios ratios = RatiosOf(report, section, row);
+    *out += Pad("  " + RowName(row), -44) + Pad(Time(row.select_ms, 1e3), 17) + Pad(Time(row.attend_ms, 1e3), 17) +
+            Pad(Time(row.total_ms, 1e3), 17) + Pad(Format("%.4g", ratios.rate * 1e-9), 10) +
+            Pad(Ratio(ratios.of_ceiling), 12) + Pad(Ratio(ratios.faster), 8) + "\n";
+  }
+}
+
+ordered_json ToJson(const Figure& figure) {
+  if (figure.repeats == 0) return nullptr;
+  return {{"median", figure.median}, {"mad", figure.mad}, {"repeats", figure.repeats}};
+}
+
+ordered_json ToJson(const Ceiling& ceiling, const char* size_name, const char* work_name) {
+  return {{size_name, ceiling.size},
+          {work_name, ceiling.work},
+          {"ms", ToJson(ceiling.ms)},
+          {"per_second", Rate(ceiling.work, ceiling.ms)}};
+}
+
+// Zero stands for "does not apply" inside; JSON has a word for it.
+ordered_json OrNull(double value) {
+  return value > 0 ? ordered_json(value) : ordered_json(nullptr);
+}
+
+ordered_json ToJson(const Report& report, const Section& section, const Row& row) {
+  const Ratios ratios = RatiosOf(report, section, row);
+  static constexpr const char* kKinds[] = {"reference", "method", "upkeep"};
+  ordered_json json = {{"kind", kKinds[static_cast<size_t>(row.kind)]},
+                       {"method", row.method},
+                       {"parameters", row.parameters},
+                       {"variant", row.variant},
+                       {"source", row.source},
+                       {"select_ms", ToJson(row.select_ms)},
+                       {"attend_ms", ToJson(row.attend_ms)},
+                       {"total_ms", ToJson(row.total_ms)}};
+  if (section.decode) {
+    json["bytes_moved"] = row.bytes_moved;
+    json["bytes_per_second"] = OrNull(ratios.rate);
+    json["of_copy"] = OrNull(ratios.of_ceiling);
+  } else {
+    json["kept_pairs"] = row.kept_pairs;
+    json["dense_pairs"] = row.dense_pairs;
+    json["flops_per_second"] = OrNull(ratios.rate);
+    json["of_matrix_product"] = OrNull(ratios.of_ceiling);
+    json["rate_to_dense"] = OrNull(ratios.rate_to_dense);
+  }
+  json["select_share"] = OrNull(ratios.select_share);
+  json["faster_than_dense"] = OrNull(ratios.faster);
+  return json;
+}
+
+}  // namespace
+
+double Rate(double work, const Figure& ms) {
+  return ms.median > 0 ? work / (ms.median * 1e-3) : 0;
+}
+
+Ratios RatiosOf(const Report& report, const Section& section, const Row& row) {
+  const auto work = [&](const Row& of) {
+    return section.decode ? static_cast<double>(of.bytes_moved)
+                          : static_cast<double>(kernels::AttentionFlops(of.kept_pairs, section.shape.head_dim));
+  };
+  const Ceiling& ceiling = section.decode ? report.copy : report.product;
+  const Row& reference = section.rows.front();
+  Ratios ratios;
+  ratios.rate = Rate(work(row), row.attend_ms);
+  ratios.of_ceiling = Divide(ratios.rate, Rate(ceiling.work, ceiling.ms));
+  if (row.kind == RowKind::kUpkeep) return ratios;
+  if (!section.decode) ratios.rate_to_dense = Divide(ratios.rate, Rate(work(reference), reference.attend_ms));
+  ratios.faster = Divide(reference.total_ms.median, row.total_ms.median);
+  ratios.select_share = Divide(row.select_ms.median, row.select_ms.median + row.attend_ms.median);
+  return ratios;
+}
+
+std::string Table(const Report& report) {
+  std::string out = report.device_name + "; median +- median absolute deviation of " + std::to_string(report.repeats) +
+                    " repeats, " + report.cache_policy + "\n";
+  out += "ceilings: matrix product of " + std::to_string(report.product.size) + " rows " +
+         Format("%.4g", Rate(report.product.work, report.product.ms) * 1e-12) + " TFLOP/s (+-" +
+         Spread(report.product.ms) + "), copy of " + std::to_string(report.copy.size >> 20) + " MiB " +
+         Format("%.4g", Rate(report.copy.work, report.copy.ms) * 1e-9) + " GB/s (+-" + Spread(report.copy.ms) + ")\n";
+  out += "reference: dense attention by " + report.reference_name + "\n";
+  for (const Section& section : report.sections) {
+    const kernels::SeededProblem& shape = section.shape;
+    out += "\n" + std::to_string(shape.seq_k) + " tokens, batch " + std::to_string(shape.batch) + ", " +
+           std::to_string(shape.num_qo_heads) + ":" + std::to_string(shape.num_kv_heads) + " heads, head_dim " +
+           std::to_string(shape.head_dim) + ", " + section.dtype + ", seed " + std::to_string(shape.seed) + "\n";
+    if (section.decode) {
+      AddDecode(report, section, &out);
+    } else {
+      AddPrefill(report, section, &out);
+    }
+    if (section.dense_disagreement >= 0) {
+      out += "  dense output: relative L2 to the reference " + Format("%.1e", section.dense_disagreement) + "\n";
+    }
+  }
+  if (report.interrupted) out += "\ninterrupted: figures are of the repeats that were done\n";
+  return out;
+}
+
+std::string Json(const Report& report) {
+  ordered_json sections = ordered_json::array();
+  for (const Section& section : report.sections) {
+    ordered_json rows = ordered_json::array();
+    for (const Row& row : section.rows) rows.push_back(ToJson(report, section, row));
+    const kernels::SeededProblem& shape = section.shape;
+    sections.push_back(
+        {{"phase", section.decode ? "decode" : "prefill"},
+         {"length", shape.seq_k},
+         {"batch", shape.batch},
+         {"num_qo_heads", shape.num_qo_heads},
+         {"num_kv_heads", shape.num_kv_heads},
+         {"head_dim", shape.head_dim},
+         {"dtype", section.dtype},
+         {"recipe", kernels::kSeededRecipe},
+         {"seed", shape.seed},
+         {"dense_relative_l2", section.dense_disagreement >= 0 ? ordered_json(section.dense_disagreement) : nullptr},
+         {"rows", rows}});
+  }
+  const ordered_json json = {{"schema", "headscope-bench-1"},
+                             {"device", {{"kind", report.device_kind}, {"name", report.device_name}}},
+                             {"reference", report.reference_name},
+                             {"repeats", report.repeats},
+                             {"caches", report.cache_policy},
+                             {"interrupted", report.interrupted},
+                             {"ceilings",
+                              {{"matrix_product", ToJson(report.product, "rows", "flops")},
+                               {"copy", ToJson(report.copy, "bytes", "bytes_moved")}}},
+                             {"sections", sections}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace headscope::app::bench

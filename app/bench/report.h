@@ -1,0 +1,75 @@
+// What a benchmark found: as a table for people and as JSON (schema headscope-bench-1, docs/bench.md).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/statistics.h"
+#include "kernels/seeded_problem.h"
+
+namespace headscope::app::bench {
+
+enum class RowKind : uint8_t {
+  kReference,  // LibTorch's dense attention
+  kMethod,     // one of ours
+  kUpkeep,     // what a method costs beside its steps
+};
+
+struct Row {
+  RowKind kind = RowKind::kMethod;
+  std::string method;
+  std::string parameters;  // "k=v,..", or empty
+  std::string variant;     // one of several ways to run the method, or empty
+  std::string source;      // "libtorch", "fixed", "registry" or "file"
+  Figure select_ms;        // no repeats: nothing to select, or select and attend are one launch
+  Figure attend_ms;
+  Figure total_ms;  // both in one timed run; attend_ms where there is no select
+  // Work of attend_ms. Prefill: pairs of query and key; decode: bytes that the step has to move.
+  int64_t kept_pairs = 0;
+  int64_t dense_pairs = 0;
+  int64_t bytes_moved = 0;
+};
+
+struct Section {
+  bool decode = false;
+  kernels::SeededProblem shape;
+  std::string dtype;
+  std::vector<Row> rows;  // the reference first
+  // Relative L2 distance of our dense output from LibTorch's, on head 0; -1: not looked at.
+  double dense_disagreement = -1;
+};
+
+struct Ceiling {
+  std::string name;  // "matrix product", "copy"
+  int64_t size = 0;  // rows of the matrices; bytes of the copy
+  double work = 0;   // floating-point operations, bytes moved
+  Figure ms;
+};
+
+struct Report {
+  std::string device_kind, device_name, cache_policy;
+  std::string reference_name;  // "cuDNN" or "LibTorch's CPU kernel"
+  int repeats = 0;
+  bool interrupted = false;
+  Ceiling product, copy;
+  std::vector<Section> sections;
+};
+
+// Per second, from a median in milliseconds; 0 when nothing was measured.
+double Rate(double work, const Figure& ms);
+
+// The figures of a row that are made from others; one place for table and JSON.
+struct Ratios {
+  double rate = 0;           // of attend_ms; FLOP/s at 4 * head_dim per kept pair, or bytes/s
+  double of_ceiling = 0;     // rate over the matrix product's or the copy's
+  double rate_to_dense = 0;  // prefill: rate per kept pair over the reference's rate per causal pair
+  double faster = 0;         // the reference's time over total_ms
+  double select_share = 0;   // select_ms over select_ms + attend_ms
+};
+Ratios RatiosOf(const Report& report, const Section& section, const Row& row);
+
+std::string Table(const Report& report);
+std::string Json(const Report& report);
+
+}  // namespace headscope::app::bench

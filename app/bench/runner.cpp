@@ -1,0 +1,271 @@
+#include "bench/runner.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "bench/placed_problem.h"
+#include "capture/ceilings.h"
+#include "capture/reference_attention.h"
+#include "errors.h"
+
+namespace headscope::app::bench {
+namespace {
+
+// bf16's rounding of O alone gives 2e-3.
+constexpr double kMostDisagreement = 1e-2;
+
+// One row of a section while it is measured.
+struct Case {
+  Row row;
+  std::function<void()> select, attend;
+  std::vector<double> select_ms, attend_ms, total_ms;
+
+  void Close() {
+    row.select_ms = Summarize(select_ms);
+    row.attend_ms = Summarize(attend_ms);
+    row.total_ms = select ? Summarize(total_ms) : row.attend_ms;
+  }
+};
+
+class Runner {
+ public:
+  Runner(const RunnerOptions& options, Device& device) : options_(options), device_(device) {}
+
+  Report Run(const std::vector<Group>& groups) {
+    report_.device_kind = device_.kind();
+    report_.device_name = device_.name();
+    report_.cache_policy = device_.cache_policy();
+    report_.reference_name = device_.kind() == "cuda" ? "cuDNN, through LibTorch" : "LibTorch's CPU kernel";
+    report_.repeats = options_.repeats;
+    try {
+      MeasureCeilings(groups.front().dtype);
+      for (const Group& group : groups) RunGroup(group);
+    } catch (const Stopped&) {
+      report_.interrupted = true;
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void StopIfInterrupted() const {
+    if (options_.interrupted != nullptr && options_.interrupted->load()) throw Stopped{};
+  }
+
+  double Time(const std::function<void()>& work) {
+    StopIfInterrupted();
+    return device_.Milliseconds(work);
+  }
+
+  void Measure(capture::Ceiling& work, Ceiling* ceiling) {
+    constexpr int kWarmUp = 2;
+    // Enough for a median; the workloads' repeats may be many.
+    const int total = kWarmUp + std::clamp(options_.repeats, 3, 15);
+    std::vector<double> times;
+    try {
+      for (int i = 0; i < total; ++i) {
+        const double ms = Time([&] { work.Run(); });
+        if (i >= kWarmUp) times.push_back(ms);
+        options_.progress("ceilings: " + ceiling->name, i + 1, total);
+      }
+    } catch (const Stopped&) {
+      report_.interrupted = true;
+    }
+    ceiling->ms = Summarize(std::move(times));
+    if (report_.interrupted) throw Stopped{};
+  }
+
+  void MeasureCeilings(kernels::DType dtype) {
+    const auto rows = static_cast<double>(options_.product_rows);
+    report_.product = {
+        .name = "matrix product", .size = options_.product_rows, .work = 2 * rows * rows * rows, .ms = {}};
+    Measure(*capture::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.kind(), options_.num_threads),
+            &report_.product);
+    report_.copy = {
+        .name = "copy", .size = options_.copy_bytes, .work = 2 * static_cast<double>(options_.copy_bytes), .ms = {}};
+    Measure(*capture::MakeCopy(options_.copy_bytes, device_.kind(), options_.num_threads), &report_.copy);
+  }
+
+  void RunGroup(const Group& group) {
+    std::vector<const Workload*> prefill, decode;
+    for (const Workload& workload : group.workloads) {
+      (workload.decode != nullptr ? decode : prefill).push_back(&workload);
+    }
+    if (!prefill.empty()) RunSection(group, group.shape, prefill, /*is_decode=*/false);
+    if (!decode.empty()) {
+      kernels::SeededProblem step = group.shape;
+      step.seq_q = 1;
+      RunSection(group, step, decode, /*is_decode=*/true);
+    }
+  }
+
+  void RunSection(const Group& group, const kernels::SeededProblem& shape,
+                  const std::vector<const Workload*>& workloads, bool is_decode) {
+    const std::string stage = (is_decode ? "decode at " : "prefill at ") + std::to_string(shape.seq_k) + " tokens";
+    options_.progress(stage, 0, 1);
+    const std::unique_ptr<const PlacedProblem> placed =
+        Place(device_, shape, group.dtype, {.num_threads = options_.num_threads, .cancelled = options_.interrupted});
+    const auto reference = MakeReference(*placed);
+    Section section{.decode = is_decode, .shape = shape, .dtype = NameOf(group.dtype), .rows = {}};
+    std::vector<Case> cases{ReferenceCase(*placed, *reference, is_decode)};
+    for (const Workload* workload : workloads) {
+      StopIfInterrupted();
+      const size_t first = cases.size();
+      if (is_decode) {
+        AddDecode(*placed, *workload, &cases);
+      } else {
+        AddPrefill(group, *placed, *workload, &cases);
+      }
+      if (IsDense(*workload)) {
+        section.dense_disagreement = Disagreement(*placed, *reference, cases[first].attend);
+      }
+    }
+    // Rows without a single repeat say nothing: a section counts from its first full round on.
+    try {
+      Repeat(stage, &cases);
+    } catch (const Stopped&) {
+      report_.interrupted = true;
+    }
+    for (Case& one : cases) {
+      one.Close();
+      if (one.row.total_ms.repeats > 0) section.rows.push_back(std::move(one.row));
+    }
+    if (!section.rows.empty()) report_.sections.push_back(std::move(section));
+    if (report_.interrupted) throw Stopped{};
+  }
+
+  void Repeat(const std::string& stage, std::vector<Case>* cases) {
+    const auto total = static_cast<int64_t>(cases->size()) * (options_.repeats + 1);
+    int64_t done = 0;
+    for (int32_t round = 0; round <= options_.repeats; ++round) {
+      for (Case& one : *cases) {
+        TimeOnce(/*counted=*/round > 0, &one);
+        options_.progress(stage, ++done, total);
+      }
+    }
+  }
+
+  void TimeOnce(bool counted, Case* one) {
+    const double select = one->select ? Time(one->select) : 0;
+    const double attend = Time(one->attend);
+    if (one->select) {
+      const double both = Time([one] {
+        one->select();
+        one->attend();
+      });
+      if (!counted) return;
+      one->select_ms.push_back(select);
+      one->total_ms.push_back(both);
+    }
+    if (counted) one->attend_ms.push_back(attend);
+  }
+
+  std::unique_ptr<capture::ReferenceAttention> MakeReference(const PlacedProblem& placed) const {
+    const kernels::AttentionProblem& problem = placed.problem;
+    return std::make_unique<capture::ReferenceAttention>(
+        capture::ReferenceAttentionProblem{.q = problem.q.data,
+                                           .k = problem.k.data,
+                                           .v = problem.v.data,
+                                           .on_device = true,
+                                           .dtype = NameOf(problem.dtype),
+                                           .batch = problem.batch,
+                                           .num_qo_heads = problem.num_qo_heads,
+                                           .num_kv_heads = problem.num_kv_heads,
+                                           .head_dim = problem.head_dim,
+                                           .seq_len = problem.seq_k,
+                                           .seq_q = problem.seq_q},
+        device_.kind(), options_.num_threads);
+  }
+
+  static Case ReferenceCase(const PlacedProblem& placed, capture::ReferenceAttention& reference, bool is_decode) {
+    const kernels::AttentionProblem& problem = placed.problem;
+    Case one;
+    one.row.kind = RowKind::kReference;
+    one.row.method = "dense, LibTorch";
+    one.row.source = "libtorch";
+    one.attend = [&reference] { reference.Run(); };
+    if (is_decode) {
+      one.row.bytes_moved = 2 * int64_t{problem.batch} * problem.num_kv_heads * problem.seq_k * problem.head_dim *
+                            kernels::SizeOf(problem.dtype);
+    } else {
+      one.row.dense_pairs =
+          int64_t{problem.batch} * problem.num_qo_heads * problem.seq_k * (int64_t{problem.seq_k} + 1) / 2;
+      one.row.kept_pairs = one.row.dense_pairs;
+    }
+    return one;
+  }
+
+  static bool IsDense(const Workload& workload) {
+    if (workload.decode != nullptr) return workload.decode->spec().name == "dense";
+    return workload.saved == nullptr && workload.prefill == nullptr &&
+           workload.fixed.pattern == kernels::FixedSet::Pattern::kDense;
+  }
+
+  static void NameRow(const Workload& workload, Row* row) {
+    row->method = workload.name;
+    row->parameters = workload.parameters;
+    row->source = workload.source();
+  }
+
+  void AddPrefill(const Group& group, const PlacedProblem& placed, const Workload& workload, std::vector<Case>* cases) {
+    const kernels::SeededProblem& shape = group.shape;
+    PrefillWork work;
+    if (workload.prefill != nullptr) {
+      work = device_.SelectAndAttend(placed, *workload.prefill, workload.values);
+    } else if (workload.saved != nullptr) {
+      work = device_.Attend(placed, *workload.saved);
+    } else {
+      work = device_.Attend(
+          placed, kernels::MakeFixedIndex(workload.fixed, shape.batch, shape.num_qo_heads, shape.seq_k, shape.seed));
+    }
+    if (options_.save_index) options_.save_index(group, workload, work.index);
+    const kernels::PairCount pairs = kernels::CountPairs(work.index.View());
+    Case one;
+    NameRow(workload, &one.row);
+    one.row.kept_pairs = pairs.kept;
+    one.row.dense_pairs = pairs.dense;
+    one.select = std::move(work.select);
+    one.attend = std::move(work.attend);
+    cases->push_back(std::move(one));
+  }
+
+  void AddDecode(const PlacedProblem& placed, const Workload& workload, std::vector<Case>* cases) {
+    for (DecodeWork& work : device_.Decode(placed, *workload.decode, workload.values)) {
+      Case one;
+      NameRow(workload, &one.row);
+      one.row.kind = work.upkeep ? RowKind::kUpkeep : RowKind::kMethod;
+      one.row.variant = work.variant;
+      one.row.bytes_moved = work.bytes_moved;
+      one.select = std::move(work.select);
+      one.attend = std::move(work.attend);
+      cases->push_back(std::move(one));
+    }
+  }
+
+  double Disagreement(const PlacedProblem& placed, capture::ReferenceAttention& reference,
+                      const std::function<void()>& attend) {
+    const kernels::AttentionProblem& problem = placed.problem;
+    std::vector<float> expected(static_cast<size_t>(int64_t{problem.seq_q} * problem.head_dim));
+    reference.Run();
+    reference.ReadOutput(problem.seq_q, expected.data());
+    attend();
+    const double distance = RelativeDistance(ReadFirstHead(device_, placed), expected);
+    if (!(distance <= kMostDisagreement)) {
+      throw CommandError("our dense output is at a relative distance of " + std::to_string(distance) + " from " +
+                         report_.reference_name + "'s at " + std::to_string(problem.seq_k) +
+                         " tokens: times of different results are not compared; please report this");
+    }
+    return distance;
+  }
+
+  const RunnerOptions& options_;
+  Device& device_;
+  Report report_;
+};
+
+}  // namespace
+
+Report RunBenchmark(const std::vector<Group>& groups, const RunnerOptions& options, Device& device) {
+  return Runner(options, device).Run(groups);
+}
+
+}  // namespace headscope::app::bench

@@ -1,0 +1,37 @@
+// Runs groups of workloads and times them.
+//
+// Method. Ceilings first, then group by group. Inside a group every repeat times each row once, so that a drift of the
+// clock meets all of them; a first round warms up and is not counted. Every timed run starts with cold caches. Select
+// and attend are timed apart, and once more in one run. Before anything is timed, our dense output (where dense is
+// among the workloads) is compared with LibTorch's: times of different things are not compared.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/device.h"
+#include "bench/report.h"
+#include "bench/workload.h"
+
+namespace headscope::app::bench {
+
+struct RunnerOptions {
+  int32_t repeats = 7;
+  int32_t num_threads = 0;
+  int64_t product_rows = 0;  // of the matrix product's square matrices
+  int64_t copy_bytes = 0;
+  const std::atomic<bool>* interrupted = nullptr;
+  // Called with every prefill index before it is timed; may be empty.
+  std::function<void(const Group&, const Workload&, const kernels::SparseIndex&)> save_index;
+  // stage, done, total.
+  std::function<void(const std::string&, int64_t, int64_t)> progress;
+};
+
+// After *options.interrupted turned true: what was measured until then, marked as interrupted. Throws what main() turns
+// into the right exit code.
+Report RunBenchmark(const std::vector<Group>& groups, const RunnerOptions& options, Device& device);
+
+}  // namespace headscope::app::bench

@@ -1,0 +1,17 @@
+// A figure from repeats: the middle, and how far the repeats lie from it.
+#pragma once
+
+#include <vector>
+
+namespace headscope::app::bench {
+
+struct Figure {
+  double median = 0;
+  double mad = 0;  // median absolute deviation from the median
+  int repeats = 0;
+};
+
+// Of an even number of values, the mean of the two in the middle. No values: all 0.
+Figure Summarize(std::vector<double> values);
+
+}  // namespace headscope::app::bench

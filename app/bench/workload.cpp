@@ -1,0 +1,87 @@
+#include "bench/workload.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "errors.h"
+#include "method_choice.h"
+
+namespace headscope::app::bench {
+
+const char* Workload::source() const {
+  if (saved != nullptr) return "file";
+  return prefill != nullptr || decode != nullptr ? "registry" : "fixed";
+}
+
+std::vector<std::string> SplitMethods(const std::vector<std::string>& texts) {
+  std::vector<std::string> methods;
+  for (const std::string& text : texts) {
+    bool first = true;  // a text never goes on with the method of the one before it
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      const std::string part = text.substr(begin, end - begin);
+      const size_t equals = part.find('=');
+      const bool goes_on = !first && equals != std::string::npos && part.find(':') > equals;
+      if (goes_on) {
+        methods.back() += "," + part;
+      } else {
+        methods.push_back(part);
+      }
+      first = false;
+      begin = end + 1;
+    }
+  }
+  return methods;
+}
+
+Workload ParseWorkload(const std::string& text) {
+  const std::string name = text.substr(0, text.find(':'));
+  Workload workload;
+  const kernels::Status fixed = kernels::ParseFixedSet(text, &workload.fixed);
+  if (fixed.ok()) {
+    workload.name = text;
+    return workload;
+  }
+  const bool registered = kernels::FindPrefillMethod(name) != nullptr || kernels::FindDecodeMethod(name) != nullptr ||
+                          name.starts_with("decode/");
+  if (!registered)
+    throw UsageError("--methods: " + fixed.message() +
+                     "; registered methods work too (`headscope methods` lists them)");
+  const MethodChoice choice = ParseMethod(text);
+  workload.name = text;
+  workload.prefill = choice.prefill;
+  workload.decode = choice.decode;
+  workload.values = choice.values;
+  workload.parameters = choice.values.ToString(*choice.spec);
+  return workload;
+}
+
+kernels::DType ParseDType(const std::string& name) {
+  if (name == "fp32") return kernels::DType::kFloat32;
+  if (name == "bf16") return kernels::DType::kBFloat16;
+  if (name == "fp16") return kernels::DType::kFloat16;
+  throw UsageError("--dtype " + name + ": it must be fp32, bf16 or fp16");
+}
+
+const char* NameOf(kernels::DType dtype) {
+  switch (dtype) {
+    case kernels::DType::kFloat32:
+      return "fp32";
+    case kernels::DType::kBFloat16:
+      return "bf16";
+    case kernels::DType::kFloat16:
+      return "fp16";
+  }
+  return "";
+}
+
+std::string IndexFileName(const Workload& workload, int32_t length) {
+  std::string name = workload.name;
+  for (char& c : name) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '+' || c == '.';
+    if (!plain) c = '_';
+  }
+  return name + "-" + std::to_string(length) + ".h5";
+}
+
+}  // namespace headscope::app::bench
