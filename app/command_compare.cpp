@@ -45,7 +45,9 @@ int RunCompare(CompareArguments arguments) {
     ProgressLine line(arguments.quiet);
     const auto total = static_cast<int64_t>(heads.size() * choices.size());
     for (const analysis::HeadId& id : heads) {
-      analysis::HeadComparison comparison(analysis::LoadHead(trace, id), arguments.options);
+      const auto place =
+          arguments.options.device == "cuda" ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
+      analysis::HeadComparison comparison(analysis::LoadHead(trace, id, place), arguments.options);
       for (const MethodChoice& choice : choices) {
         analysis::MethodResult result;
         CheckStatus(comparison.Run(choice.name, choice.values, &result));

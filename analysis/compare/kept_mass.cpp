@@ -6,6 +6,7 @@
 #include "compare/kept_columns.h"
 #include "internal/parallel.h"
 #include "kernels/cpu_scores.h"
+#include "kernels/cuda_statistics.h"
 
 namespace headscope::analysis {
 namespace {
@@ -130,6 +131,15 @@ class CoverBuilder {
 
 Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads,
                 const std::atomic<bool>* cancelled, std::vector<float>* mass) {
+  if (head.gpu != nullptr) {
+    if (Status status = CheckIndex(head, index); !status.ok()) return status;
+    if (IsCancelled(cancelled)) return {StatusCode::kCancelled, "cancelled"};
+    std::vector<float> result(static_cast<size_t>(head.num_rows));
+    Status status = head.gpu->KeptMass(index, result.data());
+    if (status.ok()) *mass = std::move(result);
+    // Memory that others have taken on the GPU is no reason to go without the number.
+    if (status.code() != StatusCode::kOutOfMemory) return status;
+  }
   return SumSpans(head, index, num_threads, cancelled, mass,
                   [&](const RowSpanColumns& span, ColumnMass* column_mass, double* sums) {
                     std::vector<int32_t> columns;
@@ -142,6 +152,12 @@ Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, 
 std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t num_threads,
                                                   const std::atomic<bool>* cancelled) {
   std::shared_ptr<HeadMass> result(new HeadMass);
+  if (head->gpu != nullptr) {
+    // The GPU sums a mask's kept pairs faster than the CPU reads their blocks: nothing to prepare.
+    if (IsCancelled(cancelled)) return nullptr;
+    result->head_ = std::move(head);
+    return result;
+  }
   int32_t block = kSmallestBlock;
   while (head->num_rows * ((head->num_tokens + block - 1) / block) * int64_t{sizeof(float)} > kMostMassBytes)
     block *= 2;
@@ -191,6 +207,7 @@ std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t n
 
 Status HeadMass::KeptMass(const kernels::SparseIndexView& index, int32_t num_threads,
                           const std::atomic<bool>* cancelled, std::vector<float>* mass) const {
+  if (head_->gpu != nullptr) return analysis::KeptMass(*head_, index, num_threads, cancelled, mass);
   return SumSpans(*head_, index, num_threads, cancelled, mass,
                   [&](const RowSpanColumns& span, ColumnMass* column_mass, double* sums) {
                     const BlockCover cover = CoverBuilder(block_columns_, head_->num_tokens).Build(span.plain);

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "head/head_on_gpu.h"
+
 namespace headscope::analysis {
 namespace {
 
@@ -70,7 +72,7 @@ kernels::ColumnRange HeadTensors::AttendedColumns(int64_t row) const {
   return {begin, std::min(position + 1, static_cast<int32_t>(num_tokens))};
 }
 
-HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id) {
+HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace place) {
   const data::TraceLayout& layout = trace.layout();
   const int32_t layer_slot = trace.LayerSlot(id.layer);
   const int32_t head_slot = trace.QoHeadSlot(id.head);
@@ -116,6 +118,8 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id) {
   CheckFinite(head->k, "k", id, trace.path());
   CheckFinite(head->v, "v", id, trace.path());
   CheckFinite(head->lse, "lse", id, trace.path());
+  // What keeps a head off the GPU keeps no one from looking at it: the CPU gives the same numbers.
+  if (place == HeadPlace::kGpuWhereExact) static_cast<void>(CopyToGpu(*head, &head->gpu));
   return head;
 }
 

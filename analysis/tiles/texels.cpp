@@ -7,6 +7,7 @@
 
 #include "internal/parallel.h"
 #include "kernels/cpu_scores.h"
+#include "tiles/gpu_texels.h"
 
 namespace headscope::analysis {
 namespace {
@@ -189,6 +190,7 @@ bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileRedu
   } else {
     grid->max_log2_p.assign(texels, kMinusInfinity);
   }
+  if (head.gpu != nullptr && !IsCancelled(cancelled) && AccumulateOnGpu(head, edges, reduction, grid)) return true;
   const Accumulator accumulator(head, edges, reduction, grid);
   const std::vector<Band> bands = CutBands(edges.rows);
   const auto num_bands = static_cast<int64_t>(bands.size());

@@ -31,7 +31,7 @@ analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
   }
   if (promise) {
     try {
-      analysis::HeadTensorsPtr loaded = analysis::LoadHead(trace_, id);
+      analysis::HeadTensorsPtr loaded = analysis::LoadHead(trace_, id, analysis::HeadPlace::kGpuWhereExact);
       const int64_t bytes = BytesOf(*loaded);
       promise->set_value(std::move(loaded));
       const std::lock_guard lock(mutex_);

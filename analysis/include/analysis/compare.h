@@ -16,7 +16,8 @@ namespace headscope::analysis {
 // The mass of every recorded row by blocks of columns, computed once when a head is opened (cost: one pass over its
 // scores); after that the kept mass of an index costs only its single columns and the ragged edges of its runs. Exact:
 // a block that the index cuts is evaluated column by column, by what is kept or by what is dropped, whichever is less.
-// At most 64 MiB per head.
+// At most 64 MiB per head. A head on the GPU needs no blocks: block_columns() is 0, and every kept pair is evaluated
+// there.
 class HeadMass {
  public:
   // nullptr when cancelled.

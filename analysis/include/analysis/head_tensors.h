@@ -10,6 +10,10 @@
 #include "kernels/attention_problem.h"
 #include "kernels/sparse_index.h"
 
+namespace headscope::kernels {
+class CudaScores;
+}
+
 namespace headscope::analysis {
 
 // fp32 copies. q [num_rows, head_dim], k and v [num_tokens, head_dim], lse [num_rows] (natural log, as recorded).
@@ -24,6 +28,8 @@ struct HeadTensors {
   int32_t window = 0;                  // 0: none
   std::vector<int32_t> row_positions;  // [num_rows]
   std::vector<float> q, k, v, lse;
+  // The same head on the GPU, null when it is not there: kept masses and tiles are then computed on it.
+  std::shared_ptr<const kernels::CudaScores> gpu;
 
   // Rows are consecutive positions: methods can run (they select for runs of rows).
   bool RowsContiguous() const;
@@ -35,8 +41,11 @@ struct HeadTensors {
 };
 using HeadTensorsPtr = std::shared_ptr<const HeadTensors>;
 
+// kGpuWhereExact: the head is copied to the GPU as well, if there is one and it gives the CPU's numbers (CopyToGpu in
+// head/head_on_gpu.h); otherwise the CPU computes them.
+enum class HeadPlace { kCpu, kGpuWhereExact };
 // Throws data::TraceError; std::invalid_argument (naming what was recorded) when the head is not in the trace.
-HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head);
+HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
 // Every recorded head, by layer, then head.
 std::vector<HeadId> RecordedHeads(const data::TraceReader& trace);
 
