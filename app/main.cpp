@@ -11,6 +11,7 @@
 #include "errors.h"
 #include "exit_codes.h"
 #include "interrupt.h"
+#include "waiting_threads.h"
 #include "window.h"
 
 namespace headscope::app {
@@ -92,5 +93,6 @@ int Main(int argc, char** argv) {
 }  // namespace headscope::app
 
 int main(int argc, char** argv) {
+  headscope::app::LetThreadsSleepWhileTheyWait(argv);
   return headscope::app::Main(argc, argv);
 }

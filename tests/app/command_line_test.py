@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -200,6 +201,17 @@ class CommandLine(unittest.TestCase):
         info = json.loads(run("info", out, "--json").stdout)
         self.assertFalse(info["complete"])
         self.assertGreater(info["num_tokens"], 0)
+
+    def test_threads_sleep_while_they_wait_unless_the_user_says_otherwise(self):
+        def spins(*arguments, **variables):
+            environment = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+            report = run(*arguments, env={**environment, "OMP_DISPLAY_ENV": "verbose", **variables}).stderr
+            return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", report)[-1]  # the OpenMP library's own words; the last start counts
+
+        for command in ("capture", "demo", "eval"):
+            self.assertEqual(spins(command, "--help"), "0")
+        self.assertNotEqual(spins("methods", "--json"), "0")
+        self.assertEqual(spins("capture", "--help", GOMP_SPINCOUNT="123"), "123")
 
     def test_demo_writes_the_report(self):
         out = self.path / "demo"

@@ -1,0 +1,91 @@
+// What is computed of a trace's heads comes back whole at the next start, and only for that very trace.
+#include "statistics_store.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "analysis/types/head_statistics.h"
+
+namespace headscope::app {
+namespace {
+
+using analysis::HeadStatistics;
+
+class StatisticsStoreTest : public ::testing::Test {
+ protected:
+  StatisticsStoreTest() : folder_(std::filesystem::path(::testing::TempDir()) / "headscope-statistics-store") {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    trace_ = (folder_ / "trace.h5").string();
+    std::ofstream(trace_) << "a trace";
+  }
+  ~StatisticsStoreTest() override { std::filesystem::remove_all(folder_); }
+
+  StatisticsStore Store() const { return {(folder_ / "cache").string(), trace_}; }
+
+  std::filesystem::path folder_;
+  std::string trace_;
+};
+
+// A different number in every field, so that none of them can be left out or swapped.
+HeadStatistics EveryFieldDifferent() {
+  HeadStatistics head;
+  head.id = {3, 5};
+  head.kv_head = 2;
+  head.num_rows = 1000;
+  head.num_tokens = 1001;
+  double next = 0;
+  for (double* value :
+       {&head.kurtosis, &head.entropy, &head.max_probability, &head.sink_mass, &head.local_mass, &head.vertical_mass,
+        &head.slash_mass, &head.block_mass, &head.retrieval_mass, &head.retrieval_peak}) {
+    *value = (next += 1) / 16;
+  }
+  for (int32_t k = 1; k <= 1024; k *= 2) head.top_k_mass.push_back({k, (next += 1) / 64});
+  for (const int32_t r : {8, 16, 32}) {
+    for (const int32_t k : {32, 128}) head.agreement.push_back({r, k, (next += 1) / 64});
+  }
+  for (const double target : {0.90, 0.95, 0.99}) head.sparsity.push_back({target, (next += 1) / 64});
+  head.column_profile = {0.5f, 0.25f};
+  head.diagonal_profile = {0.75f};
+  head.head_class = analysis::HeadClass::kBlock;
+  head.class_reason = "because";
+  return head;
+}
+
+TEST_F(StatisticsStoreTest, EveryMetricComesBack) {
+  const HeadStatistics head = EveryFieldDifferent();
+  ASSERT_EQ(Store().Save({head}), "");
+  const std::vector<HeadStatistics> loaded = Store().Load();
+  ASSERT_EQ(loaded.size(), 1u);
+  for (const analysis::MetricInfo& metric : analysis::Metrics()) {
+    EXPECT_EQ(analysis::MetricValue(loaded[0], metric.name), analysis::MetricValue(head, metric.name)) << metric.name;
+  }
+  EXPECT_EQ(loaded[0].id, head.id);
+  EXPECT_EQ(loaded[0].kv_head, head.kv_head);
+  EXPECT_EQ(loaded[0].num_rows, head.num_rows);
+  EXPECT_EQ(loaded[0].num_tokens, head.num_tokens);
+  EXPECT_EQ(loaded[0].column_profile, head.column_profile);
+  EXPECT_EQ(loaded[0].diagonal_profile, head.diagonal_profile);
+  EXPECT_EQ(loaded[0].head_class, head.head_class);
+  EXPECT_EQ(loaded[0].class_reason, head.class_reason);
+}
+
+TEST_F(StatisticsStoreTest, AChangedTraceFindsNothing) {
+  ASSERT_EQ(Store().Save({EveryFieldDifferent()}), "");
+  std::ofstream(trace_) << "another trace, longer";
+  EXPECT_TRUE(Store().Load().empty());
+}
+
+TEST_F(StatisticsStoreTest, ADamagedFileCountsAsAbsent) {
+  ASSERT_EQ(Store().Save({EveryFieldDifferent()}), "");
+  std::filesystem::resize_file(Store().path(), 40);
+  EXPECT_TRUE(Store().Load().empty());
+  std::ofstream(Store().path()) << R"({"schema": "headscope-statistics-cache-1", "heads": []})";
+  EXPECT_TRUE(Store().Load().empty());
+}
+
+}  // namespace
+}  // namespace headscope::app
