@@ -13,13 +13,6 @@ namespace {
 constexpr int64_t kMaxQueuedBytes = 64 << 20;
 constexpr std::chrono::seconds kBetweenFlushes{1};
 
-// One layer's copy, in the trace's layout and encoding.
-struct LayerCopy {
-  data::LayerBlock block;
-  std::unique_ptr<char[]> q, k, v;
-  std::unique_ptr<float[]> lse;
-};
-
 enum class Conversion { kCopy, kShorten };  // kShorten: fp32 that is exact in bf16
 
 void CopyRow(const char* from, int64_t count, int64_t size, Conversion conversion, char* to) {
@@ -37,12 +30,10 @@ void CopyRow(const char* from, int64_t count, int64_t size, Conversion conversio
 }
 
 // Gathers [chosen heads, chosen rows, head_dim].
-std::unique_ptr<char[]> Gather(const LayerHeads::Heads& heads, std::span<const int32_t> chosen,
-                               std::span<const int64_t> rows, int64_t head_dim, int64_t size_in, int64_t size_out,
-                               Conversion conversion) {
-  const auto total = static_cast<int64_t>(chosen.size() * rows.size()) * head_dim * size_out;
-  auto out = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(total));
-  char* to = out.get();
+void Gather(const LayerHeads::Heads& heads, std::span<const int32_t> chosen, std::span<const int64_t> rows,
+            int64_t head_dim, int64_t size_in, int64_t size_out, Conversion conversion, std::vector<char>* out) {
+  out->resize(chosen.size() * rows.size() * static_cast<size_t>(head_dim * size_out));
+  char* to = out->data();
   for (const int32_t head : chosen) {
     const char* first = static_cast<const char*>(heads.data) + head * heads.head_stride * size_in;
     for (const int64_t row : rows) {
@@ -50,10 +41,35 @@ std::unique_ptr<char[]> Gather(const LayerHeads::Heads& heads, std::span<const i
       to += head_dim * size_out;
     }
   }
-  return out;
 }
 
 }  // namespace
+
+// One layer's copy, in the trace's layout and encoding.
+struct LayerCopy {
+  data::LayerBlock block;
+  std::vector<char> q, k, v;
+  std::vector<float> lse;
+};
+
+CopyPool::CopyPool() = default;
+CopyPool::~CopyPool() = default;
+
+std::shared_ptr<LayerCopy> CopyPool::Take() {
+  std::unique_ptr<LayerCopy> copy;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      copy = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  if (copy == nullptr) copy = std::make_unique<LayerCopy>();
+  return {copy.release(), [this](LayerCopy* used) {
+            const std::lock_guard lock(mutex_);
+            free_.emplace_back(used);
+          }};
+}
 
 WriterThread::WriterThread(int64_t max_queued_bytes)
     : max_queued_bytes_(max_queued_bytes), thread_([this] { Run(); }) {}
@@ -157,12 +173,12 @@ void Recorder::Take(const LayerHeads& heads) {
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const auto num_rows = static_cast<int64_t>(kept_rows_.size());
 
-  auto copy = std::make_shared<LayerCopy>();
-  copy->q = Gather(heads.q, layout_.qo_heads, kept_rows_, head_dim, size_in, size_out, conversion);
-  copy->k = Gather(heads.k, layout_.kv_heads, all_rows, head_dim, size_in, size_out, conversion);
-  copy->v = Gather(heads.v, layout_.kv_heads, all_rows, head_dim, size_in, size_out, conversion);
-  copy->lse = std::make_unique_for_overwrite<float[]>(layout_.qo_heads.size() * kept_rows_.size());
-  float* lse = copy->lse.get();
+  const std::shared_ptr<LayerCopy> copy = copies_.Take();
+  Gather(heads.q, layout_.qo_heads, kept_rows_, head_dim, size_in, size_out, conversion, &copy->q);
+  Gather(heads.k, layout_.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->k);
+  Gather(heads.v, layout_.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->v);
+  copy->lse.resize(layout_.qo_heads.size() * kept_rows_.size());
+  float* lse = copy->lse.data();
   for (const int32_t head : layout_.qo_heads) {
     for (const int64_t row : kept_rows_) *lse++ = heads.lse[head * heads.num_tokens + row];
   }
@@ -171,10 +187,10 @@ void Recorder::Take(const LayerHeads& heads) {
                  .num_tokens = heads.num_tokens,
                  .first_row = rows_recorded_ - num_rows,
                  .num_rows = num_rows,
-                 .q = copy->q.get(),
-                 .k = copy->k.get(),
-                 .v = copy->v.get(),
-                 .lse = copy->lse.get()};
+                 .q = copy->q.data(),
+                 .k = copy->k.data(),
+                 .v = copy->v.data(),
+                 .lse = copy->lse.data()};
   const auto num_qo = static_cast<int64_t>(layout_.qo_heads.size());
   const auto num_kv = static_cast<int64_t>(layout_.kv_heads.size());
   const int64_t bytes =

@@ -49,6 +49,22 @@ class WriterThread {
   std::thread thread_;  // last: it uses all of the above
 };
 
+struct LayerCopy;
+
+// Hands out the memory of layers' copies again once they are written: fresh memory for every layer and pass would be
+// mapped and cleared by the system first, which costs as much as the copying. Holds as many copies as were ever queued
+// at once. Used by both threads.
+class CopyPool {
+ public:
+  CopyPool();
+  ~CopyPool();
+  std::shared_ptr<LayerCopy> Take();  // returns to the pool, which outlives it, when its last owner lets go
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<LayerCopy>> free_;
+};
+
 class Recorder : public HeadSink {
  public:
   // `writer` outlives the recorder. Numbers are stored in layout.encoding, which must hold them exactly.
@@ -76,7 +92,8 @@ class Recorder : public HeadSink {
   int64_t next_token_ = 0;     // position after this pass
   int64_t rows_recorded_ = 0;  // this pass included
   std::chrono::steady_clock::time_point last_flush_;
-  WriterThread thread_;
+  CopyPool copies_;
+  WriterThread thread_;  // last: its jobs hold copies
 };
 
 }  // namespace headscope::capture
