@@ -173,7 +173,7 @@ Vocabulary ReadVocabulary(const JsonFields& model, TokenizerSpec* spec) {
     const std::optional<std::string> bytes = BytesOfVocabularyText(text);
     // Names of added tokens may stand in the vocabulary too, in any characters; they never come from merges.
     const bool added = std::any_of(spec->added_tokens.begin(), spec->added_tokens.end(),
-                                   [&](const AddedToken& token) { return token.content == text; });
+                                   [&name = text](const AddedToken& token) { return token.content == name; });
     if (added) {
       PutToken(text, id.get<int32_t>(), model, "vocab", spec);
       continue;
