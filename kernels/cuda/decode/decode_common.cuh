@@ -26,6 +26,25 @@ __device__ __forceinline__ void Store(__half* to, float x) {
   *to = __float2half(x);
 }
 
+// 8 values of a 16-byte load as fp32.
+__device__ __forceinline__ void Unpack(const uint4& raw, float (&out)[8], __nv_bfloat16) {
+  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    out[2 * i] = __uint_as_float(words[i] << 16);
+    out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  }
+}
+__device__ __forceinline__ void Unpack(const uint4& raw, float (&out)[8], __half) {
+  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[i]));
+    out[2 * i] = pair.x;
+    out[2 * i + 1] = pair.y;
+  }
+}
+
 // 16 bytes that nobody reads again: kept out of L1.
 __device__ __forceinline__ uint4 LoadStreaming(const void* from) {
   uint4 value;

@@ -45,7 +45,7 @@ struct DenseParams {
   DecodeOperands x;
   float* lse;          // [batch, num_qo_heads], may be null
   uint32_t* finished;  // [batch * num_qo_heads], zero between calls: blocks that have left their part of a pass
-  float* partial;      // [passes, parts, kMaxDenseGroup, head_dim + 2]: weighted V, max, sum
+  float* partial;      // [passes, parts, kMaxDenseGroup * (head_dim + 2)], see kPartFloats
   int32_t passes_per_list, heads_per_pass, passes;
   int32_t steps;  // of a pass
   int32_t parts;  // blocks that share a pass, at most
@@ -63,7 +63,7 @@ struct SparqPlan {
   int32_t selected, local;         // tokens that the scores choose, and newest tokens that are kept anyway
   int32_t capacity;                // candidates that a span may leave, a multiple of kSparqThreads
   int32_t score_pitch;             // floats between the heads' rows of scores
-  int32_t component, weight, list_key, list_source, token, source, scores;
+  int32_t component, weight, exact_weight, list_key, list_source, token, source, scores;
   int32_t shared_bytes;
 };
 

@@ -41,35 +41,70 @@ struct DensePass {
   }
 };
 
-template <typename T>
-__device__ __forceinline__ void StoreDense(const DenseParams& p, const DensePass<T>& pass, int h, int d, float total,
-                                           float best, float sum) {
-  Store(static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + (pass.head + h) * p.x.o_head + d, total / sum);
-  if (p.lse != nullptr && d == 0) p.lse[pass.query_head + h] = best + logf(sum);
+// A part of a pass in memory: weighted V of kMaxDenseGroup heads, then their (max, sum).
+template <int D>
+constexpr int kPartFloats = kMaxDenseGroup*(D + 2);
+
+// Merges a pass's parts into its outputs. `factors` has room for heads * parts floats.
+template <typename T, int D>
+__device__ __forceinline__ void MergeParts(const DenseParams& p, const DensePass<T>& pass, const float* partial,
+                                           int parts, float* factors) {
+  const int lane = threadIdx.x % 32;
+  const auto softmax = [&](int part, int h) {
+    return __ldcg(reinterpret_cast<const float2*>(partial + part * kPartFloats<D> + kMaxDenseGroup * D) + h);
+  };
+  // A part's factor takes its weighted V to the output.
+  for (int h = threadIdx.x / 32; h < pass.heads; h += kDenseWarps) {
+    float best = kNegativeInfinity, sum = 0;
+    for (int part = lane; part < parts; part += 32) best = fmaxf(best, softmax(part, h).x);
+    best = WarpMax(best);
+    for (int part = lane; part < parts; part += 32) {
+      const float2 theirs = softmax(part, h);
+      sum += theirs.y * __expf(theirs.x - best);
+    }
+    sum = WarpSum(sum);
+    for (int part = lane; part < parts; part += 32) factors[h * parts + part] = __expf(softmax(part, h).x - best) / sum;
+    if (p.lse != nullptr && lane == 0) p.lse[pass.query_head + h] = best + logf(sum);
+  }
+  __syncthreads();
+  for (int at = 4 * static_cast<int>(threadIdx.x); at < pass.heads * D; at += 4 * kDenseWarps * 32) {
+    const int h = at / D, d = at % D;
+    float total[4] = {};
+#pragma unroll 8
+    for (int part = 0; part < parts; ++part) {
+      const float4 v = __ldcg(reinterpret_cast<const float4*>(partial + part * kPartFloats<D> + at));
+      const float factor = factors[h * parts + part];
+      total[0] += v.x * factor;
+      total[1] += v.y * factor;
+      total[2] += v.z * factor;
+      total[3] += v.w * factor;
+    }
+    T* o = static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + (pass.head + h) * p.x.o_head + d;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) Store(o + i, total[i]);
+  }
 }
 
 // The warps' results of a block's part of a pass: the output if nobody shares the pass; else a partial result, and the
 // last block to leave one merges them all.
 template <typename T, int D>
-__device__ __forceinline__ void FinishPart(const DenseParams& p, int number, const float (*merged)[D + 2]) {
+__device__ __forceinline__ void FinishPart(const DenseParams& p, int number, float (*merged)[D + 2]) {
   __shared__ int is_last;
   const DensePass<T> pass(p, number);
   const int64_t begin = int64_t{number} * p.steps;
   const int first = BlockOf(p, begin), parts = BlockOf(p, begin + p.steps - 1) - first + 1;
-  float* partial = p.partial + int64_t{number} * p.parts * kMaxDenseGroup * (D + 2);
+  float* partial = p.partial + int64_t{number} * p.parts * kPartFloats<D>;
+  float* mine = partial + (static_cast<int>(blockIdx.x) - first) * kPartFloats<D>;
   for (int at = threadIdx.x; at < pass.heads * D; at += kDenseWarps * 32) {
     const int h = at / D, d = at % D;
     float best, sum;
     const float total = MergeWarps<D, kDenseWarps>(merged + h, pass.heads, d, &best, &sum);
     if (parts == 1) {
-      StoreDense(p, pass, h, d, total, best, sum);
+      Store(static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + (pass.head + h) * p.x.o_head + d, total / sum);
+      if (p.lse != nullptr && d == 0) p.lse[pass.query_head + h] = best + logf(sum);
     } else {
-      float* to = partial + ((static_cast<int>(blockIdx.x) - first) * kMaxDenseGroup + h) * (D + 2);
-      to[d] = total;
-      if (d == 0) {
-        to[D] = best;
-        to[D + 1] = sum;
-      }
+      mine[at] = total;
+      if (d == 0) reinterpret_cast<float2*>(mine + kMaxDenseGroup * D)[h] = make_float2(best, sum);
     }
   }
   if (parts == 1) return;
@@ -81,22 +116,7 @@ __device__ __forceinline__ void FinishPart(const DenseParams& p, int number, con
     __threadfence();
   }
   __syncthreads();
-  if (!is_last) return;
-  for (int at = threadIdx.x; at < pass.heads * D; at += kDenseWarps * 32) {
-    const int h = at / D, d = at % D;
-    const float* from = partial + h * (D + 2);
-    float best = kNegativeInfinity, sum = 0, total = 0;
-#pragma unroll 4
-    for (int part = 0; part < parts; ++part) best = fmaxf(best, __ldcg(from + part * kMaxDenseGroup * (D + 2) + D));
-#pragma unroll 4
-    for (int part = 0; part < parts; ++part) {
-      const float* one = from + part * kMaxDenseGroup * (D + 2);
-      const float factor = __expf(__ldcg(one + D) - best);
-      sum += __ldcg(one + D + 1) * factor;
-      total += __ldcg(one + d) * factor;
-    }
-    StoreDense(p, pass, h, d, total, best, sum);
-  }
+  if (is_last) MergeParts<T, D>(p, pass, partial, parts, merged[0]);
 }
 
 // Where a warp's requests or its arithmetic stand: a step of a pass.
@@ -129,7 +149,8 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 2) DenseKernel(const __grid_
     const int first = ahead.step * kDenseStep + warp * 16;
     if (requested < end && first < p.x.seq_k) {
       SharedTile<T, D>{ring + request_stage * SharedTile<T, D>::kElements}.Request(
-          source.k + first * p.x.k_row, p.x.k_row, source.v + first * p.x.v_row, p.x.v_row, min(16, p.x.seq_k - first));
+          source.k + first * p.x.k_row, p.x.k_row, source.v + first * p.x.v_row, p.x.v_row,
+          [&](int token) { return int64_t{min(token, p.x.seq_k - first - 1)}; });
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
     if (++request_stage == p.stages) request_stage = 0;
@@ -170,7 +191,7 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 2) DenseKernel(const __grid_
     at.Next(p);
     if (at.pass != pass || step + 1 == end) {
       const int heads = DensePass<T>(p, pass).heads;
-      attention.template Finish<SharedTile<T, D>>(heads, merged + warp * heads);
+      attention.Finish(heads, merged + warp * heads);
       __syncthreads();
       FinishPart<T, D>(p, pass, merged);
       __syncthreads();  // before the next part's results overwrite these

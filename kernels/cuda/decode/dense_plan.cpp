@@ -35,15 +35,17 @@ DensePlan PlanDense(const AttentionProblem& problem, const DenseDevice& device) 
   x.passes = problem.batch * problem.num_kv_heads * x.passes_per_list;
   x.steps = (problem.seq_k + kDenseStep - 1) / kDenseStep;
 
-  // Three tiles of K and V a warp, or two where shared memory is small; and the warps' results.
+  // Three tiles of K and V a warp, or two where shared memory is small; and, per head, the warps' results or, when a
+  // pass is merged, a factor for each of its parts: no more than there are blocks.
+  constexpr int32_t kMostResident = 2;
   const int32_t tile = 2 * 16 * problem.head_dim * 2;
-  const auto shared = [&](int32_t stages) {
-    return kDenseWarps * (stages * tile + x.heads_per_pass * (problem.head_dim + 2) * 4);
-  };
+  const int32_t floats = std::max(kDenseWarps * (problem.head_dim + 2), kMostResident * device.num_multiprocessors);
+  const auto shared = [&](int32_t stages) { return kDenseWarps * stages * tile + x.heads_per_pass * floats * 4; };
   x.stages = shared(3) <= device.shared_of_block ? 3 : 2;
   x.shared_bytes = shared(x.stages);
   constexpr int32_t kSystemBytes = 1024;  // of every resident block
-  const int32_t resident = std::clamp(device.shared_of_multiprocessor / (x.shared_bytes + kSystemBytes), 1, 2);
+  const int32_t resident =
+      std::clamp(device.shared_of_multiprocessor / (x.shared_bytes + kSystemBytes), 1, kMostResident);
   const int64_t steps = int64_t{x.passes} * x.steps;
   x.blocks = static_cast<int32_t>(std::min<int64_t>(steps, int64_t{resident} * device.num_multiprocessors));
   // A share has at least steps / blocks steps, so a pass meets at most so many shares.

@@ -208,40 +208,6 @@ __device__ __forceinline__ void MergeSoftmax(const SpanView& view) {
   if (threadIdx.x == 0) view.fixed.whole[0] = make_float2(best, 1.0f / sum);
 }
 
-// Attends `kept` >= 1 tokens listed in shared memory and writes the output row of every query head of the group, 8
-// heads at a time. `merged` [kSparqWarps * min(group, 8)][D + 2] is scratch.
-template <typename T, int D>
-__device__ __forceinline__ void AttendTokens(const SparqParams& p, int list, const int* tokens, int kept,
-                                             const float* alpha, float (*merged)[D + 2]) {
-  const DecodeOperands& x = p.x;
-  const int sequence = list / x.num_kv_heads, kv_head = list % x.num_kv_heads, warp = threadIdx.x / 32;
-  const T* k = static_cast<const T*>(x.k) + sequence * x.k_batch + kv_head * x.k_head;
-  const T* v = static_cast<const T*>(x.v) + sequence * x.v_batch + kv_head * x.v_head;
-  for (int first = 0; first < x.group; first += kMaxDenseGroup) {
-    const int heads = min(kMaxDenseGroup, x.group - first);
-    const int64_t head = int64_t{kv_head} * x.group + first;
-    WarpAttention<T, D> attention;
-    attention.query.Load(static_cast<const T*>(x.q) + sequence * x.q_batch + head * x.q_head, x.q_head, heads);
-    attention.out.Clear();
-    for (int base = warp * 16; base < kept; base += kSparqWarps * 16) {
-      const auto token = [&](int t) { return int64_t{tokens[min(base + t, kept - 1)]}; };
-      attention.Step(GlobalTile<T, D, decltype(token)>{k, v, x.k_row, x.v_row, token}, x.scale, 0.0f, kept - base);
-    }
-    const auto any = [](int) { return int64_t{0}; };
-    attention.template Finish<GlobalTile<T, D, decltype(any)>>(heads, merged + warp * heads);
-    __syncthreads();
-    for (int at = threadIdx.x; at < heads * D; at += kSparqThreads) {
-      const int h = at / D, d = at % D;
-      float best, sum;
-      float result = MergeWarps<D, kSparqWarps>(merged + h, heads, d, &best, &sum) / sum;
-      if (p.mean_value != nullptr)
-        result = alpha[first + h] * result + (1 - alpha[first + h]) * p.mean_value[int64_t{list} * D + d];
-      Store(static_cast<T*>(x.o) + sequence * x.o_batch + (head + h) * x.o_head + d, result);
-    }
-    __syncthreads();
-  }
-}
-
 // The place of tokens[i] among all of them in ascending order; those from `chosen` on, the local window, are in order.
 __device__ __forceinline__ int PlaceOf(const int* tokens, int i, int chosen) {
   if (i >= chosen) return i;
@@ -250,23 +216,14 @@ __device__ __forceinline__ int PlaceOf(const int* tokens, int i, int chosen) {
   return place;
 }
 
-// Adds the local window to the `chosen` tokens in shared memory, sums their shares and attends them.
-template <typename T, int D>
-__device__ __forceinline__ void FinishList(const SpanView& view, char* shared, int chosen) {
+// Each head's probability of all kept tokens, into fixed.alpha; the local window is `local` from slot `chosen` on.
+__device__ __forceinline__ void SumShares(const SpanView& view, const int* tokens, const int* sources, int chosen) {
   const SparqParams& p = view.p;
-  const SparqPlan& plan = p.plan;
-  int* tokens = reinterpret_cast<int*>(shared + plan.token);
-  const int* sources = reinterpret_cast<const int*>(shared + plan.source);
-  const int kept = chosen + plan.local, oldest = p.x.seq_k - plan.local;
-  for (int i = threadIdx.x; i < plan.local; i += kSparqThreads) tokens[chosen + i] = oldest + i;
-  __syncthreads();
-  if (p.chosen != nullptr) {
-    for (int i = threadIdx.x; i < kept; i += kSparqThreads)
-      p.chosen[int64_t{view.list} * p.num_tokens + PlaceOf(tokens, i, chosen)] = tokens[i];
-  }
-  const int64_t candidates = int64_t{view.list} * plan.num_spans * plan.capacity;
+  const int kept = chosen + p.plan.local;
+  const int64_t candidates = int64_t{view.list} * p.plan.num_spans * p.plan.capacity;
   for (int head = threadIdx.x / 32; head < p.x.group; head += kSparqWarps) {
     float sum = 0;
+#pragma unroll 4
     for (int i = threadIdx.x % 32; i < kept; i += 32) {
       float value;
       if (view.alone) {
@@ -274,15 +231,75 @@ __device__ __forceinline__ void FinishList(const SpanView& view, char* shared, i
       } else if (i < chosen) {
         value = __ldcg(p.candidate_value + (candidates + sources[i]) * p.x.group + head);
       } else {
-        value = __ldcg(p.local_value + (int64_t{view.list} * plan.local + i - chosen) * p.x.group + head);
+        value = __ldcg(p.local_value + (int64_t{view.list} * p.plan.local + i - chosen) * p.x.group + head);
       }
       sum += view.Share(head, value);
     }
     sum = WarpSum(sum);
     if (threadIdx.x % 32 == 0) view.fixed.alpha[head] = fminf(sum, 1.0f);  // rounding may lift the sum above 1
   }
-  __syncthreads();  // the scores' place is taken next
-  AttendTokens<T, D>(p, view.list, tokens, kept, view.fixed.alpha, reinterpret_cast<float(*)[D + 2]>(view.scores));
+}
+
+// Adds the local window to the `chosen` tokens in shared memory, attends them and writes the output row of every query
+// head of the group, 8 heads at a time. The tokens' rows, and then the warps' partial outputs, take the scores' place.
+template <typename T, int D>
+__device__ __forceinline__ void AttendTokens(const SpanView& view, char* shared, int chosen) {
+  const SparqParams& p = view.p;
+  const SparqPlan& plan = p.plan;
+  const DecodeOperands& x = p.x;
+  const int sequence = view.list / x.num_kv_heads, kv_head = view.list % x.num_kv_heads, warp = threadIdx.x / 32;
+  const int kept = chosen + plan.local, oldest = x.seq_k - plan.local;
+  int* tokens = reinterpret_cast<int*>(shared + plan.token);
+  const int* sources = reinterpret_cast<const int*>(shared + plan.source);
+  for (int i = threadIdx.x; i < plan.local; i += kSparqThreads) tokens[chosen + i] = oldest + i;
+  __syncthreads();
+  if (view.alone) {
+    SumShares(view, tokens, sources, chosen);
+    __syncthreads();  // the scores are done with
+  }
+  const T* k = static_cast<const T*>(x.k) + sequence * x.k_batch + kv_head * x.k_head;
+  const T* v = static_cast<const T*>(x.v) + sequence * x.v_batch + kv_head * x.v_head;
+  const SharedTile<T, D> tile{reinterpret_cast<T*>(view.scores) + warp * SharedTile<T, D>::kElements};
+  auto merged = reinterpret_cast<float(*)[D + 2]>(view.scores);
+  static_assert(kSparqThreads % D == 0, "a thread's outputs are of one component");
+  const int d = static_cast<int>(threadIdx.x) % D;
+  for (int first = 0; first < x.group; first += kMaxDenseGroup) {
+    const int heads = min(kMaxDenseGroup, x.group - first);
+    const int64_t head = int64_t{kv_head} * x.group + first;
+    WarpAttention<T, D> attention;
+    attention.out.Clear();
+    for (int base = warp * 16; base < kept; base += kSparqWarps * 16) {
+      tile.Request(k, x.k_row, v, x.v_row, [&](int t) { return int64_t{tokens[min(base + t, kept - 1)]}; });
+      if (base < kSparqWarps * 16)  // what else must come from memory comes meanwhile
+        attention.query.Load(static_cast<const T*>(x.q) + sequence * x.q_batch + head * x.q_head, x.q_head, heads);
+      asm volatile("cp.async.wait_all;" ::: "memory");
+      __syncwarp();
+      attention.Step(tile, x.scale, 0.0f, kept - base);
+      __syncwarp();
+    }
+    if (first == 0) {
+      if (!view.alone) SumShares(view, tokens, sources, chosen);
+      if (p.chosen != nullptr) {
+        for (int i = threadIdx.x; i < kept; i += kSparqThreads)
+          p.chosen[int64_t{view.list} * p.num_tokens + PlaceOf(tokens, i, chosen)] = tokens[i];
+      }
+    }
+    const float mean = p.mean_value != nullptr ? p.mean_value[int64_t{view.list} * D + d] : 0.0f;
+    __syncthreads();  // the rows are done with
+    attention.Finish(heads, merged + warp * heads);
+    __syncthreads();
+    for (int at = threadIdx.x; at < heads * D; at += kSparqThreads) {
+      const int h = at / D;
+      float best, sum;
+      float result = MergeWarps<D, kSparqWarps>(merged + h, heads, d, &best, &sum) / sum;
+      if (p.mean_value != nullptr) {
+        const float alpha = view.fixed.alpha[first + h];
+        result = alpha * result + (1 - alpha) * mean;
+      }
+      Store(static_cast<T*>(x.o) + sequence * x.o_batch + (head + h) * x.o_head + d, result);
+    }
+    __syncthreads();
+  }
 }
 
 template <typename T, int D>
@@ -298,11 +315,20 @@ __global__ void __launch_bounds__(kSparqThreads, 3) SparqKernel(const __grid_con
   int* component = reinterpret_cast<int*>(shared + plan.component);
   T* weight = reinterpret_cast<T*>(shared + plan.weight);
 
-  ChooseComponents<T, D>(p, list, component, weight);
+  ChooseComponents<T, D>(p, list, component, weight, reinterpret_cast<float*>(shared + plan.exact_weight));
   const auto* fragments = reinterpret_cast<const uint2*>(weight);
   if (p.kt != nullptr) {
     const T* kt = static_cast<const T*>(p.kt) + sequence * p.kt_batch + kv_head * p.kt_head + first;
-    ScoreComponentRows<T>(p, kt, component, fragments, view.tokens, view.scores);
+    if (plan.head_tiles == 1) {
+      const auto* exact = reinterpret_cast<const float*>(shared + plan.exact_weight);
+      if (x.group == 1) {
+        ScoreFewHeads<T, 1>(p, kt, component, exact, view.tokens, view.scores);
+      } else {
+        ScoreFewHeads<T, 4>(p, kt, component, exact, view.tokens, view.scores);
+      }
+    } else {
+      ScoreComponentRows<T>(p, kt, component, fragments, view.tokens, view.scores);
+    }
   } else {
     const T* k = static_cast<const T*>(x.k) + sequence * x.k_batch + kv_head * x.k_head + first * x.k_row;
     ScoreWholeRows<T, D>(p, k, fragments, view.tokens, view.scores);
@@ -330,7 +356,7 @@ __global__ void __launch_bounds__(kSparqThreads, 3) SparqKernel(const __grid_con
   if (attend) {
     const int chosen = KeepLargest(candidates, found, plan.selected, reinterpret_cast<int*>(shared + plan.token),
                                    reinterpret_cast<int*>(shared + plan.source));
-    FinishList<T, D>(view, shared, chosen);
+    AttendTokens<T, D>(view, shared, chosen);
   }
   if (plan.clustered) {
     __syncwarp();

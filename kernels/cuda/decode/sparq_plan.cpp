@@ -50,13 +50,16 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   };
   x.component = take(kMaxRank * 4);
   x.weight = take(x.head_tiles * x.steps * 32 * 8);
+  x.exact_weight = take(4 * kMaxRank * 4);
   x.list_key = take(x.capacity * 8);
   x.list_source = take(x.capacity * 4);
   x.token = take((x.selected + x.local) * 4);
   x.source = take(x.selected * 4);
   x.score_pitch = x.span_tokens + 4;
-  // The warps' partial outputs take the scores' place in the end.
-  x.scores = take(std::max(group * x.score_pitch, kSparqWarps * std::min(group, 8) * (problem.head_dim + 2)) * 4);
+  // A tile of K and V for each warp, and then the warps' partial outputs, take the scores' place in the end.
+  const int32_t tiles = kSparqWarps * 2 * 16 * problem.head_dim * 2;
+  const int32_t outputs = kSparqWarps * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
+  x.scores = take(std::max({group * x.score_pitch * 4, tiles, outputs}));
   x.shared_bytes = at;
   if (x.shared_bytes > kSharedOfBlock) {
     return {StatusCode::kUnsupported,

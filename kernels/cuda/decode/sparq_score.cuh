@@ -1,7 +1,9 @@
 // SparQ's choice of components, and its approximate scores: products of the keys with the chosen, temperature-corrected
-// query components, on the tensor cores. Tokens are the 16 rows, 4 query heads (each as rounded value and remainder, so
-// that a weight keeps 16 bits or more) the columns. Keys go from memory to registers to the products: eight 16-byte
-// loads a thread are under way at once, and the other warps of the multiprocessor cover the rest.
+// query components. Keys go from memory to registers to the products: eight 16-byte loads a thread are under way at
+// once, and the other warps of the multiprocessor cover the rest. Up to four query heads are multiplied in plain fp32,
+// because then a warp may read 512 contiguous bytes of a component's row; more heads, and whole rows of K, go through
+// the tensor cores, whose fragments want 128 or 64 bytes of a row. There tokens are the 16 rows and 4 query heads (each
+// as rounded value and remainder, so that a weight keeps 16 bits or more) the columns.
 #pragma once
 
 #include "decode/tensor_core.cuh"
@@ -12,9 +14,11 @@ namespace headscope::kernels::decode {
 // padded to a multiple of 16 by repeating the last; and the weights as the B operand of m16n8k16: column 2 h of a tile
 // of 4 heads is head h rounded to the element type, column 2 h + 1 what the rounding lost. A step's 16 rows are the
 // chosen components in order or, where whole rows of K are read, all components, zero but for the chosen, in the order
-// in which ScoreWholeRows takes them. Every warp finds the same components; each makes some heads' weights.
+// in which ScoreWholeRows takes them. exact_weight [row][4]: the first four heads' weights in fp32. Every warp finds
+// the same components; each makes some heads' weights.
 template <typename T, int D>
-__device__ __forceinline__ void ChooseComponents(const SparqParams& p, int list, int* component, T* weight) {
+__device__ __forceinline__ void ChooseComponents(const SparqParams& p, int list, int* component, T* weight,
+                                                 float* exact_weight) {
   constexpr int kPer = D / 32;
   const DecodeOperands& x = p.x;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = p.plan.steps;
@@ -28,6 +32,7 @@ __device__ __forceinline__ void ChooseComponents(const SparqParams& p, int list,
   }
   for (int i = threadIdx.x; i < p.plan.head_tiles * steps * 32; i += kSparqThreads)
     reinterpret_cast<uint2*>(weight)[i] = make_uint2(0, 0);
+  for (int i = threadIdx.x; i < 4 * kMaxRank; i += kSparqThreads) exact_weight[i] = 0;
   uint32_t key[kPer], highest = 0;
 #pragma unroll
   for (int c = 0; c < kPer; ++c) {
@@ -91,6 +96,7 @@ __device__ __forceinline__ void ChooseComponents(const SparqParams& p, int list,
       const int element = p.kt != nullptr ? place[c] % 16 / 8 * 2 + place[c] % 2 : d % 4;
       T* to = weight + (((head / 4) * steps + step) * 32 + (head % 4) * 8 + pair) * 4 + element;
       const float exact = value[c] * factor;
+      if (head < 4) exact_weight[place[c] * 4 + head] = exact;
       Store(to, exact);
       Store(to + 4 * 4, exact - ToFloat(*to));
     }
@@ -112,6 +118,45 @@ __device__ __forceinline__ void StoreFour(float* to, float4 x, int live, bool ad
     if (live < 1) x.x = kNegativeInfinity;
   }
   *at = x;
+}
+
+// Scores of `tokens` tokens of at most four query heads from component rows, in plain fp32; kt: the first token's place
+// in row 0. A thread takes 8 tokens, a warp 256 neighbours: 512 contiguous bytes of a row, 8 rows at once. A piece of 8
+// tokens that straddles the end is read (rows are padded); none is that starts behind it.
+template <typename T, int kHeads>
+__device__ __forceinline__ void ScoreFewHeads(const SparqParams& p, const T* kt, const int* component,
+                                              const float* weight, int tokens, float* scores) {
+  constexpr int kRows = 8;
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x) * 8; first < tokens; first += kSparqThreads * 8) {
+    const T* from = kt + first;
+    float sum[kHeads][8] = {};
+#pragma unroll 1
+    for (int row = 0; row < p.rank; row += kRows) {  // rows past the rank repeat the last and weigh nothing
+      uint4 raw[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) raw[r] = LoadStreaming(from + component[row + r] * p.kt_component);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float key[8];
+        Unpack(raw[r], key, T());
+        const float4 w = *reinterpret_cast<const float4*>(weight + (row + r) * 4);
+#pragma unroll
+        for (int head = 0; head < kHeads; ++head) {
+          const float mine = head == 0 ? w.x : head == 1 ? w.y : head == 2 ? w.z : w.w;
+#pragma unroll
+          for (int i = 0; i < 8; ++i) sum[head][i] += mine * key[i];
+        }
+      }
+    }
+#pragma unroll
+    for (int head = 0; head < kHeads; ++head) {
+      if (head >= p.x.group) break;
+      float* to = scores + head * p.plan.score_pitch + first;
+      StoreFour(to, make_float4(sum[head][0], sum[head][1], sum[head][2], sum[head][3]), tokens - first, false);
+      StoreFour(to + 4, make_float4(sum[head][4], sum[head][5], sum[head][6], sum[head][7]), tokens - first - 4, false);
+    }
+  }
 }
 
 // Scores of `tokens` tokens from component rows; kt: the first token's place in row 0. A warp takes 64 tokens, a thread

@@ -5,9 +5,8 @@
 // a step multiplies is free as long as Q agrees, so a thread takes 16 contiguous bytes and spreads them over two steps.
 // The result's fragment gives thread (i, j) head i, tokens 2j and 2j + 1. Output: O^T[component, head] = V^T P^T with
 // 16 components as rows and 16 tokens as depth. P^T's fragment wants of thread (i, j) head i, tokens 2j and 2j + 1:
-// just what it has. V^T's wants token pairs of one component in one register: from shared memory ldmatrix transposes;
-// from global memory a thread loads its 8 components of both tokens and interleaves. Heads of a group: at most 8.
-// Products in fp32, probabilities rounded to the element type, as FlashAttention does.
+// just what it has. V^T's wants token pairs of one component in one register: ldmatrix transposes. Heads of a group: at
+// most 8. Products in fp32, probabilities rounded to the element type, as FlashAttention does.
 #pragma once
 
 #include "decode/decode_common.cuh"
@@ -79,8 +78,8 @@ __device__ __forceinline__ void ScoreTokens(const QueryFragment<T, D>& q, const 
   }
 }
 
-// The output's accumulator: O^T, D / 16 tiles of 16 components x 8 heads. Which component a tile's row is depends on
-// how V came; the sources of V say.
+// The output's accumulator: O^T, D / 16 tiles of 16 components x 8 heads. Thread (i, j) has components i (elements 0,
+// 1) and i + 8 (elements 2, 3) of heads 2j and 2j + 1.
 template <typename T, int D>
 struct OutputFragment {
   float c[D / 16][4];
@@ -103,59 +102,6 @@ struct OutputFragment {
   }
 };
 
-// 16 tokens of K and V by rows in global memory. token(t): the cache row of the tile's token t, valid for every t.
-template <typename T, int D, typename Token>
-struct GlobalTile {
-  const T* k;
-  const T* v;
-  int64_t k_row, v_row;
-  Token token;
-
-  // Sends all of the tile's lines on their way to L2: registers for all of them at once would not fit.
-  __device__ __forceinline__ void Announce() const {
-    constexpr int kLines = D * 2 / 128;
-    const int lane = threadIdx.x % 32;
-    if (lane / kLines >= 16) return;
-    const int64_t row = token(lane / kLines);
-    const int element = lane % kLines * 64;
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(k + row * k_row + element));
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(v + row * v_row + element));
-  }
-  // 8 tokens' fragments: half 0 or 1 of the tile.
-  __device__ __forceinline__ void Keys(int half, uint4 (&raw)[D / 32]) const {
-    const int lane = threadIdx.x % 32;
-    const T* row = k + token(half * 8 + lane / 4) * k_row + lane % 4 * 8;
-#pragma unroll
-    for (int block = 0; block < D / 32; ++block) raw[block] = LoadStreaming(row + block * 32);
-  }
-  // Component of row i (half 0) or i + 8 (half 1) of the output's tile m.
-  __device__ __forceinline__ static int Component(int m, int i, int half) {
-    return m / 4 * 64 + i * 8 + half * 4 + m % 4;
-  }
-  // p0: probabilities of tokens 2j, 2j + 1 of head i, packed; p1: of tokens 2j + 8, 2j + 9.
-  __device__ __forceinline__ void Accumulate(OutputFragment<T, D>& out, uint32_t p0, uint32_t p1) const {
-    const int i = threadIdx.x % 32 / 4, j = threadIdx.x % 4;
-#pragma unroll
-    for (int slab = 0; slab < D / 64; ++slab) {
-      uint4 raw[4];  // components slab * 64 + i * 8 ... of token 2j + (t & 1) + 8 * (t >> 1)
-#pragma unroll
-      for (int t = 0; t < 4; ++t)
-        raw[t] = LoadStreaming(v + token(2 * j + (t & 1) + 8 * (t >> 1)) * v_row + slab * 64 + i * 8);
-      const auto word = [&](int t, int w) {
-        return w == 0 ? raw[t].x : w == 1 ? raw[t].y : w == 2 ? raw[t].z : raw[t].w;
-      };
-      // Component c of the thread's eight is half (c & 1) of word c / 2; a register wants it from tokens t (low) and t
-      // + 1 (high).
-      const auto pair = [&](int t, int c) {
-        return __byte_perm(word(t, c / 2), word(t + 1, c / 2), (c & 1) ? 0x7632 : 0x5410);
-      };
-#pragma unroll
-      for (int m = 0; m < 4; ++m)
-        Mma(out.c[slab * 4 + m], pair(0, m), pair(0, m + 4), pair(2, m), pair(2, m + 4), p0, p1, T());
-    }
-  }
-};
-
 // 16 bytes into shared memory, past L1 and past the registers; both addresses are multiples of 16.
 __device__ __forceinline__ void CopyAsync(void* to, const void* from) {
   asm volatile(
@@ -174,30 +120,27 @@ struct SharedTile {
 
   __device__ __forceinline__ static int Swizzle(int token) { return (token & 1) * 4 + (token / 2 & 3); }
 
-  // Requests the tile by cp.async, at most one element past the tile's `live` >= 1 tokens: the others repeat the last,
-  // so that their values are numbers.
+  // Requests the tile by cp.async. row(t) is the cache row of the tile's token t; where a tile has fewer than 16 tokens
+  // it repeats one, so that the values of tokens without weight are numbers.
+  template <typename Row>
   __device__ __forceinline__ void Request(const T* from_k, int64_t k_row, const T* from_v, int64_t v_row,
-                                          int live) const {
+                                          Row&& row) const {
     constexpr int kPieces = D / 8, kRows = 32 / kPieces;
     const int lane = threadIdx.x % 32, piece = lane % kPieces;
 #pragma unroll
     for (int base = 0; base < 16; base += kRows) {
-      const int token = base + lane / kPieces, from = min(token, live - 1);
+      const int token = base + lane / kPieces;
+      const int64_t from = row(token);
       T* to = k + token * D + (piece ^ Swizzle(token)) * 8;
       CopyAsync(to, from_k + from * k_row + piece * 8);
       CopyAsync(to + 16 * D, from_v + from * v_row + piece * 8);
     }
   }
-
-  __device__ __forceinline__ void Announce() const {}
   __device__ __forceinline__ void Keys(int half, uint4 (&raw)[D / 32]) const {
     const int i = threadIdx.x % 32 / 4, j = threadIdx.x % 4;
 #pragma unroll
     for (int block = 0; block < D / 32; ++block)
       raw[block] = *reinterpret_cast<const uint4*>(k + (half * 8 + i) * D + ((block * 4 + j) ^ Swizzle(i)) * 8);
-  }
-  __device__ __forceinline__ static int Component(int m, int i, int half) {
-    return m * 16 + half * 8 + i;
   }
   __device__ __forceinline__ void Accumulate(OutputFragment<T, D>& out, uint32_t p0, uint32_t p1) const {
     // Matrices: (components 0-7, tokens 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15) of tile m.
@@ -220,10 +163,8 @@ struct WarpAttention {
   float row_max = kNegativeInfinity, row_sum = 0;  // of head lane / 4; row_sum is this thread's share until Finish()
 
   // One tile of 16 tokens; those from `live` >= 1 on get no weight.
-  template <typename Tile>
-  __device__ __forceinline__ void Step(const Tile& tile, float scale, float soft_cap, int live) {
+  __device__ __forceinline__ void Step(const SharedTile<T, D>& tile, float scale, float soft_cap, int live) {
     const int j = threadIdx.x % 4;
-    tile.Announce();
     float score[2][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -256,7 +197,6 @@ struct WarpAttention {
   }
 
   // Leaves the warp's result as merged[head][0 .. D) = weighted V, [D] = max, [D + 1] = sum, for the group's heads.
-  template <typename Tile>
   __device__ __forceinline__ void Finish(int group, float (*merged)[D + 2]) {
     const int i = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
     row_sum += __shfl_xor_sync(kAllLanes, row_sum, 1);
@@ -265,7 +205,7 @@ struct WarpAttention {
     for (int m = 0; m < D / 16; ++m) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if (2 * j + (e & 1) < group) merged[2 * j + (e & 1)][Tile::Component(m, i, e >> 1)] = out.c[m][e];
+        if (2 * j + (e & 1) < group) merged[2 * j + (e & 1)][m * 16 + (e >> 1) * 8 + i] = out.c[m][e];
       }
     }
     if (j == 0 && i < group) {
