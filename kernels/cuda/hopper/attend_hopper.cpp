@@ -67,21 +67,21 @@ StridedTensor<const void> Const(const StridedTensor<void>& tensor) {
 
 Status EncodeMaps(const AttentionProblem& problem, const AttentionOutput& output, int32_t tile_columns,
                   KernelParams* params) {
-  const TensorMapShape rows{"q", problem.dtype, problem.batch, problem.num_qo_heads, problem.seq_q, problem.head_dim,
-                            64};
+  const TensorMapShape rows{"q",           problem.dtype,    problem.batch, problem.num_qo_heads,
+                            problem.seq_q, problem.head_dim, kItemRows};
   TensorMapShape out = rows;
   out.name = "output.o";
-  TensorMapShape keys{"k",           problem.dtype,    problem.batch, problem.num_kv_heads,
-                      problem.seq_k, problem.head_dim, tile_columns};
-  TensorMapShape values = keys;
-  values.name = "v";
+  out.box_rows = kOutputRows;
   Status status = EncodeTensorMap(rows, problem.q, &params->q);
   if (status.ok()) status = EncodeTensorMap(out, Const(output.o), &params->o);
-  if (status.ok()) status = EncodeTensorMap(keys, problem.k, &params->k_tile);
-  if (status.ok()) status = EncodeTensorMap(values, problem.v, &params->v_tile);
-  keys.box_rows = values.box_rows = kSegmentRows;
-  if (status.ok()) status = EncodeTensorMap(keys, problem.k, &params->k_segment);
-  if (status.ok()) status = EncodeTensorMap(values, problem.v, &params->v_segment);
+  const int32_t box_rows[kBoxKinds] = {tile_columns, 2 * kSegmentRows, kSegmentRows};
+  for (int kind = 0; kind < kBoxKinds; ++kind) {
+    TensorMapShape keys{"k",           problem.dtype,    problem.batch, problem.num_kv_heads,
+                        problem.seq_k, problem.head_dim, box_rows[kind]};
+    if (status.ok()) status = EncodeTensorMap(keys, problem.k, &params->k_boxes[kind]);
+    keys.name = "v";
+    if (status.ok()) status = EncodeTensorMap(keys, problem.v, &params->v_boxes[kind]);
+  }
   return status;
 }
 

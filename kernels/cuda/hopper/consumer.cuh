@@ -23,6 +23,7 @@ class Consumer {
         s_(shared),
         group_(group),
         thread_(static_cast<int>(threadIdx.x) % 128),
+        lane_(static_cast<int>(threadIdx.x) % 32),
         row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
 
   __device__ void Run() {
@@ -44,7 +45,7 @@ class Consumer {
     static_assert(decltype(size(weights))::value == decltype(size(scores))::value);
     SoftmaxState softmax;
 
-    auto issue_qk = [&](int stage) {
+    auto issue_qk = [&](uint32_t stage) {
       warpgroup_fence_operand(scores);
       warpgroup_arrive();
       mma_qk.accumulate_ = GMMA::ScaleOut::Zero;
@@ -55,7 +56,7 @@ class Consumer {
       }
       warpgroup_commit_batch();
     };
-    auto issue_pv = [&](int stage) {
+    auto issue_pv = [&](uint32_t stage) {
       warpgroup_fence_operand(output);
       warpgroup_fence_operand(weights);
       warpgroup_arrive();
@@ -67,10 +68,10 @@ class Consumer {
       warpgroup_commit_batch();
     };
     float correction[2];
-    auto to_weights = [&](int step, uint32_t flags) {
+    auto to_weights = [&](uint32_t step, uint32_t flags) {
       if (p_.soft_cap > 0) SoftCap(scores, p_.score_scale, p_.soft_cap);
       if ((flags & kStepMasked) != 0) {
-        MaskScores<T>(scores, s_.steps[step % kStepRing], p_.index.rule, row_,
+        MaskScores<T>(scores, ReadSegments(step).all, p_.index.rule, row_,
                       p_.index.first_position + place_.tile * kItemRows + row_);
         softmax.template Update<true>(scores, p_.scale_log2, correction);
       } else {
@@ -94,7 +95,7 @@ class Consumer {
 
     // The first turn is group 0's.
     if (group_ == 1) BarrierArrive(kTurnBarrier, 256);
-    int step = 0;  // steps taken so far, over all items
+    uint32_t step = 0;  // steps taken so far, over all items
     while (TakeItem()) {
       clear(output);
       softmax = {};
@@ -104,7 +105,7 @@ class Consumer {
       FreeQuerySlot();
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
-      Release(s_.k_empty, step);
+      Release(s_.k_empty[step % kStages]);
       to_weights(step, flags);
       convert();
       // From here on the weights of `step` are ready and wait for their values; the scores of the step behind it are
@@ -119,11 +120,11 @@ class Consumer {
         BarrierArrive(kTurnBarrier + 1 - group_, 256);
         warpgroup_wait<1>();
         warpgroup_fence_operand(scores);
-        Release(s_.k_empty, step + 1);
+        Release(s_.k_empty[(step + 1) % kStages]);
         to_weights(step + 1, flags);
         warpgroup_wait<0>();
         warpgroup_fence_operand(output);
-        Release(s_.v_empty, step);
+        ReleaseValues(step);
         convert();
         rescale();
         ++step;
@@ -132,7 +133,7 @@ class Consumer {
       issue_pv(step % kStages);
       warpgroup_wait<0>();
       warpgroup_fence_operand(output);
-      Release(s_.v_empty, step);
+      ReleaseValues(step);
       ++step;
       Finish(work_ % T::kQuerySlots, softmax, output);
       if constexpr (T::kQuerySlots == 1) FreeQuerySlot();
@@ -144,24 +145,27 @@ class Consumer {
  private:
   // Waits for the next item's queries; false when there is no item left.
   __device__ bool TakeItem() {
-    const int slot = work_ % T::kQuerySlots;
-    Mbarrier::wait(&s_.q_full[slot], work_ / T::kQuerySlots & 1);
-    const int item = s_.work[slot];
-    if (item < 0) return false;
-    place_ = PlaceOf(p_, item);
-    return true;
+    WaitFull(s_.q_full, work_);
+    if (lane_ == 0) place_ = s_.places[work_ % T::kQuerySlots];
+    place_.sequence = __shfl_sync(kAllLanes, place_.sequence, 0);
+    place_.head = __shfl_sync(kAllLanes, place_.head, 0);
+    place_.tile = __shfl_sync(kAllLanes, place_.tile, 0);
+    return place_.sequence >= 0;
   }
 
   // Waits for a step's keys and returns its flags.
-  __device__ uint32_t WaitForKeys(int step) {
-    Mbarrier::wait(&s_.k_full[step % kStages], step / kStages & 1);
-    const uint32_t flags = s_.steps[step % kStepRing].flags;
+  __device__ uint32_t WaitForKeys(uint32_t step) {
+    WaitFull(s_.step_full, step);
+    uint32_t flags = 0;
+    if (lane_ == 0) flags = s_.steps[step % kStepRing].flags;
+    flags = __shfl_sync(kAllLanes, flags, 0);
+    WaitFull(s_.k_full, step);
     if ((flags & kStepGathered) != 0) cutlass::arch::fence_view_async_shared();
     return flags;
   }
 
-  __device__ void WaitForValues(int step, uint32_t flags) {
-    Mbarrier::wait(&s_.v_full[step % kStages], step / kStages & 1);
+  __device__ void WaitForValues(uint32_t step, uint32_t flags) {
+    WaitFull(s_.v_full, step);
     if ((flags & kStepGathered) != 0) cutlass::arch::fence_view_async_shared();
     if ((flags & kStepUnreadValues) != 0) {
       ZeroUnreadValues(step);
@@ -170,14 +174,29 @@ class Consumer {
     }
   }
 
+  struct Segments {
+    Segment all[kMaxSegments];
+  };
+  __device__ Segments ReadSegments(uint32_t step) {
+    Segments segments{};
+    if (lane_ == 0) {
+      for (int i = 0; i < T::kSegments; ++i) segments.all[i] = s_.steps[step % kStepRing].segments[i];
+    }
+    for (int i = 0; i < T::kSegments; ++i) {
+      segments.all[i].start = __shfl_sync(kAllLanes, segments.all[i].start, 0);
+      segments.all[i].packed = __shfl_sync(kAllLanes, segments.all[i].packed, 0);
+    }
+    return segments;
+  }
+
   // Rows of V behind a segment's last key were copied with it and belong to keys that nobody asked for: their weight is
   // 0, but 0 * NaN is NaN. Both warpgroups write the same zeros.
-  __device__ void ZeroUnreadValues(int step) {
-    const Step& described = s_.steps[step % kStepRing];
+  __device__ void ZeroUnreadValues(uint32_t step) {
+    const Segments segments = ReadSegments(step);
     char* const stage = s_.v[step % kStages];
     constexpr int kPieces = T::kHeadDim / 8;
     for (int part = 0; part < T::kSegments; ++part) {
-      const int length = described.segments[part].Length();
+      const int length = segments.all[part].Length();
       for (int i = thread_; i < (kSegmentRows - length) * kPieces; i += 128) {
         const int row = part * kSegmentRows + length + i / kPieces;
         const int piece = i % kPieces;
@@ -187,34 +206,38 @@ class Consumer {
     }
   }
 
-  __device__ void Release(uint64_t* empty, int step) {
-    if (thread_ % 32 == 0) Mbarrier::arrive(&empty[step % kStages]);
+  __device__ void Release(uint64_t& empty) {
+    if (lane_ == 0) Mbarrier::arrive(&empty);
+  }
+  // A step's values are the last that is used of it.
+  __device__ void ReleaseValues(uint32_t step) {
+    Release(s_.v_empty[step % kStages]);
+    Release(s_.step_empty[step % kStepRing]);
   }
 
   // Divides by the sum, writes the LSE, and sends O through the Q slot, whose queries are done with.
   template <class Output>
-  __device__ void Finish(int slot, const SoftmaxState& softmax, Output& output) {
+  __device__ void Finish(uint32_t slot, const SoftmaxState& softmax, Output& output) {
     float normaliser[2];
     for (int r = 0; r < 2; ++r) {
       const float sum = QuadSum(softmax.row_sum[r]);
-      normaliser[r] = sum == 0.0f ? 0.0f : __frcp_rn(sum);
+      normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
       const int query = place_.tile * kItemRows + row_ + 8 * r;
-      if (p_.lse != nullptr && thread_ % 4 == 0 && query < p_.index.seq_q) {
+      if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) {
         constexpr float kLn2 = 0.69314718055994531f;
         const int64_t head = static_cast<int64_t>(place_.sequence) * p_.index.num_qo_heads + place_.head;
         p_.lse[head * p_.index.seq_q + query] =
-            sum == 0.0f ? -INFINITY : (softmax.row_max[r] * p_.scale_log2 + log2f(sum)) * kLn2;
+            sum == 0.0f ? -INFINITY : (softmax.row_max[r] * p_.scale_log2 + __log2f(sum)) * kLn2;
       }
     }
     // Every warp of the group has done its last product with these queries.
     BarrierSync(kGroupBarrier + group_, 128);
-    const int lane = thread_ % 32;
     CUTE_UNROLL
     for (int i = 0; i < decltype(cute::size(output))::value; i += 2) {
       const int column = i / 4 * 8;  // first of 8; the thread's pair is lane % 4 of it
       const int target_row = row_ + 8 * (i / 2 % 2);
       char* const target = s_.q[slot] + column / 64 * kItemRows * kSlabBytes + target_row * kSlabBytes +
-                           ((column % 64 / 8 ^ target_row % 8) << 4) + lane % 4 * 4;
+                           ((column % 64 / 8 ^ target_row % 8) << 4) + lane_ % 4 * 4;
       const float scale = normaliser[i / 2 % 2];
       if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
         *reinterpret_cast<__nv_bfloat162*>(target) = __floats2bfloat162_rn(output(i) * scale, output(i + 1) * scale);
@@ -223,28 +246,29 @@ class Consumer {
       }
     }
     cutlass::arch::fence_view_async_shared();
-    BarrierSync(kGroupBarrier + group_, 128);
-    if (thread_ == 0) {
-      const int first_row = place_.tile * kItemRows + group_ * 64;
-      if (first_row < p_.index.seq_q) {
-        CUTE_UNROLL
-        for (int slab = 0; slab < T::kSlabs; ++slab) {
-          cute::SM90_TMA_STORE_4D::copy(&p_.o, s_.q[slot] + slab * kItemRows * kSlabBytes + group_ * 64 * kSlabBytes,
-                                        slab * 64, first_row, place_.head, place_.sequence);
-        }
-        cute::tma_store_arrive();
+    __syncwarp();
+    // Each warp sends its own rows, so that none waits for another.
+    const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
+    if (lane_ == 0 && place_.tile * kItemRows + warp_row < p_.index.seq_q) {
+      CUTE_UNROLL
+      for (int slab = 0; slab < T::kSlabs; ++slab) {
+        cute::SM90_TMA_STORE_4D::copy(&p_.o, s_.q[slot] + (slab * kItemRows + warp_row) * kSlabBytes, slab * 64,
+                                      place_.tile * kItemRows + warp_row, place_.head, place_.sequence);
       }
+      cute::tma_store_arrive();
     }
-    finished_slot_ = slot;
+    __syncwarp();
+    finished_slot_ = static_cast<int>(slot);
   }
 
-  // Hands the slot of the last finished item back to the producer once its O has been read.
+  // Hands the slot of the last finished item back to the scheduler once this warp's share of its O has been read.
   __device__ void FreeQuerySlot() {
     if (finished_slot_ < 0) return;
-    if (thread_ == 0) {
+    if (lane_ == 0) {
       cute::tma_store_wait<0>();
       Mbarrier::arrive(&s_.q_empty[finished_slot_]);
     }
+    __syncwarp();
     finished_slot_ = -1;
   }
 
@@ -252,9 +276,10 @@ class Consumer {
   SharedStorage<T>& s_;
   const int group_;
   const int thread_;
+  const int lane_;
   const int row_;  // the thread's first row in an item
   ItemPlace place_{};
-  int work_ = 0;  // items begun before the present one
+  uint32_t work_ = 0;  // items begun before the present one
   int finished_slot_ = -1;
 };
 

@@ -1,5 +1,5 @@
 // Work items for one thread block: the next ticket of the global queue, the item behind it and the heads of its lists,
-// each looked up while the present item is being fed, so that no item starts with a chain of four dependent loads.
+// each looked up while the present item is being walked, so that no item starts with a chain of four dependent loads.
 #pragma once
 
 #include "hopper/traits.cuh"
@@ -18,7 +18,7 @@ class ItemQueue {
     } else if (stage_ == 1) {
       if (lane_ == 0) item_ = item_ < p_.num_items ? p_.order[item_] : -1;
     } else if (stage_ == 2) {
-      item_ = __shfl_sync(~0u, item_, 0);
+      item_ = __shfl_sync(kAllLanes, item_, 0);
       if (item_ >= 0) ReadHead();
     } else {
       return;

@@ -1,11 +1,13 @@
-// The Hopper kernel: a persistent thread block per multiprocessor, one producer warpgroup and two consumer warpgroups.
+// The Hopper kernel: a persistent thread block per multiprocessor; a scheduler warp, three loader warps and two
+// consumer warpgroups.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
 
 #include "hopper/consumer.cuh"
 #include "hopper/instances.h"
-#include "hopper/producer.cuh"
+#include "hopper/loader.cuh"
+#include "hopper/scheduler.cuh"
 
 namespace headscope::kernels::hopper {
 
@@ -18,13 +20,17 @@ __global__ void __launch_bounds__(kThreads, 1) AttendHopperKernel(const __grid_c
   if (threadIdx.x == 0) {
     for (int i = 0; i < T::kQuerySlots; ++i) {
       Mbarrier::init(&shared.q_full[i], 1);
-      Mbarrier::init(&shared.q_empty[i], kConsumerGroups);
+      Mbarrier::init(&shared.q_empty[i], kConsumerWarps);
     }
-    for (int i = 0; i < kStages; ++i) {
+    for (uint32_t i = 0; i < kStages; ++i) {
       Mbarrier::init(&shared.k_full[i], kFullArrivals);
       Mbarrier::init(&shared.v_full[i], kFullArrivals);
       Mbarrier::init(&shared.k_empty[i], kEmptyArrivals);
       Mbarrier::init(&shared.v_empty[i], kEmptyArrivals);
+    }
+    for (uint32_t i = 0; i < kStepRing; ++i) {
+      Mbarrier::init(&shared.step_full[i], 1);
+      Mbarrier::init(&shared.step_empty[i], kStepReaders);
     }
     cutlass::arch::fence_barrier_init();
   }
@@ -33,7 +39,11 @@ __global__ void __launch_bounds__(kThreads, 1) AttendHopperKernel(const __grid_c
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup == 0) {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
-    Producer<T>(params, shared).Run();
+    if (const int warp = cutlass::canonical_warp_idx_sync(); warp == 0) {
+      Scheduler<T>(params, shared).Run();
+    } else {
+      Loader<T>(params, shared, warp - 1).Run();
+    }
   } else {
     cutlass::arch::warpgroup_reg_alloc<kConsumerRegisters>();
     Consumer<T>(params, shared, warpgroup - 1).Run();

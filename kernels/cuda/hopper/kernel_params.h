@@ -11,6 +11,9 @@ namespace headscope::kernels::hopper {
 
 constexpr int kItemRows = 128;    // query rows of one work item: two consumer warpgroups of 64
 constexpr int kSegmentRows = 32;  // keys of one segment, the smallest piece that TMA brings
+constexpr int kOutputRows = 16;   // rows that one consumer warp finishes
+
+enum BoxKind { kWholeTile, kTwoSegments, kOneSegment, kBoxKinds };
 
 // A K or V tensor as the column gather reads it.
 struct GatherSource {
@@ -21,12 +24,10 @@ struct GatherSource {
 };
 
 struct KernelParams {
-  CUtensorMap q;       // boxes of 64 rows
-  CUtensorMap o;       // boxes of 64 rows
-  CUtensorMap k_tile;  // boxes of a whole tile of keys
-  CUtensorMap v_tile;
-  CUtensorMap k_segment;  // boxes of kSegmentRows keys
-  CUtensorMap v_segment;
+  CUtensorMap q;  // boxes of kItemRows rows
+  CUtensorMap o;  // boxes of kOutputRows rows
+  CUtensorMap k_boxes[kBoxKinds];
+  CUtensorMap v_boxes[kBoxKinds];
   GatherSource k_gather;
   GatherSource v_gather;
   SparseIndexView index;  // device pointers

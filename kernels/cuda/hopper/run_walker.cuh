@@ -1,4 +1,4 @@
-// The producer's walk over an item's runs: cuts them into segments of at most 32 keys and packs the segments into
+// The scheduler's walk over an item's runs: cuts them into segments of at most 32 keys and packs the segments into
 // tiles, so that short runs share a tile and the tensor cores see full width whatever the lists look like.
 //
 // A warp works on 32 runs at a time: each lane holds one, a prefix sum numbers their segments, and the lanes of a
@@ -9,11 +9,11 @@
 
 namespace headscope::kernels::hopper {
 
-// The keys of one tile as the TMA loads need them; the segments themselves lie in the ring of steps.
-struct StepHead {
-  uint32_t flags = 0;
-  bool whole = false;  // neighbouring keys: brought by one box per slab
-  int start = 0;       // of this lane's segment
+// The keys of one tile: lane i holds segment i.
+struct Tile {
+  uint32_t flags = 0;  // of the step; the same in every lane
+  int start = 0;
+  uint32_t packed = 0;
 };
 
 template <class T>
@@ -35,29 +35,30 @@ class RunWalker {
     Prefetch();
   }
 
-  // Writes the next tile's segments to *step. False when the runs are used up.
-  __device__ bool Next(Step* step, StepHead* head) {
+  // False when the runs are used up.
+  __device__ bool Next(Tile* tile) {
     int filled = 0;
-    uint32_t flags = 0;          // of this lane's segment
-    int start = p_.index.seq_k;  // a segment behind the last key reads as zeros
+    uint32_t flags = 0;  // of this lane's segment
+    // Segments that stay empty lie behind the last key, where TMA reads zeros.
+    int start = p_.index.seq_k + kSegmentRows * lane_;
     uint32_t packed = 0;
     while (filled < T::kSegments) {
       if (taken_ == total_) {
         if (!TakeBatch()) break;
         continue;
       }
-      if (filled == 0 && TakeWholeTile(step, head)) return true;
+      if (filled == 0 && TakeWholeTile(tile)) return true;
       const int take = min(T::kSegments - filled, total_ - taken_);
       const int number = taken_ + lane_ - filled;
       int run = 0;  // the lane that holds this lane's run
       for (int i = 0; i < T::kSegments; ++i) {
-        const int before = __popc(__ballot_sync(~0u, ends_ <= taken_ + i - filled));
+        const int before = __popc(__ballot_sync(kAllLanes, ends_ <= taken_ + i - filled));
         if (lane_ == i) run = before;
       }
-      const int run_start = __shfl_sync(~0u, start_, run);
-      const int run_length = __shfl_sync(~0u, length_, run);
-      const uint32_t run_tag = __shfl_sync(~0u, tag_, run);
-      const int run_end = __shfl_sync(~0u, ends_, run);
+      const int run_start = __shfl_sync(kAllLanes, start_, run);
+      const int run_length = __shfl_sync(kAllLanes, length_, run);
+      const uint32_t run_tag = __shfl_sync(kAllLanes, tag_, run);
+      const int run_end = __shfl_sync(kAllLanes, ends_, run);
       if (lane_ >= filled && lane_ < filled + take) {
         const int piece = number - (run_end - SegmentsOf(run_length));
         const int length = min(kSegmentRows, run_length - piece * kSegmentRows);
@@ -72,42 +73,45 @@ class RunWalker {
       filled += take;
     }
     if (filled == 0) return false;
-    if (lane_ < T::kSegments) {
-      step->segments[lane_] = {start, packed};
-      if (lane_ >= filled) flags |= kStepMasked;
-    }
-    head->flags = __reduce_or_sync(~0u, flags);
-    head->start = start;
-    const int first = __shfl_sync(~0u, start, 0);
-    const bool follows = lane_ >= T::kSegments || start == first + lane_ * kSegmentRows;
-    // Masked or not: what counts is that every segment is whole, so that the box brings nothing that the segments would
-    // not.
-    head->whole = __all_sync(~0u, follows) && (head->flags & kStepUnreadValues) == 0;
+    if (lane_ < T::kSegments && lane_ >= filled) flags |= kStepMasked;
+    tile->flags = __reduce_or_sync(kAllLanes, flags);
+    tile->start = start;
+    tile->packed = packed;
+    if ((tile->flags & kStepUnreadValues) == 0) tile->flags |= BoxesOf(start);
     return true;
   }
 
  private:
   __device__ static int SegmentsOf(int length) { return (length + kSegmentRows - 1) / kSegmentRows; }
 
+  // Larger boxes than one per segment, where every segment is whole, masked or not: a box then brings nothing that the
+  // segments would not.
+  __device__ uint32_t BoxesOf(int start) const {
+    const int before = __shfl_up_sync(kAllLanes, start, 1);
+    const bool follows = start == before + kSegmentRows;
+    const uint32_t breaks = __ballot_sync(kAllLanes, !follows) & ((1u << T::kSegments) - 2);
+    if (breaks == 0) return kStepWhole;
+    return (breaks & 0xau) == 0 ? kStepPairs : 0u;
+  }
+
   // A tile that lies inside one run needs no look-up per segment: long runs go by at ten instructions a tile.
-  __device__ bool TakeWholeTile(Step* step, StepHead* head) {
+  __device__ bool TakeWholeTile(Tile* tile) {
     if (whole_left_ < T::kSegments) {
       whole_left_ = 0;
       if (!has_long_run_ || total_ - taken_ < T::kSegments) return false;
-      const int run = __popc(__ballot_sync(~0u, ends_ <= taken_));
-      const int run_length = __shfl_sync(~0u, length_, run);
-      const int piece = taken_ - (__shfl_sync(~0u, ends_, run) - SegmentsOf(run_length));
+      const int run = __popc(__ballot_sync(kAllLanes, ends_ <= taken_));
+      const int run_length = __shfl_sync(kAllLanes, length_, run);
+      const int piece = taken_ - (__shfl_sync(kAllLanes, ends_, run) - SegmentsOf(run_length));
       const int left = run_length / kSegmentRows - piece;
       if (left < T::kSegments) return false;
       whole_left_ = left;
-      whole_next_ = __shfl_sync(~0u, start_, run) + piece * kSegmentRows;
-      whole_tag_ = __shfl_sync(~0u, tag_, run);
+      whole_next_ = __shfl_sync(kAllLanes, start_, run) + piece * kSegmentRows;
+      whole_tag_ = __shfl_sync(kAllLanes, tag_, run);
     }
-    head->start = whole_next_ + lane_ * kSegmentRows;
-    head->flags =
-        whole_tag_ == Segment::Pack(0, false, Segment::kAllQuarters) ? 0u : static_cast<uint32_t>(kStepMasked);
-    head->whole = true;
-    if (lane_ < T::kSegments) step->segments[lane_] = {head->start, static_cast<uint32_t>(kSegmentRows) | whole_tag_};
+    tile->flags = kStepWhole;
+    if (whole_tag_ != Segment::Pack(0, false, Segment::kAllQuarters)) tile->flags |= kStepMasked;
+    tile->start = whole_next_ + lane_ * kSegmentRows;
+    tile->packed = static_cast<uint32_t>(kSegmentRows) | whole_tag_;
     whole_next_ += T::kTileColumns;
     whole_left_ -= T::kSegments;
     taken_ += T::kSegments;
@@ -141,12 +145,12 @@ class RunWalker {
     tag_ = Segment::Pack(0, run.Partial(), split ? half : quarters_);
     ends_ = SegmentsOf(length_);
     for (int offset = 1; offset < 32; offset *= 2) {
-      const int below = __shfl_up_sync(~0u, ends_, offset);
+      const int below = __shfl_up_sync(kAllLanes, ends_, offset);
       if (lane_ >= offset) ends_ += below;
     }
-    total_ = __shfl_sync(~0u, ends_, 31);
+    total_ = __shfl_sync(kAllLanes, ends_, 31);
     taken_ = whole_left_ = 0;
-    has_long_run_ = __any_sync(~0u, length_ >= T::kTileColumns);
+    has_long_run_ = __any_sync(kAllLanes, length_ >= T::kTileColumns);
     Prefetch();
     return true;
   }

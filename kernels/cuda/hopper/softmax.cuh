@@ -18,12 +18,12 @@ __device__ inline float Exp2(float x) {
 }
 
 __device__ inline float QuadMax(float x) {
-  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
 }
 __device__ inline float QuadSum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
+  x += __shfl_xor_sync(kAllLanes, x, 1);
+  return x + __shfl_xor_sync(kAllLanes, x, 2);
 }
 
 struct SoftmaxState {
@@ -75,11 +75,12 @@ __device__ void SoftCap(Scores& scores, float score_scale, float cap) {
 // Sets to -inf what a row does not keep. `row` is the thread's first row in its item, `position` that row's token
 // position.
 template <class T, class Scores>
-__device__ void MaskScores(Scores& scores, const Step& step, const ElementRule& rule, int row, int position) {
+__device__ void MaskScores(Scores& scores, const Segment (&segments)[kMaxSegments], const ElementRule& rule, int row,
+                           int position) {
   const int first_column = 2 * (static_cast<int>(threadIdx.x) % 4);
   CUTE_UNROLL
   for (int part = 0; part < T::kSegments; ++part) {
-    const Segment segment = step.segments[part];
+    const Segment segment = segments[part];
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       // Both rows of a thread lie in one quarter of the item.

@@ -3,6 +3,14 @@
 // Shared memory holds one or two tiles of Q (128 rows), and two stages of K and of V (tile_columns keys each), all as
 // TMA's 128-byte swizzle leaves them: slabs of 64 components, in a slab one key (or row) per 128 bytes. The tensor
 // cores read that image both as K-major (Q and K) and as MN-major (V), so nothing is ever transposed.
+//
+// Three roles, joined by mbarriers. The scheduler warp turns lists into *steps* (one tile of keys each) and writes them
+// into a ring; the loader warps bring the keys and values that a step names; the consumer warpgroups multiply. The ring
+// lets the scheduler run ahead by many tiles, also into the next item, so that neither its look-ups nor its arithmetic
+// ever stand between two loads.
+//
+// Whoever reads a step or an item in shared memory is lane 0 of its warp, and hands it on by shuffles: then the thread
+// that reads is the thread that arrives at the barrier which lets the slot be written again.
 #pragma once
 
 #include <cutlass/arch/barrier.h>
@@ -16,12 +24,15 @@
 
 namespace headscope::kernels::hopper {
 
-constexpr int kStages = 2;
+constexpr uint32_t kStages = 2;
 constexpr int kSlabBytes = 128;  // of one key in one slab: 64 components of 16 bits
 constexpr int kConsumerGroups = 2;
+constexpr int kConsumerWarps = 4 * kConsumerGroups;
+constexpr int kLoaderWarps = 3;  // with the scheduler warp a warpgroup
 constexpr int kThreads = 128 * (1 + kConsumerGroups);
 constexpr int kProducerRegisters = 56;
 constexpr int kConsumerRegisters = 224;
+constexpr uint32_t kAllLanes = 0xffffffffu;
 
 // A piece of a run inside a tile: `length` keys from `start`, kept by the quarters (of 32 query rows) of the item that
 // `quarters` names.
@@ -38,23 +49,39 @@ struct Segment {
   __device__ bool Partial() const { return (packed & kPartial) != 0; }
   __device__ bool BelongsTo(int quarter) const { return (packed >> (12 + quarter) & 1u) != 0; }
 };
+constexpr int kMaxSegments = 4;
 
 enum StepFlags : uint32_t {
   kStepLast = 1,          // of its item
   kStepMasked = 2,        // some elements are not kept
   kStepUnreadValues = 4,  // V has rows that no list names: they may hold NaN and are zeroed before the product
-  kStepGathered = 8,      // written by cp.async, through the generic proxy
+  kStepGathered = 8,      // single columns, written by cp.async, through the generic proxy
+  kStepWhole = 16,        // all segments are neighbours: one box per slab brings them
+  kStepPairs = 32,        // segments 0 and 1 are neighbours, and so are 2 and 3: two boxes per slab
+  kStepEnd = 64,          // no step, and none will follow
 };
 
-// One tile of keys, as the producer describes it to the consumers.
+// One tile of keys, as the scheduler describes it to the loaders and the consumers.
 struct Step {
-  Segment segments[4];
+  Segment segments[kMaxSegments];
+  int64_t columns;  // gathered: where its columns begin in index.columns; as many as the segments' lengths say
+  int32_t kv_head;
+  int32_t sequence;
   uint32_t flags;
 };
+constexpr uint32_t kStepRing = 16;
+constexpr uint32_t kStepReaders = kConsumerWarps + kLoaderWarps;  // each lets go of every step
 
-// Descriptions outlive their K stage: the mask needs them after K is released, the zeroing after that. When slot n is
-// written again, K stage n - 6 has been filled anew, which nobody gets past before step n - 8 is done.
-constexpr int kStepRing = 8;
+// Which (sequence, head, row tile) an item is.
+struct ItemPlace {
+  int32_t sequence;  // -1: there is no item left
+  int32_t head;
+  int32_t tile;  // of kItemRows rows
+};
+__device__ inline ItemPlace PlaceOf(const KernelParams& p, int item) {
+  const int head = item / p.items_per_head;
+  return {head / p.index.num_qo_heads, head % p.index.num_qo_heads, item % p.items_per_head};
+}
 
 // The lists of one item: one of 128 rows, or two of 64 that are walked one after the other. Eight words, each of which
 // a lane looks up.
@@ -77,6 +104,7 @@ struct Traits {
   static constexpr int kQuerySlots = kQuerySlots_;
   static constexpr int kSlabs = kHeadDim / 64;
   static constexpr int kSegments = kTileColumns / kSegmentRows;
+  static_assert(kSegments <= kMaxSegments);
   static constexpr int kStageBytes = kTileColumns * kHeadDim * 2;
   static constexpr int kQueryBytes = kItemRows * kHeadDim * 2;
   using KAtom = cute::GMMA::Layout_K_SW128_Atom<Element>;
@@ -101,35 +129,37 @@ struct Traits {
       GroupLayout{}));
 };
 
-// The gather's cp.async writes arrive once per producer thread; what TMA brings arrives as if from all of them. One
-// arrival more is a plain one that publishes the step's description.
-constexpr uint32_t kFullArrivals = 128 + 1;
-constexpr uint32_t kEmptyArrivals = 4 * kConsumerGroups;  // one per consumer warp
+// The gather's cp.async writes arrive once per loader thread; what TMA brings arrives as if from all of them.
+constexpr uint32_t kFullArrivals = 32 * kLoaderWarps;
+constexpr uint32_t kEmptyArrivals = kConsumerWarps;  // lane 0 of each
 
 template <class T>
 struct SharedStorage {
   alignas(1024) char q[T::kQuerySlots][T::kQueryBytes];  // O leaves through the slot that its Q came in
   alignas(1024) char k[kStages][T::kStageBytes];
   alignas(1024) char v[kStages][T::kStageBytes];
-  Step steps[kStepRing];
-  ItemLists lists;               // of the item that is being fed
-  int32_t work[T::kQuerySlots];  // items; -1: no more
-  // The column job that warp 0 hands to its warpgroup; fields as in ColumnJob.
-  alignas(8) int32_t job[8];
+  alignas(16) Step steps[kStepRing];
+  ItemLists lists;  // of the item that the scheduler walks; its own
+  ItemPlace places[T::kQuerySlots];
   alignas(8) uint64_t q_full[T::kQuerySlots];
   alignas(8) uint64_t q_empty[T::kQuerySlots];
   alignas(8) uint64_t k_full[kStages];
   alignas(8) uint64_t k_empty[kStages];
   alignas(8) uint64_t v_full[kStages];
   alignas(8) uint64_t v_empty[kStages];
+  alignas(8) uint64_t step_full[kStepRing];
+  alignas(8) uint64_t step_empty[kStepRing];
 };
 
-enum BarrierId : uint32_t { kProducerBarrier = 1, kTurnBarrier = 2 /* and 3 */, kGroupBarrier = 4 /* and 5 */ };
+enum BarrierId : uint32_t { kTurnBarrier = 2 /* and 3 */, kGroupBarrier = 4 /* and 5 */ };
 
+// Both are for whole warps: the lanes come together first.
 __device__ inline void BarrierSync(uint32_t id, int threads) {
+  __syncwarp();
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ inline void BarrierArrive(uint32_t id, int threads) {
+  __syncwarp();
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ inline void ArriveMany(uint64_t* barrier, uint32_t count) {
@@ -139,15 +169,14 @@ __device__ inline void ArriveMany(uint64_t* barrier, uint32_t count) {
 
 using Mbarrier = cutlass::arch::ClusterTransactionBarrier;
 
-// Which (sequence, head, row tile) an item is.
-struct ItemPlace {
-  int sequence;
-  int head;
-  int tile;  // of kItemRows rows
-};
-__device__ inline ItemPlace PlaceOf(const KernelParams& p, int item) {
-  const int head = item / p.items_per_head;
-  return {head / p.index.num_qo_heads, head % p.index.num_qo_heads, item % p.items_per_head};
+// Waits until slot `number % kSlots` of a ring has been filled (emptied) for the use that `number` makes of it.
+template <uint32_t kSlots>
+__device__ inline void WaitFull(uint64_t (&full)[kSlots], uint32_t number) {
+  Mbarrier::wait(&full[number % kSlots], number / kSlots & 1u);
+}
+template <uint32_t kSlots>
+__device__ inline void WaitEmpty(uint64_t (&empty)[kSlots], uint32_t number) {
+  Mbarrier::wait(&empty[number % kSlots], (number / kSlots & 1u) ^ 1u);
 }
 
 }  // namespace headscope::kernels::hopper
