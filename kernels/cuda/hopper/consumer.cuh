@@ -60,10 +60,10 @@ class Consumer {
       warpgroup_fence_operand(output);
       warpgroup_fence_operand(weights);
       warpgroup_arrive();
-      mma_pv.accumulate_ = GMMA::ScaleOut::One;
       CUTE_UNROLL
       for (int i = 0; i < decltype(size<2>(v_operand))::value; ++i) {
         cute::gemm(mma_pv, weights(_, _, i), v_operand(_, _, i, stage), output);
+        mma_pv.accumulate_ = GMMA::ScaleOut::One;
       }
       warpgroup_commit_batch();
     };
@@ -96,11 +96,13 @@ class Consumer {
     // The first turn is group 0's.
     if (group_ == 1) BarrierArrive(kTurnBarrier, 256);
     uint32_t step = 0;  // steps taken so far, over all items
-    while (TakeItem()) {
-      clear(output);
+    bool more = TakeItem();
+    uint32_t flags = more ? WaitForKeys(step) : 0;  // of the step whose scores are in work
+    clear(output);
+    issue_qk(step % kStages);
+    while (more) {
+      mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
       softmax = {};
-      uint32_t flags = WaitForKeys(step);
-      issue_qk(step % kStages);
       // The O of the item before leaves while this one begins.
       FreeQuerySlot();
       warpgroup_wait<0>();
@@ -129,16 +131,34 @@ class Consumer {
         rescale();
         ++step;
       }
+      // The first product of the next item follows this one's last, so that the tensor cores work while O leaves.
       WaitForValues(step, flags);
       issue_pv(step % kStages);
-      warpgroup_wait<0>();
+      const ItemPlace finished = place_;
+      const uint32_t finished_slot = work_ % T::kQuerySlots;
+      if constexpr (T::kQuerySlots > 1) {
+        ++work_;
+        more = TakeItem();
+        if (more) flags = WaitForKeys(step + 1);
+        // Behind the last item it multiplies what is left in shared memory, and nobody looks at the outcome.
+        issue_qk((step + 1) % kStages);
+        warpgroup_wait<1>();
+      } else {
+        warpgroup_wait<0>();
+      }
       warpgroup_fence_operand(output);
       ReleaseValues(step);
       ++step;
-      Finish(work_ % T::kQuerySlots, softmax, output);
-      if constexpr (T::kQuerySlots == 1) FreeQuerySlot();
-      ++work_;
+      Finish(finished, finished_slot, softmax, output);
+      if constexpr (T::kQuerySlots == 1) {
+        FreeQuerySlot();
+        ++work_;
+        more = TakeItem();
+        if (more) flags = WaitForKeys(step);
+        issue_qk(step % kStages);
+      }
     }
+    warpgroup_wait<0>();
     FreeQuerySlot();
   }
 
@@ -217,15 +237,15 @@ class Consumer {
 
   // Divides by the sum, writes the LSE, and sends O through the Q slot, whose queries are done with.
   template <class Output>
-  __device__ void Finish(uint32_t slot, const SoftmaxState& softmax, Output& output) {
+  __device__ void Finish(const ItemPlace& place, uint32_t slot, const SoftmaxState& softmax, Output& output) {
     float normaliser[2];
     for (int r = 0; r < 2; ++r) {
       const float sum = QuadSum(softmax.row_sum[r]);
       normaliser[r] = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
-      const int query = place_.tile * kItemRows + row_ + 8 * r;
+      const int query = place.tile * kItemRows + row_ + 8 * r;
       if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) {
         constexpr float kLn2 = 0.69314718055994531f;
-        const int64_t head = static_cast<int64_t>(place_.sequence) * p_.index.num_qo_heads + place_.head;
+        const int64_t head = static_cast<int64_t>(place.sequence) * p_.index.num_qo_heads + place.head;
         p_.lse[head * p_.index.seq_q + query] =
             sum == 0.0f ? -INFINITY : (softmax.row_max[r] * p_.scale_log2 + __log2f(sum)) * kLn2;
       }
@@ -249,11 +269,11 @@ class Consumer {
     __syncwarp();
     // Each warp sends its own rows, so that none waits for another.
     const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
-    if (lane_ == 0 && place_.tile * kItemRows + warp_row < p_.index.seq_q) {
+    if (lane_ == 0 && place.tile * kItemRows + warp_row < p_.index.seq_q) {
       CUTE_UNROLL
       for (int slab = 0; slab < T::kSlabs; ++slab) {
         cute::SM90_TMA_STORE_4D::copy(&p_.o, s_.q[slot] + (slab * kItemRows + warp_row) * kSlabBytes, slab * 64,
-                                      place_.tile * kItemRows + warp_row, place_.head, place_.sequence);
+                                      place.tile * kItemRows + warp_row, place.head, place.sequence);
       }
       cute::tma_store_arrive();
     }
