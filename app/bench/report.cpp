@@ -153,7 +153,8 @@ std::string Table(const Report& report) {
   out += "reference: dense attention by " + report.reference_name + "\n";
   for (const Section& section : report.sections) {
     const kernels::SeededProblem& shape = section.shape;
-    out += "\n" + std::to_string(shape.seq_k) + " tokens, batch " + std::to_string(shape.batch) + ", " +
+    out += '\n';
+    out += std::to_string(shape.seq_k) + " tokens, batch " + std::to_string(shape.batch) + ", " +
            std::to_string(shape.num_qo_heads) + ":" + std::to_string(shape.num_kv_heads) + " heads, head_dim " +
            std::to_string(shape.head_dim) + ", " + section.dtype + ", seed " + std::to_string(shape.seed) + "\n";
     if (section.decode) {

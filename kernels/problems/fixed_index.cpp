@@ -211,9 +211,9 @@ Status ParseFixedSet(std::string_view name, FixedSet* set) {
   if (!found) found = Match(name, Pattern::kS2, "s2-l", "v");
   if (!found) {
     return {StatusCode::kInvalidArgument,
-            "'" + std::string(name) +
+            std::string("'").append(name).append(
                 "' is no fixed index set: choose dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, "
-                "s2-l1v15 or other numbers in their places"};
+                "s2-l1v15 or other numbers in their places")};
   }
   if (Status status = CheckNumbers(name, *found); !status.ok()) return status;
   *set = *found;
