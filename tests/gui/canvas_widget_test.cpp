@@ -364,6 +364,23 @@ TEST_F(HeadCanvasTest, ExportHasTheRequestedSizeAndTheMapInIt) {
   Settle();
 }
 
+TEST_F(HeadCanvasTest, CancelledExportWritesNothingAndTheCanvasGoesOn) {
+  Show();
+  QTemporaryDir folder;
+  const QString path = folder.filePath("head.png");
+  QSignalSpy exported(canvas_.get(), &HeadCanvas::PngExported);
+  workbench_.HoldTiles(true);  // the picture wants finer tiles than the window holds
+  canvas_->ExportPng(path, {2000, 1800});
+  canvas_->CancelExport();
+  workbench_.HoldTiles(false);
+  Settle();
+  EXPECT_TRUE(exported.isEmpty());
+  EXPECT_FALSE(QFile::exists(path));
+  canvas_->ExportPng(path, {2000, 1800});
+  ASSERT_TRUE(QTest::qWaitFor([&] { return exported.size() == 1; }, 20000));
+  EXPECT_EQ(exported[0][1].toString(), "");
+}
+
 TEST_F(HeadCanvasTest, ViewStateRoundTripsAlsoBeforeTheTraceIsThere) {
   Show();
   canvas_->SetColorMap("magma");

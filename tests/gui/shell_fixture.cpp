@@ -133,7 +133,7 @@ bool ShellTest::WaitFor(const std::function<bool()>& done, int milliseconds) {
   timer.start();
   while (!done()) {
     if (timer.elapsed() > milliseconds) return false;
-    QTest::qWait(5);
+    QTest::qWait(1);
   }
   return true;
 }
@@ -149,10 +149,11 @@ bool ShellTest::WaitForStatistics() {
   });
 }
 
-bool ShellTest::WaitForCanvas() {
-  return WaitFor([this] {
+bool ShellTest::WaitForCanvas(int milliseconds) {
+  const auto at_rest = [this] {
     return window_->canvas()->HasHead() && window_->canvas()->frames_drawn() > 0 && window_->canvas()->IsSettled();
-  });
+  };
+  return WaitFor(at_rest, milliseconds);
 }
 
 void ShellTest::AnswerFileDialog(const QString& path) {

@@ -32,7 +32,9 @@ class ShellTest : public ::testing::Test {
   static bool WaitFor(const std::function<bool()>& done, int milliseconds = 20000);
   // Every head's exact statistics are known and no work is under way.
   bool WaitForStatistics();
-  bool WaitForCanvas();
+  bool WaitForCanvas(int milliseconds = 20000);
+  // The trace that headscope shows at its first start: 4,096 tokens, 10 layers of 8 heads of a trained model.
+  static QString ShippedTrace() { return QStringLiteral(HEADSCOPE_SHIPPED_TRACE_PATH); }
   template <typename T>
   T* Find(const char* name) {
     T* found = window_->findChild<T*>(QLatin1String(name));

@@ -320,12 +320,31 @@ class CaptureShellTest : public ShellTest {
     Find<QSpinBox>("captureLength")->setValue(length);
     Find<QLineEdit>("captureOutput")->setText(output);
     auto* start = Find<QPushButton>("captureStart");
-    EXPECT_TRUE(WaitFor([&] { return start->isEnabled(); })) << start->toolTip().toStdString();
+    EXPECT_TRUE(WaitFor([&] { return start->isEnabled(); })) << Find<QLabel>("captureProblem")->text().toStdString();
     QTest::mouseClick(start, Qt::LeftButton);
     EXPECT_TRUE(dialog->IsCapturing());
     return dialog;
   }
 };
+
+TEST_F(CaptureShellTest, DialogSaysWhyItCannotStart) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  QTest::keyClick(window_.get(), Qt::Key_N, Qt::ControlModifier);
+  Find<ui::CaptureDialog>("captureDialog")->SetModelDir(QStringLiteral(HEADSCOPE_SOURCE_DIR "/data/reference_model"));
+  auto* start = Find<QPushButton>("captureStart");
+  auto* problem = Find<QLabel>("captureProblem");
+  ASSERT_TRUE(WaitFor([&] { return start->isEnabled(); })) << problem->text().toStdString();
+  EXPECT_TRUE(problem->text().isEmpty());
+  auto* layers = Find<QLineEdit>("captureLayers");
+  QTest::keyClicks(layers, QStringLiteral("99"));
+  EXPECT_FALSE(start->isEnabled());
+  EXPECT_TRUE(problem->text().startsWith(QStringLiteral("Layers:")) &&
+              problem->text().contains(QStringLiteral("below 10")))
+      << problem->text().toStdString();
+  layers->clear();
+  EXPECT_TRUE(start->isEnabled());
+}
 
 TEST_F(CaptureShellTest, CaptureOpensItsTrace) {
   const QString output = File(QStringLiteral("captured.h5"));

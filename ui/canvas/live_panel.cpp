@@ -89,8 +89,9 @@ void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
       ImGui::Separator();
       DrawRun(model);
     }
-    if (ImGui::CollapsingHeader("Display")) DrawDisplay(model);
+    const bool display = ImGui::CollapsingHeader("Display");
     Mark("display");
+    if (display) DrawDisplay(model);
   }
   ImGui::End();
   if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) resetting_.clear();

@@ -46,6 +46,7 @@ StartupWatch::StartupWatch(MainWindow* window)
     : QObject(window),
       window_(window),
       log_(!qEnvironmentVariableIsEmpty("HEADSCOPE_LOG_STARTUP")),
+      only_log_(qEnvironmentVariable("HEADSCOPE_LOG_STARTUP") == u"only"),
       picture_(qEnvironmentVariable("HEADSCOPE_PICTURE")),
       commands_(qEnvironmentVariable("HEADSCOPE_COMMANDS").split(u',', Qt::SkipEmptyParts)) {
   window->installEventFilter(this);
@@ -70,6 +71,11 @@ void StartupWatch::Look() {
   if (!map_painted_ && window_->canvas()->HasHead() && window_->canvas()->IsSettled()) {
     map_painted_ = true;
     if (log_) Log("map and mask painted");
+    if (only_log_) {
+      timer_.stop();
+      window_->close();
+      return;
+    }
   }
   looks_at_rest_ = window_painted_ && IsAtRest() ? looks_at_rest_ + 1 : 0;
   if (looks_at_rest_ < kLooksAtRest) return;

@@ -2,7 +2,7 @@
 //
 // Three environment variables ask for it; without them none of this exists:
 //   HEADSCOPE_LOG_STARTUP=1   prints on stderr when the window and its first map were painted, in seconds after the
-//                             process began.
+//                             process began; with the value `only` the program ends there.
 //   HEADSCOPE_COMMANDS=a,b    runs commands by their ids in the command table, each once the one before came to rest.
 //   HEADSCOPE_PICTURE=x.png   writes the window to a file once everything came to rest, and ends the program.
 #pragma once
@@ -33,7 +33,7 @@ class StartupWatch : public QObject {
   void TakePicture();
 
   MainWindow* const window_;
-  const bool log_;
+  const bool log_, only_log_;
   const QString picture_;
   QStringList commands_;
   bool window_painted_ = false, map_painted_ = false;

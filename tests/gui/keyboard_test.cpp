@@ -1,0 +1,130 @@
+// The window without a mouse, and what stays from one file to the next.
+#include <QAction>
+#include <QDialog>
+#include <QLabel>
+#include <QLineEdit>
+#include <QMenu>
+#include <QSet>
+#include <QSignalSpy>
+#include <QTableView>
+#include <QTextBrowser>
+
+#include "shell_fixture.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using analysis::HeadId;
+using ui::Command;
+
+class KeyboardTest : public ShellTest {
+ protected:
+  void Open() {
+    OpenWindow(trace_path());
+    ASSERT_TRUE(WaitForCanvas());
+  }
+};
+
+TEST_F(KeyboardTest, TabReachesEveryPaneAndComesRound) {
+  Open();
+  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
+  matrix->setFocus();
+  QSet<QString> reached;
+  bool round = false;
+  for (int press = 0; press < 40 && !round; ++press) {
+    QWidget* focus = window_->focusWidget();
+    ASSERT_NE(focus, nullptr);
+    reached.insert(focus->objectName());
+    QTest::keyClick(focus, Qt::Key_Tab);
+    round = window_->focusWidget() == matrix;
+  }
+  EXPECT_TRUE(round) << "Tab is caught by " << window_->focusWidget()->objectName().toStdString();
+  for (const char* pane : {"headMatrix", "headFilter", "headTable", "canvas", "runsTable", "metricBox", "colorBox"})
+    EXPECT_TRUE(reached.contains(QLatin1String(pane))) << pane;
+}
+
+TEST_F(KeyboardTest, EveryShortcutIsListedAndNoneIsTakenTwice) {
+  Open();
+  QTest::keyClick(window_.get(), Qt::Key_Question);
+  auto* dialog = Find<QDialog>("keysDialog");
+  const QString text = dialog->findChild<QTextBrowser*>()->toPlainText();
+  QSet<QString> taken;
+  for (const ui::CommandSpec& spec : ui::CommandTable()) {
+    for (const QKeySequence& keys : window_->commands()[spec.command]->shortcuts()) {
+      ASSERT_FALSE(keys.isEmpty()) << spec.id << ": \"" << spec.shortcut << "\" is not understood";
+      const QString shown = keys.toString(QKeySequence::NativeText);
+      EXPECT_TRUE(text.contains(shown)) << spec.id;
+      EXPECT_FALSE(taken.contains(shown)) << shown.toStdString();
+      taken.insert(shown);
+    }
+  }
+  for (const char* keys : {"Ctrl+O", "Ctrl+R or F5", "Ctrl+Z", "Esc", "Tab", "Arrows"})
+    EXPECT_TRUE(text.contains(QLatin1String(keys))) << keys;
+}
+
+TEST_F(KeyboardTest, F5RunsTheMethodOfThePanel) {
+  Open();
+  QSignalSpy requested(window_->canvas(), &ui::HeadCanvas::RunRequested);
+  QTest::keyClick(window_.get(), Qt::Key_F5);
+  EXPECT_EQ(requested.size(), 1);
+  auto* table = Find<QTableView>("runsTable");
+  EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }));
+}
+
+TEST_F(KeyboardTest, EscapeClosesTheFindBarThenTheNotice) {
+  Open();
+  window_->OpenPath(File(QStringLiteral("missing.h5")));
+  auto* notice = Find<QFrame>("notice");
+  ASSERT_TRUE(WaitFor([&] { return notice->isVisible(); }));
+  QTest::keyClick(window_.get(), Qt::Key_F, Qt::ControlModifier);
+  auto* input = Find<QLineEdit>("findInput");
+  ASSERT_TRUE(input->isVisible());
+  window_->canvas()->setFocus();
+  QTest::keyClick(window_->canvas(), Qt::Key_Escape);
+  EXPECT_FALSE(input->isVisible());
+  EXPECT_TRUE(notice->isVisible());
+  QTest::keyClick(window_->canvas(), Qt::Key_Escape);
+  EXPECT_FALSE(notice->isVisible());
+}
+
+TEST_F(KeyboardTest, ZoomByPlusAndMinusAndHeadsByCommaAndPeriodFromTheMap) {
+  Open();
+  ui::HeadCanvas* canvas = window_->canvas();
+  const auto scale = [&] {
+    return canvas->ViewState()[QStringLiteral("view")].toObject()[QStringLiteral("scores_per_pixel")].toDouble();
+  };
+  canvas->setFocus();
+  const double fitted = scale();
+  QTest::keyClick(canvas, Qt::Key_Plus);
+  QTest::keyClick(canvas, Qt::Key_Plus);
+  EXPECT_NEAR(scale(), fitted / 2.25, fitted * 1e-9);
+  QTest::keyClick(canvas, Qt::Key_Minus);
+  EXPECT_NEAR(scale(), fitted / 1.5, fitted * 1e-9);
+  QTest::keyClick(canvas, Qt::Key_Period);
+  EXPECT_EQ(canvas->head(), (HeadId{0, 1}));
+  QTest::keyClick(canvas, Qt::Key_Comma);
+  EXPECT_EQ(canvas->head(), (HeadId{0, 0}));
+}
+
+TEST_F(KeyboardTest, RecentFilesOpenAgainLatestFirst) {
+  Open();
+  const QString other = File(QStringLiteral("other.h5"));
+  ASSERT_TRUE(QFile::copy(trace_path(), other));
+  AnswerFileDialog(other);
+  QTest::keyClick(window_.get(), Qt::Key_O, Qt::ControlModifier);
+  const auto shown = [&] { return QString::fromStdString(window_->store()->trace().path); };
+  ASSERT_TRUE(WaitFor([&] { return shown() == other; })) << Find<QLabel>("noticeText")->text().toStdString();
+  QMenu* recent = nullptr;
+  for (QMenu* menu : window_->findChildren<QMenu*>()) {
+    if (menu->title().contains(QStringLiteral("recent"))) recent = menu;
+  }
+  ASSERT_NE(recent, nullptr);
+  ASSERT_EQ(recent->actions().size(), 2);
+  EXPECT_EQ(recent->actions()[0]->text(), other);
+  recent->actions()[1]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return shown() == trace_path(); }));
+  EXPECT_EQ(recent->actions()[0]->text(), trace_path());
+}
+
+}  // namespace
+}  // namespace headscope::gui_test
