@@ -273,6 +273,18 @@ TEST_F(HeadCanvasTest, SliderChangesTheMaskAndRunMeasuresIt) {
   KeepPicture("canvas_panel");
 }
 
+TEST_F(HeadCanvasTest, PanelComesAlongWhenTheCanvasShrinks) {
+  Show({1100, 700});
+  const QRectF before = canvas_->PanelControl("run");
+  canvas_->resize(600, 500);
+  Settle();
+  const QRectF after = canvas_->PanelControl("run");
+  EXPECT_GT(before.right(), 600);
+  EXPECT_LT(after.right(), 600);
+  ClickControl("overlay");  // its controls can be reached
+  EXPECT_FALSE(canvas_->overlay());
+}
+
 TEST_F(HeadCanvasTest, CancelStopsARun) {
   Show();
   workbench_.hold_run = true;

@@ -353,12 +353,12 @@ print(json.dumps([[r['method'], float(r['kept_fraction']), float(r['cra_min'])] 
   EXPECT_NEAR(read[1].toArray()[1].toDouble(), runs[1].kept_fraction, 1e-5);
   EXPECT_NEAR(read[1].toArray()[2].toDouble(), runs[1].cra_min, 1e-5);
 
-  // The map with its legend: the picture is the canvas' size and has text in its lower edge, where the map ends.
+  // The map with its legend: the picture is as wide as the canvas and has text in its lower edge, where the map ends.
   AnswerFileDialog(png);
   Key(Qt::Key_E, Qt::ControlModifier | Qt::ShiftModifier);
   ASSERT_TRUE(WaitFor([&] { return QFile::exists(png); }, 60000)) << Find<QLabel>("noticeText")->text().toStdString();
   const QImage image(png);
-  EXPECT_EQ(image.size(), canvas_->size());
+  EXPECT_EQ(image.width(), canvas_->width());  // notices that come and go change the height
   int light = 0;
   for (int y = image.height() - 60; y < image.height(); ++y) {
     for (int x = 0; x < image.width() / 2; ++x) light += qGray(image.pixel(x, y)) > 150;

@@ -73,7 +73,8 @@ void LivePanel::Mark(const std::string& name) {
 
 void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
   controls_.clear();
-  ImGui::SetNextWindowPos(Point(map.right() - 8, map.y + 8), ImGuiCond_FirstUseEver, {1, 0});
+  ImGui::SetNextWindowPos(Point(map.right() - 8, map.y + 8), off_canvas_ ? ImGuiCond_Always : ImGuiCond_FirstUseEver,
+                          {1, 0});
   ImGui::SetNextWindowSizeConstraints({kPanelWidth, 0},
                                       {kPanelWidth, std::max(120.0f, static_cast<float>(map.height) - 16)});
   ImGui::SetNextWindowBgAlpha(0.92f);
@@ -92,6 +93,8 @@ void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
     const bool display = ImGui::CollapsingHeader("Display");
     Mark("display");
     if (display) DrawDisplay(model);
+    const ImVec2 canvas = ImGui::GetIO().DisplaySize, at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
+    off_canvas_ = at.x + size.x > canvas.x && size.x + 8 <= static_cast<float>(map.right());
   }
   ImGui::End();
   if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) resetting_.clear();

@@ -21,7 +21,8 @@ class LivePanel {
   };
   explicit LivePanel(Actions actions) : actions_(std::move(actions)) {}
 
-  // Drawn at the upper right of `map`, where causal attention is blank, until the user moves it.
+  // Drawn at the upper right of `map`, where causal attention is blank, until the user moves it; there again when the
+  // canvas became too small for where it was.
   void Draw(CanvasModel& model, const PixelRect& map);
 
   // Where each control was drawn last, by name ("method", a parameter's name, "run", ..): what tests and guides point
@@ -39,7 +40,8 @@ class LivePanel {
 
   Actions actions_;
   std::map<std::string, PixelRect> controls_;
-  std::string resetting_;  // the parameter that a double click set back; its slider is deaf until the button is up
+  bool off_canvas_ = false;  // in the last frame
+  std::string resetting_;    // the parameter that a double click set back; its slider is deaf until the button is up
 };
 
 }  // namespace headscope::ui
