@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(kListThreads)
   for (int32_t other = lane; other < head; other += 32) is_first = is_first && source.Residue(other) != residue;
   if (!__all_sync(0xffffffffu, is_first)) return;
   const TilePositions rows = PositionsOfTile(shape, tile);
-  const ListCounts counts = WriteList<ShardSource::kUnitShift>(rows, arrays.runs + slot * arrays.run_capacity,
-                                                               arrays.columns, source.Open(head, rows));
+  ListWriter<ShardSource::kUnitShift> writer(rows, arrays.runs + slot * arrays.run_capacity, arrays.columns);
+  const ListCounts counts = writer.Write(source.Open(head, rows));
   for (int32_t sharer = head + lane; sharer < shape.num_qo_heads; sharer += 32) {
     if (source.Residue(sharer) != residue) continue;
     for (int32_t sequence = 0; sequence < shape.batch; ++sequence) {

@@ -112,14 +112,16 @@ Status SelectVerticalSlash(Call* call) {
   const int32_t words = LineBitmapWords(num_keys);
   top.keys = call->workspace.Take<uint32_t>(call->NumHeads() * 2 * top.key_pitch);
   top.bitmaps = call->workspace.Take<uint64_t>(call->NumHeads() * 2 * words);
+  top.top_position = call->problem.first_position + (call->view.NumRowTiles() - 1) * kTileRows + kHalfRows;
+  top.windows = call->workspace.Take<uint64_t>(call->NumHeads() * WindowWords(top.top_position));
 
   Status status = CheckGrids(*call, top.probe, call->NumHeads() * 2);
   if (!status.ok() || !call->launches) return status;
   status = LaunchProbe(*call, top.probe);
   if (status.ok()) status = LaunchStatus(LaunchTopLines(top, call->stream), "TopLinesKernel", *call);
   if (!status.ok()) return status;
-  return LaunchStatus(LaunchLineLists({top.bitmaps, words}, ShapeOfLists(*call), arrays, call->stream),
-                      "WriteListsKernel", *call);
+  const LineLists lists{top.bitmaps, words, top.windows, top.top_position};
+  return LaunchStatus(LaunchLineLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteListsKernel", *call);
 }
 
 Status SelectSampleAttention(Call* call) {

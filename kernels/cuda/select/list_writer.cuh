@@ -58,106 +58,132 @@ struct ListCounts {
   int32_t columns = 0;
 };
 
-// Walks the units of one list, 64 per lane, and writes its runs and columns in order. load(word) gives units
-// [64 word, 64 word + 64). All lanes call it.
-template <int kUnitShift, class Load>
-__device__ ListCounts WriteList(TilePositions rows, KeyRun* runs, int32_t* columns, Load&& load) {
-  constexpr unsigned kFullWarp = 0xffffffffu;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int32_t last_unit = rows.last >> kUnitShift;
-  // One unit behind the last, so that a run which reaches the end is closed.
-  const int32_t num_words = (last_unit + 1) / 64 + 1;
-  ListCounts counts;
-  uint32_t state_before = 0;  // of the last unit so far: bit 0 upper, bit 1 lower
-  int32_t last_change = 0;    // unit at which that state began
-  for (int32_t first_word = 0; first_word < num_words; first_word += 32) {
-    const int32_t word = first_word + lane;
+// Walks the units of one list, 64 per lane, and writes its runs and columns in order.
+template <int kUnitShift>
+class ListWriter {
+ public:
+  __device__ ListWriter(TilePositions rows, KeyRun* runs, int32_t* columns)
+      : rows_(rows), lane_(static_cast<int>(threadIdx.x) % 32), runs_(runs), columns_(columns) {}
+
+  // load(word) gives units [64 word, 64 word + 64). All lanes call it.
+  template <class Load>
+  __device__ ListCounts Write(Load&& load) {
+    const int32_t last_unit = rows_.last >> kUnitShift;
+    // One unit behind the last, so that a run which reaches the end is closed.
+    const int32_t num_words = (last_unit + 1) / 64 + 1;
+    // Words in front of this one hold nothing that the diagonal cuts or masks.
+    const int32_t first_near_word = ((rows_.first + 1) >> kUnitShift) / 64;
+    int32_t word = 0;
+    for (; word + 32 <= first_near_word; word += 32) Step</*kNear=*/false>(word + lane_, load(word + lane_));
+    for (; word < num_words; word += 32) {
+      KeptUnits units;
+      if (word + lane_ < num_words) units = load(word + lane_);
+      Step</*kNear=*/true>(word + lane_, units);
+    }
+    return counts_;
+  }
+
+ private:
+  static constexpr unsigned kFullWarp = 0xffffffffu;
+
+  template <bool kNear>
+  __device__ __forceinline__ void Step(int32_t word, KeptUnits units) {
     const int32_t first_unit = word * 64;
-    KeptUnits units;
-    if (word < num_words) units = load(word);
-    const uint64_t inside = LowBits(last_unit + 1 - first_unit);
+    uint64_t inside = ~uint64_t{0};
+    if constexpr (kNear) inside = LowBits((rows_.last >> kUnitShift) + 1 - first_unit);
     units.upper &= inside;
     units.lower &= inside;
-    if (!rows.HasLower()) units.lower = units.upper;
+    if (!rows_.HasLower()) units.lower = units.upper;
     uint64_t singles = 0;
     if constexpr (kUnitShift == 0) {
       // A column that a run of one half covers becomes a run of both, since a single column may lie in no run; so does
       // one right of the first row's position, which needs the causal mask.
       units.columns &= inside;
-      const uint64_t masked = ~LowBits(rows.first + 1 - first_unit);
-      const uint64_t promoted = units.columns & ((units.upper ^ units.lower) | masked);
+      uint64_t promoted = units.columns & (units.upper ^ units.lower);
+      if constexpr (kNear) promoted |= units.columns & ~LowBits(rows_.first + 1 - first_unit);
       units.upper |= promoted;
       units.lower |= promoted;
       singles = units.columns & ~(units.upper | units.lower);
     }
 
+    // The state in front of each unit, and where it changes.
     const uint32_t state_after = static_cast<uint32_t>(units.upper >> 63) | static_cast<uint32_t>(units.lower >> 63)
                                                                                 << 1;
     uint32_t before = __shfl_up_sync(kFullWarp, state_after, 1);
-    if (lane == 0) before = state_before;
+    if (lane_ == 0) before = state_;
+    state_ = __shfl_sync(kFullWarp, state_after, 31);
     const uint64_t upper_before = units.upper << 1 | (before & 1);
     const uint64_t lower_before = units.lower << 1 | before >> 1;
     const uint64_t changes = (units.upper ^ upper_before) | (units.lower ^ lower_before);
-
-    // The last change in front of this lane's units.
     const uint32_t changing_lanes = __ballot_sync(kFullWarp, changes != 0);
-    const int32_t own_last_change = first_unit + 63 - __clzll(static_cast<long long>(changes));
-    const uint32_t lower_lanes = changing_lanes & ((1u << lane) - 1);
-    const int32_t lane_change = __shfl_sync(kFullWarp, own_last_change, lower_lanes == 0 ? 0 : 31 - __clz(lower_lanes));
-    const int32_t change_before = lower_lanes == 0 ? last_change : lane_change;
+    if (changing_lanes == 0 && !__any_sync(kFullWarp, singles != 0)) return;
 
-    if (__any_sync(kFullWarp, (changes | singles) != 0)) {
-      // visit(begin, end, half) for every run that ends in this lane's units, before it is cut at the diagonal.
-      auto for_each_run = [&](auto&& visit) {
-        int32_t begin = change_before;
-        for (uint64_t left = changes; left != 0; left &= left - 1) {
-          const int bit = __ffsll(static_cast<long long>(left)) - 1;
-          const bool upper = (upper_before >> bit & 1) != 0;
-          const bool lower = (lower_before >> bit & 1) != 0;
-          const int32_t end = first_unit + bit;
-          const uint32_t half = upper && lower ? 0u : upper ? kRunUpperHalf : kRunLowerHalf;
-          if (upper || lower) visit(begin << kUnitShift, end << kUnitShift, half);
-          begin = end;
-        }
-      };
-      int32_t num_runs = __popcll(changes & (upper_before | lower_before));
-      if ((first_unit + 63) << kUnitShift > rows.first + 1) {
-        num_runs = 0;
-        for_each_run([&](int32_t begin, int32_t end, uint32_t half) {
-          KeyRun cut[2];
-          num_runs += CutAtDiagonal(rows, begin, end, half, cut);
-        });
+    // The last change in front of this lane's units: where its first run began.
+    const int32_t own_last_change = first_unit + 63 - __clzll(static_cast<long long>(changes));
+    const uint32_t lanes_below = changing_lanes & ((1u << lane_) - 1);
+    int32_t begin = __shfl_sync(kFullWarp, own_last_change, 31 - __clz(lanes_below | 1u));
+    if (lanes_below == 0) begin = last_change_;
+    if (changing_lanes != 0) last_change_ = __shfl_sync(kFullWarp, own_last_change, 31 - __clz(changing_lanes));
+
+    // visit(begin, end, half) for every run that ends in this lane's units, before it is cut at the diagonal.
+    auto for_each_run = [&](auto&& visit) {
+      int32_t from = begin;
+      for (uint64_t left = changes; left != 0; left &= left - 1) {
+        const int bit = __ffsll(static_cast<long long>(left)) - 1;
+        const bool upper = (upper_before >> bit & 1) != 0;
+        const bool lower = (lower_before >> bit & 1) != 0;
+        const int32_t to = first_unit + bit;
+        const uint32_t half = upper && lower ? 0u : upper ? kRunUpperHalf : kRunLowerHalf;
+        if (upper || lower) visit(from << kUnitShift, to << kUnitShift, half);
+        from = to;
       }
-      const int32_t num_singles = __popcll(singles);
-      // Both prefix sums at once: at most 32 * 128 runs and 32 * 64 columns.
-      uint32_t sums = static_cast<uint32_t>(num_runs) | static_cast<uint32_t>(num_singles) << 16;
-#pragma unroll
-      for (int offset = 1; offset < 32; offset *= 2) {
-        const uint32_t below = __shfl_up_sync(kFullWarp, sums, offset);
-        if (lane >= offset) sums += below;
-      }
-      const uint32_t totals = __shfl_sync(kFullWarp, sums, 31);
-      KeyRun* next_run = runs + counts.runs + static_cast<int32_t>(sums & 0xffff) - num_runs;
-      for_each_run([&](int32_t begin, int32_t end, uint32_t half) {
+    };
+    int32_t num_runs = __popcll(changes & (upper_before | lower_before));
+    if constexpr (kNear) {
+      num_runs = 0;
+      for_each_run([&](int32_t from, int32_t to, uint32_t half) {
         KeyRun cut[2];
-        const int count = CutAtDiagonal(rows, begin, end, half, cut);
+        num_runs += CutAtDiagonal(rows_, from, to, half, cut);
+      });
+    }
+    const int32_t num_singles = __popcll(singles);
+    // Both prefix sums at once: at most 32 * 128 runs and 32 * 64 columns.
+    uint32_t sums = static_cast<uint32_t>(num_runs) | static_cast<uint32_t>(num_singles) << 16;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const uint32_t below = __shfl_up_sync(kFullWarp, sums, offset);
+      if (lane_ >= offset) sums += below;
+    }
+    KeyRun* next_run = runs_ + counts_.runs + static_cast<int32_t>(sums & 0xffff) - num_runs;
+    for_each_run([&](int32_t from, int32_t to, uint32_t half) {
+      if constexpr (kNear) {
+        KeyRun cut[2];
+        const int count = CutAtDiagonal(rows_, from, to, half, cut);
         if (count > 0) *next_run++ = cut[0];
         if (count > 1) *next_run++ = cut[1];
-      });
-      if constexpr (kUnitShift == 0) {
-        int32_t* next_column = columns + counts.columns + static_cast<int32_t>(sums >> 16) - num_singles;
-        for (uint64_t left = singles; left != 0; left &= left - 1) {
-          *next_column++ = first_unit + __ffsll(static_cast<long long>(left)) - 1;
-        }
+      } else {
+        *next_run++ = KeyRun::Make(from, to - from, half);
       }
-      counts.runs += static_cast<int32_t>(totals & 0xffff);
-      counts.columns += static_cast<int32_t>(totals >> 16);
+    });
+    if constexpr (kUnitShift == 0) {
+      int32_t* next_column = columns_ + counts_.columns + static_cast<int32_t>(sums >> 16) - num_singles;
+      for (uint64_t left = singles; left != 0; left &= left - 1) {
+        *next_column++ = first_unit + __ffsll(static_cast<long long>(left)) - 1;
+      }
     }
-    state_before = __shfl_sync(kFullWarp, state_after, 31);
-    if (changing_lanes != 0) last_change = __shfl_sync(kFullWarp, own_last_change, 31 - __clz(changing_lanes));
+    const uint32_t totals = __shfl_sync(kFullWarp, sums, 31);
+    counts_.runs += static_cast<int32_t>(totals & 0xffff);
+    counts_.columns += static_cast<int32_t>(totals >> 16);
   }
-  return counts;
-}
+
+  const TilePositions rows_;
+  const int lane_;
+  KeyRun* const runs_;
+  int32_t* const columns_;
+  ListCounts counts_;
+  uint32_t state_ = 0;       // of the last unit so far: bit 0 upper, bit 1 lower
+  int32_t last_change_ = 0;  // unit at which that state began
+};
 
 __device__ inline void StoreCounts(const ListArrays& arrays, int64_t list, int64_t slot, ListCounts counts) {
   arrays.run_begin[list] = slot * arrays.run_capacity;
@@ -175,8 +201,9 @@ __global__ void __launch_bounds__(kListThreads)
   const int32_t tile = static_cast<int32_t>(list % shape.num_tiles);
   const TilePositions rows = PositionsOfTile(shape, tile);
   const auto units = source.Open(shape, list / shape.num_tiles, tile, rows);
-  const ListCounts counts = WriteList<Source::kUnitShift>(rows, arrays.runs + list * arrays.run_capacity,
-                                                          arrays.columns + list * arrays.column_capacity, units);
+  ListWriter<Source::kUnitShift> writer(rows, arrays.runs + list * arrays.run_capacity,
+                                        arrays.columns + list * arrays.column_capacity);
+  const ListCounts counts = writer.Write(units);
   if (threadIdx.x % 32 == 0) StoreCounts(arrays, list, list, counts);
 }
 

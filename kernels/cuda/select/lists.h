@@ -36,11 +36,12 @@ struct ListShape {
   int32_t num_tiles = 0;
 };
 
-// Vertical-slash: line bitmaps of TopLinesParams. A slash o keeps, for rows from position p on, columns [p - o, p - o +
-// 64).
+// Vertical-slash: bitmaps as in TopLinesParams (top_lines.h).
 struct LineLists {
   const uint64_t* bitmaps = nullptr;  // [batch * head, 2, words]
   int32_t words = 0;
+  const uint64_t* windows = nullptr;  // [batch * head, WindowWords(top_position)]
+  int32_t top_position = 0;
 };
 cudaError_t LaunchLineLists(const LineLists& lists, const ListShape& shape, const ListArrays& arrays,
                             cudaStream_t stream);

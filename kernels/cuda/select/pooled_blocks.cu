@@ -86,6 +86,7 @@ __device__ Threshold FindThreshold(const uint32_t* keys, int32_t num_keys, int32
   for (int shift = 24; shift >= 0; shift -= 8) {
     for (int bin = lane; bin < kBins; bin += 32) bins[bin] = 0;
     __syncwarp();
+#pragma unroll 4
     for (int32_t i = lane; i < num_keys; i += 32) {
       const uint32_t key = keys[i];
       // Shifted by 31 at most and once more, since a shift by 32 is not defined.
@@ -111,6 +112,13 @@ __device__ Threshold FindThreshold(const uint32_t* keys, int32_t num_keys, int32
     __syncwarp();
   }
   return {threshold, wanted};
+}
+
+constexpr int kAhead = 8;  // divides every head_dim
+
+__device__ inline void LoadComponents(const float* from, int64_t pitch, float (&to)[kAhead]) {
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) to[i] = from[i * pitch];
 }
 
 // A thread block per kQueries query blocks of one head.
@@ -140,17 +148,27 @@ __global__ void __launch_bounds__(kPickThreads) PickBlocksKernel(const PooledBlo
   const float* const pooled_k = p.pooled_k + kv_list * p.head_dim * p.key_pitch;
   const int32_t num_keys = num_causal(first_block + num_queries - 1);
   for (int32_t key = static_cast<int32_t>(threadIdx.x); key < num_keys; key += kPickThreads) {
+    // Components of the key block come eight at a time, the next eight while these are used.
+    const float* const column = pooled_k + key;
     float scores[kQueries] = {};
-#pragma unroll 8
-    for (int d = 0; d < p.head_dim; ++d) {
-      const float k = pooled_k[int64_t{d} * p.key_pitch + key];
+    float next[kAhead];
+    LoadComponents(column, p.key_pitch, next);
+    for (int first = 0; first < p.head_dim; first += kAhead) {
+      float k[kAhead];
 #pragma unroll
-      for (int query = 0; query < kQueries; query += 4) {
-        const float4 q = *reinterpret_cast<const float4*>(&queries[d * kQueries + query]);
-        scores[query] = fmaf(q.x, k, scores[query]);
-        scores[query + 1] = fmaf(q.y, k, scores[query + 1]);
-        scores[query + 2] = fmaf(q.z, k, scores[query + 2]);
-        scores[query + 3] = fmaf(q.w, k, scores[query + 3]);
+      for (int i = 0; i < kAhead; ++i) k[i] = next[i];
+      if (first + kAhead < p.head_dim)
+        LoadComponents(column + int64_t{first + kAhead} * p.key_pitch, p.key_pitch, next);
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+#pragma unroll
+        for (int query = 0; query < kQueries; query += 4) {
+          const float4 q = *reinterpret_cast<const float4*>(&queries[(first + i) * kQueries + query]);
+          scores[query] = fmaf(q.x, k[i], scores[query]);
+          scores[query + 1] = fmaf(q.y, k[i], scores[query + 1]);
+          scores[query + 2] = fmaf(q.z, k[i], scores[query + 2]);
+          scores[query + 3] = fmaf(q.w, k[i], scores[query + 3]);
+        }
       }
     }
 #pragma unroll

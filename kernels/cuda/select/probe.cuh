@@ -12,6 +12,7 @@ namespace headscope::kernels::selection {
 constexpr int kProbeThreads = 32 * kProbeWarps;
 constexpr int kTileFragments = 1;               // of 16 keys
 constexpr int kTileKeys = 16 * kTileFragments;  // keys of one step of a warp
+constexpr int kStages = 2;                      // tiles of keys of a warp in shared memory
 constexpr int kRowGroups = 8;                   // 64 query rows in groups of 8
 constexpr int kMaxStripeSlots = 1024 / kStripe + 2;
 constexpr unsigned kFullWarp = 0xffffffffu;
@@ -38,12 +39,20 @@ __device__ __forceinline__ float Exp2(float x) {
   return y;
 }
 
-__device__ __forceinline__ uint4 LoadKeys(const uint16_t* from) {
-  uint4 value;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(from));
-  return value;
+__device__ __forceinline__ void CopyAsync(uint4* to, const uint16_t* from) {
+  const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(from) : "memory");
+}
+
+// Shared memory in pieces of 16 bytes: the unit's queries, then each warp's ring of key tiles.
+__host__ __device__ constexpr int QueryPieces(int head_dim) {
+  return head_dim / 32 * kRowGroups * 32;
+}
+__host__ __device__ constexpr int TilePieces(int head_dim) {
+  return head_dim / 32 * 2 * kTileFragments * 32;
+}
+__host__ __device__ constexpr int RingPieces(int head_dim) {
+  return kStages * TilePieces(head_dim);
 }
 
 struct ProbeShared {
@@ -60,21 +69,30 @@ class ProbeWarp {
   // lane / 4, query row 8 n + 2 (lane % 4) + e.
   using Scores = float[kTileFragments][kRowGroups][4];
 
-  __device__ ProbeWarp(const ProbeParams& params, const uint4* q_fragments, const UnitRows& rows, int64_t k_offset)
+  // Keys [begin, end); end is not behind the last visible key.
+  __device__ ProbeWarp(const ProbeParams& params, uint4* shared, const UnitRows& rows, int64_t k_offset, int32_t begin,
+                       int32_t end)
       : p_(params),
-        q_(q_fragments + threadIdx.x % 32),
+        q_(shared + threadIdx.x % 32),
+        ring_(shared + QueryPieces(params.head_dim) + threadIdx.x / 32 * RingPieces(params.head_dim) +
+              threadIdx.x % 32),
         rows_(rows),
         k_(static_cast<const uint16_t*>(params.k.data) + k_offset + threadIdx.x % 4 * 8),
-        visible_(rows.VisibleKeys()),
+        end_(end),
         num_blocks_(params.head_dim / 32),
-        group_lane_(static_cast<int>(threadIdx.x) % 32 / 4) {}
+        group_lane_(static_cast<int>(threadIdx.x) % 32 / 4) {
+#pragma unroll
+    for (int stage = 0; stage + 1 < kStages; ++stage) Request(begin + stage * kTileKeys, stage);
+  }
 
-  // Requests the first 32 components of the keys of the next Score call.
-  __device__ __forceinline__ void Prefetch(int32_t key) { Load(raw_, key, 0); }
-
-  // Keys must have been prefetched; prefetches those 32 further on. Which components a step of the product takes is
-  // free as long as K and Q agree: a lane's 16 contiguous bytes feed two steps.
+  // Tiles are scored in order, each once. Which components a step of the product takes is free as long as K and Q
+  // agree: a lane's 16 contiguous bytes feed two steps.
   __device__ __forceinline__ void Score(int32_t key, Scores& scores) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    // The stage that is filled now was used up by the call before.
+    Request(key + (kStages - 1) * kTileKeys, stage_ == 0 ? kStages - 1 : stage_ - 1);
+    const uint4* const tile = ring_ + stage_ * TilePieces(p_.head_dim);
+    stage_ = stage_ + 1 == kStages ? 0 : stage_ + 1;
 #pragma unroll
     for (int m = 0; m < kTileFragments; ++m) {
 #pragma unroll
@@ -83,24 +101,22 @@ class ProbeWarp {
         for (int c = 0; c < 4; ++c) scores[m][n][c] = 0;
       }
     }
-#pragma unroll 1
+#pragma unroll 2
     for (int block = 0; block < num_blocks_; ++block) {
-      uint4 next[2 * kTileFragments];
-      const bool last = block + 1 == num_blocks_;
-      Load(next, last ? key + kTileKeys : key, last ? 0 : block + 1);
+      uint4 k[2 * kTileFragments];
+#pragma unroll
+      for (int g = 0; g < 2 * kTileFragments; ++g) k[g] = tile[(block * 2 * kTileFragments + g) * 32];
 #pragma unroll
       for (int n = 0; n < kRowGroups; ++n) {
         const uint4 q = q_[(block * kRowGroups + n) * 32];
 #pragma unroll
         for (int m = 0; m < kTileFragments; ++m) {
-          const uint4& low = raw_[2 * m];
-          const uint4& high = raw_[2 * m + 1];
+          const uint4& low = k[2 * m];
+          const uint4& high = k[2 * m + 1];
           Mma<kBf16>(scores[m][n], low.x, high.x, low.y, high.y, q.x, q.y);
           Mma<kBf16>(scores[m][n], low.z, high.z, low.w, high.w, q.z, q.w);
         }
       }
-#pragma unroll
-      for (int g = 0; g < 2 * kTileFragments; ++g) raw_[g] = next[g];
     }
     if (p_.cap > 0) {
 #pragma unroll
@@ -118,18 +134,23 @@ class ProbeWarp {
   __device__ __forceinline__ float Factor() const {
     return p_.cap > 0 ? 1.0f : p_.score_scale;
   }
-  __device__ __forceinline__ int32_t visible() const {
-    return visible_;
-  }
 
  private:
-  // Keys behind the last visible one are not touched: what lies there is nobody's.
-  __device__ __forceinline__ void Load(uint4 (&raw)[2 * kTileFragments], int32_t key, int block) const {
+  // Every lane copies what it will read itself, so its own wait is all the synchronisation there is. Keys behind the
+  // last are not touched: what lies there may be nobody's.
+  __device__ __forceinline__ void Request(int32_t key, int stage) {
+    if (key < end_) {
+      uint4* const tile = ring_ + stage * TilePieces(p_.head_dim);
 #pragma unroll
-    for (int g = 0; g < 2 * kTileFragments; ++g) {
-      const int32_t row = min(key + 8 * g + group_lane_, visible_ - 1);
-      raw[g] = LoadKeys(k_ + row * p_.k.row_stride + block * 32);
+      for (int g = 0; g < 2 * kTileFragments; ++g) {
+        const uint16_t* const from = k_ + min(key + 8 * g + group_lane_, end_ - 1) * p_.k.row_stride;
+#pragma unroll 4
+        for (int block = 0; block < num_blocks_; ++block) {
+          CopyAsync(tile + (block * 2 * kTileFragments + g) * 32, from + block * 32);
+        }
+      }
     }
+    asm volatile("cp.async.commit_group;" ::: "memory");
   }
 
   // cap * tanh(scale * dot) without the slow path of tanhf; absolute error some 2e-7 of the cap.
@@ -158,12 +179,13 @@ class ProbeWarp {
 
   const ProbeParams& p_;
   const uint4* const q_;
+  uint4* const ring_;
   const UnitRows rows_;
   const uint16_t* const k_;
-  const int32_t visible_;
+  const int32_t end_;
   const int num_blocks_;
   const int group_lane_;
-  uint4 raw_[2 * kTileFragments];
+  int stage_ = 0;
 };
 
 // Adds the mass of maximum b and sum b to a.
@@ -369,7 +391,7 @@ class LineSums {
 // (32 components, group of 8 rows, lane). Rows that the unit does not have are zero.
 __device__ inline void LoadQueries(const ProbeParams& p, const UnitRows& rows, int64_t q_offset, uint4* fragments) {
   const auto* const q = static_cast<const uint16_t*>(p.q.data) + q_offset;
-  const int count = p.head_dim / 32 * kRowGroups * 32;
+  const int count = QueryPieces(p.head_dim);
   for (int at = static_cast<int>(threadIdx.x); at < count; at += kProbeThreads) {
     const int lane = at % 32;
     const int row = at / 32 % kRowGroups * 8 + lane / 4;
@@ -402,7 +424,7 @@ __device__ inline void LoadRowStatistics(const ProbeParams& p, const UnitRows& r
 // One strip of one unit. kSums == false: row statistics into p.row_partials. kSums == true: column and diagonal sums.
 template <bool kBf16, bool kSums>
 __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParams p) {
-  extern __shared__ uint4 q_fragments[];
+  extern __shared__ uint4 pieces[];
   __shared__ __align__(16) ProbeShared shared;
   const int units_of_group = p.group_size * p.UnitsPerHead();
   const int unit_of_group = static_cast<int>(blockIdx.x) % units_of_group;
@@ -417,18 +439,17 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
   if (block_key >= rows.VisibleKeys()) return;
   const int64_t unit = (int64_t{sequence} * p.num_qo_heads + head) * p.UnitsPerHead() + unit_of_head;
 
-  LoadQueries(p, rows, sequence * p.q.batch_stride + head * p.q.head_stride, q_fragments);
+  LoadQueries(p, rows, sequence * p.q.batch_stride + head * p.q.head_stride, pieces);
   if constexpr (kSums) LoadRowStatistics(p, rows, unit, shared.rows);
   __syncthreads();
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int32_t begin = block_key + warp * p.keys_per_warp;
   const int32_t end = min(begin + p.keys_per_warp, rows.VisibleKeys());
-  ProbeWarp<kBf16> probe(p, q_fragments, rows, sequence * p.k.batch_stride + kv_head * p.k.head_stride);
+  ProbeWarp<kBf16> probe(p, pieces, rows, sequence * p.k.batch_stride + kv_head * p.k.head_stride, begin, end);
   float scores[kTileFragments][kRowGroups][4];
   if constexpr (!kSums) {
     RowStatistics statistics;
-    if (begin < end) probe.Prefetch(begin);
     for (int32_t key = begin; key < end; key += kTileKeys) {
       probe.Score(key, scores);
       statistics.Add(scores, probe.Factor());
@@ -444,7 +465,6 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
     }
   } else if (begin < end) {
     LineSums sums(p, rows, unit, strip * kProbeWarps + warp, shared.slots[warp]);
-    probe.Prefetch(begin);
     int32_t key = begin;
     for (; key < end; key += kTileKeys) {
       probe.Score(key, scores);
@@ -470,7 +490,13 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
 template <bool kBf16>
 cudaError_t LaunchProbeOf(const ProbeParams& params, int32_t batch, cudaStream_t stream) {
   const int64_t num_blocks = int64_t{batch} * params.num_qo_heads * params.UnitsPerHead() * params.num_strips;
-  const size_t shared_bytes = static_cast<size_t>(params.head_dim) * kUnitRows * sizeof(uint16_t);
+  const size_t shared_bytes =
+      static_cast<size_t>(QueryPieces(params.head_dim) + kProbeWarps * RingPieces(params.head_dim)) * sizeof(uint4);
+  for (const auto kernel : {ProbeKernel<kBf16, false>, ProbeKernel<kBf16, true>}) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    if (error != cudaSuccess) return error;
+  }
   const dim3 grid(static_cast<unsigned>(num_blocks));
   ProbeKernel<kBf16, false><<<grid, kProbeThreads, shared_bytes, stream>>>(params);
   const cudaError_t error = cudaGetLastError();

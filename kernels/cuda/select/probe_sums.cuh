@@ -48,13 +48,14 @@ __device__ inline float ColumnSum(const ProbeParams& p, int64_t set, int32_t chu
 __device__ inline float SlashSum(const ProbeParams& p, int64_t set, int32_t chunk, int32_t line) {
   const int32_t low = p.stripes ? line * kStripe : line;  // the line's diagonals are [low, high]
   const int32_t high = p.stripes ? low + kStripe - 1 : low;
+  const int keys_per_warp_log2 = 31 - __clz(p.keys_per_warp);
   float sum = 0;
   for (int32_t unit = 0; unit < p.units_per_chunk; ++unit) {
     const UnitRows rows = RowsOfUnit(p, chunk, unit);
     const int32_t visible = rows.VisibleKeys();
     if (visible <= low) continue;
     // Strips whose highest diagonal reaches `low` and whose lowest is not above `high`.
-    const int32_t last_strip = min(rows.position + kUnitRows - 1 - low, visible - 1) / p.keys_per_warp;
+    const int32_t last_strip = min(rows.position + kUnitRows - 1 - low, visible - 1) >> keys_per_warp_log2;
     for (int32_t strip = last_strip; strip >= 0; --strip) {
       const int32_t highest = HighestSlash(rows, strip * p.keys_per_warp);
       if (highest - (p.keys_per_warp + kUnitRows - 1) > high) break;

@@ -102,6 +102,28 @@ __device__ Threshold FindThreshold(const uint32_t* keys, int32_t num_keys, int32
   return threshold;
 }
 
+__device__ uint64_t FunnelShift(uint64_t low, uint64_t high, int shift) {
+  return shift == 0 ? low : low >> shift | high << (64 - shift);
+}
+
+// Bit i: some line of the 64 from i on is set, lines 0 .. 63 in `low`, 64 .. 127 in `high`.
+__device__ uint64_t AnyOfNext64(uint64_t low, uint64_t high) {
+  const uint64_t from_low = low == 0 ? 0 : ~uint64_t{0} >> __clzll(static_cast<long long>(low));
+  const uint64_t from_high = high == 0 ? 0 : (~uint64_t{0} << (__ffsll(static_cast<long long>(high)) - 1)) << 1;
+  return from_low | from_high;
+}
+
+// p - x falls as x rises: the bitmap is read forwards and turned round.
+__device__ void StoreWindows(const TopLinesParams& p, const uint64_t* slashes, uint64_t* windows) {
+  for (int32_t word = static_cast<int32_t>(threadIdx.x); word < WindowWords(p.top_position); word += kTopThreads) {
+    const int32_t bit = p.top_position - 64 * word - 63 + 64 * kBitmapFront;
+    const uint64_t* const from = slashes + bit / 64;
+    const uint64_t low = FunnelShift(from[0], from[1], bit % 64);
+    const uint64_t high = FunnelShift(from[1], from[2], bit % 64);
+    windows[word] = __brevll(AnyOfNext64(low, high));
+  }
+}
+
 // Ascending order of lines: bit i of word w is line 64 w + i.
 __global__ void __launch_bounds__(kTopThreads) TopLinesKernel(const TopLinesParams p) {
   __shared__ int32_t ties_of_warp[kTopWarps];
@@ -161,6 +183,9 @@ __global__ void __launch_bounds__(kTopThreads) TopLinesKernel(const TopLinesPara
     }
     if (lane == 0) words[kBitmapFront + word] = bits;
   }
+  if (direction == 0) return;
+  __syncthreads();
+  StoreWindows(p, words, p.windows + static_cast<int64_t>(blockIdx.x / 2) * WindowWords(p.top_position));
 }
 
 }  // namespace

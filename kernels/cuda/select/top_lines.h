@@ -16,11 +16,16 @@
 namespace headscope::kernels::selection {
 
 // Words of zeros in front of and behind a line bitmap, so that windows that stick out read zeros.
-constexpr int32_t kBitmapFront = 3;
+constexpr int32_t kBitmapFront = 5;
 constexpr int32_t kBitmapBack = 5;
 
 constexpr int32_t LineBitmapWords(int32_t num_lines) {
   return kBitmapFront + (num_lines + 63) / 64 + kBitmapBack;
+}
+
+// Up to the word behind the last position of any tile.
+constexpr int32_t WindowWords(int32_t top_position) {
+  return top_position / 64 + 5;
 }
 
 struct TopLinesParams {
@@ -33,6 +38,8 @@ struct TopLinesParams {
   uint32_t* keys = nullptr;     // [list, direction, key_pitch]
   uint64_t* bitmaps = nullptr;  // [list, direction, LineBitmapWords(num_lines)]
   int32_t key_pitch = 0;        // num_lines rounded up to a multiple of 4
+  uint64_t* windows = nullptr;  // [list, WindowWords(top_position)]
+  int32_t top_position = 0;     // of the lower half of the last tile
 };
 
 cudaError_t LaunchTopLines(const TopLinesParams& params, cudaStream_t stream);
