@@ -29,15 +29,6 @@ struct WarpRows {
   int32_t count[kWarpRows];
 };
 
-// An integer that orders as the float does, and back. No NaN gets here: comparisons with the bound leave it out.
-__device__ __forceinline__ int32_t OrderKey(float x) {
-  const int32_t bits = __float_as_int(x);
-  return bits ^ (bits >> 31 & 0x7fffffff);
-}
-__device__ __forceinline__ float FromOrderKey(int32_t key) {
-  return __int_as_float(key ^ (key >> 31 & 0x7fffffff));
-}
-
 // Keeps the largest of candidates[0, count): at least min(count, kWanted) of them and at most `enough`; the new count
 // and bound go to *row_count and *row_bound. Called by a whole warp.
 __device__ __noinline__ void KeepLargest(float* candidates, int count, int enough, int32_t* row_count,
@@ -45,40 +36,40 @@ __device__ __noinline__ void KeepLargest(float* candidates, int count, int enoug
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (count <= enough) return;
   float values[kPerLane];
-  int32_t smallest = INT32_MAX, largest = INT32_MIN;
+  float smallest = INFINITY, largest = -INFINITY;
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
     const int at = i * 32 + lane;
     values[i] = at < count ? candidates[at] : -INFINITY;
-    if (at < count) {
-      smallest = min(smallest, OrderKey(values[i]));
-      largest = max(largest, OrderKey(values[i]));
-    }
+    largest = fmaxf(largest, values[i]);
+    smallest = fminf(smallest, at < count ? values[i] : INFINITY);
   }
-  // Invariant: more than `enough` candidates exceed `low`, fewer than kWanted exceed `high`. 64-bit: their difference
-  // may not fit 32 bits.
-  int64_t low = int64_t{__reduce_min_sync(~0u, smallest)} - 1;
-  int64_t high = __reduce_max_sync(~0u, largest);
-  int32_t bound = static_cast<int32_t>(high);
-  int above_bound = 0;
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    const float threshold = FromOrderKey(static_cast<int32_t>(middle));
-    int above = 0;
+  for (int offset = 16; offset > 0; offset /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, offset));
+    smallest = fminf(smallest, __shfl_xor_sync(~0u, smallest, offset));
+  }
+  // Invariant: more than `enough` candidates exceed `low` (at first all of them), fewer than kWanted
+  // exceed `high`. By value, not by order of representation: scores lie close together on that scale.
+  float low = nextafterf(smallest, -INFINITY), high = largest;
+  float threshold = high;
+  int above_threshold = 0;
+  while (true) {
+    const float middle = low + 0.5f * (high - low);
+    if (!(middle > low && middle < high)) break;  // neighbours: the candidates equal to `high` are the boundary
+    int counts[4] = {};                           // four, so that additions need not wait for each other
 #pragma unroll
-    for (int i = 0; i < kPerLane; ++i) above += values[i] > threshold ? 1 : 0;
-    above = __reduce_add_sync(~0u, above);
+    for (int i = 0; i < kPerLane; ++i) counts[i % 4] += values[i] > middle ? 1 : 0;
+    const int above = __reduce_add_sync(~0u, (counts[0] + counts[1]) + (counts[2] + counts[3]));
     if (above > enough) {
       low = middle;
     } else if (above < kWanted) {
-      high = middle;
+      threshold = high = middle;
     } else {
-      low = high = middle;
-      above_bound = above;
+      threshold = middle;
+      above_threshold = above;
+      break;
     }
-    bound = static_cast<int32_t>(high);
   }
-  const float threshold = FromOrderKey(bound);
   __syncwarp();
   // Where equal candidates leave no such bound, those above it are joined by as many equal to it as are wanted.
   int written = 0;
@@ -89,7 +80,7 @@ __device__ __noinline__ void KeepLargest(float* candidates, int count, int enoug
     if (keep) candidates[written + __popc(votes & ((1u << lane) - 1))] = values[i];
     written += __popc(votes);
   }
-  if (above_bound == 0) {
+  if (above_threshold == 0) {
     for (int at = written + lane; at < kWanted; at += 32) candidates[at] = threshold;
     written = kWanted;
   }
