@@ -42,9 +42,8 @@ class Event {
 
 class CudaDevice : public Device {
  public:
-  explicit CudaDevice(const DeviceOptions& options)
-      : options_{.num_threads = options.num_threads, .cancelled = options.cancelled} {
-    Require(kernels::QueryCudaDevice(0, &info_));
+  CudaDevice(const DeviceOptions& options, kernels::CudaDeviceInfo info)
+      : options_{.num_threads = options.num_threads, .cancelled = options.cancelled}, info_(std::move(info)) {
     flush_ = Allocate(kFlushBytes);
   }
 
@@ -144,7 +143,10 @@ class CudaDevice : public Device {
 }  // namespace
 
 std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options) {
-  return std::make_unique<CudaDevice>(options);
+  // Before anything of CUDA is made, so that a machine without a GPU is told so.
+  kernels::CudaDeviceInfo info;
+  Require(kernels::QueryCudaDevice(0, &info));
+  return std::make_unique<CudaDevice>(options, std::move(info));
 }
 
 }  // namespace headscope::app::bench
