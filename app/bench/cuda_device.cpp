@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstring>
+#include <utility>
 
 #include "bench/cuda_decode_work.h"
 #include "bench/device.h"
