@@ -23,9 +23,8 @@ namespace {
 constexpr float kFontPixels = 15;
 // A press needs a frame for the hover before it, itself, its release and the frame in which what it changed is drawn.
 constexpr int kFramesAfterInput = 3;
-constexpr float kDoubleClickSeconds = 0.3f;  // ImGui's own default
-constexpr float kNotch = 120;                // QWheelEvent::angleDelta of one notch
-constexpr float kPixelsPerNotch = 40;        // of touchpads that report pixels only
+constexpr float kNotch = 120;          // QWheelEvent::angleDelta of one notch
+constexpr float kPixelsPerNotch = 40;  // of touchpads that report pixels only
 
 std::optional<InputKey> InputKeyOf(int qt_key) {
   switch (qt_key) {
@@ -326,7 +325,7 @@ void ImGuiBridge::Apply(const FrameInput& input) {
   ImGuiIO& io = ImGui::GetIO();
   // ImGui judges double clicks by the time between frames, which a busy machine stretches; the window system knew
   // better.
-  io.MouseDoubleClickTime = input.double_press ? FLT_MAX : kDoubleClickSeconds;
+  io.MouseDoubleClickTime = input.double_press ? FLT_MAX : 0.0f;  // Qt alone says what a double click is
 #if IMGUI_VERSION_NUM >= 18700
   if (input.focus) io.AddFocusEvent(*input.focus);
   if (input.position) io.AddMousePosEvent(input.position->x, input.position->y);
