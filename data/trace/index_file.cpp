@@ -1,10 +1,9 @@
 #include "data/index_file.h"
 
-#include <filesystem>
-
 #include "data/trace_schema.h"
 #include "trace/hdf5_values.h"
 #include "trace/untrusted_file.h"
+#include "trace/whole_file.h"
 
 namespace headscope::data {
 namespace {
@@ -70,15 +69,6 @@ void WriteContents(hid_t file, const IndexFile& index) {
   WriteInt32(file, "columns", index.columns);
 }
 
-PropertyHandle WholeFileAccess() {
-  PropertyHandle access(Require(H5Pcreate(H5P_FILE_ACCESS), "creating properties"));
-  // As in results_file.cpp: laid out in memory, written by one flush, so that a full disk is one failed call.
-  Require(H5Pset_fapl_core(access.get(), size_t{16} << 20, true), "choosing the file driver");
-  // The version of the format that UntrustedFile takes.
-  Require(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110), "setting the format version");
-  return access;
-}
-
 template <typename Number>
 std::vector<Number> ReadNumbers(const UntrustedFile& file, const GroupHandle& root, const std::string& name,
                                 hid_t file_type, hid_t memory_type) {
@@ -103,26 +93,10 @@ std::vector<int32_t> ReadRuns(const UntrustedFile& file, const GroupHandle& root
 
 void WriteIndexFile(const std::string& path, const IndexFile& index) {
   const Hdf5Lock lock;
-  const PropertyHandle access = WholeFileAccess();
-  FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
-  if (!file.valid()) {
-    throw TraceError(path + ": cannot be created (" + Hdf5Reason() +
-                     "); choose a new name in a folder that can be written");
-  }
-  std::string problem;
-  try {
-    WriteContents(file.get(), index);
-    Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "writing");
-  } catch (const TraceError& error) {
-    problem = error.what();
-  }
-  if (problem.empty() && file.Reset() < 0) problem = "writing failed: " + Hdf5Reason();
-  if (!problem.empty()) {
-    file.Release();  // closing would try to write again
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
-    throw TraceError(path + ": " + problem + "; free some disk space or choose another folder");
-  }
+  const PropertyHandle access = InMemoryAccess(size_t{16} << 20);
+  // The version of the format that UntrustedFile takes.
+  Require(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110), "setting the format version");
+  WriteWholeFile(path, access, [&](hid_t file) { WriteContents(file, index); });
 }
 
 IndexFile ReadIndexFile(const std::string& path) {

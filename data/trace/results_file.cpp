@@ -1,11 +1,11 @@
 #include "data/results_file.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "data/trace_schema.h"
 #include "trace/hdf5_values.h"
+#include "trace/whole_file.h"
 
 namespace headscope::data {
 namespace {
@@ -89,31 +89,7 @@ void WriteResults(const std::string& path, const std::vector<ResultsColumn>& col
                   const std::vector<std::pair<std::string, std::string>>& attributes) {
   Check(path, columns);
   const Hdf5Lock lock;
-  const PropertyHandle access(Require(H5Pcreate(H5P_FILE_ACCESS), "creating properties"));
-  // The whole table is laid out in memory and written by one flush: a full disk then shows as one failed call, with
-  // nothing half open.
-  Require(H5Pset_fapl_core(access.get(), size_t{1} << 20, true), "choosing the file driver");
-  FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
-  if (!file.valid()) {
-    throw TraceError(path + ": cannot be created (" + Hdf5Reason() +
-                     "); choose a new name in a folder that can be written");
-  }
-  std::string problem;
-  try {
-    WriteTable(file.get(), columns, attributes);
-    Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "writing");
-  } catch (const TraceError& error) {
-    problem = error.what();
-  }
-  if (problem.empty() && file.Reset() < 0) {
-    problem = "writing failed: " + Hdf5Reason();
-  }
-  if (!problem.empty()) {
-    file.Release();  // closing would try to write again
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
-    throw TraceError(path + ": " + problem + "; free some disk space or choose another folder");
-  }
+  WriteWholeFile(path, InMemoryAccess(size_t{1} << 20), [&](hid_t file) { WriteTable(file, columns, attributes); });
 }
 
 }  // namespace headscope::data

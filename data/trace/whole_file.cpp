@@ -1,0 +1,38 @@
+#include "trace/whole_file.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "data/trace_schema.h"
+
+namespace headscope::data {
+
+PropertyHandle InMemoryAccess(size_t increment) {
+  PropertyHandle access(Require(H5Pcreate(H5P_FILE_ACCESS), "creating properties"));
+  Require(H5Pset_fapl_core(access.get(), increment, true), "choosing the file driver");
+  return access;
+}
+
+void WriteWholeFile(const std::string& path, const PropertyHandle& access, const std::function<void(hid_t)>& write) {
+  FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
+  if (!file.valid()) {
+    throw TraceError(path + ": cannot be created (" + Hdf5Reason() +
+                     "); choose a new name in a folder that can be written");
+  }
+  std::string problem;
+  try {
+    write(file.get());
+    Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "writing");
+  } catch (const TraceError& error) {
+    problem = error.what();
+  }
+  if (problem.empty() && file.Reset() < 0) problem = "writing failed: " + Hdf5Reason();
+  if (!problem.empty()) {
+    file.Release();  // closing would try to write again
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    throw TraceError(path + ": " + problem + "; free some disk space or choose another folder");
+  }
+}
+
+}  // namespace headscope::data
