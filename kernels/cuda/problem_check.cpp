@@ -49,7 +49,7 @@ std::string Describe(const AttentionProblem& problem) {
          std::to_string(problem.seq_k) + ", head_dim " + std::to_string(problem.head_dim);
 }
 
-Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output) {
+Status CheckShape(const AttentionProblem& problem) {
   for (const Status& status :
        {AtLeastOne("batch", problem.batch), AtLeastOne("num_qo_heads", problem.num_qo_heads),
         AtLeastOne("num_kv_heads", problem.num_kv_heads), AtLeastOne("head_dim", problem.head_dim),
@@ -71,6 +71,11 @@ Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& inde
   if (!std::isfinite(problem.soft_cap) || problem.soft_cap < 0) {
     return Invalid("soft_cap", std::to_string(problem.soft_cap), "must be positive and finite, or 0 for none");
   }
+  return {};
+}
+
+Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output) {
+  if (Status status = CheckShape(problem); !status.ok()) return status;
   for (const Status& status : {CheckTensor("q", problem.q, problem, problem.num_qo_heads, problem.seq_q),
                                CheckTensor("k", problem.k, problem, problem.num_kv_heads, problem.seq_k),
                                CheckTensor("v", problem.v, problem, problem.num_kv_heads, problem.seq_k),

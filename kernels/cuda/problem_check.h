@@ -7,6 +7,10 @@
 
 namespace headscope::kernels {
 
+// Sizes, heads, positions, scale and soft cap are positive and in range. Looks at no tensor. Errors: kInvalidArgument,
+// as below.
+Status CheckShape(const AttentionProblem& problem);
+
 // Pointers present, shapes positive and in range, index and problem of the same shape. Looks at no device memory: lists
 // are checked by Validate() where they are made. Errors: kInvalidArgument, naming the field, its value and what is
 // allowed.

@@ -9,6 +9,7 @@
 
 #include "cuda_error.h"
 #include "current_device.h"
+#include "problem_check.h"
 
 namespace headscope::kernels::statistics {
 namespace {
@@ -17,35 +18,15 @@ Status Invalid(const std::string& field, const std::string& value, const std::st
   return {StatusCode::kInvalidArgument, field + " is " + value + ": " + allowed + "."};
 }
 
-Status CheckShape(const AttentionProblem& problem, int32_t window) {
-  const NamedPointer tensors[] = {{"q.data", problem.q.data}, {"k.data", problem.k.data}};
-  for (const auto& [name, pointer] : tensors) {
-    if (pointer == nullptr) return Invalid(name, "null", "must point to device memory");
-  }
-  for (const auto& [name, value] :
-       {std::pair{"batch", problem.batch}, std::pair{"num_qo_heads", problem.num_qo_heads},
-        std::pair{"num_kv_heads", problem.num_kv_heads}, std::pair{"head_dim", problem.head_dim},
-        std::pair{"seq_q", problem.seq_q}, std::pair{"seq_k", problem.seq_k}}) {
-    if (value < 1) return Invalid(name, std::to_string(value), "must be 1 or more");
-  }
-  if (problem.num_qo_heads % problem.num_kv_heads != 0) {
-    return Invalid("num_qo_heads", std::to_string(problem.num_qo_heads),
-                   "must be a multiple of num_kv_heads (" + std::to_string(problem.num_kv_heads) + ")");
-  }
-  if (problem.first_position < 0 ||
-      int64_t{problem.first_position} + problem.seq_q > std::numeric_limits<int32_t>::max()) {
-    return Invalid("first_position", std::to_string(problem.first_position),
-                   "positions must lie between 0 and 2147483647");
-  }
+Status CheckArguments(const AttentionProblem& problem, int32_t window) {
+  if (Status status = CheckShape(problem); !status.ok()) return status;
   if (problem.seq_k > std::numeric_limits<int32_t>::max() - kTileKeys) {
     return Invalid("seq_k", std::to_string(problem.seq_k), "must be at most 2147483583");
   }
   if (window < 0) return Invalid("window", std::to_string(window), "must be 0 (none) or more");
-  if (!std::isfinite(problem.scale) || problem.scale < 0) {
-    return Invalid("scale", std::to_string(problem.scale), "must be positive and finite, or 0 for head_dim^-0.5");
-  }
-  if (!std::isfinite(problem.soft_cap) || problem.soft_cap < 0) {
-    return Invalid("soft_cap", std::to_string(problem.soft_cap), "must be positive and finite, or 0 for none");
+  const NamedPointer tensors[] = {{"q.data", problem.q.data}, {"k.data", problem.k.data}};
+  for (const auto& [name, pointer] : tensors) {
+    if (pointer == nullptr) return Invalid(name, "null", "must point to device memory");
   }
   return {};
 }
@@ -102,7 +83,7 @@ Status CheckFormat(const AttentionProblem& problem) {
 
 Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t extra_shared_bytes,
                        std::initializer_list<NamedPointer> pointers, ScoreParams* params) {
-  if (Status status = CheckShape(problem, window); !status.ok()) return status;
+  if (Status status = CheckArguments(problem, window); !status.ok()) return status;
   for (const NamedPointer& named : pointers) {
     if (named.pointer == nullptr) return Invalid(named.name, "null", "must point to device memory");
   }
