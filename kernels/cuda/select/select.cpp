@@ -156,6 +156,14 @@ Status CheckBuffer(const char* name, const void* data, size_t bytes, size_t need
   return {};
 }
 
+// Of a problem that Check() let pass; touches no memory.
+Status Measure(Method method, const AttentionProblem& problem, const ParameterValues& values, CudaSelectSizes* sizes) {
+  Call call{problem, values, Arena(nullptr), Arena(nullptr)};
+  if (Status status = Run(method, &call); !status.ok()) return status;
+  *sizes = {call.index.used(), call.workspace.used()};
+  return {};
+}
+
 }  // namespace
 }  // namespace selection
 
@@ -172,10 +180,7 @@ Status SelectCudaBufferSizes(std::string_view method, const AttentionProblem& pr
   shape.q.data = shape.k.data = placeholder;
   std::optional<selection::Method> found;
   if (Status status = selection::Check(method, shape, values, &found); !status.ok()) return status;
-  selection::Call call{shape, values, selection::Arena(nullptr), selection::Arena(nullptr)};
-  if (Status status = selection::Run(*found, &call); !status.ok()) return status;
-  *sizes = {call.index.used(), call.workspace.used()};
-  return {};
+  return selection::Measure(*found, shape, values, sizes);
 }
 
 Status SelectCuda(std::string_view method, const AttentionProblem& problem, const ParameterValues& values,
@@ -184,7 +189,7 @@ Status SelectCuda(std::string_view method, const AttentionProblem& problem, cons
   std::optional<selection::Method> found;
   if (Status status = selection::Check(method, problem, values, &found); !status.ok()) return status;
   CudaSelectSizes sizes;
-  Status status = SelectCudaBufferSizes(method, problem, values, &sizes);
+  Status status = selection::Measure(*found, problem, values, &sizes);
   if (status.ok()) status = selection::CheckBuffer("index", buffers.index, buffers.index_bytes, sizes.index_bytes);
   if (status.ok()) {
     status = selection::CheckBuffer("workspace", buffers.workspace, buffers.workspace_bytes, sizes.workspace_bytes);
