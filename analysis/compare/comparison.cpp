@@ -2,11 +2,11 @@
 #include <string_view>
 
 #include "analysis/compare.h"
+#include "analysis/types/timing.h"
 #include "compare/decode_comparison.h"
 #include "compare/mask_quality.h"
 #include "compare/output_error.h"
 #include "compare/prefill_device.h"
-#include "compare/timing.h"
 #include "kernels/cpu_executor.h"
 
 namespace headscope::analysis {

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "analysis/tiles.h"
+#include "analysis/types/timing.h"
 #include "compare/mask_quality.h"
 #include "compare/output_error.h"
-#include "compare/timing.h"
 #include "kernels/cpu_executor.h"
 
 namespace headscope::analysis {

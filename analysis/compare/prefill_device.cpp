@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "compare/timing.h"
+#include "analysis/types/timing.h"
 #include "internal/parallel.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cuda_executor.h"

@@ -12,6 +12,6 @@ struct Figure {
 };
 
 // Of an even number of values, the mean of the two in the middle. No values: all 0.
-Figure Summarize(std::vector<double> values);
+Figure Summarize(const std::vector<double>& values);
 
 }  // namespace headscope::app::bench

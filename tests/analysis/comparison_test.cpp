@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "analysis/compare.h"
+#include "analysis/types/timing.h"
 #include "compare/output_error.h"
-#include "compare/timing.h"
 #include "kernels/cuda_executor.h"
 #include "synthetic_heads.h"
 
