@@ -32,6 +32,18 @@ const char* TypeName(ParameterType type) {
   return type == ParameterType::kInteger ? "integer" : type == ParameterType::kReal ? "real" : "flag";
 }
 
+const char* RoleName(kernels::ParameterRole role) {
+  switch (role) {
+    case kernels::ParameterRole::kBudget:
+      return "budget";
+    case kernels::ParameterRole::kMassShare:
+      return "mass_share";
+    case kernels::ParameterRole::kOther:
+      break;
+  }
+  return "other";
+}
+
 std::string Number(double value) {
   std::ostringstream text;
   text << std::setprecision(7) << value;
@@ -50,7 +62,8 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
                           {"logarithmic", parameter.logarithmic},
                           {"unit", parameter.unit},
                           {"help", parameter.help},
-                          {"cost", parameter.cost}});
+                          {"cost", parameter.cost},
+                          {"role", RoleName(parameter.role)}});
   }
   return {{"name", spec.name},       {"title", spec.title},     {"family", spec.family},
           {"paper", spec.paper},     {"summary", spec.summary}, {"phase", PhaseName(spec.phase)},

@@ -21,9 +21,10 @@ MethodSpec MakeSpec() {
   spec.phase = Phase::kPrefill;
   spec.parameters = {
       {"n_sink", ParameterType::kInteger, 1024, 0, 1 << 20, 64, true, "tokens", "first tokens that every row keeps",
-       "work per row grows by one pair a token"},
+       "work per row grows by one pair a token", ParameterRole::kBudget},
       {"n_local", ParameterType::kInteger, 4096, 1, 1 << 20, 64, true, "tokens",
-       "newest tokens that every row keeps, its own included", "work per row grows by one pair a token"},
+       "newest tokens that every row keeps, its own included", "work per row grows by one pair a token",
+       ParameterRole::kBudget},
   };
   return spec;
 }

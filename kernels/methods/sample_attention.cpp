@@ -36,10 +36,11 @@ MethodSpec MakeSpec() {
   spec.phase = Phase::kPrefill;
   spec.parameters = {
       {"alpha_c", ParameterType::kReal, 0.95, 0, 1, 0.01, false, "share of mass",
-       "share of the sampled mass that the kept columns reach (GLM4 at 16K to 48K: 0.95)", "more columns, more work"},
+       "share of the sampled mass that the kept columns reach (GLM4 at 16K to 48K: 0.95)", "more columns, more work",
+       ParameterRole::kMassShare},
       {"alpha_s", ParameterType::kReal, 0.95, 0, 1, 0.01, false, "share of mass",
        "share of the sampled mass that the kept diagonals reach (GLM4 at 16K to 48K: 0.95)",
-       "more diagonals, more work"},
+       "more diagonals, more work", ParameterRole::kMassShare},
       {"chunk_n", ParameterType::kInteger, 1, 1, 64, 1, false, "chunks",
        "regions of rows, each probed by its last 128 rows",
        "selection time grows in proportion; more stripes are found"},

@@ -33,10 +33,11 @@ MethodSpec MakeSpec() {
   spec.parameters = {
       {"n_vertical", ParameterType::kInteger, 500, 0, 1 << 20, 50, true, "columns",
        "columns kept (the paper's search starts from 30, 100, 500 and 3000)",
-       "each column is gathered by every row block"},
+       "each column is gathered by every row block", ParameterRole::kBudget},
       {"n_slash", ParameterType::kInteger, 1500, 0, 1 << 20, 50, true, "diagonals",
        "diagonals kept (the paper's search starts from 2048, 1800, 1500 and 200)",
-       "an isolated diagonal costs 64 columns per row block, a neighbour of another one column"},
+       "an isolated diagonal costs 64 columns per row block, a neighbour of another one column",
+       ParameterRole::kBudget},
       {"last_q", ParameterType::kInteger, 64, 1, 1024, 16, false, "rows", "last query rows that the estimate reads",
        "selection time grows in proportion"},
       {"forced_columns", ParameterType::kInteger, 30, 0, 1 << 20, 1, false, "columns",

@@ -12,6 +12,18 @@ namespace headscope::kernels {
 enum class Phase { kPrefill, kDecode };
 enum class ParameterType { kInteger, kReal, kFlag };
 
+// What a parameter is to somebody who looks for the cheapest setting that still keeps a given mass.
+enum class ParameterRole {
+  kOther,
+  // Says how much is kept: a larger value never drops a pair that a smaller one keeps, so bisection finds the least
+  // value for a target. An integer budget counts tokens or groups of them: above the sequence length it changes
+  // nothing.
+  kBudget,
+  // A budget that is itself a share of attention mass, 0 to 1: a target for the kept mass can be written straight into
+  // it.
+  kMassShare,
+};
+
 struct ParameterSpec {
   std::string name;  // as typed: lower case, underscores
   ParameterType type = ParameterType::kInteger;
@@ -23,6 +35,7 @@ struct ParameterSpec {
   std::string unit;          // "tokens", "blocks", "share of mass", ...; empty for a pure count
   std::string help;          // one line
   std::string cost;          // what raising it costs, one line
+  ParameterRole role = ParameterRole::kOther;
 };
 
 struct MethodSpec {
