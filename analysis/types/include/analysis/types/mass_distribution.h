@@ -1,0 +1,38 @@
+// How the mass that a mask keeps is spread over the query rows: the histogram of the window and the numbers beside it.
+// Pure; one definition of bins, percentile and share for everybody.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace headscope::analysis {
+
+// A statistic over the rows that a target can be set for.
+enum class MassStatistic { kMinimum, kFifthPercentile };
+
+struct MassDistribution {
+  // Bin i counts the rows whose mass is in [i, i + 1) / kNumBins. Rounding may take a mass a hair outside 0..1: the
+  // first and the last bin hold those, and the last one holds 1.
+  static constexpr int32_t kNumBins = 100;
+  std::array<int64_t, kNumBins> bins{};
+  int64_t num_rows = 0;
+  double minimum = 0, mean = 0;
+  // The mass at place ceil(num_rows / 20) in ascending order: it reaches a target exactly when fewer than 5 % of the
+  // rows lie below that target.
+  double fifth_percentile = 0;
+  int64_t worst_row = -1;  // index of the first row with the minimum; -1 without rows
+
+  double Value(MassStatistic statistic) const {
+    return statistic == MassStatistic::kMinimum ? minimum : fifth_percentile;
+  }
+  friend bool operator==(const MassDistribution&, const MassDistribution&) = default;
+};
+
+// Of the kept mass of every row, each about 0 to 1. All zero without rows. Linear in the number of rows.
+MassDistribution DistributeMass(std::span<const float> kept_mass);
+
+// Share of the rows whose mass is below the target; 0 without rows.
+double ShareBelow(std::span<const float> kept_mass, double target);
+
+}  // namespace headscope::analysis

@@ -1,0 +1,40 @@
+#include "analysis/types/mass_distribution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace headscope::analysis {
+
+MassDistribution DistributeMass(std::span<const float> kept_mass) {
+  MassDistribution result;
+  result.num_rows = static_cast<int64_t>(kept_mass.size());
+  if (kept_mass.empty()) return result;
+  double sum = 0;
+  for (const float value : kept_mass) {
+    const auto mass = static_cast<double>(value);
+    sum += mass;
+    // In double, where the edges of the bins are the doubles nearest to i / kNumBins: a row lies in a bin left of a
+    // target on an edge exactly when its mass is below that target.
+    const double bin = std::clamp(std::floor(mass * MassDistribution::kNumBins), 0.0, MassDistribution::kNumBins - 1.0);
+    ++result.bins[static_cast<size_t>(bin)];
+  }
+  result.mean = sum / static_cast<double>(kept_mass.size());
+  const auto worst = std::min_element(kept_mass.begin(), kept_mass.end());
+  result.minimum = static_cast<double>(*worst);
+  result.worst_row = worst - kept_mass.begin();
+  std::vector<float> ordered(kept_mass.begin(), kept_mass.end());
+  const auto fifth = ordered.begin() + (static_cast<std::ptrdiff_t>(ordered.size()) + 19) / 20 - 1;
+  std::nth_element(ordered.begin(), fifth, ordered.end());
+  result.fifth_percentile = static_cast<double>(*fifth);
+  return result;
+}
+
+double ShareBelow(std::span<const float> kept_mass, double target) {
+  if (kept_mass.empty()) return 0;
+  const auto below = std::count_if(kept_mass.begin(), kept_mass.end(),
+                                   [target](float mass) { return static_cast<double>(mass) < target; });
+  return static_cast<double>(below) / static_cast<double>(kept_mass.size());
+}
+
+}  // namespace headscope::analysis
