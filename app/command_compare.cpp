@@ -1,5 +1,6 @@
 // headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--repeat N] [--device ..] [-o
 // OUT.json|.csv|.h5]
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -41,6 +42,7 @@ int RunCompare(CompareArguments arguments) {
   arguments.options.cancelled = InstallInterruptFlag();
 
   std::vector<analysis::MethodResult> results;
+  std::vector<std::string> notes;  // each once, in order
   {
     ProgressLine line(arguments.quiet);
     const auto total = static_cast<int64_t>(heads.size() * choices.size());
@@ -51,11 +53,14 @@ int RunCompare(CompareArguments arguments) {
       for (const MethodChoice& choice : choices) {
         analysis::MethodResult result;
         CheckStatus(comparison.Run(choice.name, choice.values, &result));
+        if (!result.note.empty() && std::find(notes.begin(), notes.end(), result.note) == notes.end())
+          notes.push_back(result.note);
         results.push_back(std::move(result));
         line.Show("comparing", static_cast<int64_t>(results.size()), total, "runs");
       }
     }
   }
+  for (const std::string& note : notes) std::cerr << "headscope: " << note << '\n';
   if (arguments.output.empty()) {
     WriteText(ComparisonTable(results), "", false);
   } else if (extension == "json") {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/tiles.h"
 #include "analysis/types/timing.h"
@@ -15,98 +17,72 @@ using kernels::Status;
 using kernels::StatusCode;
 
 DecodeComparison::DecodeComparison(HeadTensorsPtr head, const CompareOptions& options)
-    : head_(std::move(head)), options_(options) {
-  num_steps_ = std::clamp<int64_t>(options.decode_rows, 0, head_->num_rows);
-  first_row_ = head_->num_rows - num_steps_;
-}
+    : head_(std::move(head)), options_(options), steps_(*head_, options.decode_rows) {}
 
-kernels::AttentionProblem DecodeComparison::StepProblem(int64_t step) const {
-  const int64_t row = first_row_ + step;
-  kernels::AttentionProblem problem = head_->Problem();
-  problem.first_position = head_->row_positions[static_cast<size_t>(row)];
-  problem.seq_q = 1;
-  problem.seq_k = problem.first_position + 1;
-  problem.q.data = head_->q.data() + row * head_->head_dim;
-  return problem;
-}
-
-Status DecodeComparison::Measure(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                                 Outcome* outcome) const {
-  const kernels::RunOptions run_options{options_.num_threads, options_.cancelled};
-  const int64_t head_dim = head_->head_dim;
-  outcome->selections.resize(static_cast<size_t>(num_steps_));
-  outcome->o.assign(static_cast<size_t>(num_steps_ * head_dim), 0.0f);
-  for (int32_t run = 0; run <= options_.repeats; ++run) {  // the first warms up
-    double select_ms = 0, attend_ms = 0;
-    for (int64_t step = 0; step < num_steps_; ++step) {
-      const kernels::AttentionProblem problem = StepProblem(step);
-      kernels::DecodeSelection& selection = outcome->selections[static_cast<size_t>(step)];
-      const Stopwatch select_watch;
-      if (Status status = method.Select(problem, values, run_options, &selection); !status.ok()) return status;
-      select_ms += select_watch.Milliseconds();
-      kernels::AttentionOutput output;
-      output.o = {outcome->o.data() + step * head_dim, head_dim, head_dim, head_dim};
-      const Stopwatch attend_watch;
-      if (Status status = kernels::DecodeCpu(problem, selection, output, run_options); !status.ok()) return status;
-      attend_ms += attend_watch.Milliseconds();
-    }
-    if (run == 0) continue;
-    outcome->select_ms.push_back(select_ms / static_cast<double>(num_steps_));
-    outcome->attend_ms.push_back(attend_ms / static_cast<double>(num_steps_));
+Status DecodeComparison::MeasureDense() {
+  if (steps_.count() == 0 || head_->row_positions.back() >= head_->num_tokens) {
+    return {StatusCode::kUnsupported,
+            "head " + HeadName(head_->id) + " has no recorded query row with its own key: decode methods need one"};
   }
-  return {};
+  if (dense_ != nullptr) return {};
+  if (device_ == nullptr) {
+    if (Status status = MakeDecodeDevice(head_, steps_, options_, &device_); !status.ok()) return status;
+  }
+  const kernels::DecodeMethod* dense = kernels::FindDecodeMethod("dense");
+  auto run = std::make_unique<DecodeRun>();
+  Status status = device_->Run(*dense, kernels::ParameterValues(dense->spec()), run.get());
+  if (status.ok()) dense_ = std::move(run);
+  return status;
 }
 
 double DecodeComparison::SelectedMass(int64_t step, const kernels::DecodeSelection& selection) const {
   double mass = 0;
-  for (const int32_t token : selection.tokens) mass += Probability(*head_, first_row_ + step, token);
+  const int64_t first = steps_.FirstToken(step);
+  for (const int32_t token : selection.tokens) mass += Probability(*head_, steps_.Row(step), first + token);
   return mass;
 }
 
-Status DecodeComparison::Run(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                             MethodResult* result) {
-  if (num_steps_ == 0 || head_->row_positions.back() >= head_->num_tokens) {
-    return {StatusCode::kUnsupported,
-            "head " + HeadName(head_->id) + " has no recorded query row with its own key: decode methods need one"};
-  }
-  if (!has_dense_) {
-    const kernels::DecodeMethod* dense = kernels::FindDecodeMethod("dense");
-    if (Status status = Measure(*dense, kernels::ParameterValues(dense->spec()), &dense_); !status.ok()) return status;
-    has_dense_ = true;
-  }
-  Outcome outcome;
-  if (Status status = Measure(method, values, &outcome); !status.ok()) return status;
-  result->phase = "decode";
-  result->device = "cpu";
-  result->select = SummariseTimes(outcome.select_ms);
-  result->attend = SummariseTimes(outcome.attend_ms);
-  result->dense_attend = SummariseTimes(dense_.attend_ms);
-  result->speedup = result->dense_attend.median_ms / (result->select.median_ms + result->attend.median_ms);
-
-  const OutputError error = MeasureError(outcome.o.data(), dense_.o.data(), num_steps_, head_->head_dim);
-  result->relative_error = error.relative;
-  result->max_error = error.maximum;
-  result->cosine = error.cosine;
-
-  int64_t kept = 0, causal = 0;
+Status DecodeComparison::Judge(const DecodeRun& run, MethodResult* result) const {
+  int64_t kept = 0, attended = 0;
   double mass_sum = 0;
-  std::vector<float> reference(outcome.o.size());
-  for (int64_t step = 0; step < num_steps_; ++step) {
-    const kernels::DecodeSelection& selection = outcome.selections[static_cast<size_t>(step)];
-    const kernels::AttentionProblem problem = StepProblem(step);
+  const int64_t head_dim = head_->head_dim;
+  std::vector<float> reference(run.o.size());
+  for (int64_t step = 0; step < steps_.count(); ++step) {
+    const kernels::DecodeSelection& selection = run.selections[static_cast<size_t>(step)];
+    const kernels::AttentionProblem problem = steps_.Problem(device_->Problem(), step);
     const double mass = SelectedMass(step, selection);
     result->cra_min = step == 0 ? mass : std::min(result->cra_min, mass);
     mass_sum += mass;
     kept += static_cast<int64_t>(selection.tokens.size());
-    causal += problem.seq_k;
+    attended += problem.seq_k;
     kernels::AttentionOutput output;
-    output.o = {reference.data() + step * head_->head_dim, head_->head_dim, head_->head_dim, head_->head_dim};
+    output.o = {reference.data() + step * head_dim, head_dim, head_dim, head_dim};
     if (Status status = kernels::DecodeReference(problem, selection, output); !status.ok()) return status;
   }
-  result->cra_mean = mass_sum / static_cast<double>(num_steps_);
-  result->kept_fraction = static_cast<double>(kept) / static_cast<double>(causal);
-  result->kernel_error = MeasureError(outcome.o.data(), reference.data(), num_steps_, head_->head_dim).relative;
+  result->cra_mean = mass_sum / static_cast<double>(steps_.count());
+  result->kept_fraction = static_cast<double>(kept) / static_cast<double>(attended);
+  result->kernel_error = MeasureError(run.o.data(), reference.data(), steps_.count(), head_->head_dim).relative;
   return {};
+}
+
+Status DecodeComparison::Run(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                             MethodResult* result) {
+  if (Status status = MeasureDense(); !status.ok()) return status;
+  DecodeRun run;
+  if (Status status = device_->Run(method, values, &run); !status.ok()) return status;
+  result->phase = "decode";
+  result->device = device_->name();
+  result->select_device = run.select_device;
+  result->note = run.note;
+  result->select = SummariseTimes(run.select_ms);
+  result->attend = SummariseTimes(run.attend_ms);
+  result->dense_attend = SummariseTimes(dense_->attend_ms);
+  result->speedup = Speedup(*result);
+  const OutputError error = MeasureError(run.o.data(), dense_->o.data(), steps_.count(), head_->head_dim);
+  result->relative_error = error.relative;
+  result->max_error = error.maximum;
+  result->cosine = error.cosine;
+  return Judge(run, result);
 }
 
 }  // namespace headscope::analysis

@@ -1,32 +1,49 @@
-// Where prefill attention of one head is measured: the CPU executor, or the GPU's.
+// Where prefill methods select and attend on one head: the CPU, or the GPU.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "analysis/compare.h"
 #include "analysis/head_tensors.h"
+#include "kernels/method.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
+
+// What a method made of a head, and how long that took.
+struct PrefillRun {
+  kernels::SparseIndex index;                // on the host, inside the model's window
+  std::vector<float> o;                      // [num_rows, head_dim]
+  std::vector<double> select_ms, attend_ms;  // of every timed repeat
+  std::string select_device;                 // "cpu", or the GPU's name
+  std::string note;                          // why selection did not run where attention did; else empty
+};
 
 class PrefillDevice {
  public:
   virtual ~PrefillDevice() = default;
   // "cpu", or the GPU's name.
   virtual const std::string& name() const = 0;
-  // The problem as this device computes it (the GPU's is in bf16).
+  // The problem as this device computes it, in host memory (the GPU's is in 16 bits).
   virtual kernels::AttentionProblem Problem() const = 0;
-  // o [num_rows, head_dim] fp32. One run that warms up and makes the output, then `repeats` timed ones: their
-  // milliseconds.
-  virtual kernels::Status Attend(const kernels::SparseIndexView& index, int32_t repeats, std::vector<float>* o,
-                                 std::vector<double>* milliseconds) = 0;
+  // One run that warms up and makes the index and the output, then the timed ones. `values` are the method's.
+  virtual kernels::Status Run(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                              PrefillRun* run) = 0;
 };
 
-// `device` is "cpu" or "cuda". Errors: another word; no GPU; a head that the GPU's executor does not take.
-kernels::Status MakePrefillDevice(const std::string& device, HeadTensorsPtr head, int32_t num_threads,
-                                  const std::atomic<bool>* cancelled, std::unique_ptr<PrefillDevice>* made);
+// By options.device, "cpu" or "cuda". Errors: another word; no GPU; too little memory there.
+kernels::Status MakePrefillDevice(HeadTensorsPtr head, const CompareOptions& options,
+                                  std::unique_ptr<PrefillDevice>* made);
+// The GPU's alone (gpu_prefill.cpp; a build without CUDA refuses).
+kernels::Status MakeGpuPrefill(HeadTensorsPtr head, const CompareOptions& options,
+                               std::unique_ptr<PrefillDevice>* made);
+
+// Selects on the CPU: one run that warms up, then options.repeats timed ones. Sets the run's index, select_ms and
+// select_device.
+kernels::Status SelectTimed(const HeadTensors& head, const kernels::PrefillMethod& method,
+                            const kernels::ParameterValues& values, const CompareOptions& options, PrefillRun* run);
 
 }  // namespace headscope::analysis

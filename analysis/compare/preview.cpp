@@ -4,6 +4,7 @@
 
 #include "analysis/compare.h"
 #include "compare/mask_quality.h"
+#include "compare/model_window.h"
 
 namespace headscope::analysis {
 
@@ -53,7 +54,7 @@ Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, co
   if (Status status = CheckPrefillHead(head); !status.ok()) return status;
   auto index = std::make_shared<kernels::SparseIndex>();
   const auto start = std::chrono::steady_clock::now();
-  if (Status status = method.Select(head.Problem(), values, {num_threads, cancelled}, index.get()); !status.ok())
+  if (Status status = SelectOnHead(head, method, values, {num_threads, cancelled}, index.get()); !status.ok())
     return status;
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
   MaskPreview result;
@@ -62,12 +63,13 @@ Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, co
   result.summary.head = head.id;
   result.summary.method = method.spec().name;
   result.summary.parameters = values.ToString(method.spec());
-  result.summary.kept_fraction = kernels::CountPairs(index->View()).Density();
+  result.summary.kept_fraction = KeptFraction(head, index->View());
   result.summary.cra_min = mass.minimum;
   result.summary.cra_mean = mass.mean;
   result.summary.worst_row = mass.worst_row;
   result.summary.select_ms = elapsed.count();
   result.index = std::move(index);
+  result.window = head.window;
   *preview = std::move(result);
   return {};
 }

@@ -26,8 +26,8 @@ MapValues ScoreValues(const HeadTensors& head, TileReduction reduction, const Te
   return map;
 }
 
-MapValues MaskValues(const kernels::SparseIndexView& index, const TexelEdges& edges) {
-  const MaskTexels texels = CountMaskTexels(index, edges);
+MapValues MaskValues(const HeadTensors& head, const kernels::SparseIndexView& index, const TexelEdges& edges) {
+  const MaskTexels texels = CountMaskTexels(index, head.window, edges);
   MapValues map{edges.NumRows(), edges.NumColumns(), {}};
   for (size_t i = 0; i < texels.pairs.size(); ++i) {
     map.values.push_back(
@@ -128,7 +128,7 @@ MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexVi
                                 std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
                                 " columns: choose a method");
   }
-  return view == ViewKind::kMask ? MaskValues(*index, edges) : DifferenceValues(head, *index, reduction, edges);
+  return view == ViewKind::kMask ? MaskValues(head, *index, edges) : DifferenceValues(head, *index, reduction, edges);
 }
 
 }  // namespace headscope::analysis

@@ -43,6 +43,8 @@ std::vector<ResultField> ComparisonFields(const MethodResult& result) {
       {"parameters", "", "/parameters", result.parameters},
       {"phase", "", "/phase", result.phase},
       {"device", "", "/device", result.device},
+      {"select_device", "", "/select_device", result.select_device},
+      {"note", "", "/note", result.note},
       {"kept_fraction", "share", "/kept_fraction", result.kept_fraction},
       {"cra_min", "share", "/cra_min", result.cra_min},
       {"cra_mean", "share", "/cra_mean", result.cra_mean},

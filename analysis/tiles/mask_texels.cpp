@@ -62,13 +62,17 @@ std::pair<int64_t, int64_t> RowsOfRun(const kernels::SparseIndexView& index, int
 
 }  // namespace
 
-MaskTexels CountMaskTexels(const kernels::SparseIndexView& index, const TexelEdges& edges) {
+MaskTexels CountMaskTexels(const kernels::SparseIndexView& index, int32_t window, const TexelEdges& edges) {
   MaskTexels texels;
   const auto count = static_cast<size_t>(edges.NumRows() * edges.NumColumns());
   texels.kept.assign(count, 0);
   texels.pairs.assign(count, 0);
   kernels::ElementRule region{};  // what counts as a pair at all
-  region.kind = index.rule.kind == kernels::MaskKind::kNone ? kernels::MaskKind::kNone : kernels::MaskKind::kCausal;
+  if (window > 0) {
+    region = {kernels::MaskKind::kCausalWindow, window, 0};
+  } else if (index.rule.kind == kernels::MaskKind::kNone) {
+    region.kind = kernels::MaskKind::kNone;
+  }
   for (int64_t i = 0; i < edges.NumRows(); ++i) {
     const int64_t row_begin = std::clamp<int64_t>(edges.rows[static_cast<size_t>(i)], 0, index.seq_q);
     const int64_t row_end = std::clamp<int64_t>(edges.rows[static_cast<size_t>(i + 1)], row_begin, index.seq_q);

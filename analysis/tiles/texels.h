@@ -38,11 +38,11 @@ std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count);
 bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
                       const std::atomic<bool>* cancelled, TexelGrid* grid);
 
-// Pairs of the index's region (causal for a causal rule) and kept pairs among them, per texel; closed form per run, no
-// scores.
+// Pairs of the index's region (causal for a causal rule, and inside the head's window unless it is 0) and kept pairs,
+// per texel; closed form per run, no scores. The index lies inside the window.
 struct MaskTexels {
   std::vector<int64_t> kept, pairs;
 };
-MaskTexels CountMaskTexels(const kernels::SparseIndexView& index, const TexelEdges& edges);
+MaskTexels CountMaskTexels(const kernels::SparseIndexView& index, int32_t window, const TexelEdges& edges);
 
 }  // namespace headscope::analysis

@@ -102,8 +102,8 @@ std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduc
   }
 }
 
-MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, const TileKey& key) {
-  const MaskTexels texels = CountMaskTexels(index, TileEdges(key));
+MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, int32_t window, const TileKey& key) {
+  const MaskTexels texels = CountMaskTexels(index, window, TileEdges(key));
   auto tile = std::make_shared<MaskTile>();
   tile->key = key;
   tile->kept.resize(kTexels);

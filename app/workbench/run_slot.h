@@ -1,9 +1,14 @@
 // Measured runs, one at a time. The dense baseline of a head is measured once and kept while the head stays the same.
+//
+// A head that lies on the GPU runs there; what the GPU does not take runs on the CPU, and the result's note says why.
+// Any other head runs on the CPU, which computes with its own numbers.
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "analysis/compare.h"
 
@@ -21,11 +26,14 @@ class RunSlot {
   void Forget();  // frees the head and its baseline
 
  private:
+  kernels::Status RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
+                        analysis::MethodResult* result);
+
   std::mutex mutex_;
   std::atomic<bool> stop_ = false;
   analysis::HeadTensorsPtr head_;
   int32_t repeats_ = 0;
-  std::unique_ptr<analysis::HeadComparison> comparison_;
+  std::map<std::string, std::unique_ptr<analysis::HeadComparison>> comparisons_;  // by device
 };
 
 }  // namespace headscope::app

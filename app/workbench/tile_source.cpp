@@ -118,13 +118,13 @@ void TileSource::Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr ti
   });
 }
 
-void TileSource::RequestMask(std::shared_ptr<const kernels::SparseIndex> index, const analysis::TileKey& key,
-                             int32_t priority, ui::Reply<analysis::MaskTilePtr> done) {
+void TileSource::RequestMask(const HeldMask& mask, const analysis::TileKey& key, int32_t priority,
+                             ui::Reply<analysis::MaskTilePtr> done) {
   auto tile = std::make_shared<analysis::MaskTilePtr>();
   queue_->Submit(
       NextTag(), priority,
-      [index = std::move(index), key, tile](const std::atomic<bool>&) {
-        *tile = analysis::ComputeMaskTile(index->View(), key);
+      [mask, key, tile](const std::atomic<bool>&) {
+        *tile = analysis::ComputeMaskTile(mask.index->View(), mask.window, key);
       },
       [tile, done = std::move(done)] {
         if (*tile) done(*tile);

@@ -18,6 +18,12 @@
 
 namespace headscope::app {
 
+// A mask whose tiles may be asked for.
+struct HeldMask {
+  std::shared_ptr<const kernels::SparseIndex> index;
+  int32_t window = 0;  // its head's own; 0: none
+};
+
 class TileSource {
  public:
   using Post = std::function<void(std::function<void()>)>;
@@ -26,7 +32,7 @@ class TileSource {
 
   void SetTrace(std::shared_ptr<OpenedTrace> trace);
   void Request(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done);
-  void RequestMask(std::shared_ptr<const kernels::SparseIndex> index, const analysis::TileKey& key, int32_t priority,
+  void RequestMask(const HeldMask& mask, const analysis::TileKey& key, int32_t priority,
                    ui::Reply<analysis::MaskTilePtr> done);
   void Cancel();  // no reply comes after it to a request before it
 

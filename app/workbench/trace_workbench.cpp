@@ -146,7 +146,7 @@ class TraceWorkbench : public ui::Workbench {
   const std::function<void(std::function<void()>)> post_;
   std::vector<kernels::MethodSpec> methods_;
   std::shared_ptr<OpenedTrace> trace_;
-  std::map<int64_t, std::shared_ptr<const kernels::SparseIndex>> masks_;
+  std::map<int64_t, HeldMask> masks_;
   int64_t next_mask_id_ = 1;
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_;
@@ -211,7 +211,7 @@ void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& metho
       },
       [this, done = std::move(done)](const analysis::MaskPreview& preview) {
         ui::LiveMask mask{preview.summary, preview.kept_mass, next_mask_id_++};
-        masks_[mask.mask_id] = preview.index;
+        masks_[mask.mask_id] = {preview.index, preview.window};
         if (masks_.size() > kMasksKept) masks_.erase(masks_.begin());
         done(mask);
       },

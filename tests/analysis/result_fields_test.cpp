@@ -20,7 +20,9 @@ MethodResult Measured() {
   result.method = "a-shape";
   result.parameters = "n_sink=4, n_local=\"64\"";
   result.phase = "prefill";
-  result.device = "cpu";
+  result.device = "NVIDIA H200";
+  result.select_device = "cpu";
+  result.note = "a-shape selects on the CPU: \"dtype\" is fp32";
   result.kept_fraction = 0.1;
   result.cra_min = 1.0 / 3;
   result.select = {1.5, 0.25, 7};

@@ -104,7 +104,7 @@ TEST(Tiles, MaskTileCountsExactlyTheKeptPairs) {
       }
       for (int32_t level = 0; level <= 2; ++level) {
         const int64_t step = int64_t{1} << level;
-        const MaskTilePtr tile = ComputeMaskTile(index.View(), {head->id, TileReduction::kMax, level, 0, 0});
+        const MaskTilePtr tile = ComputeMaskTile(index.View(), 0, {head->id, TileReduction::kMax, level, 0, 0});
         for (int64_t i = 0; i < 256; ++i) {
           for (int64_t j = 0; j < 256; ++j) {
             int64_t pairs = 0, count = 0;
@@ -145,7 +145,7 @@ TEST(Tiles, MaskTileOfALongHeadIsCountedWithout32BitProducts) {
   }
   const kernels::SparseIndex index = builder.Build();
   const int32_t level = MaxLevel(kLength, kLength);
-  const MaskTilePtr tile = ComputeMaskTile(index.View(), {{}, TileReduction::kMean, level, 0, 0});
+  const MaskTilePtr tile = ComputeMaskTile(index.View(), 0, {{}, TileReduction::kMean, level, 0, 0});
   for (int i = 0; i < 256; ++i) {
     for (int j = 0; j < 256; ++j) ASSERT_EQ(tile->kept[static_cast<size_t>(i * 256 + j)], j <= i ? 255 : 0);
   }

@@ -46,9 +46,11 @@ kernels::Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView
 struct MaskPreview {
   MaskSummary summary;
   std::shared_ptr<const kernels::SparseIndex> index;
+  int32_t window = 0;            // the head's own, which the index lies inside; 0: none
   std::vector<float> kept_mass;  // per recorded row
 };
-// Selects and sums; never runs attention. Prefill methods. Errors name the head and the reason (such as rows that are
+// Selects and sums; never runs attention. Prefill methods. On a head with a window of the model's own, the mask is what
+// the method keeps inside it. Errors name the head and the reason (such as rows that are
 // not contiguous).
 kernels::Status PreviewMask(const HeadTensors& head, const kernels::PrefillMethod& method,
                             const kernels::ParameterValues& values, int32_t num_threads,
@@ -61,8 +63,10 @@ kernels::Status PreviewMask(const HeadMass& mass, const kernels::PrefillMethod& 
 struct CompareOptions {
   int32_t repeats = 5;
   int32_t num_threads = 0;
-  std::string device = "cpu";  // cpu or cuda
-  int32_t decode_rows = 16;    // decode methods run on this many last recorded rows, one step each
+  // cpu or cuda. On cuda a prefill method whose selector the GPU does not have for this head selects on the CPU: the
+  // result's select_device and note say so.
+  std::string device = "cpu";
+  int32_t decode_rows = 16;  // decode methods run on this many last recorded rows, one step each
   const std::atomic<bool>* cancelled = nullptr;
 };
 // The dense baseline of one head is measured once and shared by the methods compared with it.
@@ -70,8 +74,8 @@ class HeadComparison {
  public:
   HeadComparison(HeadTensorsPtr head, const CompareOptions& options);
   ~HeadComparison();
-  // `method` is a prefill or decode method's name. Errors: unknown name or parameter (with the known ones), unsupported
-  // head, cancelled.
+  // `method` is a prefill or decode method's name. Errors: unknown name or parameter (with the known ones), a head or
+  // method that the device does not take (kUnsupported), no GPU or too little memory there, cancelled.
   kernels::Status Run(const std::string& method, const kernels::ParameterValues& values, MethodResult* result);
 
  private:

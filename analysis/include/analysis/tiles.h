@@ -17,7 +17,8 @@ TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_thr
 // head.
 std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
                                     int32_t num_threads, const std::atomic<bool>* cancelled);
-MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, const TileKey& key);
+// `window` is the head's own (0: none); the index lies inside it.
+MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, int32_t window, const TileKey& key);
 // Scaled (and capped) logit of one pair, in float64; no mask. row < num_rows, column < num_tokens.
 double Score(const HeadTensors& head, int64_t row, int64_t column);
 // Probability of one pair; row is a recorded row. 0 for a masked one.

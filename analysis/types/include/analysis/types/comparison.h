@@ -15,7 +15,7 @@ struct MaskSummary {
   HeadId head;
   std::string method;
   std::string parameters;            // ParameterValues::ToString
-  double kept_fraction = 0;          // kept pairs / causal pairs
+  double kept_fraction = 0;          // kept pairs / pairs that the model attends (causal, inside its window)
   double cra_min = 0, cra_mean = 0;  // kept mass: least and mean over the recorded rows
   int64_t worst_row = 0;             // token position of the row with the least kept mass
   double select_ms = 0;
@@ -31,9 +31,11 @@ struct MethodResult {
   HeadId head;
   std::string method;
   std::string parameters;
-  std::string phase;   // "prefill" or "decode"
-  std::string device;  // "cpu" or the GPU's name
-  double kept_fraction = 1;
+  std::string phase;          // "prefill" or "decode"
+  std::string device;         // where attention ran: "cpu" or the GPU's name
+  std::string select_device;  // where selection ran
+  std::string note;           // why the two differ, or what else to know beside the numbers; mostly empty
+  double kept_fraction = 1;   // as in MaskSummary
   double cra_min = 1, cra_mean = 1;
   Timing select, attend;      // apart
   Timing dense_attend;        // the pinned baseline, same executor family, same run

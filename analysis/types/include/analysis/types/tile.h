@@ -31,7 +31,8 @@ struct TileData {
 };
 using TilePtr = std::shared_ptr<const TileData>;
 
-// Mask overlay on the same grid: share of the texel's causal pairs that the index keeps, 0..255; 0 where there is none.
+// Mask overlay on the same grid: share of the texel's attended pairs (causal, inside the model's window) that the index
+// keeps, 0..255; 0 where there is none.
 struct MaskTile {
   TileKey key;
   std::vector<uint8_t> kept;

@@ -1,0 +1,44 @@
+// The generation steps that decode methods are compared on.
+#pragma once
+
+#include <cstdint>
+
+#include "analysis/head_tensors.h"
+#include "kernels/method.h"
+#include "kernels/status.h"
+
+namespace headscope::analysis {
+
+// A step is one of the head's last recorded rows: its query over the keys and values up to its own position, as far
+// back as the model's window reaches. The head runs by itself: a KV group of one query head.
+class DecodeSteps {
+ public:
+  // The last `rows` recorded rows, or all when there are fewer.
+  DecodeSteps(const HeadTensors& head, int32_t rows);
+
+  int64_t count() const { return count_; }
+  int64_t Row(int64_t step) const { return first_row_ + step; }
+  // The first token that the step's query sees; token 0 of the step's problem.
+  int32_t FirstToken(int64_t step) const { return head_.AttendedColumns(Row(step)).begin; }
+
+  // The step's part of the head's whole problem, wherever its tensors are.
+  kernels::AttentionProblem Problem(const kernels::AttentionProblem& whole, int64_t step) const;
+
+  // What the method keeps on a step, in tokens of the step's problem. A method that chooses by scores sees what the
+  // model sees: the keys inside the window. A static pattern names places in the whole sequence; those before the
+  // window are dropped.
+  kernels::Status Select(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                         const kernels::AttentionProblem& whole, int64_t step, const kernels::RunOptions& options,
+                         kernels::DecodeSelection* selection) const;
+
+ private:
+  kernels::AttentionProblem ProblemFrom(const kernels::AttentionProblem& whole, int64_t step, int32_t first) const;
+
+  const HeadTensors& head_;
+  int64_t first_row_ = 0, count_ = 0;
+};
+
+// Whether a decode method chooses by place alone, whatever Q and K hold.
+bool ChoosesByPlace(const kernels::DecodeMethod& method);
+
+}  // namespace headscope::analysis

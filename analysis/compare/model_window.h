@@ -1,0 +1,40 @@
+// A model's own sliding window, and the masks of methods that know nothing of it.
+//
+// A head with a window attends only to the newest `window` tokens of a row, whatever a method chooses. So a method's
+// mask on such a head is what the method keeps inside the window, and kept fractions are shares of the pairs that the
+// window lets the model see. Everything that compares methods on a head selects here, and nowhere else.
+#pragma once
+
+#include <cstdint>
+
+#include "analysis/head_tensors.h"
+#include "kernels/method.h"
+#include "kernels/sparse_index.h"
+#include "kernels/status.h"
+
+namespace headscope::analysis {
+
+// Whether the head's window hides an earlier token from some recorded row.
+bool WindowHides(const HeadTensors& head);
+
+// Pairs of a recorded row and a column that it attends to.
+int64_t AttendedPairs(const HeadTensors& head);
+
+// Pairs that an index inside the head's window keeps, as a share of the attended ones; 0 when there are none.
+double KeptFraction(const HeadTensors& head, const kernels::SparseIndexView& index);
+
+// The part of an index that lies inside a window of `window` >= 1 tokens. `index` is causal and as SparseIndexBuilder
+// makes it: its full runs and single columns obey its rule. Cost: linear in its entries, but for sorting each list.
+//
+// An index has one element rule, so it can cut by one window only. Where an index has sinks and a window of its own
+// that is the shorter one, its rule stays, and the model's window is taken for whole row tiles: a sink leaves a tile
+// when the window of the tile's last row has passed it, at most tile_rows - 1 rows early. A window shorter than a tile
+// leaves such an index no sinks.
+kernels::SparseIndex InsideWindow(const kernels::SparseIndexView& index, int32_t window);
+
+// method.Select on the head, then InsideWindow where the window hides anything. Errors are the method's.
+kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
+                             const kernels::ParameterValues& values, const kernels::RunOptions& options,
+                             kernels::SparseIndex* index);
+
+}  // namespace headscope::analysis

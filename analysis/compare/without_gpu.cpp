@@ -1,0 +1,20 @@
+// Comparisons on the GPU in a build without CUDA: a sentence.
+#include "compare/decode_device.h"
+#include "compare/prefill_device.h"
+#include "kernels/cuda_executor.h"
+
+namespace headscope::analysis {
+
+using kernels::Status;
+
+Status MakeGpuPrefill(HeadTensorsPtr, const CompareOptions&, std::unique_ptr<PrefillDevice>*) {
+  kernels::CudaDeviceInfo info;
+  return kernels::QueryCudaDevice(0, &info);  // always refuses here
+}
+
+Status MakeGpuDecode(HeadTensorsPtr, const DecodeSteps&, const CompareOptions&, std::unique_ptr<DecodeDevice>*) {
+  kernels::CudaDeviceInfo info;
+  return kernels::QueryCudaDevice(0, &info);
+}
+
+}  // namespace headscope::analysis
