@@ -63,8 +63,9 @@ TEST(TraceFuzz, ThousandsOfChangedFilesNeitherCrashNorHang) {
   for (int first = 0; first < kFiles; first += kFilesPerChild) {
     const pid_t child = fork();
     if (child == 0) {
-      const rlimit memory{kMemory, kMemory}, seconds{kSeconds, kSeconds}, core{0, 0};
+      const rlimit seconds{kSeconds, kSeconds}, core{0, 0};
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+      const rlimit memory{kMemory, kMemory};
       setrlimit(RLIMIT_AS, &memory);  // sanitizers reserve terabytes of addresses
 #endif
       setrlimit(RLIMIT_CPU, &seconds);
