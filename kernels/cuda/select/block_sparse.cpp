@@ -1,5 +1,7 @@
 // Block-sparse: pool, pick, write.
 #include <algorithm>
+#include <limits>
+#include <string>
 
 #include "current_device.h"
 #include "select/pooled_blocks.h"
@@ -23,7 +25,6 @@ Status SelectBlockSparse(Call* call) {
   params.num_key_blocks = (params.num_visible_keys + kPoolRows - 1) / kPoolRows;
   params.num_kept = call->values.Integer("n_blocks");
   params.is_bf16 = problem.dtype == DType::kBFloat16;
-  params.key_pitch = (params.num_key_blocks + 31) / 32 * 32;
   params.words = params.num_key_blocks / 64 + 1;
 
   // Runs begin where the halves' blocks change: at most twice per kept block of either half, and at most at every
@@ -31,9 +32,14 @@ Status SelectBlockSparse(Call* call) {
   const int64_t most_changes = std::min<int64_t>(int64_t{4} * params.num_kept, params.num_key_blocks);
   const ListArrays arrays = TakeLists(call, call->view.NumLists(), most_changes + 3, 0);
   params.pooled_q = call->workspace.Take<float>(call->NumHeads() * params.num_query_blocks * problem.head_dim);
-  params.pooled_k =
-      call->workspace.Take<float>(int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim * params.key_pitch);
+  params.pooled_k = call->workspace.Take<float>(int64_t{problem.batch} * problem.num_kv_heads * params.num_key_blocks *
+                                                problem.head_dim);
   params.bitmaps = call->workspace.Take<uint64_t>(call->NumHeads() * params.num_query_blocks * params.words);
+  if (params.NumBlocks() > std::numeric_limits<int32_t>::max()) {
+    return {StatusCode::kUnsupported, "the number of blocks of 64 rows in Q and K is " +
+                                          std::to_string(params.NumBlocks()) +
+                                          ": the GPU selector takes 2147483647; split the batch."};
+  }
   if (!call->launches) return {};
 
   CurrentDevice device;
@@ -50,7 +56,8 @@ Status SelectBlockSparse(Call* call) {
                                           ": block-sparse selection on this GPU takes " + std::to_string(most) +
                                           " keys; select on the CPU."};
   }
-  status = LaunchStatus(LaunchPooledBlocks(params, queries, call->stream), "PickBlocksKernel", *call);
+  status = LaunchStatus(LaunchPoolBlocks(params, call->stream), "PoolKernel", *call);
+  if (status.ok()) status = LaunchStatus(LaunchPickBlocks(params, queries, call->stream), "PickBlocksKernel", *call);
   if (!status.ok()) return status;
   const BlockLists lists{params.bitmaps, params.num_query_blocks, params.words};
   return LaunchStatus(LaunchBlockLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteListsKernel", *call);

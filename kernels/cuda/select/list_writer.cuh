@@ -34,31 +34,20 @@ __device__ inline uint64_t LowBits(int32_t n) {
   return n >= 64 ? ~uint64_t{0} : n <= 0 ? 0 : (uint64_t{1} << n) - 1;
 }
 
-// Keys [begin, end) that are kept by the rows of one half or, with no half flag, by all rows: a full run up to the
-// diagonal, a partial one across it. Returns how many runs that is (0 to 2). The diagonal's own first column goes with
-// the full part only when nothing follows it.
-__device__ inline int CutAtDiagonal(TilePositions rows, int32_t begin, int32_t end, uint32_t half, KeyRun (&runs)[2]) {
-  const int32_t first = half == kRunLowerHalf ? rows.first + kHalfRows : rows.first;
-  const int32_t last = half == kRunUpperHalf ? min(rows.first + kHalfRows - 1, rows.last) : rows.last;
-  end = min(end, last + 1);
-  if (begin >= end) return 0;
-  if (end <= first + 1) {
-    runs[0] = KeyRun::Make(begin, end - begin, half);
-    return 1;
-  }
-  int count = 0;
-  if (begin < first) runs[count++] = KeyRun::Make(begin, first - begin, half);
-  const int32_t partial = max(begin, first);
-  runs[count++] = KeyRun::Make(partial, end - partial, half | kRunPartial);
-  return count;
-}
-
 struct ListCounts {
   int32_t runs = 0;
   int32_t columns = 0;
 };
 
 // Walks the units of one list, 64 per lane, and writes its runs and columns in order.
+//
+// A run ends where the state of the units changes: whether the upper and whether the lower rows keep them, and whether
+// the diagonal may cut them. Three choices keep runs few and long, since each begins a new box of keys in the executor:
+// - Right of the upper rows' last position only the lower rows count, and what they keep is a run of both, which the
+//   causal mask takes from the upper rows.
+// - A column inside a run of one half is cut out of it and stays a single column: a run of its own would take the place
+//   of 32 keys.
+// - The diagonal cuts a run once, at the start of the unit in which it begins.
 template <int kUnitShift>
 class ListWriter {
  public:
@@ -72,7 +61,7 @@ class ListWriter {
     // One unit behind the last, so that a run which reaches the end is closed.
     const int32_t num_words = (last_unit + 1) / 64 + 1;
     // Words in front of this one hold nothing that the diagonal cuts or masks.
-    const int32_t first_near_word = ((rows_.first + 1) >> kUnitShift) / 64;
+    const int32_t first_near_word = (rows_.first >> kUnitShift) / 64;
     int32_t word = 0;
     for (; word + 32 <= first_near_word; word += 32) Step</*kNear=*/false>(word + lane_, load(word + lane_));
     for (; word < num_words; word += 32) {
@@ -86,68 +75,69 @@ class ListWriter {
  private:
   static constexpr unsigned kFullWarp = 0xffffffffu;
 
+  // Units from the one of `key` on, of those that begin at first_unit.
+  __device__ static uint64_t UnitsFrom(int32_t key, int32_t first_unit) {
+    return ~LowBits((key >> kUnitShift) - first_unit);
+  }
+
+  // Takes what the rows cannot see from the units, and returns which of them the diagonal may cut.
+  __device__ uint64_t ClipAtDiagonal(int32_t first_unit, KeptUnits& units) const {
+    const uint64_t inside = LowBits((rows_.last >> kUnitShift) + 1 - first_unit);
+    units.upper &= inside;
+    units.lower &= inside;
+    units.columns &= inside;
+    if (!rows_.HasLower()) units.lower = units.upper;
+    constexpr int32_t kUnitKeys = 1 << kUnitShift;
+    const uint64_t lower_only = UnitsFrom(rows_.first + kHalfRows + kUnitKeys - 1, first_unit);
+    units.upper = (units.upper & ~lower_only) | (units.lower & lower_only);
+    // A column that not every row may see needs the mask, and so a run.
+    const uint64_t masked = units.columns & UnitsFrom(rows_.first + 1, first_unit);
+    units.upper |= masked;
+    units.lower |= masked;
+    // All rows see the first row's own position; a run that goes on behind it is masked from there.
+    const uint64_t upper_cut = UnitsFrom(rows_.first + (rows_.last == rows_.first ? 1 : 0), first_unit);
+    return (units.upper & upper_cut) | (units.lower & UnitsFrom(rows_.first + kHalfRows, first_unit));
+  }
+
   template <bool kNear>
   __device__ __forceinline__ void Step(int32_t word, KeptUnits units) {
     const int32_t first_unit = word * 64;
-    uint64_t inside = ~uint64_t{0};
-    if constexpr (kNear) inside = LowBits((rows_.last >> kUnitShift) + 1 - first_unit);
-    units.upper &= inside;
-    units.lower &= inside;
-    if (!rows_.HasLower()) units.lower = units.upper;
+    uint64_t cut = 0;
+    if constexpr (kNear) cut = ClipAtDiagonal(first_unit, units);
     uint64_t singles = 0;
     if constexpr (kUnitShift == 0) {
-      // A column that a run of one half covers becomes a run of both, since a single column may lie in no run; so does
-      // one right of the first row's position, which needs the causal mask.
-      units.columns &= inside;
-      uint64_t promoted = units.columns & (units.upper ^ units.lower);
-      if constexpr (kNear) promoted |= units.columns & ~LowBits(rows_.first + 1 - first_unit);
-      units.upper |= promoted;
-      units.lower |= promoted;
-      singles = units.columns & ~(units.upper | units.lower);
+      singles = units.columns & ~(units.upper & units.lower);
+      units.upper &= ~singles;
+      units.lower &= ~singles;
     }
 
     // The state in front of each unit, and where it changes.
-    const uint32_t state_after = static_cast<uint32_t>(units.upper >> 63) | static_cast<uint32_t>(units.lower >> 63)
-                                                                                << 1;
+    auto top_bit = [](uint64_t bits) { return static_cast<uint32_t>(bits >> 63); };
+    const uint32_t state_after = top_bit(units.upper) | top_bit(units.lower) << 1 | top_bit(cut) << 2;
     uint32_t before = __shfl_up_sync(kFullWarp, state_after, 1);
     if (lane_ == 0) before = state_;
     state_ = __shfl_sync(kFullWarp, state_after, 31);
     const uint64_t upper_before = units.upper << 1 | (before & 1);
-    const uint64_t lower_before = units.lower << 1 | before >> 1;
-    const uint64_t changes = (units.upper ^ upper_before) | (units.lower ^ lower_before);
+    const uint64_t lower_before = units.lower << 1 | (before >> 1 & 1);
+    uint64_t changes = (units.upper ^ upper_before) | (units.lower ^ lower_before);
+    uint64_t cut_before = 0;
+    if constexpr (kNear) {
+      cut_before = cut << 1 | before >> 2;
+      changes |= cut ^ cut_before;
+    }
     const uint32_t changing_lanes = __ballot_sync(kFullWarp, changes != 0);
     if (changing_lanes == 0 && !__any_sync(kFullWarp, singles != 0)) return;
 
     // The last change in front of this lane's units: where its first run began.
     const int32_t own_last_change = first_unit + 63 - __clzll(static_cast<long long>(changes));
     const uint32_t lanes_below = changing_lanes & ((1u << lane_) - 1);
-    int32_t begin = __shfl_sync(kFullWarp, own_last_change, 31 - __clz(lanes_below | 1u));
-    if (lanes_below == 0) begin = last_change_;
+    int32_t from = __shfl_sync(kFullWarp, own_last_change, 31 - __clz(lanes_below | 1u));
+    if (lanes_below == 0) from = last_change_;
     if (changing_lanes != 0) last_change_ = __shfl_sync(kFullWarp, own_last_change, 31 - __clz(changing_lanes));
 
-    // visit(begin, end, half) for every run that ends in this lane's units, before it is cut at the diagonal.
-    auto for_each_run = [&](auto&& visit) {
-      int32_t from = begin;
-      for (uint64_t left = changes; left != 0; left &= left - 1) {
-        const int bit = __ffsll(static_cast<long long>(left)) - 1;
-        const bool upper = (upper_before >> bit & 1) != 0;
-        const bool lower = (lower_before >> bit & 1) != 0;
-        const int32_t to = first_unit + bit;
-        const uint32_t half = upper && lower ? 0u : upper ? kRunUpperHalf : kRunLowerHalf;
-        if (upper || lower) visit(from << kUnitShift, to << kUnitShift, half);
-        from = to;
-      }
-    };
-    int32_t num_runs = __popcll(changes & (upper_before | lower_before));
-    if constexpr (kNear) {
-      num_runs = 0;
-      for_each_run([&](int32_t from, int32_t to, uint32_t half) {
-        KeyRun cut[2];
-        num_runs += CutAtDiagonal(rows_, from, to, half, cut);
-      });
-    }
+    const int32_t num_runs = __popcll(changes & (upper_before | lower_before));
     const int32_t num_singles = __popcll(singles);
-    // Both prefix sums at once: at most 32 * 128 runs and 32 * 64 columns.
+    // Both prefix sums at once: at most 32 * 64 each.
     uint32_t sums = static_cast<uint32_t>(num_runs) | static_cast<uint32_t>(num_singles) << 16;
 #pragma unroll
     for (int offset = 1; offset < 32; offset *= 2) {
@@ -155,16 +145,23 @@ class ListWriter {
       if (lane_ >= offset) sums += below;
     }
     KeyRun* next_run = runs_ + counts_.runs + static_cast<int32_t>(sums & 0xffff) - num_runs;
-    for_each_run([&](int32_t from, int32_t to, uint32_t half) {
-      if constexpr (kNear) {
-        KeyRun cut[2];
-        const int count = CutAtDiagonal(rows_, from, to, half, cut);
-        if (count > 0) *next_run++ = cut[0];
-        if (count > 1) *next_run++ = cut[1];
-      } else {
-        *next_run++ = KeyRun::Make(from, to - from, half);
+    for (uint64_t left = changes; left != 0; left &= left - 1) {
+      const uint64_t bit = left & (0 - left);
+      const int32_t to = first_unit + __ffsll(static_cast<long long>(left)) - 1;
+      const bool upper = (upper_before & bit) != 0;
+      const bool lower = (lower_before & bit) != 0;
+      if (upper || lower) {
+        uint32_t flags = upper && lower ? 0u : upper ? kRunUpperHalf : kRunLowerHalf;
+        const int32_t begin = from << kUnitShift;
+        int32_t end = to << kUnitShift;
+        if constexpr (kNear) {
+          if ((cut_before & bit) != 0) flags |= kRunPartial;
+          end = min(end, rows_.last + 1);
+        }
+        *next_run++ = KeyRun::Make(begin, end - begin, flags);
       }
-    });
+      from = to;
+    }
     if constexpr (kUnitShift == 0) {
       int32_t* next_column = columns_ + counts_.columns + static_cast<int32_t>(sums >> 16) - num_singles;
       for (uint64_t left = singles; left != 0; left &= left - 1) {
@@ -181,7 +178,7 @@ class ListWriter {
   KeyRun* const runs_;
   int32_t* const columns_;
   ListCounts counts_;
-  uint32_t state_ = 0;       // of the last unit so far: bit 0 upper, bit 1 lower
+  uint32_t state_ = 0;       // of the last unit so far: bit 0 upper, bit 1 lower, bit 2 cut
   int32_t last_change_ = 0;  // unit at which that state began
 };
 

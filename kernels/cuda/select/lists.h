@@ -1,6 +1,6 @@
 // From picks to the lists of a SparseIndex, in one launch: a warp per list walks two bitmaps, what the upper and what
-// the lower half of the tile's rows keep, and writes a run wherever their state changes. The result is, entry by entry,
-// what SparseIndexBuilder makes of the same ranges and columns.
+// the lower half of the tile's rows keep, and writes a run wherever their state changes. The kept set is the one that
+// SparseIndexBuilder makes of the same ranges and columns.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,7 @@
 // Prefill selectors on the GPU: from Q and K in device memory to a SparseIndex in device memory, all heads of a batch
 // in a constant number of launches. The definition of every method, its parameters and their defaults are those of the
-// registry (method.h); the index is the one that the CPU selector makes, up to rounding of scores that tie.
+// registry (method.h); the index keeps what the CPU selector's keeps, up to rounding of scores that tie, in runs that
+// may be cut elsewhere.
 //
 // Nothing synchronises with the host and nothing is allocated, so a call can be captured in a CUDA graph, before
 // AttendCuda on the same stream. The same input gives the same index, bit for bit: no sum depends on the order of
