@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "analysis/compare.h"
+#include "analysis/search.h"
 #include "analysis/task_queue.h"
 #include "analysis/tiles.h"
 #include "capture/model_session.h"
@@ -96,6 +97,13 @@ class TraceWorkbench : public ui::Workbench {
 
   void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                    ui::Reply<ui::LiveMask> done, ui::ErrorReply failed) override;
+  void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                  double target, ui::Reply<kernels::ParameterValues> done, ui::ErrorReply failed,
+                  ui::Reply<ui::ProgressReport> progress) override;
+  void CancelSearch() override {
+    ++search_number_;
+    queue_.Cancel("search");
+  }
   void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                  int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::ErrorReply failed,
                  ui::Reply<ui::ProgressReport> progress) override;
@@ -148,6 +156,7 @@ class TraceWorkbench : public ui::Workbench {
   std::shared_ptr<OpenedTrace> trace_;
   std::map<int64_t, HeldMask> masks_;
   int64_t next_mask_id_ = 1;
+  int64_t search_number_ = 0;  // of the newest search; progress of an older one is dropped
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_;
   CaptureJob capture_;
@@ -162,6 +171,7 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
       [this, done = std::move(done)](std::shared_ptr<OpenedTrace> trace) {
         statistics_.Cancel();
         queue_.Cancel("mask");
+        CancelSearch();
         CancelRun();
         masks_.clear();
         head_masses_.Clear();
@@ -210,12 +220,48 @@ void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& metho
         return preview;
       },
       [this, done = std::move(done)](const analysis::MaskPreview& preview) {
-        ui::LiveMask mask{preview.summary, preview.kept_mass, next_mask_id_++};
+        ui::LiveMask mask{preview.summary, preview.kept_mass, next_mask_id_++,
+                          analysis::DistributeMass(preview.kept_mass)};
         masks_[mask.mask_id] = {preview.index, preview.window};
         if (masks_.size() > kMasksKept) masks_.erase(masks_.begin());
         done(mask);
       },
       std::move(failed));
+}
+
+void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method,
+                                const kernels::ParameterValues& values, double target,
+                                ui::Reply<kernels::ParameterValues> done, ui::ErrorReply failed,
+                                ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelSearch();
+  const int64_t number = search_number_;
+  Submit<kernels::ParameterValues>(
+      "search", kMaskPriority,
+      [this, number, trace = trace_, head, method, values, target, progress](const std::atomic<bool>& cancelled) {
+        const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method);
+        if (prefill == nullptr)
+          throw std::invalid_argument("Method " + method + " is not a prefill method: choose one of the panel's list.");
+        const MassCache::MassPtr mass = head_masses_.Get(trace->heads.Get(head), cancelled);
+        if (!mass) throw std::runtime_error("The search was stopped because another head was opened.");
+        analysis::BudgetSearchOptions options;
+        options.cancelled = &cancelled;
+        options.progress = [&](int32_t made, int32_t most) {
+          ui::ProgressReport report;
+          report.stage = "Searching " + method;
+          report.fraction = static_cast<double>(made) / most;
+          post_([this, number, progress, report] {
+            if (number == search_number_) progress(report);
+          });
+        };
+        const analysis::BudgetTarget wanted{target, analysis::MassStatistic::kFifthPercentile};
+        analysis::BudgetSearchResult result;
+        const kernels::Status status = analysis::SearchBudget(*mass, *prefill, values, wanted, options, &result);
+        if (!status.ok()) throw std::runtime_error(status.message());
+        if (!result.reached) throw std::runtime_error(analysis::UnreachedSentence(prefill->spec(), wanted, result));
+        return result.values;
+      },
+      std::move(done), std::move(failed));
 }
 
 void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,

@@ -223,7 +223,13 @@ void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method
   mask.summary.cra_mean = total / static_cast<double>(num_tokens_);
   mask.summary.kept_fraction =
       static_cast<double>(kept_pairs) / (static_cast<double>(num_tokens_) * static_cast<double>(num_tokens_ + 1) / 2);
+  mask.distribution = analysis::DistributeMass(mask.kept_mass);
   Post("mask", [mask, done] { done(mask); });
+}
+
+void FakeWorkbench::MeetTarget(analysis::HeadId, const std::string&, const kernels::ParameterValues& values, double,
+                               Reply<kernels::ParameterValues> done, ErrorReply, Reply<ProgressReport>) {
+  Post("run", [values, done] { done(values); });
 }
 
 void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,

@@ -69,6 +69,10 @@ class FakeWorkbench : public Workbench {
   Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
   void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                    Reply<LiveMask> done, ErrorReply failed) override;
+  void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                  double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
+                  Reply<ProgressReport> progress) override;
+  void CancelSearch() override {}
   void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                  int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
                  Reply<ProgressReport> progress) override;

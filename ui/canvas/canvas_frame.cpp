@@ -47,6 +47,7 @@ HeadCanvas::Impl::Impl(HeadCanvas* owner)
           [this] {
             model.MaskChanged();
             RequestFrame();
+            AfterFrame([this] { Q_EMIT canvas->MaskStateChanged(); });
           },
       .method_changed =
           [this] {
@@ -80,7 +81,7 @@ void HeadCanvas::Impl::RequestFrame() {
 }
 
 void HeadCanvas::Impl::SettingsChanged() {
-  model.trial().SetMaskWanted(model.settings().overlay);
+  model.trial().SetMaskWanted(model.settings().overlay || mask_watched);
   RequestFrame();
 }
 

@@ -12,6 +12,7 @@ namespace {
 constexpr double kReadablePixelsPerScore = 24;
 const QString kMethodMember = QStringLiteral("method");
 const QString kParametersMember = QStringLiteral("parameters");
+const QString kTargetMember = QStringLiteral("mass_target");
 const QString kViewMember = QStringLiteral("view");
 
 }  // namespace
@@ -139,6 +140,27 @@ kernels::ParameterValues HeadCanvas::method_values() const {
   return impl_->model.trial().values();
 }
 
+void HeadCanvas::SetMassTarget(double target) {
+  impl_->model.trial().SetTarget(target);
+}
+void HeadCanvas::AimAtMass(double target) {
+  impl_->model.trial().AimAt(target);
+}
+double HeadCanvas::mass_target() const {
+  return impl_->model.trial().target();
+}
+const LiveMask* HeadCanvas::mask() const {
+  const std::optional<LiveMask>& mask = impl_->model.trial().mask();
+  return mask ? &*mask : nullptr;
+}
+bool HeadCanvas::IsMaskPending() const {
+  return impl_->model.trial().mask_pending();
+}
+void HeadCanvas::SetMaskWatched(bool watched) {
+  impl_->mask_watched = watched;
+  impl_->SettingsChanged();
+}
+
 void HeadCanvas::SetRepeats(int repeats) {
   impl_->model.settings().repeats = std::clamp(repeats, 1, kMaxRepeats);
   impl_->RequestFrame();
@@ -156,6 +178,7 @@ bool HeadCanvas::IsRunning() const {
 QJsonObject HeadCanvas::ViewState() const {
   QJsonObject state = SettingsToJson(impl_->model.settings());
   state[kViewMember] = ViewToJson(impl_->model.view());
+  state[kTargetMember] = impl_->model.trial().target();
   if (const kernels::MethodSpec* spec = impl_->model.trial().method()) {
     QJsonObject parameters;
     for (const auto& [name, value] : impl_->model.trial().values().values())
@@ -174,6 +197,7 @@ void HeadCanvas::RestoreViewState(const QJsonObject& state) {
 
 void HeadCanvas::Impl::ApplyState(const QJsonObject& state) {
   model.settings() = SettingsFromJson(state, model.settings());
+  model.trial().SetTarget(state.value(kTargetMember).toDouble(model.trial().target()));
   SettingsChanged();
   ChangeView([&](ViewTransform& view) { ApplyViewJson(state.value(kViewMember).toObject(), &view); });
 }

@@ -71,9 +71,20 @@ class HeadCanvas : public QOpenGLWidget {
   void CancelRun();
   bool IsRunning() const;
 
-  // View, colours, method and parameters, for the session file. Restore takes what it understands and ignores what is
-  // missing or out of range: session files are untrusted. It may come before or after SetWorkbench, SetTrace and
-  // ShowHead.
+  // What the kept mass of the rows should reach: moved alone, or with the method's parameters that are shares of mass.
+  // MethodChanged follows a change of it.
+  void SetMassTarget(double target);
+  void AimAtMass(double target);
+  double mass_target() const;
+  // The mask of the present parameters, or the last one while that is on its way; null when there is none.
+  const LiveMask* mask() const;
+  bool IsMaskPending() const;
+  // Masks are made while the overlay is on, or while somebody else shows their numbers.
+  void SetMaskWatched(bool watched);
+
+  // View, colours, method, parameters and target, for the session file. Restore takes what it understands and ignores
+  // what is missing or out of range: session files are untrusted. It may come before or after SetWorkbench, SetTrace
+  // and ShowHead.
   QJsonObject ViewState() const;
   void RestoreViewState(const QJsonObject& state);
 
@@ -98,7 +109,9 @@ class HeadCanvas : public QOpenGLWidget {
   void CursorMoved(qint64 row, qint64 column, double probability);
   void CursorLeft();
   void ViewChanged();
-  void MethodChanged(const QString& method, const QString& parameters);  // also when only a parameter changed
+  // Also when only a parameter or the target for the kept mass changed.
+  void MethodChanged(const QString& method, const QString& parameters);
+  void MaskStateChanged();  // a mask came, was asked for or is gone, or the target moved
   void MaskReady(const headscope::ui::LiveMask& mask);
   void RunRequested(headscope::analysis::HeadId head, const QString& method, const QString& parameters);
   void RunFinished(const headscope::analysis::MethodResult& result);

@@ -50,6 +50,7 @@ class HeadCanvas::Impl {
   LivePanel panel;
   int64_t frames_drawn = 0;
   bool frame_requested = false;
+  bool mask_watched = false;
   QJsonObject waiting_trace_state, waiting_method_state;  // restored before there was a trace or a workbench
 
  private:

@@ -113,6 +113,28 @@ void MethodTrial::ResetToDefaults() {
   if (const kernels::MethodSpec* spec = method()) SelectMethod(spec->name, kernels::ParameterValues(*spec));
 }
 
+void MethodTrial::SetTarget(double target) {
+  if (std::isnan(target)) return;
+  target = std::clamp(target, 0.0, kGreatestMassTarget);
+  if (target == target_) return;
+  target_ = target;
+  Changed();
+  if (method() != nullptr && listener_.method_changed) listener_.method_changed();
+}
+
+void MethodTrial::AimAt(double target) {
+  SetTarget(target);
+  const kernels::MethodSpec* const spec = method();
+  if (spec == nullptr) return;
+  kernels::ParameterValues values = values_;
+  for (const kernels::ParameterSpec& parameter : spec->parameters) {
+    if (parameter.role != kernels::ParameterRole::kMassShare) continue;
+    // Inside the parameter's range after the clamp.
+    static_cast<void>(values.Set(*spec, parameter.name, std::clamp(target_, parameter.minimum, parameter.maximum)));
+  }
+  SelectMethod(spec->name, values);
+}
+
 void MethodTrial::RequestMask() {
   ++mask_request_;
   mask_error_.clear();

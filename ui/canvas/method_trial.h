@@ -21,11 +21,15 @@ double SnappedValue(const kernels::ParameterSpec& spec, double value);
 // tokens or blocks would be lost on a scale of powers. At least 1 for integers.
 double SteppedValue(const kernels::ParameterSpec& spec, double value, int direction);
 
+// What the kept mass of the rows should reach; 1 would be dense attention.
+inline constexpr double kDefaultMassTarget = 0.95;
+inline constexpr double kGreatestMassTarget = 0.999;
+
 class MethodTrial {
  public:
   struct Listener {
     std::function<void()> changed;         // anything to draw anew
-    std::function<void()> method_changed;  // method or a parameter
+    std::function<void()> method_changed;  // method, a parameter or the target
     std::function<void(const LiveMask&)> mask_ready;
     std::function<void()> run_started;
     std::function<void(const analysis::MethodResult&)> run_finished;
@@ -56,6 +60,12 @@ class MethodTrial {
   bool SetValue(const std::string& name, double value);
   void ResetToDefaults();
 
+  double target() const { return target_; }
+  // The target alone; clamped to 0..kGreatestMassTarget.
+  void SetTarget(double target);
+  // The target, and the method's parameters that are themselves shares of mass.
+  void AimAt(double target);
+
   const std::optional<LiveMask>& mask() const { return mask_; }
   bool mask_pending() const { return mask_pending_; }
   const std::string& mask_error() const { return mask_error_; }
@@ -80,6 +90,7 @@ class MethodTrial {
   size_t method_index_ = 0;
   kernels::ParameterValues values_;
   std::map<std::string, kernels::ParameterValues> remembered_;
+  double target_ = kDefaultMassTarget;
   std::optional<analysis::HeadId> head_;
   bool mask_wanted_ = true;
   std::optional<LiveMask> mask_;

@@ -62,6 +62,8 @@ constexpr CommandSpec kTable[] = {
      "Measure the method on this head beside dense attention", false, false, "Run"},
     {Command::kRunAll, "run-all", CommandMenu::kMethods, "Run &all methods", "Ctrl+Shift+R",
      "Measure every method with its default parameters on this head", false, false, "Run all"},
+    {Command::kMeetTarget, "meet-target", CommandMenu::kMethods, "&Meet target", "Ctrl+T",
+     "Find the method's cheapest parameters that keep the target's mass of all but 5 % of the queries"},
     {Command::kCancelWork, "cancel", CommandMenu::kMethods, "&Cancel work", "Ctrl+.",
      "Stop the background work that the status bar shows"},
     {Command::kKeys, "keys", CommandMenu::kHelp, "&Keys and mouse", "?", "List every key and mouse gesture"},

@@ -42,6 +42,7 @@ enum class Command {
   kResetLayout,
   kRun,
   kRunAll,
+  kMeetTarget,
   kCancelWork,
   kKeys,
   kAbout,

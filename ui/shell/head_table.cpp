@@ -3,6 +3,7 @@
 #include <QHeaderView>
 #include <QLabel>
 #include <QMenu>
+#include <QStyle>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <limits>
@@ -149,12 +150,13 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   header->setHighlightSections(false);
   header->setContextMenuPolicy(Qt::CustomContextMenu);
   connect(header, &QHeaderView::customContextMenuRequested, this, &HeadTable::ShowColumnMenu);
-  const int padding = view_->fontMetrics().horizontalAdvance(QStringLiteral("MMM"));
+  // By the title with its sort arrow, and the widest text that a column may hold: the rows are not known yet.
+  const int margin = 2 * (view_->style()->pixelMetric(QStyle::PM_FocusFrameHMargin, nullptr, view_) + 2);
   for (int column = 0; column < model_->columnCount(); ++column) {
-    const QString title = model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString();
-    header->resizeSection(column, view_->fontMetrics().horizontalAdvance(
-                                      column == HeadTableModel::kClass ? QStringLiteral("retrieval-like") : title) +
-                                      padding);
+    const QString widest =
+        column == HeadTableModel::kClass ? QStringLiteral("vertical-slash") : QStringLiteral("-0.000");
+    header->resizeSection(
+        column, std::max(header->sectionSizeHint(column), view_->fontMetrics().horizontalAdvance(widest) + margin));
     // The rows are the same for all heads, once their exact numbers are there.
     view_->setColumnHidden(column,
                            column == HeadTableModel::kRows || column >= HeadTableModel::kFirstMetric + kMetricsShown);

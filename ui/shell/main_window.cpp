@@ -16,7 +16,7 @@ namespace headscope::ui {
 namespace {
 
 // Part of the saved layout: raise it when docks or toolbars change, so that an older session's layout is not applied.
-constexpr int kLayoutVersion = 1;
+constexpr int kLayoutVersion = 2;
 constexpr char kFirstMetric[] = "sparsity_0.95";
 // Keeps what reaches a share of the mass, so that its defaults leave something out at any length.
 constexpr char kFirstMethod[] = "sample-attention";
@@ -54,9 +54,9 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
   canvas_->SetWorkbench(workbench_);
   ResetLayout();
-  SetMethodState({QLatin1String(kFirstMethod), {}});
+  SetMethodState({QLatin1String(kFirstMethod), {}, canvas_->mass_target()});
   RestoreSession();
-  parameters_.Record({canvas_->method(), MethodParameters()});
+  parameters_.Record(PresentMethodState());
   SyncViewCommands();
   UpdateCommands();
 }
@@ -102,6 +102,8 @@ void MainWindow::BuildDocks() {
   table_dock_ = dock(tr("Heads"), "tableDock", table_);
   info_dock_ = dock(tr("Trace"), "infoDock", new TraceInfo(&store_));
   runs_dock_ = dock(tr("Runs"), "runsDock", runs_);
+  mass_ = new MassPane(canvas_);
+  mass_dock_ = dock(tr("Kept mass"), "massDock", mass_);
   connect(matrix_, &HeadMatrix::HeadActivated, &store_, &HeadStore::Select);
   connect(table_, &HeadTable::HeadActivated, &store_, &HeadStore::Select);
   connect(&store_, &HeadStore::SelectionChanged, this, &MainWindow::ShowHead);
@@ -109,7 +111,7 @@ void MainWindow::BuildDocks() {
 }
 
 void MainWindow::ResetLayout() {
-  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_}) {
+  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_}) {
     dock->setFloating(false);
     removeDockWidget(dock);
   }
@@ -118,11 +120,13 @@ void MainWindow::ResetLayout() {
   splitDockWidget(matrix_dock_, table_dock_, Qt::Vertical);
   tabifyDockWidget(table_dock_, info_dock_);
   addDockWidget(Qt::BottomDockWidgetArea, runs_dock_);
-  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_}) dock->show();
+  splitDockWidget(runs_dock_, mass_dock_, Qt::Horizontal);
+  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_}) dock->show();
   table_dock_->raise();
   resizeDocks({matrix_dock_, table_dock_}, {430, 300}, Qt::Vertical);
-  resizeDocks({matrix_dock_}, {430}, Qt::Horizontal);
-  resizeDocks({runs_dock_}, {190}, Qt::Vertical);
+  resizeDocks({matrix_dock_}, {450}, Qt::Horizontal);  // the sparsity column is whole
+  resizeDocks({runs_dock_}, {200}, Qt::Vertical);
+  resizeDocks({runs_dock_, mass_dock_}, {620, 360}, Qt::Horizontal);
 }
 
 void MainWindow::BuildToolBars() {
@@ -182,7 +186,7 @@ void MainWindow::BuildToolBars() {
 
   QMenu* view = commands_.menu(CommandMenu::kView);
   view->addSeparator();
-  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_})
+  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_})
     view->addAction(dock->toggleViewAction());
   recent_menu_ = new QMenu(tr("Open &recent"), this);
   commands_.menu(CommandMenu::kFile)->insertMenu(commands_[Command::kCapture], recent_menu_);

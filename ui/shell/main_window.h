@@ -18,6 +18,7 @@
 #include "head_matrix.h"
 #include "head_store.h"
 #include "head_table.h"
+#include "mass_pane.h"
 #include "notice_bar.h"
 #include "parameter_history.h"
 #include "progress_strip.h"
@@ -71,7 +72,8 @@ class MainWindow : public QMainWindow {
   void Step(int step);
   void ShowCursor(qint64 row, qint64 column, double probability);
   void SetMethodState(const MethodState& state);
-  QString MethodParameters() const;  // of the canvas' method, as MethodState has them
+  MethodState PresentMethodState() const;
+  const kernels::MethodSpec* PrefillMethod(const QString& name) const;  // null when there is none
   void OpenPalette();
   void ShowKeys();
   void ShowAbout();
@@ -86,6 +88,8 @@ class MainWindow : public QMainWindow {
   void RunAllMethods();
   void RunNextMethod();
   void StopRunAll();
+  void MeetTarget();
+  void StopSearch();
   void ExportCanvas();
   void ExportTable(const QString& title, const QString& name,
                    const std::function<std::string(const std::string&)>& write);
@@ -103,6 +107,7 @@ class MainWindow : public QMainWindow {
   HeadMatrix* matrix_ = nullptr;
   HeadTable* table_ = nullptr;
   RunsTable* runs_ = nullptr;
+  MassPane* mass_ = nullptr;
   NoticeBar* notice_ = nullptr;
   FindBar* find_bar_ = nullptr;
   ProgressStrip* progress_ = nullptr;
@@ -110,7 +115,8 @@ class MainWindow : public QMainWindow {
   CaptureDialog* capture_ = nullptr;
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
   QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
-  QDockWidget *matrix_dock_ = nullptr, *table_dock_ = nullptr, *info_dock_ = nullptr, *runs_dock_ = nullptr;
+  QDockWidget *matrix_dock_ = nullptr, *table_dock_ = nullptr, *info_dock_ = nullptr, *runs_dock_ = nullptr,
+              *mass_dock_ = nullptr;
   QMenu* recent_menu_ = nullptr;
   QList<QAction*> metric_actions_, color_actions_;
   QTimer run_watch_;  // only while the canvas measures: its panel's cancel button tells nobody
@@ -120,13 +126,14 @@ class MainWindow : public QMainWindow {
     kernels::MethodSpec method;
   };
   std::deque<PendingRun> pending_runs_;
+  bool searching_ = false;
   size_t num_runs_ = 0;
   QElapsedTimer since_runs_began_;
 
   // Names of work in the progress strip.
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
                               kRunWork = QStringLiteral("run"), kRunAllWork = QStringLiteral("run-all"),
-                              kExportWork = QStringLiteral("export");
+                              kSearchWork = QStringLiteral("search"), kExportWork = QStringLiteral("export");
 };
 
 }  // namespace headscope::ui

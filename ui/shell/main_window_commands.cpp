@@ -6,6 +6,7 @@
 #include <QScrollArea>
 #include <QTextBrowser>
 #include <QVBoxLayout>
+#include <algorithm>
 #include <cmath>
 
 #include "main_window.h"
@@ -81,6 +82,7 @@ void MainWindow::BindCommands() {
   bind(Command::kResetLayout, [this] { ResetLayout(); });
   bind(Command::kRun, [this] { canvas_->RunMethod(); });
   bind(Command::kRunAll, [this] { RunAllMethods(); });
+  bind(Command::kMeetTarget, [this] { MeetTarget(); });
   bind(Command::kCancelWork, [this] { progress_->CancelShown(); });
   bind(Command::kKeys, [this] { ShowKeys(); });
   bind(Command::kAbout, [this] { ShowAbout(); });
@@ -94,7 +96,9 @@ void MainWindow::ConnectCanvas() {
   connect(canvas_, &HeadCanvas::ViewChanged, this, &MainWindow::SyncViewCommands);
   connect(canvas_, &HeadCanvas::HeadStepRequested, this, &MainWindow::Step);
   connect(canvas_, &HeadCanvas::MethodChanged, this, [this](const QString& method, const QString& parameters) {
-    parameters_.Record({method, parameters});
+    StopSearch();  // it was for the method and the target before
+    parameters_.Record({method, parameters, canvas_->mass_target()});
+    UpdateCommands();
   });
   connect(canvas_, &HeadCanvas::RunRequested, this, &MainWindow::BeginCanvasRun);
   connect(canvas_, &HeadCanvas::RunFinished, this, [this](const analysis::MethodResult& result) {
@@ -105,6 +109,8 @@ void MainWindow::ConnectCanvas() {
     progress_->End(kRunWork);
     notice_->ShowError(sentence);
   });
+  connect(mass_, &MassPane::SearchRequested, this, &MainWindow::MeetTarget);
+  connect(mass_, &MassPane::CancelRequested, this, &MainWindow::StopSearch);
   connect(canvas_, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
   connect(canvas_, &HeadCanvas::PngExported, this, [this](const QString& path, const QString& error) {
     progress_->End(kExportWork);
@@ -136,6 +142,13 @@ void MainWindow::UpdateCommands() {
                                 Command::kFindToken, Command::kFit, Command::kPreviousHead, Command::kNextHead}) {
     commands_[command]->setEnabled(has_head);
   }
+  const kernels::MethodSpec* const method = PrefillMethod(canvas_->method());
+  const bool searchable =
+      method != nullptr && std::any_of(method->parameters.begin(), method->parameters.end(), [](const auto& parameter) {
+        return parameter.role != kernels::ParameterRole::kOther;
+      });
+  commands_[Command::kMeetTarget]->setEnabled(has_head && searchable);
+  mass_->SetSearchable(has_head && searchable);
   commands_[Command::kExportHeads]->setEnabled(store_.HasTrace());
   const bool has_runs = runs_->model()->rowCount() > 0;
   for (const Command command : {Command::kExportRuns, Command::kCopyRuns, Command::kClearRuns})
@@ -147,6 +160,7 @@ void MainWindow::UpdateCommands() {
 }
 
 void MainWindow::ShowHead(analysis::HeadId head) {
+  StopSearch();
   history_.Visit(head);
   canvas_->ShowHead(head);
   head_label_->setText(tr("layer %1, head %2").arg(head.layer).arg(head.head));
@@ -176,26 +190,30 @@ void MainWindow::ShowCursor(qint64 row, qint64 column, double probability) {
   cursor_label_->setText(text);
 }
 
-void MainWindow::SetMethodState(const MethodState& state) {
+const kernels::MethodSpec* MainWindow::PrefillMethod(const QString& name) const {
   for (const kernels::MethodSpec& spec : workbench_->methods()) {
-    if (spec.phase != kernels::Phase::kPrefill || QString::fromStdString(spec.name) != state.method) continue;
-    kernels::ParameterValues values(spec);
-    const std::string error = values.Parse(spec, state.parameters.toStdString());
-    if (error.empty()) {
-      canvas_->SetMethod(state.method, values);
-    } else {
-      notice_->ShowError(QString::fromStdString(error));
-    }
-    return;
+    if (spec.phase == kernels::Phase::kPrefill && QString::fromStdString(spec.name) == name) return &spec;
   }
+  return nullptr;
 }
 
-QString MainWindow::MethodParameters() const {
-  for (const kernels::MethodSpec& spec : workbench_->methods()) {
-    if (spec.phase == kernels::Phase::kPrefill && QString::fromStdString(spec.name) == canvas_->method())
-      return QString::fromStdString(canvas_->method_values().ToString(spec));
+void MainWindow::SetMethodState(const MethodState& state) {
+  const kernels::MethodSpec* const spec = PrefillMethod(state.method);
+  if (spec == nullptr) return;
+  kernels::ParameterValues values(*spec);
+  const std::string error = values.Parse(*spec, state.parameters.toStdString());
+  if (!error.empty()) {
+    notice_->ShowError(QString::fromStdString(error));
+    return;
   }
-  return {};
+  canvas_->SetMassTarget(state.mass_target);
+  canvas_->SetMethod(state.method, values);
+}
+
+MethodState MainWindow::PresentMethodState() const {
+  const kernels::MethodSpec* const spec = PrefillMethod(canvas_->method());
+  if (spec == nullptr) return {};
+  return {canvas_->method(), QString::fromStdString(canvas_->method_values().ToString(*spec)), canvas_->mass_target()};
 }
 
 void MainWindow::OpenPalette() {

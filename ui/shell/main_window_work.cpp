@@ -50,6 +50,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   const QString path = QFileInfo(QString::fromStdString(trace.path)).absoluteFilePath();
   progress_->End(kOpenWork);
   progress_->End(kStatisticsWork);
+  StopSearch();
   StopRunAll();
   const std::optional<analysis::HeadId> last_head = session_.last_trace == path ? session_.head : std::nullopt;
   session_.last_trace = path;
@@ -153,6 +154,35 @@ void MainWindow::RunNextMethod() {
 void MainWindow::StopRunAll() {
   pending_runs_.clear();
   progress_->End(kRunAllWork);
+}
+
+void MainWindow::MeetTarget() {
+  StopSearch();
+  searching_ = true;
+  mass_->SetSearching(true);
+  progress_->Begin(kSearchWork, [this] { StopSearch(); });
+  const QString method = canvas_->method();
+  workbench_->MeetTarget(
+      canvas_->head(), method.toStdString(), canvas_->method_values(), canvas_->mass_target(),
+      WhileAlive(this,
+                 [this, method](const kernels::ParameterValues& values) {
+                   StopSearch();
+                   canvas_->SetMethod(method, values);  // one step back undoes it
+                 }),
+      WhileAlive(this,
+                 [this](const std::string& sentence) {
+                   StopSearch();
+                   notice_->ShowError(QString::fromStdString(sentence));
+                 }),
+      WhileAlive(this, [this](const ProgressReport& report) { progress_->Update(kSearchWork, report); }));
+}
+
+void MainWindow::StopSearch() {
+  if (!searching_) return;
+  searching_ = false;
+  workbench_->CancelSearch();
+  mass_->SetSearching(false);
+  progress_->End(kSearchWork);
 }
 
 void MainWindow::ExportCanvas() {

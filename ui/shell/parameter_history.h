@@ -10,6 +10,7 @@ namespace headscope::ui {
 
 struct MethodState {
   QString method, parameters;  // parameters as ParameterValues::ToString writes them
+  double mass_target = 0;      // HeadCanvas::mass_target
   friend bool operator==(const MethodState&, const MethodState&) = default;
 };
 

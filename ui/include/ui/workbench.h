@@ -12,6 +12,7 @@
 
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
+#include "analysis/types/mass_distribution.h"
 #include "analysis/types/tile.h"
 #include "kernels/method_spec.h"
 
@@ -58,6 +59,7 @@ struct LiveMask {
   analysis::MaskSummary summary;
   std::vector<float> kept_mass;  // per recorded row
   int64_t mask_id = 0;
+  analysis::MassDistribution distribution;  // of kept_mass
 };
 
 struct Exact {  // one score under the cursor; NaN while the head is still being read
@@ -106,6 +108,13 @@ class Workbench {
   // Tagged "mask": a new request cancels the one before.
   virtual void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                            Reply<LiveMask> done, ErrorReply failed) = 0;
+  // Searches the method's budgets (kernels::ParameterRole) for the cheapest values that leave fewer than 5 % of the
+  // rows below `target`, a share of mass; the other parameters stay at `values`. Tagged "search". `failed` also says
+  // that the target is out of reach.
+  virtual void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                          double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
+                          Reply<ProgressReport> progress) = 0;
+  virtual void CancelSearch() = 0;
   virtual void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                          int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
                          Reply<ProgressReport> progress) = 0;

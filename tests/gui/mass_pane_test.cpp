@@ -1,0 +1,180 @@
+// The pane of the kept mass in the real window: what it shows against plain counting, its target by mouse and keys, the
+// search for the cheapest parameters, and undo.
+#include <QAction>
+#include <QDockWidget>
+#include <QLabel>
+#include <QPushButton>
+#include <QSignalSpy>
+#include <algorithm>
+
+#include "shell_fixture.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using ui::Command;
+
+class MassPaneTest : public ShellTest {
+ protected:
+  void Open(const char* method) {
+    OpenWindow(trace_path());
+    ASSERT_TRUE(WaitForCanvas());
+    canvas_ = window_->canvas();
+    window_->store()->Select({0, 2});  // looks at random keys: every pair that a mask drops costs mass
+    UseMethod(method);
+    chart_ = Find<ui::MassChart>("massChart");
+    ASSERT_TRUE(chart_->isVisible());
+  }
+  const kernels::MethodSpec& Spec(const std::string& name) const {
+    const auto& methods = workbench_->methods();
+    return *std::find_if(methods.begin(), methods.end(), [&](const auto& spec) { return spec.name == name; });
+  }
+  void UseMethod(const char* method) {
+    ASSERT_TRUE(canvas_->SetMethod(QLatin1String(method), kernels::ParameterValues(Spec(method))));
+    Settle();
+  }
+  void Settle() {
+    ASSERT_TRUE(WaitForCanvas());
+    QTest::qWait(30);  // signals of the last change
+  }
+  double Value(const char* parameter) const { return canvas_->method_values().Real(parameter); }
+  // Rows below the target by plain counting, as the label writes it.
+  QString ShareBelow(double target) const {
+    const std::vector<float>& mass = canvas_->mask()->kept_mass;
+    const auto below =
+        std::count_if(mass.begin(), mass.end(), [&](float value) { return static_cast<double>(value) < target; });
+    return QStringLiteral("below %1: %2 %")
+        .arg(target)
+        .arg(100.0 * static_cast<double>(below) / static_cast<double>(mass.size()), 0, 'f', 2);
+  }
+  void Drag(QPoint from, QPoint to) {
+    QTest::mousePress(chart_, Qt::LeftButton, {}, from);
+    const QPoint middle = (from + to) / 2;
+    for (const QPoint at : {middle, to}) {
+      QMouseEvent move(QEvent::MouseMove, at, chart_->mapToGlobal(QPointF(at)), Qt::NoButton, Qt::LeftButton,
+                       Qt::NoModifier);
+      QApplication::sendEvent(chart_, &move);
+    }
+    QTest::mouseRelease(chart_, Qt::LeftButton, {}, to);
+    Settle();
+  }
+
+  ui::HeadCanvas* canvas_ = nullptr;
+  ui::MassChart* chart_ = nullptr;
+};
+
+TEST_F(MassPaneTest, DraggedTargetMovesTheMassSharesAndOneUndoTakesAllBack) {
+  Open("sample-attention");
+  auto* below = Find<QLabel>("belowTarget");
+  EXPECT_EQ(below->text(), ShareBelow(0.95));
+  EXPECT_EQ(canvas_->mass_target(), 0.95);
+
+  const std::vector<float> mass = canvas_->mask()->kept_mass;
+  Drag(chart_->GripOf(0.95), chart_->GripOf(0.1));
+  EXPECT_NEAR(canvas_->mass_target(), 0.1, 0.011) << "to the pixel";
+  EXPECT_EQ(Value("alpha_c"), canvas_->mass_target());
+  EXPECT_EQ(Value("alpha_s"), canvas_->mass_target());
+  EXPECT_NE(canvas_->mask()->kept_mass, mass) << "the mask followed";
+  EXPECT_EQ(below->text(), ShareBelow(canvas_->mass_target()));
+
+  QTest::keyClick(window_.get(), Qt::Key_Z, Qt::ControlModifier);
+  Settle();
+  EXPECT_EQ(canvas_->mass_target(), 0.95);
+  EXPECT_EQ(Value("alpha_c"), 0.95);
+  EXPECT_EQ(canvas_->mask()->kept_mass, mass);
+  QTest::keyClick(window_.get(), Qt::Key_Z, Qt::ControlModifier | Qt::ShiftModifier);
+  Settle();
+  EXPECT_NEAR(canvas_->mass_target(), 0.1, 0.011);
+  EXPECT_EQ(Value("alpha_s"), canvas_->mass_target());
+}
+
+TEST_F(MassPaneTest, ArrowsMoveTheTargetAndADoubleClickSetsItBack) {
+  Open("a-shape");
+  const kernels::ParameterValues before = canvas_->method_values();
+  chart_->setFocus();
+  QTest::keyClick(chart_, Qt::Key_Left);
+  EXPECT_EQ(canvas_->mass_target(), 0.94);
+  QTest::keyClick(chart_, Qt::Key_Left, Qt::ControlModifier);
+  EXPECT_EQ(canvas_->mass_target(), 0.939);
+  QTest::keyClick(chart_, Qt::Key_Left, Qt::ShiftModifier);
+  EXPECT_EQ(canvas_->mass_target(), 0.889);
+  for (int press = 0; press < 20; ++press) QTest::keyClick(chart_, Qt::Key_Right);
+  EXPECT_EQ(canvas_->mass_target(), 0.999) << "1 would be dense attention";
+  QTest::mouseDClick(chart_, Qt::LeftButton, {}, chart_->GripOf(0.5));
+  EXPECT_EQ(canvas_->mass_target(), 0.95);
+  EXPECT_EQ(canvas_->method_values(), before) << "A-shape has no parameter that is a share of mass";
+  // A press beside the line grips nothing.
+  Drag(chart_->GripOf(0.5), chart_->GripOf(0.3));
+  EXPECT_EQ(canvas_->mass_target(), 0.95);
+}
+
+TEST_F(MassPaneTest, WorstQueryIsShownOnTheMap) {
+  Open("sample-attention");
+  const std::vector<float>& mass = canvas_->mask()->kept_mass;
+  const auto worst = std::min_element(mass.begin(), mass.end()) - mass.begin();
+  auto* button = Find<QPushButton>("worstQuery");
+  EXPECT_TRUE(button->text().endsWith(QStringLiteral(" %1").arg(worst))) << button->text().toStdString();
+  QTest::mouseClick(button, Qt::LeftButton);
+  const double row = canvas_->ViewState()[QStringLiteral("view")].toObject()[QStringLiteral("center_row")].toDouble();
+  EXPECT_NEAR(row, static_cast<double>(worst) + 0.5, 40) << "in view; near the edge of the map not quite in the middle";
+}
+
+TEST_F(MassPaneTest, MeetTargetFindsTheFewestBlocks) {
+  Open("block-sparse");
+  const double before = Value("n_blocks");
+  canvas_->SetMassTarget(0.5);
+  Settle();
+  QTest::mouseClick(Find<QPushButton>("meetTarget"), Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return Value("n_blocks") != before; })) << Find<QLabel>("noticeText")->text().toStdString();
+  Settle();
+  const double found = Value("n_blocks");
+  EXPECT_GE(canvas_->mask()->distribution.fifth_percentile, 0.5);
+  EXPECT_FALSE(Find<ui::ProgressStrip>("progressStrip")->IsBusy());
+  ASSERT_GT(found, 1);
+  kernels::ParameterValues fewer = canvas_->method_values();
+  ASSERT_EQ(fewer.Set(Spec("block-sparse"), "n_blocks", found - 1), "");
+  ASSERT_TRUE(canvas_->SetMethod(QStringLiteral("block-sparse"), fewer));
+  Settle();
+  EXPECT_LT(canvas_->mask()->distribution.fifth_percentile, 0.5) << "one block fewer is too few";
+}
+
+TEST_F(MassPaneTest, MeetTargetIsUndoneInOneStepAndOfferedOnlyWhereThereIsABudget) {
+  Open("s2-attention");
+  QTest::qWait(static_cast<int>(ui::ParameterHistory::kOneDragMs) + 100);  // another step than the choice of the method
+  const kernels::ParameterValues before = canvas_->method_values();
+  QTest::keyClick(window_.get(), Qt::Key_T, Qt::ControlModifier);
+  ASSERT_TRUE(WaitFor([&] { return !(canvas_->method_values() == before); }));
+  Settle();
+  QTest::keyClick(window_.get(), Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_TRUE(WaitFor([&] { return canvas_->method_values() == before; }));
+  UseMethod("dense");
+  EXPECT_FALSE(Find<QPushButton>("meetTarget")->isEnabled());
+  EXPECT_FALSE(window_->commands()[Command::kMeetTarget]->isEnabled());
+}
+
+TEST_F(MassPaneTest, SearchStopsWhenItsMethodChanges) {
+  Open("vertical-slash");
+  window_->commands()[Command::kMeetTarget]->trigger();
+  auto* button = Find<QPushButton>("meetTarget");
+  ASSERT_EQ(button->text(), QStringLiteral("Cancel search"));
+  UseMethod("a-shape");
+  EXPECT_EQ(button->text(), QStringLiteral("Meet target"));
+  QTest::qWait(300);
+  EXPECT_EQ(canvas_->method(), QStringLiteral("a-shape"));
+  EXPECT_EQ(canvas_->method_values(), kernels::ParameterValues(Spec("a-shape")));
+}
+
+TEST_F(MassPaneTest, NumbersComeWithTheOverlayOffAndTheTargetOutlivesTheWindow) {
+  Open("sample-attention");
+  QTest::keyClick(window_.get(), Qt::Key_O, Qt::ControlModifier | Qt::ShiftModifier);
+  canvas_->AimAtMass(0.8);
+  Settle();
+  ASSERT_NE(canvas_->mask(), nullptr);
+  EXPECT_EQ(Find<QLabel>("belowTarget")->text(), ShareBelow(0.8));
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(window_->canvas()->mass_target(), 0.8);
+}
+
+}  // namespace
+}  // namespace headscope::gui_test

@@ -1,0 +1,264 @@
+#include "mass_chart.h"
+
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QToolTip>
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "method_trial.h"
+
+namespace headscope::ui {
+namespace {
+
+using analysis::MassDistribution;
+
+constexpr double kGripPixels = 6;  // to either side of the line
+constexpr double kStep = 0.01, kFineStep = 0.001, kBigStep = 0.05;
+constexpr QColor kBelowColor(214, 126, 44), kAboveColor(86, 140, 200), kTargetColor(192, 72, 120);
+
+// Counts are small whole numbers: 1 must show, so the axis of logarithms begins at one half.
+double LogHeight(double count, double most) {
+  return count > 0 ? std::log(2 * count) / std::log(2 * most) : 0;
+}
+
+}  // namespace
+
+MassChart::MassChart(QWidget* parent) : QWidget(parent) {
+  setObjectName(QStringLiteral("massChart"));
+  setAccessibleName(tr("Queries by kept mass"));
+  setFocusPolicy(Qt::StrongFocus);
+  setMouseTracking(true);
+}
+
+void MassChart::SetMass(const std::optional<MassDistribution>& mass, bool outdated) {
+  mass_ = mass;
+  outdated_ = outdated;
+  update();
+}
+
+void MassChart::SetTarget(double target) {
+  target_ = target;
+  update();
+}
+
+void MassChart::SetLogarithmic(bool logarithmic) {
+  logarithmic_ = logarithmic;
+  update();
+}
+
+QRectF MassChart::Plot() const {
+  const QFontMetricsF metrics(font());
+  // Room for the digits of the largest count, the line of marks above and the ticks and the unit below.
+  const double left = metrics.horizontalAdvance(QString::number(mass_ ? std::max<int64_t>(mass_->num_rows, 1) : 1)) + 8;
+  return QRectF(rect()).adjusted(left, metrics.height() + 4, -metrics.horizontalAdvance(QStringLiteral("0.0")),
+                                 -2 * metrics.height() - 6);
+}
+
+double MassChart::XOf(double mass) const {
+  const QRectF plot = Plot();
+  return plot.left() + plot.width() * std::clamp(mass, 0.0, 1.0);
+}
+
+double MassChart::MassAt(double x) const {
+  const QRectF plot = Plot();
+  return (x - plot.left()) / std::max(1.0, plot.width());
+}
+
+double MassChart::HeightOf(int64_t count) const {
+  const auto most = static_cast<double>(*std::max_element(mass_->bins.begin(), mass_->bins.end()));
+  if (most <= 0) return 0;
+  const auto rows = static_cast<double>(count);
+  return logarithmic_ ? LogHeight(rows, most) : rows / most;
+}
+
+QPoint MassChart::GripOf(double target) const {
+  return QPointF(XOf(target), Plot().center().y()).toPoint();
+}
+
+bool MassChart::IsOverLine(QPointF at) const {
+  return std::abs(at.x() - XOf(target_)) <= kGripPixels;
+}
+
+void MassChart::Move(double target, bool fine) {
+  const double step = fine ? kFineStep : kStep;
+  // By division: 95 / 100 is the double that is written 0.95; 95 * 0.01 is not always.
+  const double per_one = std::round(1 / step);
+  const double snapped = std::clamp(std::round(target * per_one) / per_one, 0.0, kGreatestMassTarget);
+  if (snapped == target_) return;
+  SetTarget(snapped);
+  Q_EMIT TargetMoved(snapped);
+}
+
+void MassChart::paintEvent(QPaintEvent*) {
+  QPainter painter(this);
+  painter.fillRect(rect(), palette().base());
+  if (!mass_ || mass_->num_rows == 0) {
+    painter.setPen(palette().color(QPalette::Disabled, QPalette::Text));
+    painter.drawText(rect().adjusted(12, 4, -12, -4), Qt::AlignCenter | Qt::TextWordWrap,
+                     tr("No mask: open a head and choose a method."));
+    return;
+  }
+  PaintAxes(painter);
+  painter.setOpacity(outdated_ ? 0.55 : 1);
+  PaintBars(painter);
+  PaintMarks(painter);
+  painter.setOpacity(1);
+  PaintTarget(painter);
+  if (hasFocus()) {
+    painter.setBrush(Qt::NoBrush);
+    painter.setPen(palette().color(QPalette::Highlight));
+    painter.drawRect(rect().adjusted(0, 0, -1, -1));
+  }
+}
+
+void MassChart::PaintAxes(QPainter& painter) const {
+  const QRectF plot = Plot();
+  const QFontMetricsF metrics(font());
+  QColor faint = palette().color(QPalette::Text);
+  faint.setAlphaF(0.65f);
+  painter.setPen(faint);
+  painter.drawLine(plot.bottomLeft(), plot.bottomRight());
+  painter.drawLine(plot.topLeft(), plot.bottomLeft());
+  for (const double tick : {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}) {
+    const double x = XOf(tick);
+    painter.drawLine(QPointF(x, plot.bottom()), QPointF(x, plot.bottom() + 3));
+    painter.drawText(QRectF(x - 20, plot.bottom() + 3, 40, metrics.height()), Qt::AlignCenter, QString::number(tick));
+  }
+  painter.drawText(
+      QRectF(0, plot.bottom() + 3 + metrics.height(), width(), metrics.height()), Qt::AlignCenter,
+      metrics.elidedText(tr("kept mass of a query [share]; height: number of queries"), Qt::ElideRight, width() - 4));
+  const int64_t most = *std::max_element(mass_->bins.begin(), mass_->bins.end());
+  const double right = plot.left() - 4;
+  const auto count = [&](int64_t value) {
+    const double y = plot.bottom() - plot.height() * HeightOf(value);
+    painter.drawLine(QPointF(plot.left() - 3, y), QPointF(plot.left(), y));
+    painter.drawText(QRectF(0, y - metrics.height() / 2, right, metrics.height()), Qt::AlignRight | Qt::AlignVCenter,
+                     QString::number(value));
+  };
+  count(most);
+  // Decades, or the middle, where they do not touch the number at the top.
+  if (!logarithmic_) {
+    if (most > 1) count(most / 2);
+    return;
+  }
+  for (int64_t decade = 1; decade < most; decade *= 10) {
+    if (plot.height() * (1 - HeightOf(decade)) > metrics.height()) count(decade);
+  }
+}
+
+void MassChart::PaintBars(QPainter& painter) const {
+  const QRectF plot = Plot();
+  for (size_t bin = 0; bin < mass_->bins.size(); ++bin) {
+    if (mass_->bins[bin] == 0) continue;
+    const double begin = static_cast<double>(bin) / MassDistribution::kNumBins;
+    const double end = static_cast<double>(bin + 1) / MassDistribution::kNumBins;
+    const double height = plot.height() * HeightOf(mass_->bins[bin]);
+    painter.fillRect(QRectF(XOf(begin), plot.bottom() - height, std::max(1.0, XOf(end) - XOf(begin)), height),
+                     begin < target_ ? kBelowColor : kAboveColor);
+  }
+}
+
+void MassChart::PaintMarks(QPainter& painter) const {
+  const QRectF plot = Plot();
+  const QFontMetricsF metrics(font());
+  struct Mark {
+    QString text;
+    double mass;
+  };
+  const std::array<Mark, 3> marks = {{{tr("min %1").arg(mass_->minimum, 0, 'f', 3), mass_->minimum},
+                                      {tr("5 % %1").arg(mass_->fifth_percentile, 0, 'f', 3), mass_->fifth_percentile},
+                                      {tr("mean %1").arg(mass_->mean, 0, 'f', 3), mass_->mean}}};
+  painter.setPen(QPen(palette().color(QPalette::Text), 1, Qt::DotLine));
+  for (const Mark& mark : marks)
+    painter.drawLine(QPointF(XOf(mark.mass), plot.top()), QPointF(XOf(mark.mass), plot.bottom()));
+  // From the right: each text ends where the one after it begins at the latest.
+  painter.setPen(palette().color(QPalette::Text));
+  std::array<double, 3> left{};
+  double limit = width() - 2;
+  for (size_t i = marks.size(); i-- > 0;) {
+    const double text_width = metrics.horizontalAdvance(marks[i].text);
+    left[i] = std::min(XOf(marks[i].mass) - text_width / 2, limit - text_width);
+    limit = left[i] - 8;
+  }
+  for (size_t i = 0; i < marks.size(); ++i)
+    painter.drawText(QPointF(std::max(left[i], 2.0), metrics.ascent() + 1), marks[i].text);
+}
+
+void MassChart::PaintTarget(QPainter& painter) const {
+  const QRectF plot = Plot();
+  const double x = XOf(target_);
+  painter.setPen(QPen(kTargetColor, 2));
+  painter.drawLine(QPointF(x, plot.top()), QPointF(x, plot.bottom()));
+  painter.setBrush(kTargetColor);
+  painter.setPen(Qt::NoPen);
+  const QPointF grip[] = {{x - 5, plot.top() - 1}, {x + 5, plot.top() - 1}, {x, plot.top() + 7}};
+  painter.drawPolygon(grip, 3);
+}
+
+bool MassChart::event(QEvent* event) {
+  if (event->type() != QEvent::ToolTip) return QWidget::event(event);
+  const auto* help = static_cast<QHelpEvent*>(event);
+  const double mass = MassAt(help->pos().x());
+  if (!mass_ || mass < 0 || mass > 1) {
+    QToolTip::hideText();
+    return true;
+  }
+  if (IsOverLine(help->pos())) {
+    QToolTip::showText(help->globalPos(),
+                       tr("Target %1: drag it, or use the arrows (Ctrl finer, Shift coarser); double click for %2.")
+                           .arg(target_)
+                           .arg(kDefaultMassTarget),
+                       this);
+    return true;
+  }
+  const auto bin = std::min<int>(static_cast<int>(mass * MassDistribution::kNumBins), MassDistribution::kNumBins - 1);
+  QToolTip::showText(help->globalPos(),
+                     tr("%1 to %2: %3 queries")
+                         .arg(bin / 100.0, 0, 'f', 2)
+                         .arg((bin + 1) / 100.0, 0, 'f', 2)
+                         .arg(mass_->bins[static_cast<size_t>(bin)]),
+                     this);
+  return true;
+}
+
+void MassChart::mousePressEvent(QMouseEvent* event) {
+  dragging_ = event->button() == Qt::LeftButton && IsOverLine(event->position());
+}
+
+void MassChart::mouseMoveEvent(QMouseEvent* event) {
+  setCursor(dragging_ || IsOverLine(event->position()) ? Qt::SplitHCursor : Qt::ArrowCursor);
+  if (dragging_) Move(MassAt(event->position().x()), event->modifiers().testFlag(Qt::ControlModifier));
+}
+
+void MassChart::mouseReleaseEvent(QMouseEvent*) {
+  dragging_ = false;
+}
+
+void MassChart::mouseDoubleClickEvent(QMouseEvent* event) {
+  if (event->button() == Qt::LeftButton) Move(kDefaultMassTarget, true);
+}
+
+void MassChart::keyPressEvent(QKeyEvent* event) {
+  const int direction = event->key() == Qt::Key_Left ? -1 : event->key() == Qt::Key_Right ? 1 : 0;
+  if (direction == 0) {
+    QWidget::keyPressEvent(event);
+    return;
+  }
+  const double step = event->modifiers().testFlag(Qt::ControlModifier) ? kFineStep
+                      : event->modifiers().testFlag(Qt::ShiftModifier) ? kBigStep
+                                                                       : kStep;
+  Move(target_ + direction * step, true);
+}
+
+void MassChart::focusInEvent(QFocusEvent*) {
+  update();
+}
+void MassChart::focusOutEvent(QFocusEvent*) {
+  update();
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,59 @@
+// How the kept mass is spread over the query rows, with a target line that mouse and keys move.
+#pragma once
+
+#include <QWidget>
+#include <optional>
+
+#include "analysis/types/mass_distribution.h"
+
+namespace headscope::ui {
+
+class MassChart : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit MassChart(QWidget* parent = nullptr);
+
+  // Nothing: no mask is known. `outdated`: of parameters that have changed since; drawn faintly.
+  void SetMass(const std::optional<analysis::MassDistribution>& mass, bool outdated);
+  void SetTarget(double target);
+  void SetLogarithmic(bool logarithmic);  // the axis of counts
+
+  // Where a target's line can be gripped, in widget coordinates.
+  QPoint GripOf(double target) const;
+
+  QSize sizeHint() const override { return {300, 130}; }
+  QSize minimumSizeHint() const override { return {200, 90}; }
+
+ Q_SIGNALS:
+  void TargetMoved(double target);
+
+ protected:
+  bool event(QEvent* event) override;  // tooltips
+  void paintEvent(QPaintEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+  void mouseReleaseEvent(QMouseEvent* event) override;
+  void mouseDoubleClickEvent(QMouseEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void focusInEvent(QFocusEvent* event) override;
+  void focusOutEvent(QFocusEvent* event) override;
+
+ private:
+  QRectF Plot() const;
+  double XOf(double mass) const;
+  double MassAt(double x) const;
+  double HeightOf(int64_t count) const;  // share of the plot's height
+  bool IsOverLine(QPointF at) const;
+  void Move(double target, bool fine);
+  void PaintAxes(QPainter& painter) const;
+  void PaintBars(QPainter& painter) const;
+  void PaintMarks(QPainter& painter) const;
+  void PaintTarget(QPainter& painter) const;
+
+  std::optional<analysis::MassDistribution> mass_;
+  bool outdated_ = false, logarithmic_ = true, dragging_ = false;
+  double target_ = 0;
+};
+
+}  // namespace headscope::ui
