@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cuda_error.h"
-#include "current_device.h"
 #include "decode/decode_launch.h"
 #include "decode/dense_plan.h"
 #include "decode/sparq_plan.h"
@@ -17,8 +16,8 @@
 namespace headscope::kernels {
 namespace {
 
+using decode::DecodeDevice;
 using decode::DecodeOperands;
-using decode::DenseDevice;
 using decode::DenseParams;
 using decode::SparqParams;
 using decode::SparqPlan;
@@ -106,17 +105,9 @@ std::string Describe(const char* kernel, const AttentionProblem& problem) {
 }
 
 // What the workspace is reckoned for: the current GPU or, where there is none, an H200.
-DenseDevice DeviceOrHopper() {
-  DenseDevice device;
-  return decode::FindDenseDevice(&device).ok() ? device : DenseDevice{};
-}
-
-// Bulk copies and thread-block clusters are Hopper's.
-Status CheckSparqDevice(CurrentDevice* device) {
-  if (Status status = FindCurrentDevice(device); !status.ok()) return status;
-  if (device->compute_capability >= 90) return Status();
-  return Refuse(StatusCode::kUnsupported, "compute capability " + std::to_string(device->compute_capability) +
-                                              ": SparQ on the GPU needs 90 (Hopper); decode densely or on the CPU");
+DecodeDevice DeviceOrHopper() {
+  DecodeDevice device;
+  return decode::FindDecodeDevice(&device).ok() ? device : DecodeDevice{};
 }
 
 // Calls f with a value of the element type and the head dimension as a constant.
@@ -132,18 +123,18 @@ cudaError_t Dispatch(const AttentionProblem& problem, F&& f) {
 
 size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOptions& options) {
   if (!CheckShape(problem).ok()) return 0;  // the call itself will name the field
+  const DecodeDevice device = DeviceOrHopper();
   SparqPlan plan;
   // A plan that is refused needs no scratch; the SparQ call will say why.
-  const bool planned = decode::PlanSparq(problem, options, false, &plan).ok();
-  return std::max(decode::PlanDense(problem, DeviceOrHopper()).total,
-                  planned ? decode::LayOutScratch(problem, plan).total : 0);
+  const bool planned = decode::PlanSparq(problem, options, false, device, &plan).ok();
+  return std::max(decode::PlanDense(problem, device).total, planned ? decode::LayOutScratch(problem, plan).total : 0);
 }
 
 Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
                        size_t workspace_bytes, void* stream) {
   if (Status status = Check(problem, output); !status.ok()) return status;
-  DenseDevice device;
-  if (Status status = decode::FindDenseDevice(&device); !status.ok()) return status;
+  DecodeDevice device;
+  if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
   decode::DensePlan plan = decode::PlanDense(problem, device);
   if (workspace == nullptr || workspace_bytes < plan.total) {
     return Refuse(StatusCode::kInvalidArgument,
@@ -165,8 +156,8 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
                        const TransposedKeys& transposed, const float* mean_value, const AttentionOutput& output,
                        int32_t* chosen_tokens, void* workspace, size_t workspace_bytes, void* stream) {
   if (Status status = Check(problem, output); !status.ok()) return status;
-  CurrentDevice device;
-  if (Status status = CheckSparqDevice(&device); !status.ok()) return status;
+  DecodeDevice device;
+  if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
   const auto refuse = [](const std::string& message) { return Refuse(StatusCode::kInvalidArgument, message); };
   if (options.rank < 1 || options.rank > problem.head_dim) {
     return refuse("rank " + std::to_string(options.rank) + ": it must lie in 1 .. head_dim (" +
@@ -192,7 +183,8 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
     }
   }
   SparqParams params{};
-  if (Status status = decode::PlanSparq(problem, options, transposed.data == nullptr, &params.plan); !status.ok())
+  if (Status status = decode::PlanSparq(problem, options, transposed.data == nullptr, device, &params.plan);
+      !status.ok())
     return status;
   const decode::SparqScratch layout = decode::LayOutScratch(problem, params.plan);
   if (workspace == nullptr || workspace_bytes < layout.total) {
@@ -212,8 +204,7 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
   params.candidate_key = reinterpret_cast<uint32_t*>(scratch + layout.key);
   params.candidate_token = reinterpret_cast<int32_t*>(scratch + layout.token);
   params.candidate_value = reinterpret_cast<float*>(scratch + layout.value);
-  params.local_value = reinterpret_cast<float*>(scratch + layout.local);
-  params.span_softmax = reinterpret_cast<float2*>(scratch + layout.softmax);
+  params.span_softmax = reinterpret_cast<float4*>(scratch + layout.softmax);
   const cudaError_t error = Dispatch(problem, [&]<typename T, int D>() {
     return decode::LaunchSparq<T, D>(params, static_cast<cudaStream_t>(stream));
   });

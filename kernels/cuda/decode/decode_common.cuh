@@ -61,6 +61,11 @@ __device__ __forceinline__ uint32_t OrderKey(float x) {
   return bits ^ ((bits >> 31) ? 0xffffffffu : 0x80000000u);
 }
 
+// The float whose key this is.
+__device__ __forceinline__ float FromOrderKey(uint32_t key) {
+  return __uint_as_float(key ^ ((key >> 31) ? 0x80000000u : 0xffffffffu));
+}
+
 __device__ __forceinline__ float WarpMax(float x) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, offset));

@@ -9,12 +9,12 @@ namespace headscope::kernels::decode {
 
 constexpr int kMaxRank = 128;      // components of SparQ's estimate: at most head_dim
 constexpr int kMaxKept = 1024;     // tokens that SparQ attends
-constexpr int kMaxSpans = 16;      // spans of a grouped KV head: the blocks of one cluster
 constexpr int kMaxGroup = 16;      // query heads of a KV head in SparQ
 constexpr int kMaxDenseGroup = 8;  // query heads that one pass of a tensor-core tile takes
 constexpr int kSparqThreads = 256;
 constexpr int kSparqWarps = kSparqThreads / 32;
-constexpr int kSparqSharedBytes = 2048;  // of a SparQ block: reductions, before the plan's parts
+constexpr int kSpanTokens = 16 * kSparqThreads;
+constexpr int kSparqSharedBytes = 7296;  // of a SparQ block, before the plan's parts
 
 // One token per sequence against its cache. Strides count elements; rows are contiguous.
 struct DecodeOperands {
@@ -56,14 +56,16 @@ struct DenseParams {
 // Sizes of one SparQ launch. A block takes one span of one KV head. Byte offsets count from the start of its dynamic
 // shared memory.
 struct SparqPlan {
-  int32_t span_tokens, num_spans;  // tokens that a block scores; spans of one KV head
+  int32_t span_tokens, num_spans;  // tokens that a block scores, at most kSpanTokens; spans of one KV head
   int32_t lists;                   // batch * num_kv_heads
-  int32_t clustered;               // the spans of a KV head are the blocks of one cluster
-  int32_t steps, head_tiles;       // products of a tile: steps of 16 components, tiles of 4 query heads
+  int32_t in_registers;            // scores never see shared memory: one query head, component-major K
+  int32_t waits;                   // the spans of a KV head wait for each other's softmax
+  int32_t steps, head_tiles;       // products of a tile: steps of 16 components, tiles of 8 query heads; or 0
   int32_t selected, local;         // tokens that the scores choose, and newest tokens that are kept anyway
-  int32_t capacity;                // candidates that a span may leave, a multiple of kSparqThreads
+  int32_t list_stride;             // entries of a list of candidates: selected, rounded up to 8
   int32_t score_pitch;             // floats between the heads' rows of scores
-  int32_t component, weight, exact_weight, list_key, list_source, token, source, scores;
+  int32_t query, weight, list_key, list_index, list_source, token;
+  int32_t tile;  // scores, and when they are done with a tile of K and V for each warp
   int32_t shared_bytes;
 };
 
@@ -73,16 +75,16 @@ struct SparqParams {
   const void* kt;  // component-major K, or null
   int64_t kt_batch, kt_head, kt_component;
   const float* mean_value;   // [batch, num_kv_heads, head_dim], may be null
-  int32_t* chosen;           // [lists, selected + local], may be null
+  int32_t* chosen;           // [lists, num_tokens], may be null
   int32_t rank, num_tokens;  // num_tokens: the row length of `chosen`
-  // Scratch. A candidate's value is what the share of probability is made of: for group 1 the scaled score, whose
-  // normaliser is known to the last block alone; else each head's probability.
-  uint32_t* candidate_key;   // [lists, num_spans, capacity], padded with kNoToken
+  // Scratch. A span's candidates are its best tokens, in ascending order, padded with kNoToken.
+  uint32_t* candidate_key;   // [lists, num_spans, list_stride], 32-byte aligned
   int32_t* candidate_token;  // same
-  float* candidate_value;    // [lists, num_spans, capacity, group]
-  float* local_value;        // [lists, local, group]
-  float2* span_softmax;      // [lists, num_spans]: (max, sum) for group 1
-  uint32_t* finished;        // [lists], zero between calls: spans that have left their candidates
+  float* candidate_value;    // [lists, num_spans, list_stride, group], for groups alone: each head's probability
+  float4* span_softmax;      // [lists, num_spans, group]: see SoftmaxPart
+  // Zero between calls. [lists]: spans that have left their softmax, and then their candidates. Where spans wait, the
+  // number of blocks that have started is behind it.
+  uint32_t* finished;
 };
 
 }  // namespace headscope::kernels::decode

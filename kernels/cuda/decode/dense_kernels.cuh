@@ -98,7 +98,7 @@ __device__ __forceinline__ void FinishPart(const DenseParams& p, int number, flo
   for (int at = threadIdx.x; at < pass.heads * D; at += kDenseWarps * 32) {
     const int h = at / D, d = at % D;
     float best, sum;
-    const float total = MergeWarps<D, kDenseWarps>(merged + h, pass.heads, d, &best, &sum);
+    const float total = MergeWarps<D, kDenseWarps>(merged[h], pass.heads * (D + 2), d, &best, &sum);
     if (parts == 1) {
       Store(static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + (pass.head + h) * p.x.o_head + d, total / sum);
       if (p.lse != nullptr && d == 0) p.lse[pass.query_head + h] = best + logf(sum);
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 2) DenseKernel(const __grid_
   };
   for (int stage = 1; stage < p.stages; ++stage) request();
 
-  WarpAttention<T, D> attention;
+  WarpAttention<T, D, QueryFragment<T, D>> attention;
   DensePlace at = start;
   int stage = 0;
   for (int64_t step = begin; step < end; ++step) {

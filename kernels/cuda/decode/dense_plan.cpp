@@ -10,7 +10,7 @@
 
 namespace headscope::kernels::decode {
 
-Status FindDenseDevice(DenseDevice* device) {
+Status FindDecodeDevice(DecodeDevice* device) {
   CurrentDevice current;
   if (Status status = FindCurrentDevice(&current); !status.ok()) return status;
   device->num_multiprocessors = current.num_multiprocessors;
@@ -26,7 +26,7 @@ Status FindDenseDevice(DenseDevice* device) {
   return {};
 }
 
-DensePlan PlanDense(const AttentionProblem& problem, const DenseDevice& device) {
+DensePlan PlanDense(const AttentionProblem& problem, const DecodeDevice& device) {
   DensePlan plan{};
   DenseParams& x = plan.params;
   const int32_t group = problem.GroupSize();

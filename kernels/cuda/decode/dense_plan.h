@@ -9,18 +9,18 @@
 
 namespace headscope::kernels::decode {
 
-struct DenseDevice {
+struct DecodeDevice {
   int num_multiprocessors = 132;
   int shared_of_block = 227 * 1024;           // bytes that one block may take
   int shared_of_multiprocessor = 228 * 1024;  // bytes that the resident blocks share
 };
 // The current GPU; not ok without one of compute capability 8.0 or newer.
-Status FindDenseDevice(DenseDevice* device);
+Status FindDecodeDevice(DecodeDevice* device);
 
 struct DensePlan {
   DenseParams params;     // shapes alone: no pointers, strides or scales
   size_t partial, total;  // scratch: where the partial results begin, and its size
 };
-DensePlan PlanDense(const AttentionProblem& problem, const DenseDevice& device);
+DensePlan PlanDense(const AttentionProblem& problem, const DecodeDevice& device);
 
 }  // namespace headscope::kernels::decode

@@ -1,173 +1,229 @@
-// The exact k largest of many scores, by one block.
+// The exact k largest of up to 4096 keys by one block, 16 of them in each thread's registers.
 //
-// Every thread takes the maximum of its own share. The k-th largest of these maxima is reached by at least k scores and
-// by few more, so it cuts the crowd to a short list in shared memory at the price of one comparison per score; the list
-// is then ranked. The threshold is found by halving an interval, with one barrier a round that counts. Ties go to the
-// earlier token, because a list's key is (score, inverted token): no two are equal, and the result depends on no order
-// of arrival. Where the list overflows (high scores side by side), the same halving runs over all scores once.
+// Where few are wanted, the threads' maxima vote: the k-th largest of 256 maxima is reached by at least k keys and by
+// few more, so it cuts the crowd to a short list, whose k-th largest is then found exactly. Every warp finds both
+// thresholds by itself, by halving an interval, which costs no barriers. Where many are wanted, or the list overflows
+// (high keys side by side), all threads halve the interval over all keys. Places come from prefix sums, so that the
+// result is in ascending order of index and depends on no order of arrival; of equal keys the lower index wins.
 #pragma once
 
 #include "decode/decode_common.cuh"
 
 namespace headscope::kernels::decode {
 
-// Sum of the threads' counts, each below 2^bits; bits is uniform. A barrier, too.
-__device__ __forceinline__ int SumOverBlock(int count, int bits) {
-  int sum = 0;
-  for (int bit = 0; bit < bits; ++bit) sum += __syncthreads_count((count >> bit) & 1) << bit;
-  return sum;
-}
+constexpr int kKeysOfPiece = 8;
 
 struct SelectShared {
-  uint32_t low[kSparqWarps], high[kSparqWarps];
-  int count;
+  uint32_t best[kSparqThreads];
+  uint32_t sums[4][kSparqWarps];
+};
+struct ShortList {
+  uint32_t key[kSparqThreads];
+  int index[kSparqThreads];
+};
+struct SelectedList {
+  uint32_t* key;
+  int* index;
 };
 
-// Smallest and largest of the threads' keys that are not kNoToken; (0xffffffff, 0) if all are.
-__device__ __forceinline__ uint2 RangeOverBlock(uint32_t low, uint32_t high, SelectShared& shared) {
-  low = __reduce_min_sync(kAllLanes, low == kNoToken ? 0xffffffffu : low);
-  high = __reduce_max_sync(kAllLanes, high);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  __syncthreads();  // a slow warp may still read the last call's
-  if (lane == 0) {
-    shared.low[warp] = low;
-    shared.high[warp] = high;
-  }
-  __syncthreads();
-  return make_uint2(__reduce_min_sync(kAllLanes, shared.low[lane % kSparqWarps]),
-                    __reduce_max_sync(kAllLanes, shared.high[lane % kSparqWarps]));
-}
-
-// A threshold that at least k and, if one exists, at most `most` keys reach. count(t) is this thread's number of keys
-// >= t, below 2^bits. At least k keys must be >= low, fewer than k may be >= high.
-template <typename Key, typename Count>
-__device__ __forceinline__ Key Threshold(Key low, Key high, int k, int most, int bits, Count&& count) {
-  while (high - low > 1) {
-    const Key middle = low + (high - low) / 2;
-    const int reached = SumOverBlock(count(middle), bits);
+// The largest t of [low, high] that at least k keys reach, or an earlier one that at most `most` reach; low, if none
+// does. count(t): the number of keys >= t.
+template <typename Count>
+__device__ __forceinline__ uint32_t Bisect(uint32_t low, uint32_t high, int k, int most, Count&& count) {
+  while (low < high) {
+    const uint32_t middle = high - (high - low) / 2;
+    const int reached = count(middle);
     if (reached >= k) {
       low = middle;
       if (reached <= most) break;
     } else {
-      high = middle;
+      high = middle - 1;
     }
   }
   return low;
 }
 
-__device__ __forceinline__ uint64_t CandidateKey(uint32_t key, int token) {
-  return (uint64_t{key} << 32) | (0xfffffffeu - static_cast<uint32_t>(token));
+// Sum over the block of the threads' counts. One barrier; `sums` may be used again after the next.
+__device__ __forceinline__ int SumOverBlock(int count, uint32_t (&sums)[kSparqWarps]) {
+  const uint32_t sum = __reduce_add_sync(kAllLanes, static_cast<uint32_t>(count));
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  uint32_t total = 0;
+#pragma unroll
+  for (int w = 0; w < kSparqWarps; ++w) total += sums[w];
+  return static_cast<int>(total);
 }
 
-// The short list: keys as of CandidateKey, and where each came from.
-struct CandidateList {
-  uint64_t* key;
-  int* source;
+// Where a thread's entries of each piece begin in the order (piece, thread), and the number of all.
+struct Places {
+  int first[2], total;
 };
-
-// Fills the list with at most `capacity` (>= k, a multiple of kSparqThreads) of the source's scores, the k largest
-// among them (all, if fewer exist), in no particular order. Returns their number. source.ForEachEight(f) calls f(keys,
-// index) for every eight scores of this thread, kNoToken where there is none; source.Token(index(i)) names a token;
-// source.bits: the thread's number of scores is below 2^bits.
-template <typename Source>
-__device__ __forceinline__ int CollectCandidates(const Source& source, int k, int capacity, CandidateList list,
-                                                 SelectShared& shared) {
-  constexpr int kParts = 8;
-  // With few tokens wanted, one maximum a thread is sharp enough: k of 256. Else eight.
-  constexpr int kFew = 160;
-  if (k == 0) return 0;
-  uint32_t best[kParts] = {};
-  source.ForEachEight([&](const uint32_t(&key)[kParts], const auto&) {
+// One barrier; `sums` may be used again after the next.
+__device__ __forceinline__ Places PlacesInBlock(int count, int second_count, uint32_t (&sums)[kSparqWarps]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const uint32_t own = static_cast<uint32_t>(count) | static_cast<uint32_t>(second_count) << 16;
+  uint32_t inclusive = own;
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) best[part] = max(best[part], key[part]);
-  });
-  uint32_t low = best[0], high = best[0];
-#pragma unroll
-  for (int part = 1; part < kParts; ++part) {
-    low = min(low - 1, best[part] - 1) + 1;  // kNoToken, an empty part, counts as the largest
-    high = max(high, best[part]);
+  for (int offset = 1; offset < 32; offset *= 2) {
+    const uint32_t other = __shfl_up_sync(kAllLanes, inclusive, offset);
+    if (lane >= offset) inclusive += other;
   }
-  const bool few = k <= kFew;
-  const uint2 range = RangeOverBlock(few ? high : low, high, shared);
-  const auto reached = [&](uint32_t t) {
-    if (few) return static_cast<int>(high >= t);
-    int count = 0;
+  if (lane == 31) sums[warp] = inclusive;
+  __syncthreads();
+  uint32_t before = inclusive - own, all = 0;
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) count += best[part] >= t;
-    return count;
-  };
-  const int bits = few ? 1 : 4;
-  uint32_t bound = kNoToken + 1;
-  if (range.y == 0xffffffffu || range.y == kNoToken) {
-    // Keys up to the last one leave no room above them (or there are none): keep all and let the list decide.
-  } else if (SumOverBlock(reached(range.x), bits) >= k) {
-    bound = Threshold(range.x, range.y + 1, k, k + k / 4, bits, reached);
+  for (int w = 0; w < kSparqWarps; ++w) {
+    const uint32_t sum = sums[w];
+    all += sum;
+    if (w < warp) before += sum;
   }
-
-  // Twice at most: the second time with the exact threshold.
-  uint64_t exact = 0;
-  while (true) {
-    if (threadIdx.x == 0) shared.count = 0;
-    __syncthreads();
-    source.ForEachEight([&](const uint32_t(&key)[kParts], const auto& index) {
-      uint32_t reached_by = 0;
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) reached_by |= (key[part] >= bound ? 1u : 0u) << part;
-      if (exact != 0) {
-#pragma unroll
-        for (int part = 0; part < kParts; ++part) {
-          if ((reached_by >> part & 1) != 0 && CandidateKey(key[part], source.Token(index(part))) < exact)
-            reached_by &= ~(1u << part);
-        }
-      }
-      if (reached_by == 0) return;
-      int place = atomicAdd(&shared.count, __popc(reached_by));
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        if ((reached_by >> part & 1) == 0) continue;
-        if (place < capacity) {
-          list.key[place] = CandidateKey(key[part], source.Token(index(part)));
-          list.source[place] = index(part);
-        }
-        ++place;
-      }
-    });
-    __syncthreads();
-    const int found = shared.count;
-    __syncthreads();
-    if (found <= capacity) return found;
-    exact = Threshold(uint64_t{bound} << 32, uint64_t{range.y} << 32 | 0xffffffffu, k, capacity, source.bits,
-                      [&](uint64_t t) {
-                        int count = 0;
-                        source.ForEachEight([&](const uint32_t(&key)[kParts], const auto& index) {
-#pragma unroll
-                          for (int part = 0; part < kParts; ++part)
-                            count += key[part] >= bound && CandidateKey(key[part], source.Token(index(part))) >= t;
-                        });
-                        return count;
-                      });
-  }
+  return {{static_cast<int>(before & 0xffffu), static_cast<int>((all & 0xffffu) + (before >> 16))},
+          static_cast<int>((all & 0xffffu) + (all >> 16))};
 }
 
-// Ranks the list's n entries and leaves the k largest, best first, in tokens and sources. Returns min(k, n). The list
-// has room for an even number of entries.
-__device__ __forceinline__ int KeepLargest(CandidateList list, int n, int k, int* tokens, int* sources) {
-  if (threadIdx.x == 0 && n % 2 != 0) list.key[n] = 0;  // ranks below all
-  __syncthreads();
-  for (int e = threadIdx.x; e < n; e += kSparqThreads) {
-    const uint64_t mine = list.key[e];
-    int rank = 0;
-#pragma unroll 8
-    for (int other = 0; other < n; other += 2) {
-      const ulonglong2 two = *reinterpret_cast<const ulonglong2*>(list.key + other);
-      rank += (two.x > mine) + (two.y > mine);
-    }
-    if (rank >= k) continue;
-    tokens[rank] = static_cast<int>(0xfffffffeu - static_cast<uint32_t>(mine));
-    sources[rank] = list.source[e];
+// How many of a lane's 8 keys reach t, over the warp.
+__device__ __forceinline__ int CountInWarp(const uint32_t (&key)[8], uint32_t t) {
+  uint32_t count = 0;
+#pragma unroll
+  for (int c = 0; c < 8; ++c) count += key[c] >= t ? 1u : 0u;
+  return static_cast<int>(__reduce_add_sync(kAllLanes, count));
+}
+
+// A bound that at least k keys reach, if that many exist, and hardly more than k + k / 4 of the threads' maxima do.
+__device__ __forceinline__ uint32_t VoteForBound(const uint32_t (&best)[kSparqThreads], int k) {
+  const int lane = threadIdx.x % 32;
+  uint32_t vote[8];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint4 four = *reinterpret_cast<const uint4*>(best + half * 128 + lane * 4);
+    vote[half * 4] = four.x;
+    vote[half * 4 + 1] = four.y;
+    vote[half * 4 + 2] = four.z;
+    vote[half * 4 + 3] = four.w;
   }
+  uint32_t below_least = 0xffffffffu, most = kNoToken;
+#pragma unroll
+  for (int c = 0; c < 8; ++c) {
+    below_least = min(below_least, vote[c] - 1);  // no key counts as the largest
+    most = max(most, vote[c]);
+  }
+  const uint32_t least = __reduce_min_sync(kAllLanes, below_least) + 1;
+  most = __reduce_max_sync(kAllLanes, most);
+  const auto count = [&](uint32_t t) { return CountInWarp(vote, t); };
+  if (most == kNoToken || count(least) < k) return kNoToken + 1;
+  return Bisect(least, most, k, k + k / 4, count);
+}
+
+// Leaves the k largest of the list's n <= kSparqThreads entries, none of which is below `bound`, in `to`.
+__device__ __forceinline__ int KeepLargest(const ShortList& list, int n, uint32_t bound, int k, SelectedList to) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  uint32_t key[8], most = kNoToken;
+#pragma unroll
+  for (int c = 0; c < 8; ++c) {
+    key[c] = c * 32 + lane < n ? list.key[c * 32 + lane] : kNoToken;
+    most = max(most, key[c]);
+  }
+  uint32_t cut = kNoToken;  // keep what is above, and of what equals it the first `ties`
+  int ties = 0;
+  if (n > k) {
+    cut = Bisect(bound, __reduce_max_sync(kAllLanes, most), k, k, [&](uint32_t t) { return CountInWarp(key, t); });
+    uint32_t above = 0;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) above += key[c] > cut ? 1u : 0u;
+    ties = k - static_cast<int>(__reduce_add_sync(kAllLanes, above));
+  }
+  const uint32_t below = (1u << lane) - 1;
+  int kept = 0;
+#pragma unroll
+  for (int c = 0; c < 8; ++c) {
+    const uint32_t equal = __ballot_sync(kAllLanes, key[c] == cut);
+    const bool keep = key[c] > cut || (key[c] == cut && __popc(equal & below) < ties);
+    ties -= __popc(equal);
+    const uint32_t keeps = __ballot_sync(kAllLanes, keep);
+    if (c == warp && keep) {
+      const int place = kept + __popc(keeps & below);
+      to.key[place] = key[c];
+      to.index[place] = list.index[c * 32 + lane];
+    }
+    kept += __popc(keeps);
+  }
+  return kept;
+}
+
+// The k largest of the block's keys that are not kNoToken (all, if fewer exist) into `to`, in ascending order of
+// index: key [piece][i] has index (piece * kSparqThreads + threadIdx.x) * 8 + i. Returns their number. Ends with a
+// barrier. `list` may be what other threads still read before they come here, if a barrier lies between.
+__device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPiece], int k, SelectShared& shared,
+                                             ShortList& list, SelectedList to) {
+  constexpr int kMostVotes = 160;  // wanted of 256 maxima: beyond, few keys would be cut
+  if (k == 0) {
+    __syncthreads();
+    return 0;
+  }
+  const auto count = [&](auto&& f, int piece) {
+    int sum = 0;
+#pragma unroll
+    for (int i = 0; i < kKeysOfPiece; ++i) sum += f(key[piece][i]) ? 1 : 0;
+    return sum;
+  };
+  const auto for_each = [&](const Places& places, auto&& keep, auto&& f) {
+#pragma unroll
+    for (int piece = 0; piece < 2; ++piece) {
+      int place = places.first[piece];
+#pragma unroll
+      for (int i = 0; i < kKeysOfPiece; ++i) {
+        if (keep(piece, i))
+          f(place++, key[piece][i], (piece * kSparqThreads + static_cast<int>(threadIdx.x)) * kKeysOfPiece + i);
+      }
+    }
+  };
+  if (k <= kMostVotes) {
+    uint32_t best = key[0][0];
+#pragma unroll
+    for (int i = 0; i < kKeysOfPiece; ++i) best = max(best, max(key[0][i], key[1][i]));
+    shared.best[threadIdx.x] = best;
+    __syncthreads();
+    const uint32_t bound = VoteForBound(shared.best, k);
+    const auto reaches = [&](uint32_t x) { return x >= bound; };
+    const Places places = PlacesInBlock(count(reaches, 0), count(reaches, 1), shared.sums[0]);
+    if (places.total <= kSparqThreads) {
+      for_each(
+          places, [&](int piece, int i) { return key[piece][i] >= bound; },
+          [&](int place, uint32_t x, int index) {
+            list.key[place] = x;
+            list.index[place] = index;
+          });
+      __syncthreads();
+      const int kept = KeepLargest(list, places.total, bound, k, to);
+      __syncthreads();
+      return kept;
+    }
+  }
+  int round = 0;
+  const auto sum = [&](auto&& f) { return SumOverBlock(count(f, 0) + count(f, 1), shared.sums[1 + (round++ & 1)]); };
+  const uint32_t cut =
+      Bisect(kNoToken, 0xffffffffu, k, k, [&](uint32_t t) { return sum([&](uint32_t x) { return x >= t; }); });
+  const int ties = cut == kNoToken ? 0 : k - sum([&](uint32_t x) { return x > cut; });
+  const auto equals = [&](uint32_t x) { return x == cut; };
+  const Places equal = PlacesInBlock(count(equals, 0), count(equals, 1), shared.sums[0]);
+  uint32_t kept[2] = {0, 0};  // bits
+#pragma unroll
+  for (int piece = 0; piece < 2; ++piece) {
+    int place = equal.first[piece];
+#pragma unroll
+    for (int i = 0; i < kKeysOfPiece; ++i) {
+      if (key[piece][i] > cut || (key[piece][i] == cut && place++ < ties)) kept[piece] |= 1u << i;
+    }
+  }
+  const Places places = PlacesInBlock(__popc(kept[0]), __popc(kept[1]), shared.sums[3]);
+  for_each(
+      places, [&](int piece, int i) { return (kept[piece] >> i & 1) != 0; },
+      [&](int place, uint32_t x, int index) {
+        to.key[place] = x;
+        to.index[place] = index;
+      });
   __syncthreads();
-  return min(k, n);
+  return places.total;
 }
 
 }  // namespace headscope::kernels::decode

@@ -18,15 +18,6 @@ cudaError_t LaunchSparq(const SparqParams& params, cudaStream_t stream) {
   config.blockDim = dim3(kSparqThreads);
   config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
   config.stream = stream;
-  cudaLaunchAttribute cluster = {};
-  if (plan.clustered != 0) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    if (error != cudaSuccess) return error;
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(plan.num_spans), 1, 1};
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-  }
   return cudaLaunchKernelEx(&config, kernel, params);
 }
 

@@ -1,22 +1,24 @@
-// How a SparQ call is cut into spans, stages and shared memory.
+// How a SparQ call is cut into spans and shared memory.
 #pragma once
 
 #include <cstddef>
 
 #include "decode/decode_params.h"
+#include "decode/dense_plan.h"
 #include "kernels/attention_problem.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels::decode {
 
-// kUnsupported where the scores of a grouped KV head do not fit the shared memory of one cluster. The part that decides
-// about the workspace (spans, capacity, selected, local) is filled even then. whole_rows: without the second copy of K.
-Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& options, bool whole_rows, SparqPlan* plan);
+// kUnsupported where a block's scores do not fit its shared memory, or the spans of a grouped KV head, which wait for
+// each other, are more than the GPU is sure to run at once. whole_rows: without the second copy of K.
+Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& options, bool whole_rows,
+                 const DecodeDevice& device, SparqPlan* plan);
 
 // Byte offsets of the scratch arrays of SparqParams.
 struct SparqScratch {
-  size_t finished, key, token, value, local, softmax, total;
+  size_t finished, key, token, value, softmax, total;
 };
 SparqScratch LayOutScratch(const AttentionProblem& problem, const SparqPlan& plan);
 

@@ -45,36 +45,50 @@ __device__ __forceinline__ void LoadTransposed(uint32_t (&a)[4], uint32_t addres
 }
 
 // Q as the A operand: rows 8 .. 15 are zero, so two registers a step. Components block * 32 + j * 8 + 0 .. 7 belong to
-// thread j: the first four to step 2 * block, the others to the next.
+// thread j: the first four to step 2 * block, the others to the next. A query is called with the number of a block.
+//
+// This one stays in registers, for warps that take many tiles.
 template <typename T, int D>
 struct QueryFragment {
-  uint32_t low[D / 16], high[D / 16];
+  uint4 part[D / 32];
 
   // Rows q + head * stride, 16-byte aligned, of `group` <= 8 heads.
   __device__ __forceinline__ void Load(const T* q, int64_t stride, int group) {
     const int head = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
 #pragma unroll
     for (int block = 0; block < D / 32; ++block) {
-      const uint4 raw = head < group ? *reinterpret_cast<const uint4*>(q + head * stride + block * 32 + j * 8)
-                                     : make_uint4(0, 0, 0, 0);
-      low[2 * block] = raw.x;
-      high[2 * block] = raw.y;
-      low[2 * block + 1] = raw.z;
-      high[2 * block + 1] = raw.w;
+      part[block] = head < group ? *reinterpret_cast<const uint4*>(q + head * stride + block * 32 + j * 8)
+                                 : make_uint4(0, 0, 0, 0);
     }
+  }
+  __device__ __forceinline__ uint4 operator()(int block) const {
+    return part[block];
+  }
+};
+
+// This one stays in shared memory, for warps that take few: rows of D elements, 16-byte aligned.
+template <typename T, int D>
+struct SharedQuery {
+  const T* rows;
+  int group;
+
+  __device__ __forceinline__ uint4 operator()(int block) const {
+    const int head = (threadIdx.x % 32) / 4, j = threadIdx.x % 4;
+    return head < group ? *reinterpret_cast<const uint4*>(rows + head * D + block * 32 + j * 8)
+                        : make_uint4(0, 0, 0, 0);
   }
 };
 
 // scores[0], scores[1]: head lane / 4, tokens 2 * (lane % 4) and the next.
-template <typename T, int D>
-__device__ __forceinline__ void ScoreTokens(const QueryFragment<T, D>& q, const uint4 (&raw)[D / 32],
-                                            float (&scores)[4]) {
+template <typename T, int D, typename Query>
+__device__ __forceinline__ void ScoreTokens(const Query& query, const uint4 (&raw)[D / 32], float (&scores)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) scores[i] = 0;
 #pragma unroll
   for (int block = 0; block < D / 32; ++block) {
-    Mma(scores, q.low[2 * block], 0u, q.high[2 * block], 0u, raw[block].x, raw[block].y, T());
-    Mma(scores, q.low[2 * block + 1], 0u, q.high[2 * block + 1], 0u, raw[block].z, raw[block].w, T());
+    const uint4 q = query(block);
+    Mma(scores, q.x, 0u, q.y, 0u, raw[block].x, raw[block].y, T());
+    Mma(scores, q.z, 0u, q.w, 0u, raw[block].z, raw[block].w, T());
   }
 }
 
@@ -108,6 +122,12 @@ __device__ __forceinline__ void CopyAsync(void* to, const void* from) {
       "cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
       "l"(from)
       : "memory");
+}
+
+__device__ __forceinline__ void CopyAsync4(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(from)
+               : "memory");
 }
 
 // 16 tokens of K and V in shared memory. Rows are D elements; the 16-byte piece c of row t lies where piece c ^
@@ -156,9 +176,9 @@ struct SharedTile {
 };
 
 // Online-softmax attention of one warp: 16 tokens a step, any order of tokens.
-template <typename T, int D>
+template <typename T, int D, typename Query>
 struct WarpAttention {
-  QueryFragment<T, D> query;
+  Query query;
   OutputFragment<T, D> out;
   float row_max = kNegativeInfinity, row_sum = 0;  // of head lane / 4; row_sum is this thread's share until Finish()
 
@@ -215,21 +235,21 @@ struct WarpAttention {
   }
 };
 
-// Component d of one head over the warps' results, not yet divided by *sum.
+// Component d of one head over the warps' results, not yet divided by *sum. merged: the head's row of the first warp;
+// the other warps' lie `stride` floats apart.
 template <int D, int kWarps>
-__device__ __forceinline__ float MergeWarps(const float (*merged)[D + 2], int stride, int d, float* best, float* sum) {
+__device__ __forceinline__ float MergeWarps(const float* merged, int stride, int d, float* best, float* sum) {
   *best = kNegativeInfinity;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) *best = fmaxf(*best, merged[w * stride][D]);
+  for (int w = 0; w < kWarps; ++w) *best = fmaxf(*best, merged[w * stride + D]);
   *sum = 0;
   float total = 0;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    const float factor = merged[w * stride][D] == kNegativeInfinity
-                             ? 0.0f
-                             : __expf(merged[w * stride][D] - *best);  // a warp that had no token
-    *sum += merged[w * stride][D + 1] * factor;
-    total += merged[w * stride][d] * factor;
+    const float theirs = merged[w * stride + D];
+    const float factor = theirs == kNegativeInfinity ? 0.0f : __expf(theirs - *best);  // -inf: the warp had no token
+    *sum += merged[w * stride + D + 1] * factor;
+    total += merged[w * stride + d] * factor;
   }
   return total;
 }

@@ -3,8 +3,8 @@
 // allocated, so a step can be captured in a CUDA graph.
 //
 // SparQ (Ribar et al., sections 3 and 4; docs/methods.md) in one launch: each thread block reads r rows of a
-// component-major copy of K over spans of tokens, makes the approximate scores and keeps a span's best; the last block
-// of a KV head merges the spans' candidates into the exact top k, reads the chosen rows of K and V and mixes in the
+// component-major copy of K over a span of tokens, makes the approximate scores and keeps the span's best; the last
+// block of a KV head merges the spans' lists into the exact top k, reads the chosen rows of K and V and mixes in the
 // mean value. Dense is one launch as well: blocks take equal shares of all sequences, the last one to finish a KV head
 // merges.
 #pragma once
@@ -45,11 +45,11 @@ size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOpti
 Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
                        size_t workspace_bytes, void* stream);
 
-// The same, but at most 16 query heads per KV head; with more than one, seq_k is at most 131072 (groups up to 4), 65536
-// (up to 8) or 32768, because a KV head's scores wait in the shared memory of one thread-block cluster. Compute
-// capability 9.0 or newer. mean_value: fp32 [batch, num_kv_heads, head_dim], the running mean of all V rows (see
-// AppendTokenCuda); may be null when options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads,
-// num_tokens], ascending, or null: what was attended (the first min(num_tokens, seq_k) of each row are written).
+// The same, but at most 16 query heads per KV head; with more than one, seq_k is at most 4096 (groups up to 4) or 2048
+// tokens times the number of multiprocessors, because the blocks of a KV head wait for each other. mean_value: fp32
+// [batch, num_kv_heads, head_dim], the running mean of all V rows (see AppendTokenCuda); may be null when
+// options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads, num_tokens], ascending, or null: what was
+// attended (the first min(num_tokens, seq_k) of each row are written).
 Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& options,
                        const TransposedKeys& transposed, const float* mean_value, const AttentionOutput& output,
                        int32_t* chosen_tokens, void* workspace, size_t workspace_bytes, void* stream);

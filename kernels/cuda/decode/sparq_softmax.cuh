@@ -1,0 +1,110 @@
+// The softmax of the approximate scores: partial sums of threads, warps and spans, and how spans of one KV head learn
+// each other's. One query head needs it in the end, for the share of probability that the attended tokens have; a group
+// needs it in the middle, because tokens are ranked by the sum of the heads' probabilities.
+#pragma once
+
+#include "decode/sparq_shared.cuh"
+
+namespace headscope::kernels::decode {
+
+// Part of a softmax, as float4: x the largest score, y the sum of exp(factor * (score - x)), z the same sum over the
+// local window alone. No tokens: (-inf, 0, 0).
+
+// The warp's part, from its threads' 16 scores each, -inf where there is no token.
+__device__ __forceinline__ float4 SoftmaxOfWarp(const float (&score)[2][8], float factor, int eligible) {
+  float best = score[0][0];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) best = fmaxf(best, fmaxf(score[0][i], score[1][i]));
+  best = WarpMax(best);
+  if (best == kNegativeInfinity) return make_float4(best, 0, 0, 0);
+  float sum = 0, local = 0;
+#pragma unroll
+  for (int piece = 0; piece < 2; ++piece) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float x = __expf(factor * (score[piece][i] - best));
+      sum += x;
+      if (PlaceInSpan(piece, i) >= eligible) local += x;
+    }
+  }
+  return make_float4(best, WarpSum(sum), WarpSum(local), 0);
+}
+
+// What load(0) .. load(parts - 1) make together; every lane has it.
+template <typename Load>
+__device__ __forceinline__ float4 MergeParts(int parts, float factor, Load&& load) {
+  float best = kNegativeInfinity;
+  for (int i = threadIdx.x % 32; i < parts; i += 32) best = fmaxf(best, load(i).x);
+  best = WarpMax(best);
+  float sum = 0, local = 0;
+  for (int i = threadIdx.x % 32; i < parts; i += 32) {
+    const float4 part = load(i);
+    if (part.x == kNegativeInfinity) continue;
+    const float scale = __expf(factor * (part.x - best));
+    sum += part.y * scale;
+    local += part.z * scale;
+  }
+  return make_float4(best, WarpSum(sum), WarpSum(local), 0);
+}
+
+// By one warp: fixed.whole[head] of the whole sequence's part.
+__device__ __forceinline__ void SetWhole(SparqShared& fixed, int head, float4 part) {
+  if (threadIdx.x % 32 == 0)
+    fixed.whole[head] = make_float2(fixed.factor[head] * part.x + __logf(part.y), part.z / part.y);
+}
+
+// The span's part of one head, of its warps' (fixed.part).
+__device__ __forceinline__ float4 PartOfSpan(const SparqShared& fixed, int head) {
+  return MergeParts(kSparqWarps, fixed.factor[head], [&](int warp) { return fixed.part[head][warp]; });
+}
+
+__device__ __forceinline__ float4* SpanParts(const SpanView& view, int span) {
+  return view.p.span_softmax + (int64_t{view.list} * view.p.plan.num_spans + span) * view.p.x.group;
+}
+
+// The sequence's part of one head, once all spans have left theirs in global memory.
+__device__ __forceinline__ float4 PartOfSequence(const SpanView& view, int head) {
+  return MergeParts(view.p.plan.num_spans, view.fixed.factor[head],
+                    [&](int span) { return __ldcg(SpanParts(view, span) + head); });
+}
+
+// Number of the block in order of start. Blocks that wait for each other take their work by it, for who waits then
+// waits for blocks that have started or start next. The last to start leaves the counter ready for the next call.
+__device__ __forceinline__ int TakeTicket(const SparqParams& p) {
+  uint32_t* started = p.finished + p.plan.lists;
+  const uint32_t ticket = atomicAdd(started, 1u);
+  if (ticket + 1 == gridDim.x) *started = 0;
+  return static_cast<int>(ticket);
+}
+
+// For groups: fixed.whole of all heads. Waits for the KV head's other spans. Begins and ends with a barrier.
+__device__ __forceinline__ void ExchangeSoftmax(const SpanView& view) {
+  SparqShared& fixed = view.fixed;
+  const SparqParams& p = view.p;
+  const int warp = threadIdx.x / 32;
+  __syncthreads();
+  for (int head = warp; head < p.x.group; head += kSparqWarps) {
+    const float4 part = PartOfSpan(fixed, head);
+    if (view.alone) {
+      SetWhole(fixed, head, part);
+    } else if (threadIdx.x % 32 == 0) {
+      SpanParts(view, view.span)[head] = part;
+    }
+  }
+  __syncthreads();
+  if (view.alone) return;
+  if (threadIdx.x == 0) {
+    __threadfence();  // the parts, of all threads, before the count
+    atomicAdd(p.finished + view.list, 1u);
+    const auto all = static_cast<uint32_t>(p.plan.num_spans);
+    uint32_t arrived;
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(p.finished + view.list) : "memory");
+    } while (arrived < all);
+  }
+  __syncthreads();
+  for (int head = warp; head < p.x.group; head += kSparqWarps) SetWhole(fixed, head, PartOfSequence(view, head));
+  __syncthreads();
+}
+
+}  // namespace headscope::kernels::decode
