@@ -25,7 +25,7 @@ td.parameters { white-space: normal; min-width: 14rem; text-align: left; color: 
 tr.base td { font-weight: 600; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg text.mid, svg text.cell { text-anchor: middle; } svg text.end { text-anchor: end; }
 svg text.cell[fill="#111"] { fill: #111; } svg text.cell[fill="#fff"] { fill: #fff; }
-.row { display: flex; flex-wrap: wrap; gap: 1.5rem 2rem; } figure { margin: 0; } figure img { max-width: 100%; width: 34rem; border: 1px solid var(--line); }
+.row { display: flex; flex-wrap: wrap; gap: 1.5rem 2rem; } figure { margin: 0; } .row figure { max-width: 34rem; } figure img { max-width: 100%; width: 34rem; border: 1px solid var(--line); }
 details { margin: 1rem 0; } summary { cursor: pointer; }
 )";
 
