@@ -16,8 +16,6 @@ find_package(nlohmann_json REQUIRED)
 set_package_properties(nlohmann_json PROPERTIES TYPE REQUIRED PURPOSE "configuration, headers of checkpoints, results")
 find_package(CLI11 REQUIRED)
 set_package_properties(CLI11 PROPERTIES TYPE REQUIRED PURPOSE "the command line")
-find_package(spdlog REQUIRED)
-set_package_properties(spdlog PROPERTIES TYPE REQUIRED PURPOSE "messages on stderr")
 
 # Debian's libhwy has a pkg-config file and no CMake config.
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
