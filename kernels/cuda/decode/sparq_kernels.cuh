@@ -3,8 +3,8 @@
 // One block per (span of tokens, KV head) makes the approximate scores of its span and keeps its best tokens; the block
 // that finishes last of a KV head (a counter tells) makes of the spans' lists the exact top k and attends it, while
 // other KV heads' spans still stream. The bytes that must move are the chosen components of every key, so everything
-// else has to be short or hide behind that stream: three blocks share a multiprocessor, and while one selects, the
-// others load. With one query head the scores never leave the registers. For a group of query heads the softmaxed
+// else has to be short or hide behind that stream: two blocks share a multiprocessor, and while one selects, the
+// other loads. With one query head the scores never leave the registers. For a group of query heads the softmaxed
 // scores are summed, which needs each head's normaliser over the *whole* sequence: the scores wait in shared memory
 // until all spans of the KV head have left their (max, sum) in global memory.
 #pragma once
@@ -116,7 +116,7 @@ __device__ __forceinline__ void LoadCandidates(const SpanView& view, SelectedLis
 }
 
 template <typename T, int D>
-__global__ void __launch_bounds__(kSparqThreads, 3) SparqKernel(const __grid_constant__ SparqParams p) {
+__global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_constant__ SparqParams p) {
   extern __shared__ __align__(128) char shared[];
   auto& fixed = *reinterpret_cast<SparqShared*>(shared);
   const SparqPlan& plan = p.plan;

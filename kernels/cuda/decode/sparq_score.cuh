@@ -1,5 +1,5 @@
 // SparQ's approximate scores: products of the keys with the chosen components of the query. Keys go from memory to
-// registers to the products: eight 16-byte loads a thread are under way at once, and the other warps of the
+// registers to the products: eight or sixteen 16-byte loads a thread are under way at once, and the other warps of the
 // multiprocessor cover the rest. Up to four query heads are multiplied in plain fp32, because then a warp may read 512
 // contiguous bytes of a component's row; more heads, and whole rows of K, go through the tensor cores, whose fragments
 // want 128 or 64 bytes of a row. There tokens are the 16 rows and 8 query heads the columns.
@@ -27,11 +27,11 @@ __device__ __forceinline__ void StoreFour(float* to, float4 x, int live, bool ad
 }
 
 // Sums of products of 8 tokens with kHeads query heads in plain fp32; kt: the first token's place in row 0. A warp's
-// threads take neighbours: 512 contiguous bytes of a row, 8 rows at once.
+// threads take neighbours: 512 contiguous bytes of a row; 16 rows at once for one head, 8 for more.
 template <typename T, int kHeads>
 __device__ __forceinline__ void ScoreEight(const SparqParams& p, const SparqShared& fixed, const T* kt,
                                            float (&sum)[kHeads][8]) {
-  constexpr int kRows = 8;
+  constexpr int kRows = kHeads == 1 ? 16 : 8;
 #pragma unroll
   for (int head = 0; head < kHeads; ++head) {
 #pragma unroll
