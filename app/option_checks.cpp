@@ -1,0 +1,97 @@
+#include "option_checks.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace headscope::app {
+namespace {
+
+struct Bounds {
+  int64_t least, most;
+};
+
+// Ranges of options that mean the same wherever they occur. Others are only held to what their variable can hold;
+// their subcommand knows more.
+// Nothing for options that take no whole numbers.
+std::optional<Bounds> BoundsOf(const CLI::Option& option) {
+  constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
+  struct Named {
+    std::string_view name;
+    Bounds bounds;
+  };
+  static constexpr Named kNamed[] = {
+      {"repeat", {1, 100'000}},          {"threads", {0, 4096}},
+      {"samples", {1, 100'000}},         {"seed", {0, std::numeric_limits<int64_t>::max()}},
+      {"length", {1, kMostTokens}},      {"max-rows", {0, kMostTokens}},
+      {"decode-rows", {1, kMostTokens}},
+  };
+  for (const Named& named : kNamed) {
+    if (option.check_lname(std::string(named.name))) return named.bounds;
+  }
+  constexpr Bounds kInt{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  const std::string type = option.get_type_name();
+  if (type == "INT") return kInt;
+  if (type == "UINT") return Bounds{0, kInt.most};
+  return std::nullopt;
+}
+
+CLI::Validator WholeNumber(Bounds bounds) {
+  const auto check = [bounds](std::string& text) {
+    int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [parsed, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && parsed == end && value >= bounds.least && value <= bounds.most) return std::string();
+    return "'" + text + "' is not a whole number from " + std::to_string(bounds.least) + " to " +
+           std::to_string(bounds.most);
+  };
+  return CLI::Validator(check, "");
+}
+
+// Levenshtein's distance: the fewest letters to insert, remove or replace.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+void CheckWholeNumbers(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (const std::optional<Bounds> bounds = BoundsOf(*option)) option->check(WholeNumber(*bounds));
+    }
+  }
+}
+
+std::string UnknownArgument(const CLI::App& app, const std::string& argument) {
+  constexpr size_t kMostEdits = 2;
+  std::string nearest;
+  size_t least = kMostEdits + 1;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const size_t distance = Distance(argument, command->get_name());
+    if (distance < least) {
+      least = distance;
+      nearest = command->get_name();
+    }
+  }
+  return "'" + argument + "' is no file, folder or command" +
+         (nearest.empty() ? "; `headscope --help` lists the commands" : "; did you mean `headscope " + nearest + "`?");
+}
+
+}  // namespace headscope::app
