@@ -6,6 +6,7 @@
 #include <string>
 
 #include "head/head_on_gpu.h"
+#include "kernels/cpu_scores.h"
 
 namespace headscope::analysis {
 namespace {
@@ -40,6 +41,22 @@ void CheckFinite(const std::vector<float>& values, const char* tensor, HeadId id
   throw data::BadTraceError(path + ": " + tensor + " of head " + std::to_string(id.layer) + ":" +
                             std::to_string(id.head) +
                             " holds values that are not finite: capture again with --dtype fp32 or bf16");
+}
+
+// Consecutive rows at a time, since a problem's rows are.
+void ComputeLse(HeadTensors* head, const std::string& path) {
+  for (int64_t begin = 0; begin < head->num_rows;) {
+    int64_t end = begin + 1;
+    const int32_t* positions = head->row_positions.data();
+    while (end < head->num_rows && positions[end] == positions[end - 1] + 1) ++end;
+    kernels::AttentionProblem rows = head->Problem();
+    rows.q.data = head->q.data() + begin * head->head_dim;
+    rows.seq_q = static_cast<int32_t>(end - begin);
+    rows.first_position = positions[begin];
+    const kernels::Status status = kernels::RowLse(rows, head->window, {}, head->lse.data() + begin);
+    if (!status.ok()) throw data::TraceError(path + ": the log-sum-exp of its part of the tokens: " + status.message());
+    begin = end;
+  }
 }
 
 }  // namespace
@@ -113,7 +130,11 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace pla
     trace.ReadV(layer_slot, kv_slot, begin, end, out);
   });
   head->lse.resize(static_cast<size_t>(head->num_rows));
-  if (head->num_rows > 0) trace.ReadLse(layer_slot, head_slot, 0, head->num_rows, head->lse.data());
+  if (layout.first_token > 0) {
+    ComputeLse(head.get(), trace.path());
+  } else if (head->num_rows > 0) {
+    trace.ReadLse(layer_slot, head_slot, 0, head->num_rows, head->lse.data());
+  }
   CheckFinite(head->q, "q", id, trace.path());
   CheckFinite(head->k, "k", id, trace.path());
   CheckFinite(head->v, "v", id, trace.path());
