@@ -92,7 +92,7 @@ UntrustedFile::UntrustedFile(const std::string& path, const UntrustedFileKind& k
     throw BadTraceError(path + ": cannot be opened (" + std::strerror(errno) + "); check the name");
   }
   if (!S_ISREG(status.st_mode)) {
-    throw TraceError(path + ": is not a regular file; " + kind_.not_one);
+    throw BadTraceError(path + ": is not a regular file; " + kind_.not_one);
   }
   size_ = status.st_size;
   RequireSignature(path, size_, kind_);
