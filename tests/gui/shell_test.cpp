@@ -4,15 +4,18 @@
 #include <QDockWidget>
 #include <QElapsedTimer>
 #include <QFile>
+#include <QFileDialog>
 #include <QJsonArray>
 #include <QJsonDocument>
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
+#include <QMessageBox>
 #include <QPlainTextEdit>
 #include <QSignalSpy>
 #include <QSpinBox>
 #include <QTableView>
+#include <QTimer>
 #include <QToolButton>
 
 #include "metric_colors.h"
@@ -368,6 +371,32 @@ TEST_F(CaptureShellTest, CancelledCaptureKeepsAShorterTraceOrSaysWhy) {
   ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().num_layers == 10; })) << status->text().toStdString();
   EXPECT_GT(window_->store()->trace().num_tokens, 0);
   EXPECT_LT(window_->store()->trace().num_tokens, 12000);
+}
+
+TEST_F(ShellTest, ExportWithoutASuffixAsksBeforeItReplacesAFile) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForStatistics());
+  const QString path = File(QStringLiteral("heads.csv"));
+  QFile file(path);
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write("mine");
+  file.close();
+  AnswerFileDialog(File(QStringLiteral("heads")));
+  int questions = 0;
+  QTimer timer;
+  QObject::connect(&timer, &QTimer::timeout, &timer, [&] {
+    if (auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget())) {
+      ++questions;
+      box->button(QMessageBox::No)->click();
+    } else if (auto* dialog = qobject_cast<QFileDialog*>(QApplication::activeModalWidget()); questions > 0 && dialog) {
+      dialog->reject();
+    }
+  });
+  timer.start(20);
+  window_->commands()[Command::kExportHeads]->trigger();
+  EXPECT_EQ(questions, 1);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  EXPECT_EQ(file.readAll(), QByteArray("mine"));
 }
 
 }  // namespace

@@ -10,6 +10,17 @@ namespace {
 
 constexpr int32_t kRepeatsOfAll = 3;
 
+// Where to write; empty when the user thought better of it. A name without a suffix gets one before the dialog asks
+// whether an existing file may be replaced.
+QString AskWhereToWrite(QWidget* parent, const QString& title, const QString& name, const QString& filter,
+                        const QString& suffix) {
+  QFileDialog dialog(parent, title, QString(), filter);
+  dialog.setAcceptMode(QFileDialog::AcceptSave);
+  dialog.setDefaultSuffix(suffix);
+  dialog.selectFile(name);
+  return dialog.exec() == QDialog::Accepted ? dialog.selectedFiles().constFirst() : QString();
+}
+
 }  // namespace
 
 void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_trace) {
@@ -186,10 +197,9 @@ void MainWindow::StopSearch() {
 }
 
 void MainWindow::ExportCanvas() {
-  QString path =
-      QFileDialog::getSaveFileName(this, tr("Export map"), QStringLiteral("head.png"), tr("PNG pictures (*.png)"));
+  const QString path = AskWhereToWrite(this, tr("Export map"), QStringLiteral("head.png"), tr("PNG pictures (*.png)"),
+                                       QStringLiteral("png"));
   if (path.isEmpty()) return;
-  if (QFileInfo(path).suffix().isEmpty()) path += QStringLiteral(".png");
   progress_->Begin(kExportWork, [this] {
     canvas_->CancelExport();
     progress_->End(kExportWork);
@@ -202,9 +212,8 @@ void MainWindow::ExportCanvas() {
 
 void MainWindow::ExportTable(const QString& title, const QString& name,
                              const std::function<std::string(const std::string&)>& write) {
-  QString path = QFileDialog::getSaveFileName(this, title, name, tr("Tables (*.csv *.json *.h5)"));
+  const QString path = AskWhereToWrite(this, title, name, tr("Tables (*.csv *.json *.h5)"), QStringLiteral("csv"));
   if (path.isEmpty()) return;
-  if (QFileInfo(path).suffix().isEmpty()) path += QStringLiteral(".csv");
   const std::string error = write(path.toStdString());
   if (error.empty()) {
     notice_->ShowMessage(tr("The table is in %1.").arg(path));
