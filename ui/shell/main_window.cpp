@@ -7,7 +7,9 @@
 #include <QFileInfo>
 #include <QKeyEvent>
 #include <QMenu>
+#include <QMessageBox>
 #include <QMimeData>
+#include <QScreen>
 #include <QScrollArea>
 #include <QStatusBar>
 #include <QVBoxLayout>
@@ -214,7 +216,7 @@ void MainWindow::FillRecentMenu() {
 }
 
 void MainWindow::RestoreSession() {
-  resize(1440, 900);
+  resize(QSize(1440, 900).boundedTo(screen()->availableSize()));
   if (!session_.window_geometry.isEmpty()) restoreGeometry(session_.window_geometry);
   if (!session_.window_layout.isEmpty()) restoreState(session_.window_layout, kLayoutVersion);
   canvas_->RestoreViewState(session_.canvas);
@@ -239,6 +241,16 @@ void MainWindow::SaveSession() {
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
+  if (capture_ != nullptr && capture_->IsCapturing()) {
+    const auto answer =
+        QMessageBox::question(this, tr("Capture under way"),
+                              tr("A capture is under way. Quitting ends it; what is recorded so far is kept. Quit?"),
+                              QMessageBox::Yes | QMessageBox::No, QMessageBox::No);
+    if (answer != QMessageBox::Yes) {
+      event->ignore();
+      return;
+    }
+  }
   SaveSession();
   QMainWindow::closeEvent(event);
 }
