@@ -33,12 +33,11 @@ void NoticeBar::ShowError(const QString& sentence) {
 }
 
 void NoticeBar::ShowMessage(const QString& sentence) {
-  if (!(error_ && isVisible())) Show(sentence, false);
+  Show(sentence, false);
 }
 
 void NoticeBar::Show(const QString& sentence, bool error) {
   constexpr int kShownMs = 6000;
-  error_ = error;
   label_->setText(sentence);
   QPalette colors = palette();
   colors.setColor(QPalette::Window, error ? QColor(150, 36, 36) : QColor(38, 92, 140));

@@ -13,14 +13,13 @@ class NoticeBar : public QFrame {
  public:
   explicit NoticeBar(QWidget* parent = nullptr);
   void ShowError(const QString& sentence);    // stays until it is closed or replaced
-  void ShowMessage(const QString& sentence);  // goes by itself; never replaces an error
+  void ShowMessage(const QString& sentence);  // goes by itself
   QString text() const { return label_->text(); }
 
  private:
   void Show(const QString& sentence, bool error);
   QLabel* label_;
   QTimer timer_;
-  bool error_ = false;
 };
 
 }  // namespace headscope::ui
