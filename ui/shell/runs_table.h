@@ -44,7 +44,7 @@ class RunsTableModel : public QAbstractTableModel {
   void sort(int column, Qt::SortOrder order) override;
 
   // A run of the same head, method and parameters replaces the one before. The dense row of the group takes the latest
-  // baseline.
+  // baseline, and every speed-up in the group is against that row.
   void Add(const analysis::MethodResult& result);
   void Clear();
   const std::vector<analysis::MethodResult>& runs() const { return runs_; }
