@@ -20,13 +20,16 @@ struct Gesture {
 };
 // What the canvas and the tables do by themselves; everything else is in the command table.
 constexpr Gesture kGestures[] = {
-    {"Wheel, + and −", "zoom about the cursor"},
-    {"Drag, W A S D, arrows", "move over the map"},
-    {"Shift + drag", "zoom to the rectangle"},
+    {"Wheel", "zoom about the cursor; with Ctrl finer, with Shift faster"},
+    {"+ and −", "zoom about the middle of the map"},
+    {"Double click on the map", "zoom in there"},
+    {"Drag, middle drag, W A S D, arrows", "move over the map; keys with Shift farther"},
+    {"Shift + drag, right drag", "zoom to the rectangle"},
     {"Hover", "query and key token, probability, score, kept or not"},
     {"Tab, Shift + Tab", "the next pane, the pane before"},
     {"Esc", "give up a rectangle; close the find bar, the palette or a notice"},
     {"Ctrl + click on a slider", "type its value"},
+    {"Drag the line in Kept mass, arrows there", "move the target; Ctrl finer, Shift coarser, double click for 0.95"},
     {"Arrows in the matrix", "open the head beside"},
     {"Click on a table's title", "sort; right-click: choose columns"},
     {"Drop a .h5 file or a model folder", "open it; capture from it"},
