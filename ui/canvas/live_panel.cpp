@@ -254,6 +254,15 @@ void LivePanel::DrawRun(CanvasModel& model) {
 void LivePanel::DrawResult(const MethodTrial& trial) {
   if (!trial.result()) return;
   const analysis::MethodResult& result = *trial.result();
+  // The numbers of another method or of other parameters stay for comparison, dimmed.
+  const kernels::MethodSpec& present = *trial.method();
+  const bool outdated = result.method != present.name || result.parameters != trial.values().ToString(present);
+  if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, 0.55f);
+  DrawResultTable(result);
+  if (outdated) ImGui::PopStyleVar();
+}
+
+void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   if (!ImGui::BeginTable("result", 3, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV)) return;
   ImGui::TableSetupColumn("");
   ImGui::TableSetupColumn("dense");
@@ -271,7 +280,9 @@ void LivePanel::DrawResult(const MethodTrial& trial) {
   ResultRow("largest error", "%.2e", none, result.max_error);
   ResultRow("cosine", "%.6f", none, result.cosine);
   ImGui::EndTable();
+  ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
   ImGui::TextDisabled("%s, median of %d, %s", result.device.c_str(), result.attend.repeats, result.parameters.c_str());
+  ImGui::PopTextWrapPos();
 }
 
 void LivePanel::DrawDisplay(CanvasModel& model) {

@@ -35,6 +35,7 @@ class LivePanel {
   void DrawKept(CanvasModel& model);
   void DrawRun(CanvasModel& model);
   void DrawResult(const MethodTrial& trial);
+  void DrawResultTable(const analysis::MethodResult& result);
   void DrawDisplay(CanvasModel& model);
   void Mark(const std::string& name);
 
