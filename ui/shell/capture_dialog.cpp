@@ -34,6 +34,11 @@ QWidget* WithButton(QLineEdit* edit, const QString& text, std::function<void()> 
   return row;
 }
 
+QPalette ErrorPalette(QPalette colors) {
+  colors.setColor(QPalette::WindowText, QColor(200, 50, 50));
+  return colors;
+}
+
 QString DefaultOutput() {
   return QDir(QStandardPaths::writableLocation(QStandardPaths::HomeLocation)).filePath(QStringLiteral("capture.h5"));
 }
@@ -126,6 +131,11 @@ void CaptureDialog::BuildForm() {
   layout->addLayout(buttons);
   resize(620, 0);
 
+  // While it is typed, so that leaving the field by a click on Start finds the folder known and the button awake.
+  typing_.setSingleShot(true);
+  typing_.setInterval(200);
+  connect(&typing_, &QTimer::timeout, this, &CaptureDialog::DescribeModel);
+  connect(model_dir_, &QLineEdit::textEdited, &typing_, qOverload<>(&QTimer::start));
   connect(model_dir_, &QLineEdit::editingFinished, this, &CaptureDialog::DescribeModel);
   for (QLineEdit* edit : {layers_, heads_, rows_, output_, prompt_file_})
     connect(edit, &QLineEdit::textChanged, this, &CaptureDialog::Refresh);
@@ -189,13 +199,16 @@ void CaptureDialog::SetModelDir(const QString& model_dir) {
 }
 
 void CaptureDialog::DescribeModel() {
-  if (model_ && QString::fromStdString(model_->model_dir) == model_dir_->text()) return;
+  if (asked_dir_ == model_dir_->text() && !asked_dir_.isEmpty()) return;
+  asked_dir_ = model_dir_->text();
   model_.reset();
+  model_label_->setPalette(palette());
   model_label_->setText(tr("Reading the model folder…"));
   workbench_->DescribeModel(
       model_dir_->text().toStdString(),
       WhileAlive(this,
-                 [this](const ModelDescription& model) {
+                 [this, asked = asked_dir_](const ModelDescription& model) {
+                   if (asked != asked_dir_) return;  // of a folder that was typed over
                    model_ = model;
                    model_label_->setText(tr("%1, %2 M parameters, %3 layers, %4 query heads over %5 KV heads of %6, %7")
                                              .arg(QString::fromStdString(model.model_type))
@@ -207,8 +220,11 @@ void CaptureDialog::DescribeModel() {
                                              .arg(QString::fromStdString(model.dtype)));
                    Refresh();
                  }),
-      WhileAlive(this, [this](const std::string& sentence) {
+      WhileAlive(this, [this, asked = asked_dir_](const std::string& sentence) {
+        if (asked != asked_dir_) return;
         model_label_->setText(QString::fromStdString(sentence));
+        model_label_->setPalette(ErrorPalette(palette()));
+        asked_dir_.clear();  // it may be put right in place
         Refresh();
       }));
   Refresh();
@@ -247,7 +263,7 @@ int64_t CaptureDialog::PromptTokens(bool* exact) const {
 }
 
 QString CaptureDialog::Problem() const {
-  if (!model_) return tr("The model folder is not known yet.");
+  if (!model_) return tr("Model folder: choose one that holds a model.");
   switch (prompt_kind_->currentIndex()) {
     case kText:
       if (text_->toPlainText().isEmpty()) return tr("The prompt is empty: type it above.");
@@ -291,12 +307,14 @@ void CaptureDialog::Start() {
   if (QFileInfo::exists(output_->text())) {
     // The one question of the application that waits: the answer cannot be taken back.
     const auto answer =
-        QMessageBox::question(this, tr("Replace file"), tr("%1 exists. Replace it?").arg(output_->text()));
+        QMessageBox::question(this, tr("Replace file"), tr("%1 exists. Replace it?").arg(output_->text()),
+                              QMessageBox::Yes | QMessageBox::No, QMessageBox::No);
     if (answer != QMessageBox::Yes) return;
     settings.overwrite = true;
   }
   capturing_ = true;
   status_->clear();
+  status_->setPalette(palette());  // no longer the colour of an error before
   progress_->setRange(0, 0);
   Refresh();
   workbench_->Capture(
@@ -324,9 +342,7 @@ void CaptureDialog::Finish(const QString& sentence, bool error) {
   capturing_ = false;
   progress_->setRange(0, 1000);  // an unknown share is an animation
   status_->setText(sentence);
-  QPalette colors = palette();
-  if (error) colors.setColor(QPalette::WindowText, QColor(200, 50, 50));
-  status_->setPalette(colors);
+  status_->setPalette(error ? ErrorPalette(palette()) : palette());
   Refresh();
 }
 

@@ -11,6 +11,7 @@
 #include <QProgressBar>
 #include <QPushButton>
 #include <QSpinBox>
+#include <QTimer>
 #include <optional>
 
 #include "ui/workbench.h"
@@ -44,6 +45,8 @@ class CaptureDialog : public QDialog {
 
   Workbench* const workbench_;
   std::optional<ModelDescription> model_;
+  QString asked_dir_;  // the folder that was asked for last
+  QTimer typing_;      // since the last letter of the model folder
   bool capturing_ = false;
 
   QLineEdit *model_dir_, *prompt_file_, *layers_, *heads_, *rows_, *output_;

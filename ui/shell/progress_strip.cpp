@@ -6,12 +6,16 @@
 #include <cmath>
 #include <utility>
 
+#include "capture_estimate.h"
+
 namespace headscope::ui {
 
 QString DescribeProgress(const ProgressReport& report) {
   QString text = QString::fromStdString(report.stage);
   QStringList parts;
-  if (report.rate > 0) {
+  if (report.rate > 0 && report.unit == "bytes") {
+    parts.append(QStringLiteral("%1/s").arg(FormatBytes(static_cast<int64_t>(report.rate))));
+  } else if (report.rate > 0) {
     parts.append(QStringLiteral("%1 %2/s")
                      .arg(report.rate, 0, 'f', report.rate < 10 ? 1 : 0)
                      .arg(QString::fromStdString(report.unit)));
