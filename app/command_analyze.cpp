@@ -69,7 +69,11 @@ int RunAnalyze(const AnalyzeArguments& arguments) {
   if (!arguments.output.empty() && extension != "json" && extension != "csv" && extension != "h5") {
     throw UsageError("output " + arguments.output + ": the extension must be .json, .csv or .h5");
   }
-  if (!arguments.output.empty()) CheckOutputTarget(arguments.output, arguments.force);
+  if (!arguments.output.empty()) CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
+  if (!arguments.metrics.empty() && !arguments.output.empty()) {
+    throw UsageError("--metrics " + arguments.metrics +
+                     " chooses columns of the printed table, and a file holds every metric: give --metrics or -o");
+  }
   const std::vector<std::string> metrics = ChosenMetrics(arguments.metrics);
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));

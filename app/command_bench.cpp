@@ -1,7 +1,8 @@
 // headscope bench [--device cpu|cuda] [--lengths ..] [--methods ..] [--index FILE] [--save-index DIR] [-o OUT.json]
-#include <cstdio>
+#include <charconv>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 #include "bench/runner.h"
 #include "bench/workload.h"
@@ -60,15 +61,18 @@ Defaults DefaultsOf(const std::string& device) {
 
 // "32:8", or "32" for as many KV heads.
 void ParseHeads(const std::string& text, kernels::SeededProblem* shape) {
-  int query = 0;
-  int kv = 0;
-  char rest = 0;
-  const int found = std::sscanf(text.c_str(), "%d:%d%c", &query, &kv, &rest);
-  const bool single = found == 1 && text.find_first_not_of("0123456789") == std::string::npos;
-  if (single) kv = query;
-  if ((found != 2 && !single) || query < 1 || kv < 1 || query % kv != 0) {
-    throw UsageError("--heads " + text +
-                     ": give query heads and KV heads, such as 32:8, the first a multiple of the second");
+  constexpr int32_t kMostHeads = 4096;
+  const auto parse = [](std::string_view digits) {  // 0: not a number of heads
+    int32_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? value : 0;
+  };
+  const size_t colon = text.find(':');
+  const int32_t query = parse(std::string_view(text).substr(0, colon));
+  const int32_t kv = colon == std::string::npos ? query : parse(std::string_view(text).substr(colon + 1));
+  if (query < 1 || query > kMostHeads || kv < 1 || query % kv != 0) {
+    throw UsageError("--heads " + text + ": give query heads (1 to " + std::to_string(kMostHeads) +
+                     ") and KV heads, such as 32:8, the first a multiple of the second");
   }
   shape->num_qo_heads = query;
   shape->num_kv_heads = kv;
@@ -95,6 +99,10 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
   group.shape.seed = arguments.seed;
   group.shape.batch = arguments.batch;
   group.shape.head_dim = arguments.head_dim > 0 ? arguments.head_dim : defaults.head_dim;
+  if (group.shape.head_dim % 8 != 0) {
+    throw UsageError("--head-dim " + std::to_string(group.shape.head_dim) +
+                     ": the executors take multiples of 8 from 8 to 256");
+  }
   ParseHeads(arguments.heads.empty() ? defaults.heads : arguments.heads, &group.shape);
   for (const std::string& text :
        bench::SplitMethods(arguments.methods.empty() ? defaults.methods : arguments.methods)) {
@@ -119,7 +127,8 @@ void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::
     for (const bench::Workload& workload : group.workloads) {
       if (workload.decode != nullptr) continue;
       const std::string name = bench::IndexFileName(workload, group.shape.seq_k);
-      CheckOutputTarget((std::filesystem::path(arguments.save_folder) / name).string(), arguments.force);
+      CheckOutputTarget((std::filesystem::path(arguments.save_folder) / name).string(), arguments.force,
+                        arguments.index_files);
     }
   }
 }
@@ -130,7 +139,7 @@ int RunBench(const BenchArguments& arguments) {
   if (!arguments.output.empty()) {
     if (Extension(arguments.output) != "json")
       throw UsageError("output " + arguments.output + ": the extension must be .json");
-    CheckOutputTarget(arguments.output, arguments.force);
+    CheckOutputTarget(arguments.output, arguments.force, arguments.index_files);
   }
   const Defaults defaults = DefaultsOf(arguments.device);
   const std::vector<bench::Group> groups = MakeGroups(arguments, defaults);
@@ -193,10 +202,9 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       command->add_option("--batch", arguments->batch, "Sequences")->check(CLI::Range(1, 65536))->capture_default_str();
   auto* seed = command->add_option("--seed", arguments->seed, "Of Q, K, V and the fixed sets")->capture_default_str();
   command->add_option("--dtype", arguments->dtype, "fp32, bf16 or fp16 (cpu: fp32; cuda: bf16)");
-  command->add_option("--repeats", arguments->repeats, "Timed repeats; medians are printed")
-      ->check(CLI::Range(1, 100000))
+  command->add_option("--repeat,--repeats", arguments->repeats, "Timed repeats; medians are printed")
       ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)")->check(CLI::Range(0, 4096));
+  command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)");
   command->add_option("--save-index", arguments->save_folder, "Write every prefill index to this folder")
       ->type_name("DIR");
   command

@@ -30,7 +30,7 @@ int RunCapture(CaptureArguments arguments) {
   if (!arguments.task.empty()) request.task = arguments.task;
   request.layers = ParseNumberList(arguments.layers, "--layers");
   request.heads = ParseNumberList(arguments.heads, "--heads");
-  CheckOutputTarget(request.output_path, request.overwrite);
+  CheckOutputTarget(request.output_path, request.overwrite, {arguments.prompt});
 
   const auto* cancelled = InstallInterruptFlag();
   capture::CaptureResult result;
@@ -39,11 +39,13 @@ int RunCapture(CaptureArguments arguments) {
     result = capture::Capture(
         request, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
   }
-  std::cerr << (result.interrupted ? "interrupted; the trace is valid and shorter: " : "") << result.num_tokens
-            << " tokens, " << result.num_rows << " query rows, " << FormatBytes(result.bytes) << " in "
-            << FormatDuration(result.seconds) << '\n';
+  const char* verdict = !result.interrupted   ? ""
+                        : result.path.empty() ? "interrupted before a token was recorded, so there is no trace: "
+                                              : "interrupted; the trace is valid and shorter: ";
+  std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
+            << FormatBytes(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
   if (!result.generated_text.empty()) std::cerr << "generated: " << result.generated_text << '\n';
-  std::cout << result.path << '\n';
+  if (!result.path.empty()) WriteText(result.path + "\n", "", false);
   return result.interrupted ? kInterrupted : kDone;
 }
 

@@ -33,9 +33,7 @@ int RunCompare(CompareArguments arguments) {
   if (!arguments.output.empty() && extension != "json" && extension != "csv" && extension != "h5") {
     throw UsageError("output " + arguments.output + ": the extension must be .json, .csv or .h5");
   }
-  if (!arguments.output.empty()) CheckOutputTarget(arguments.output, arguments.force);
-  if (arguments.options.repeats < 1)
-    throw UsageError("--repeat " + std::to_string(arguments.options.repeats) + ": at least 1 is needed");
+  if (!arguments.output.empty()) CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));

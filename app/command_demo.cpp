@@ -6,7 +6,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <memory>
 #include <thread>
 
@@ -98,11 +97,19 @@ std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<b
   return request.output_path;
 }
 
+// A run that fails before it has written anything leaves no folder behind either.
+struct EmptyFolderGuard {
+  fs::path folder;
+  bool made;
+  ~EmptyFolderGuard() {
+    std::error_code error;
+    if (made && fs::is_empty(folder, error)) fs::remove(folder, error);
+  }
+};
+
 int RunDemo(const DemoArguments& arguments) {
-  if (arguments.repeats < 1)
-    throw UsageError("--repeat " + std::to_string(arguments.repeats) + ": at least 1 is needed");
   std::error_code error;
-  fs::create_directories(arguments.output_dir, error);
+  const EmptyFolderGuard guard{arguments.output_dir, fs::create_directories(arguments.output_dir, error)};
   if (error)
     throw UsageError("output " + arguments.output_dir + ": " + error.message() + "; name a folder that can be made");
   const fs::path folder(arguments.output_dir);
@@ -159,7 +166,7 @@ int RunDemo(const DemoArguments& arguments) {
   WriteText(analysis::ComparisonCsv(report.results), (folder / "comparison.csv").string(), arguments.force);
   const std::string html = (folder / "report.html").string();
   WriteText(analysis::ReportHtml(report), html, arguments.force);
-  std::cout << html << '\n';
+  WriteText(html + "\n", "", false);
   return kDone;
 }
 

@@ -24,7 +24,7 @@ int RunExport(const ExportArguments& arguments) {
   if (extension != "h5" && extension != "csv" && extension != "json") {
     throw UsageError("output " + arguments.output + ": the extension must be .h5, .csv or .json");
   }
-  CheckOutputTarget(arguments.output, arguments.force);
+  CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   const data::TraceReader trace(arguments.trace);
   data::ExportSelection selection;
   selection.layers = ParseNumberList(arguments.layers, "--layers");

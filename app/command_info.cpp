@@ -33,6 +33,11 @@ std::string Compact(const std::vector<int32_t>& numbers) {
   return out.str();
 }
 
+// Names and prompts come from files, which may hold anything: what is not UTF-8 is shown by U+FFFD.
+std::string Text(const Json& json) {
+  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+}
+
 int TraceInfo(const std::string& path, bool json) {
   const data::TraceReader trace(path);
   const data::TraceLayout& layout = trace.layout();
@@ -40,35 +45,33 @@ int TraceInfo(const std::string& path, bool json) {
   const int64_t bytes = static_cast<int64_t>(std::filesystem::file_size(path));
   std::ostringstream out;
   if (json) {
-    out << Json{{"schema", "headscope-info-1"},
-                {"kind", "trace"},
-                {"path", path},
-                {"complete", trace.complete()},
-                {"bytes", bytes},
-                {"num_tokens", trace.num_tokens()},
-                {"num_rows", trace.num_rows()},
-                {"prompt", layout.prompt_source},
-                {"task_answer", layout.task_answer},
-                {"layers", layout.layers},
-                {"qo_heads", layout.qo_heads},
-                {"kv_heads", layout.kv_heads},
-                {"encoding", EncodingName(layout.encoding)},
-                {"capture_point", layout.capture_point},
-                {"rope_convention", layout.rope_convention},
-                {"softmax_scale", layout.softmax_scale},
-                {"soft_cap", layout.soft_cap},
-                {"row_selection", layout.row_selection},
-                {"model",
-                 {{"name", model.name},
-                  {"model_type", model.model_type},
-                  {"num_layers", model.num_layers},
-                  {"num_qo_heads", model.num_qo_heads},
-                  {"num_kv_heads", model.num_kv_heads},
-                  {"head_dim", model.head_dim},
-                  {"weights_sha256", model.weights_sha256},
-                  {"tokenizer_sha256", model.tokenizer_sha256}}}}
-               .dump(2)
-        << '\n';
+    out << Text({{"schema", "headscope-info-1"},
+                 {"kind", "trace"},
+                 {"path", path},
+                 {"complete", trace.complete()},
+                 {"bytes", bytes},
+                 {"num_tokens", trace.num_tokens()},
+                 {"num_rows", trace.num_rows()},
+                 {"prompt", layout.prompt_source},
+                 {"task_answer", layout.task_answer},
+                 {"layers", layout.layers},
+                 {"qo_heads", layout.qo_heads},
+                 {"kv_heads", layout.kv_heads},
+                 {"encoding", EncodingName(layout.encoding)},
+                 {"capture_point", layout.capture_point},
+                 {"rope_convention", layout.rope_convention},
+                 {"softmax_scale", layout.softmax_scale},
+                 {"soft_cap", layout.soft_cap},
+                 {"row_selection", layout.row_selection},
+                 {"model",
+                  {{"name", model.name},
+                   {"model_type", model.model_type},
+                   {"num_layers", model.num_layers},
+                   {"num_qo_heads", model.num_qo_heads},
+                   {"num_kv_heads", model.num_kv_heads},
+                   {"head_dim", model.head_dim},
+                   {"weights_sha256", model.weights_sha256},
+                   {"tokenizer_sha256", model.tokenizer_sha256}}}});
   } else {
     out << path << ": trace, " << FormatBytes(bytes)
         << (trace.complete() ? ", complete" : ", NOT complete (the capture was cut short; all of this is readable)")
@@ -89,24 +92,22 @@ int CheckpointInfo(const std::string& path, bool json) {
   const capture::CheckpointSummary summary = capture::ReadCheckpointSummary(path, json);
   std::ostringstream out;
   if (json) {
-    out << Json{{"schema", "headscope-info-1"},
-                {"kind", "checkpoint"},
-                {"path", path},
-                {"model_type", summary.model_type},
-                {"dtype", summary.dtype},
-                {"num_parameters", summary.num_parameters},
-                {"bytes", summary.bytes},
-                {"num_files", summary.num_files},
-                {"num_layers", summary.num_layers},
-                {"num_qo_heads", summary.num_qo_heads},
-                {"num_kv_heads", summary.num_kv_heads},
-                {"head_dim", summary.head_dim},
-                {"hidden_size", summary.hidden_size},
-                {"vocabulary_size", summary.vocabulary_size},
-                {"max_positions", summary.max_positions},
-                {"weights_sha256", summary.weights_sha256}}
-               .dump(2)
-        << '\n';
+    out << Text({{"schema", "headscope-info-1"},
+                 {"kind", "checkpoint"},
+                 {"path", path},
+                 {"model_type", summary.model_type},
+                 {"dtype", summary.dtype},
+                 {"num_parameters", summary.num_parameters},
+                 {"bytes", summary.bytes},
+                 {"num_files", summary.num_files},
+                 {"num_layers", summary.num_layers},
+                 {"num_qo_heads", summary.num_qo_heads},
+                 {"num_kv_heads", summary.num_kv_heads},
+                 {"head_dim", summary.head_dim},
+                 {"hidden_size", summary.hidden_size},
+                 {"vocabulary_size", summary.vocabulary_size},
+                 {"max_positions", summary.max_positions},
+                 {"weights_sha256", summary.weights_sha256}});
   } else {
     const int64_t values_per_token =
         int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);

@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "exit_codes.h"
 #include "kernels/method.h"
+#include "method_choice.h"
 #include "output_file.h"
 
 namespace headscope::app {
@@ -65,13 +66,18 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
                           {"cost", parameter.cost},
                           {"role", RoleName(parameter.role)}});
   }
-  return {{"name", spec.name},       {"title", spec.title},     {"family", spec.family},
-          {"paper", spec.paper},     {"summary", spec.summary}, {"phase", PhaseName(spec.phase)},
+  return {{"name", spec.name},
+          {"option", OptionName(spec)},
+          {"title", spec.title},
+          {"family", spec.family},
+          {"paper", spec.paper},
+          {"summary", spec.summary},
+          {"phase", PhaseName(spec.phase)},
           {"parameters", parameters}};
 }
 
 void Describe(const MethodSpec& spec, std::ostream& out) {
-  out << spec.name << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary
+  out << OptionName(spec) << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary
       << "\n  source: " << spec.paper << '\n';
   for (const ParameterSpec& parameter : spec.parameters) {
     out << "  " << std::left << std::setw(16) << parameter.name << " default " << std::setw(8)
@@ -84,7 +90,7 @@ void Describe(const MethodSpec& spec, std::ostream& out) {
 int ListMethods(const std::string& name, bool json) {
   std::vector<const MethodSpec*> chosen;
   for (const MethodSpec* spec : AllSpecs()) {
-    if (name.empty() || spec->name == name) chosen.push_back(spec);
+    if (name.empty() || spec->name == name || OptionName(*spec) == name) chosen.push_back(spec);
   }
   if (chosen.empty())
     throw UsageError("method '" + name + "' is not registered; `headscope methods` lists those that are");
@@ -97,7 +103,7 @@ int ListMethods(const std::string& name, bool json) {
     for (const MethodSpec* spec : chosen) Describe(*spec, out);
   } else {
     for (const MethodSpec* spec : chosen) {
-      out << std::left << std::setw(18) << spec->name << std::setw(9) << PhaseName(spec->phase) << spec->summary
+      out << std::left << std::setw(18) << OptionName(*spec) << std::setw(9) << PhaseName(spec->phase) << spec->summary
           << '\n';
     }
   }

@@ -1,8 +1,10 @@
 // headscope: one binary, the window or one subcommand.
 #include <CLI/CLI.hpp>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
+#include <sstream>
 #include <string>
 
 #include "capture/errors.h"
@@ -11,6 +13,8 @@
 #include "errors.h"
 #include "exit_codes.h"
 #include "interrupt.h"
+#include "option_checks.h"
+#include "output_file.h"
 #include "waiting_threads.h"
 #include "window.h"
 
@@ -20,7 +24,9 @@ namespace {
 // Runs the chosen action under the error policy: one sentence on stderr and the exit code that scripts rely on.
 int Run(const Action& action) {
   try {
-    return action();
+    const int code = action();
+    if (code == kInterrupted) std::cerr << "headscope: interrupted\n";
+    return code;
   } catch (const UsageError& error) {
     std::cerr << "headscope: " << error.what() << '\n';
     return kWrongUsage;
@@ -43,8 +49,12 @@ int Run(const Action& action) {
     std::cerr << "headscope: not enough memory; choose fewer heads or a shorter sequence\n";
     return kDeviceOrMemoryMissing;
   } catch (const std::exception& error) {
+    if (Interrupted()) {  // what was stopped says so in words of its own
+      std::cerr << "headscope: interrupted\n";
+      return kInterrupted;
+    }
     std::cerr << "headscope: " << error.what() << '\n';
-    return Interrupted() ? kInterrupted : kFailed;
+    return kFailed;
   }
 }
 
@@ -71,21 +81,36 @@ int Main(int argc, char** argv) {
   AddEvalCommand(app, action);
   AddMethodsCommand(app, action);
   AddBenchCommand(app, action);
+  CheckWholeNumbers(app);
 
+  const auto nothing_has_the_name = [&] {
+    std::error_code unreadable;
+    return !open_path.empty() && !std::filesystem::exists(open_path, unreadable);
+  };
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::CallForAllHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::CallForVersion& version) {
-    return app.exit(version);
+  } catch (const CLI::Success& asked) {  // --help and --version
+    return Run([&] {
+      std::ostringstream text;
+      app.exit(asked, text, std::cerr);
+      WriteText(text.str(), "", false);
+      return kDone;
+    });
   } catch (const CLI::ParseError& error) {
+    if (nothing_has_the_name()) {
+      std::cerr << "headscope: " << UnknownArgument(app, open_path) << '\n';
+      return kWrongUsage;
+    }
     std::cerr << "headscope: " << error.what()
               << "; `headscope --help` and `headscope COMMAND --help` list what is known\n";
     return kWrongUsage;
   }
-  if (!action) action = [&] { return OpenWindow(argc, argv, open_path); };
+  if (!action) {
+    action = [&] {
+      if (nothing_has_the_name()) throw UsageError(UnknownArgument(app, open_path));
+      return OpenWindow(argc, argv, open_path);
+    };
+  }
   return Run(action);
 }
 

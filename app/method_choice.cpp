@@ -15,8 +15,7 @@ std::string KnownNames() {
   for (const kernels::PrefillMethod* method : kernels::PrefillMethods())
     names += (names.empty() ? "" : ", ") + method->spec().name;
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
-    const std::string& name = method->spec().name;
-    names += ", " + (kernels::FindPrefillMethod(name) != nullptr ? "decode/" + name : name);
+    names += ", " + OptionName(method->spec());
   }
   return names;
 }
@@ -35,13 +34,16 @@ MethodChoice Choose(const std::string& name) {
   }
   choice.spec = choice.prefill != nullptr ? &choice.prefill->spec() : &choice.decode->spec();
   choice.values = kernels::ParameterValues(*choice.spec);
-  choice.name = choice.prefill == nullptr && kernels::FindPrefillMethod(choice.spec->name) != nullptr
-                    ? "decode/" + choice.spec->name
-                    : choice.spec->name;
+  choice.name = OptionName(*choice.spec);
   return choice;
 }
 
 }  // namespace
+
+std::string OptionName(const kernels::MethodSpec& spec) {
+  const bool both = spec.phase == kernels::Phase::kDecode && kernels::FindPrefillMethod(spec.name) != nullptr;
+  return both ? "decode/" + spec.name : spec.name;
+}
 
 MethodChoice ParseMethod(const std::string& text) {
   const size_t colon = text.find(':');
@@ -63,8 +65,7 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
   std::vector<MethodChoice> choices;
   for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) choices.push_back(Choose(method->spec().name));
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
-    const std::string& name = method->spec().name;
-    choices.push_back(Choose(kernels::FindPrefillMethod(name) != nullptr ? "decode/" + name : name));
+    choices.push_back(Choose(OptionName(method->spec())));
   }
   // The papers' defaults are for 100K tokens and more. Lengths counted in tokens, lines or blocks shrink with the
   // sequence, down to a useful floor.

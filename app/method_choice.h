@@ -25,6 +25,9 @@ std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts);
 // length that a short sequence would make dense (a-shape's window on 4K tokens, say): what `demo` compares.
 std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len);
 
+// The name that a command line takes for a registered method: "decode/NAME" where both phases have it.
+std::string OptionName(const kernels::MethodSpec& spec);
+
 // The table of results that people read.
 std::string ComparisonTable(const std::vector<analysis::MethodResult>& results);
 

@@ -47,8 +47,9 @@ CLI::Validator WholeNumber(Bounds bounds) {
     const char* const end = text.data() + text.size();
     const auto [parsed, error] = std::from_chars(text.data(), end, value);
     if (error == std::errc() && parsed == end && value >= bounds.least && value <= bounds.most) return std::string();
-    return "'" + text + "' is not a whole number from " + std::to_string(bounds.least) + " to " +
-           std::to_string(bounds.most);
+    std::string refusal = text;
+    refusal.append(" is not a whole number from ").append(std::to_string(bounds.least));
+    return refusal.append(" to ").append(std::to_string(bounds.most));
   };
   return CLI::Validator(check, "");
 }

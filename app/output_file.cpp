@@ -16,7 +16,7 @@
 namespace headscope::app {
 namespace fs = std::filesystem;
 
-void CheckOutputTarget(const std::string& path, bool force) {
+void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
   const fs::path target(path);
   std::error_code error;
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
@@ -24,6 +24,11 @@ void CheckOutputTarget(const std::string& path, bool force) {
     throw UsageError("output " + path + ": the folder " + folder.string() + " does not exist; make it first");
   }
   if (fs::is_directory(target, error)) throw UsageError("output " + path + " is a folder; name a file");
+  for (const std::string& input : inputs) {
+    if (!input.empty() && fs::equivalent(target, input, error)) {
+      throw UsageError("output " + path + " is the same file as " + input + ", which this command reads; name another");
+    }
+  }
   if (fs::exists(target, error) && !force) {
     throw UsageError("output " + path + " exists; choose another name or give --force");
   }

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace headscope::app {
 
-// Refuses (UsageError) a target that exists unless `force`, or whose folder does not.
-void CheckOutputTarget(const std::string& path, bool force);
+// Refuses (UsageError) a target that exists unless `force`, whose folder does not, or that is one of the files in
+// `inputs` by whatever name (a symbolic or hard link too): --force never replaces what the run itself reads. Empty
+// names in `inputs` stand for options that were not given.
+void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs = {});
 
 class OutputFile {
  public:

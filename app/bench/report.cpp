@@ -199,7 +199,7 @@ std::string Json(const Report& report) {
                               {{"matrix_product", ToJson(report.product, "rows", "flops")},
                                {"copy", ToJson(report.copy, "bytes", "bytes_moved")}}},
                              {"sections", sections}};
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace headscope::app::bench

@@ -76,7 +76,7 @@ class Figures:
         cls.saved = os.path.join(cls.folder.name, "sets")
         os.mkdir(cls.saved)
         cls.json_path = os.path.join(cls.folder.name, "out.json")
-        cls.measured = bench("--device", cls.device, *SHAPE, "--methods", METHODS, "--repeats", "3", "--seed", "5", "--save-index", cls.saved, "-o", cls.json_path, "--quiet")
+        cls.measured = bench("--device", cls.device, *SHAPE, "--methods", METHODS, "--repeat", "3", "--seed", "5", "--save-index", cls.saved, "-o", cls.json_path, "--quiet")
         if cls.measured.returncode == 4 and "This build has no CUDA kernels" in cls.measured.stderr:
             cls.folder.cleanup()
             raise unittest.SkipTest("this build has no CUDA kernels (the sanitizers' presets leave them out)")
@@ -165,7 +165,7 @@ class Figures:
         paths = sorted(os.path.join(self.saved, name) for name in os.listdir(self.saved))
         self.assertEqual(len(paths), len(expected))
         out = os.path.join(self.folder.name, "again.json")
-        again = bench("--device", self.device, *(a for path in paths for a in ("--index", path)), "--repeats", "1", "-o", out, "--quiet")
+        again = bench("--device", self.device, *(a for path in paths for a in ("--index", path)), "--repeat", "1", "-o", out, "--quiet")
         self.assertEqual(again.returncode, 0, again.stderr)
         with open(out, encoding="utf-8") as f:
             sections = json.load(f)["sections"]
@@ -197,7 +197,7 @@ class Refusals(unittest.TestCase):
         cls.saved = os.path.join(cls.folder.name, "sets")
         os.mkdir(cls.saved)
         cls.json_path = os.path.join(cls.folder.name, "out.json")
-        run = bench(*SHAPE, "--methods", "vertical-slash-20x64", "--repeats", "1", "--save-index", cls.saved, "-o", cls.json_path, "--quiet")
+        run = bench(*SHAPE, "--methods", "vertical-slash-20x64", "--repeat", "1", "--save-index", cls.saved, "-o", cls.json_path, "--quiet")
         assert run.returncode == 0, run.stderr
 
     @classmethod
@@ -277,7 +277,7 @@ class Refusals(unittest.TestCase):
         saved = os.path.join(self.folder.name, "interrupted")
         os.mkdir(saved)
         out = os.path.join(self.folder.name, "interrupted.json")
-        process = subprocess.Popen([HEADSCOPE, "bench", *SHAPE, "--methods", "dense", "--repeats", "100000", "--save-index", saved, "-o", out, "--quiet"],
+        process = subprocess.Popen([HEADSCOPE, "bench", *SHAPE, "--methods", "dense", "--repeat", "100000", "--save-index", saved, "-o", out, "--quiet"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 60
         while not [n for n in os.listdir(saved) if not n.startswith(".")] and time.monotonic() < deadline:

@@ -63,6 +63,19 @@ TEST_F(OutputFileTest, RefusesFoldersAndMissingFolders) {
   EXPECT_THROW(CheckOutputTarget(Path("missing/a.csv"), false), UsageError);
 }
 
+TEST_F(OutputFileTest, RefusesAnInputUnderAnyNameEvenWhenForced) {
+  WriteText("trace", Path("in.h5"), false);
+  WriteText("other", Path("other.h5"), false);
+  fs::create_symlink(Path("in.h5"), Path("symbolic.h5"));
+  fs::create_hard_link(Path("in.h5"), Path("hard.h5"));
+  const std::string roundabout = (folder_ / ".." / folder_.filename() / "in.h5").string();
+  for (const std::string& target : {Path("in.h5"), Path("symbolic.h5"), Path("hard.h5"), roundabout}) {
+    EXPECT_THROW(CheckOutputTarget(target, true, {"", Path("in.h5")}), UsageError) << target;
+  }
+  EXPECT_NO_THROW(CheckOutputTarget(Path("other.h5"), true, {"", Path("in.h5")}));
+  EXPECT_NO_THROW(CheckOutputTarget(Path("new.h5"), false, {Path("in.h5"), Path("missing.h5")}));
+}
+
 TEST(Extension, IsLowerCaseWithoutTheDot) {
   EXPECT_EQ(Extension("a/b.JSON"), "json");
   EXPECT_EQ(Extension("a.b/c"), "");
