@@ -110,6 +110,10 @@ class CommandLine(unittest.TestCase):
             self.assertIn((name, "prefill"), names)
         for name in ("dense", "sparq", "sliding-window"):
             self.assertIn((name, "decode"), names)
+        self.assertIn("decode/dense (decode)", run("methods", "decode/dense").stdout)
+        listed = [line.split()[0] for line in run("methods").stdout.splitlines()]
+        self.assertEqual(sorted(listed), sorted(set(listed)), "two methods are listed under one name")
+        self.assertEqual(sorted(listed), sorted(method["option"] for method in methods))
         for method in methods:
             for parameter in method["parameters"]:
                 self.assertTrue(parameter["help"], f"{method['name']}.{parameter['name']} has no help")
@@ -134,7 +138,50 @@ class CommandLine(unittest.TestCase):
         run("render", self.trace, "--head", "*:0", "-o", self.path / "x.png", code=2)
         run("render", self.trace, "--head", "8:4", "-o", self.path / "missing" / "x.png", code=2)
         run("no-such-command", "--flag", code=2)
+        for options, said in ((("--threads", "-4"), "0 to 4096"), (("--max-rows", "-5"), "from 0"), (("--threads", "abc"), "abc is not"),
+                              (("--metrics", "kurtosis", "-o", self.path / "none.json"), "--metrics")):
+            with self.subTest(options=options):
+                self.assertIn(said, run("analyze", self.trace, *options, code=2).stderr)
+        for options in (("--decode-rows", "0"), ("--repeat", "0"), ("--repeat", "1.5")):
+            with self.subTest(options=options):
+                self.assertIn(options[0], run("compare", self.trace, "--method", "dense", *options, code=2).stderr)
+        self.assertIn("--seed", run("capture", MODEL, "--task", "kv", "--seed", "-1", "-o", self.path / "none.h5", code=2).stderr)
+        self.assertIn("--length", run("eval", "--length", "512,abc", code=2).stderr)
+        for options in (("--heads", "99999999999:1"), ("--heads", "8:0"), ("--heads", "8:"), ("--head-dim", "9"), ("--repeats", "0")):
+            with self.subTest(options=options):
+                self.assertIn(options[0], run("bench", "--lengths", 64, "--methods", "dense", *options, code=2).stderr.replace("--repeat:", "--repeats"))
+        run("demo", "-o", self.path / "empty_demo", "--model", self.path / "no-such-model", "--quiet", code=3)
         self.assertEqual(self.names(), before, "a refused run left a file behind")
+
+    def test_the_trace_is_never_the_output(self):
+        link = self.path / "link.h5"
+        link.symlink_to(self.trace)
+        before = pathlib.Path(self.trace).read_bytes()
+        for target in (self.trace, link):
+            self.assertIn("same file", run("analyze", self.trace, "-o", target, "--force", code=2).stderr)
+            self.assertIn("same file", run("compare", self.trace, "--method", "dense", "-o", target, "--force", code=2).stderr)
+            self.assertIn("same file", run("export", self.trace, "-o", target, "--force", code=2).stderr)
+        self.assertEqual(pathlib.Path(self.trace).read_bytes(), before)
+        link.unlink()
+
+    def test_text_that_is_not_utf8_is_shown_with_a_mark(self):
+        odd = self.path / "odd.h5"
+        odd.write_bytes(pathlib.Path(self.trace).read_bytes())
+        with h5py.File(odd, "r+") as file:
+            file["model"].attrs.create("name", numpy.bytes_(b"refer\xffnce_model"))
+        self.assertEqual(json.loads(run("info", odd, "--json").stdout)["model"]["name"], "refer\ufffdnce_model")
+        odd.unlink()
+
+    def test_what_nothing_is_called_is_named(self):
+        environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")}
+        for name in ("nosuch", "nosuch.h5", "no/such"):
+            self.assertIn(f"'{name}'", run(name, code=2, env=environment).stderr)
+        self.assertIn("headscope analyze", run("anlyze", self.trace, code=2, env=environment).stderr)
+
+    def test_a_full_disk_under_stdout_is_a_failure(self):
+        for arguments in (("--help",), ("methods",), ("render", "--help")):
+            with open("/dev/full", "w") as full:
+                self.assertEqual(subprocess.run([HEADSCOPE, *arguments], stdout=full, stderr=subprocess.PIPE).returncode, 1, arguments)
 
     def test_bad_files_are_three(self):
         broken = self.path / "broken.h5"
