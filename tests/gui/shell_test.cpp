@@ -76,6 +76,10 @@ TEST_F(ShellTest, TableSortsFiltersAndOpensHeads) {
   ASSERT_EQ(table->model()->rowCount(), 1);
   QTest::mouseClick(table->viewport(), Qt::LeftButton, {}, table->visualRect(table->model()->index(0, 0)).center());
   EXPECT_EQ(window_->canvas()->head(), (HeadId{1, 0}));
+  EXPECT_FALSE(Find<QLabel>("noHeadMatches")->isVisible());
+  Find<QLineEdit>("headFilter")->setText(QStringLiteral("sink_mass>2"));
+  EXPECT_EQ(table->model()->rowCount(), 0);
+  EXPECT_TRUE(Find<QLabel>("noHeadMatches")->isVisible());
 }
 
 TEST_F(ShellTest, ChosenMetricColoursTheMatrix) {

@@ -167,6 +167,16 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   layout->addWidget(filter_);
   layout->addWidget(view_);
 
+  no_match_ = new QLabel;
+  no_match_->setObjectName(QStringLiteral("noHeadMatches"));
+  no_match_->setAlignment(Qt::AlignCenter);
+  no_match_->setWordWrap(true);
+  no_match_->setTextFormat(Qt::PlainText);
+  no_match_->setForegroundRole(QPalette::PlaceholderText);
+  no_match_->hide();
+  auto* over_rows = new QVBoxLayout(view_->viewport());
+  over_rows->addWidget(no_match_);
+
   connect(filter_, &QLineEdit::textChanged, this, &HeadTable::ApplyFilter);
   connect(store, &HeadStore::SelectionChanged, this, &HeadTable::ShowSelection);
   connect(view_->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& current) {
@@ -183,6 +193,9 @@ void HeadTable::ApplyFilter(const QString& text) {
   following_ = true;  // a current row that the filter hides must not open another head
   static_cast<FilterProxy*>(proxy_)->SetFilter(filter);
   following_ = false;
+  const bool none = store_->HasTrace() && proxy_->rowCount() == 0;
+  no_match_->setText(filter.error().isEmpty() ? tr("No head matches the filter.") : filter.error());
+  no_match_->setVisible(none);
 }
 
 void HeadTable::ShowSelection(analysis::HeadId head) {

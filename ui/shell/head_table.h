@@ -2,6 +2,7 @@
 #pragma once
 
 #include <QAbstractTableModel>
+#include <QLabel>
 #include <QLineEdit>
 #include <QSortFilterProxyModel>
 #include <QTableView>
@@ -53,6 +54,7 @@ class HeadTable : public QWidget {
   HeadTableModel* model_;
   QSortFilterProxyModel* proxy_;
   QLineEdit* filter_;
+  QLabel* no_match_;  // over an empty table
   QTableView* view_;
   bool following_ = false;  // the selection is being set by the store
 };
