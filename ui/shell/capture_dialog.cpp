@@ -313,6 +313,7 @@ void CaptureDialog::Start() {
     settings.overwrite = true;
   }
   capturing_ = true;
+  stopping_ = false;
   status_->clear();
   status_->setPalette(palette());  // no longer the colour of an error before
   progress_->setRange(0, 0);
@@ -321,7 +322,9 @@ void CaptureDialog::Start() {
       settings,
       WhileAlive(this,
                  [this](const std::string& path) {
-                   Finish(tr("Written: %1").arg(QString::fromStdString(path)), false);
+                   const QString told =
+                       stopping_ ? tr("Cancelled; what was recorded until then is in %1") : tr("Written: %1");
+                   Finish(told.arg(QString::fromStdString(path)), false);
                    Q_EMIT TraceCaptured(QString::fromStdString(path));
                  }),
       WhileAlive(this, [this](const std::string& sentence) { Finish(QString::fromStdString(sentence), true); }),
@@ -334,6 +337,7 @@ void CaptureDialog::Start() {
 }
 
 void CaptureDialog::Stop() {
+  stopping_ = true;
   status_->setText(tr("Cancelling: what is recorded so far is being kept…"));
   workbench_->CancelCapture();
 }

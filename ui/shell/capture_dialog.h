@@ -47,7 +47,7 @@ class CaptureDialog : public QDialog {
   std::optional<ModelDescription> model_;
   QString asked_dir_;  // the folder that was asked for last
   QTimer typing_;      // since the last letter of the model folder
-  bool capturing_ = false;
+  bool capturing_ = false, stopping_ = false;
 
   QLineEdit *model_dir_, *prompt_file_, *layers_, *heads_, *rows_, *output_;
   QComboBox *prompt_kind_, *task_, *dtype_, *device_;
