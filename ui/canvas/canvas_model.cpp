@@ -101,7 +101,8 @@ const CanvasLayout& CanvasModel::LayOut(QSize size) {
 
 int32_t CanvasModel::ProfileLevel(int32_t level) const {
   // By-mean tiles are there anyway when the map shows them; else half the resolution takes a quarter of the tiles.
-  if (settings_.reduction == TileReduction::kMean) return level;
+  // Single scores are not halved: a bar for two keys would stand under one of them.
+  if (settings_.reduction == TileReduction::kMean || level == 0) return level;
   return std::min(level + 1, analysis::MaxLevel(rows_.num_rows(), rows_.num_columns()));
 }
 
