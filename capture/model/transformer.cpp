@@ -222,6 +222,10 @@ const ModelConfig& Transformer::config() const {
 const CheckpointSummary& Transformer::summary() const {
   return impl_->checkpoint_summary;
 }
+bool CapturesBf16(const std::string& model_dir, const SessionOptions& options) {
+  const std::string stored = Checkpoint(model_dir).MainDType();
+  return ChooseNumberTypes(options.dtype, stored, OpenDevice(options.device)).captured == at::kBFloat16;
+}
 bool Transformer::captures_bf16() const {
   return impl_->types.captured == at::kBFloat16;
 }

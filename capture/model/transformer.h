@@ -40,6 +40,9 @@ class HeadSink {
   virtual void Take(const LayerHeads& heads) = 0;
 };
 
+// What Transformer::captures_bf16() will say, before any weight is read. Throws as the constructor does.
+bool CapturesBf16(const std::string& model_dir, const SessionOptions& options);
+
 enum class LogitsOf { kNone, kLastToken, kAllTokens };
 
 class Transformer {

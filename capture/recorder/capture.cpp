@@ -16,6 +16,7 @@
 #include "recorder/progress_meter.h"
 #include "recorder/recorder.h"
 #include "recorder/selection.h"
+#include "recorder/trace_target.h"
 #include "tasks/prose.h"
 
 namespace headscope::capture {
@@ -60,6 +61,14 @@ struct RecordedHeads {
 };
 
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const ModelConfig& config) {
+  const auto check_count = [&](const char* name, int64_t count) {
+    if (count <= config.max_positions) return;
+    throw std::invalid_argument(std::string(name) + " " + std::to_string(count) + ": the model has " +
+                                std::to_string(config.max_positions) +
+                                " positions (max_position_embeddings); choose a smaller number");
+  };
+  if (request.task) check_count("length", request.task_length);
+  check_count("decode tokens", request.decode_tokens);
   return {ChooseNumbers(request.layers, config.num_layers, "layer"),
           ChooseNumbers(request.heads, config.num_qo_heads, "head")};
 }
@@ -72,14 +81,13 @@ void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const M
                               std::to_string(config.max_positions) + "; use a shorter prompt");
 }
 
-data::TraceLayout MakeLayout(const CaptureRequest& request, const Transformer& model, const RecordedHeads& heads,
-                             const Prompt& prompt, const std::string& tokenizer_path) {
-  const ModelConfig& config = model.config();
+// All but the weights' hash, which needs the whole files.
+data::TraceLayout MakeLayout(const CaptureRequest& request, const ModelConfig& config, bool captures_bf16,
+                             const RecordedHeads& heads, const Prompt& prompt, const std::string& tokenizer_path) {
   data::TraceLayout layout;
   layout.model.name = FolderName(request.model_dir);
   layout.model.model_type = config.model_type;
   layout.model.config_json = config.json;
-  layout.model.weights_sha256 = Checkpoint(request.model_dir).WeightsSha256();
   Sha256 tokenizer_hash;
   tokenizer_hash.Add(InputFile(tokenizer_path));
   layout.model.tokenizer_sha256 = tokenizer_hash.HexDigest();
@@ -90,7 +98,7 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const Transformer& m
   layout.layers = heads.layers;
   layout.qo_heads = heads.qo_heads;
   layout.kv_heads = KvHeadsOf(layout.qo_heads, config.num_qo_heads, config.num_kv_heads);
-  layout.encoding = model.captures_bf16() ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
+  layout.encoding = captures_bf16 ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
   layout.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
   layout.window_per_layer.assign(layout.layers.size(), 0);
   layout.row_selection = request.rows;
@@ -120,6 +128,10 @@ class CaptureRun {
     return result;
   }
 
+  std::string Text(const std::vector<int32_t>& generated) const {
+    return tokenizer_.Decode(generated, /*keep_special_tokens=*/true);
+  }
+
  private:
   Transformer* model_;
   const Tokenizer& tokenizer_;
@@ -132,63 +144,91 @@ int32_t ArgMax(const std::vector<float>& logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
+// Runs the prompt and the decode steps through the model and the recorder. The trace is complete unless the result says
+// interrupted.
+CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& layout, const Prompt& prompt,
+                     const ProgressFunction& progress, data::TraceWriter* writer, Recorder* recorder, CaptureRun* run) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  const std::span<const int32_t> tokens(prompt.tokens);
+  std::vector<float> logits;
+  ProgressMeter prefill("prefill", "tokens", prompt_tokens, progress);
+  for (int64_t done = 0; done < prompt_tokens && !run->Cancelled();) {
+    const int64_t count = std::min<int64_t>(request.chunk_tokens, prompt_tokens - done);
+    const bool last = done + count == prompt_tokens;
+    logits = run->Pass(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), data::TokenPhase::kPrompt,
+                       last && request.decode_tokens > 0 ? LogitsOf::kLastToken : LogitsOf::kNone);
+    done += count;
+    prefill.Report(done);
+  }
+  std::vector<int32_t> generated;
+  ProgressMeter decode("decode", "tokens", request.decode_tokens, progress);
+  while (static_cast<int64_t>(generated.size()) < request.decode_tokens && !run->Cancelled()) {
+    generated.push_back(ArgMax(logits));
+    logits = run->Pass(std::span(generated).last(1), data::TokenPhase::kDecode, LogitsOf::kLastToken);
+    decode.Report(static_cast<int64_t>(generated.size()));
+  }
+  recorder->Drain();
+  CaptureResult result;
+  result.num_tokens = recorder->num_tokens();
+  result.num_rows = recorder->num_rows();
+  // An interrupted trace is readable up to here and says complete = 0.
+  result.interrupted = result.num_tokens < layout.max_tokens;
+  if (!result.interrupted) writer->Finish();
+  result.bytes = writer->BytesWritten();
+  result.generated_text = run->Text(generated);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
 }  // namespace
 
 CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled) {
-  // Everything that can be refused is refused before the output file exists, and what config.json and tokenizer.json
-  // decide before the weights are read.
+  // Everything that can be refused is refused before a file is made, and what config.json, tokenizer.json and the free
+  // space decide before the weights are read.
   if (request.decode_tokens < 0)
     throw std::invalid_argument("decode_tokens " + std::to_string(request.decode_tokens) + ": it must not be negative");
   if (request.chunk_tokens < 1)
     throw std::invalid_argument("chunk_tokens " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
   const RowSelection rows(request.rows);
+  const TraceTarget target(request.output_path, request.overwrite);
   const ModelConfig config = ReadModelConfig(request.model_dir);
   const RecordedHeads heads = CheckAgainstConfig(request, config);
   const std::string tokenizer_path = (std::filesystem::path(request.model_dir) / "tokenizer.json").string();
   const Tokenizer tokenizer = Tokenizer::Load(tokenizer_path);
   const Prompt prompt = ReadPrompt(request, tokenizer);
   CheckPositions(request, prompt, config);
-  Transformer model(request.model_dir, {request.dtype, request.device, request.chunk_tokens, request.num_threads},
-                    progress);
-  const data::TraceLayout layout = MakeLayout(request, model, heads, prompt, tokenizer_path);
+  const SessionOptions options{request.dtype, request.device, request.chunk_tokens, request.num_threads};
+  data::TraceLayout layout =
+      MakeLayout(request, config, CapturesBf16(request.model_dir, options), heads, prompt, tokenizer_path);
+  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  const int64_t num_rows = rows.Count(prompt_tokens) + request.decode_tokens;
+  target.RequireSpace(TraceBytes(layout, layout.max_tokens, num_rows));
+  Transformer model(request.model_dir, options, progress);
+  layout.model.weights_sha256 = Checkpoint(request.model_dir).WeightsSha256();
   model.Reserve(layout.max_tokens);
 
-  const auto begin = std::chrono::steady_clock::now();
-  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
-  data::TraceWriter writer(request.output_path, layout, request.overwrite,
-                           rows.Count(prompt_tokens) + request.decode_tokens);
-  CaptureResult result;
-  result.path = request.output_path;
+  data::TraceWriter writer(target.writing_path(), layout, /*overwrite=*/false, num_rows);
   Recorder recorder(&writer, layout, rows, prompt_tokens);
   CaptureRun run(&model, tokenizer, &recorder, cancelled);
-
-  const std::span<const int32_t> tokens(prompt.tokens);
-  std::vector<float> logits;
-  ProgressMeter prefill("prefill", "tokens", prompt_tokens, progress);
-  for (int64_t done = 0; done < prompt_tokens && !run.Cancelled();) {
-    const int64_t count = std::min<int64_t>(request.chunk_tokens, prompt_tokens - done);
-    const bool last = done + count == prompt_tokens;
-    logits = run.Pass(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), data::TokenPhase::kPrompt,
-                      last && request.decode_tokens > 0 ? LogitsOf::kLastToken : LogitsOf::kNone);
-    done += count;
-    prefill.Report(done);
+  CaptureResult result;
+  try {
+    result = Record(request, layout, prompt, progress, &writer, &recorder, &run);
+  } catch (const data::TraceError& error) {
+    throw data::TraceError(error.what() + ("; " + target.Leave(recorder.Stop())));
+  } catch (const DeviceError& error) {
+    throw DeviceError(error.what() + ("; " + target.Leave(recorder.Stop())));
+  } catch (...) {
+    target.Leave(recorder.Stop());
+    throw;
   }
-  std::vector<int32_t> generated;
-  ProgressMeter decode("decode", "tokens", request.decode_tokens, progress);
-  while (static_cast<int64_t>(generated.size()) < request.decode_tokens && !run.Cancelled()) {
-    generated.push_back(ArgMax(logits));
-    logits = run.Pass(std::span(generated).last(1), data::TokenPhase::kDecode, LogitsOf::kLastToken);
-    decode.Report(static_cast<int64_t>(generated.size()));
+  if (result.interrupted) {
+    target.Leave(recorder.Stop());
+    if (result.num_tokens > 0) result.path = target.writing_path();
+  } else {
+    target.Complete();
+    result.path = request.output_path;
   }
-  recorder.Drain();
-  result.num_tokens = recorder.num_tokens();
-  result.num_rows = recorder.num_rows();
-  // An interrupted trace is readable up to here and says complete = 0.
-  result.interrupted = result.num_tokens < layout.max_tokens;
-  if (!result.interrupted) writer.Finish();
-  result.bytes = writer.BytesWritten();
-  result.generated_text = tokenizer.Decode(generated, /*keep_special_tokens=*/true);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }
 

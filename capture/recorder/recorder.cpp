@@ -74,13 +74,13 @@ std::shared_ptr<LayerCopy> CopyPool::Take() {
 WriterThread::WriterThread(int64_t max_queued_bytes)
     : max_queued_bytes_(max_queued_bytes), thread_([this] { Run(); }) {}
 
-WriterThread::~WriterThread() {
+void WriterThread::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void WriterThread::RethrowLocked() {
@@ -202,12 +202,25 @@ void Recorder::EndPass() {
   const auto now = std::chrono::steady_clock::now();
   if (now - last_flush_ < kBetweenFlushes) return;
   last_flush_ = now;
-  thread_.Push(0, [writer = writer_] { writer->Flush(); });
+  PushFlush();
+}
+
+// Between passes, when every token up to here is queued in every layer.
+void Recorder::PushFlush() {
+  thread_.Push(0, [this, tokens = next_token_] {
+    writer_->Flush();
+    tokens_flushed_ = tokens;
+  });
 }
 
 void Recorder::Drain() {
-  thread_.Push(0, [writer = writer_] { writer->Flush(); });
+  PushFlush();
   thread_.Drain();
+}
+
+int64_t Recorder::Stop() {
+  thread_.Stop();
+  return tokens_flushed_;
 }
 
 }  // namespace headscope::capture

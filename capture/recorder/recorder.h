@@ -26,7 +26,8 @@ namespace headscope::capture {
 class WriterThread {
  public:
   explicit WriterThread(int64_t max_queued_bytes);
-  ~WriterThread();  // drops what is queued
+  ~WriterThread() { Stop(); }
+  void Stop();  // drops what is queued and waits for the job that runs; nothing may be pushed afterwards
   // Waits while more than max_queued_bytes are queued; `bytes` that the job holds.
   void Push(int64_t bytes, std::function<void()> job);
   void Drain();  // until every job is done
@@ -75,6 +76,8 @@ class Recorder : public HeadSink {
   void EndPass();
   // Writes and flushes everything. Throws data::TraceError when any write failed.
   void Drain();
+  // Ends the recording where it stands: drops what is not written yet. Returns the tokens that a Flush made readable.
+  int64_t Stop();
   int64_t num_rows() const { return rows_recorded_; }
   int64_t num_tokens() const { return next_token_; }
 
@@ -82,6 +85,7 @@ class Recorder : public HeadSink {
   void Take(const LayerHeads& heads) override;
 
  private:
+  void PushFlush();
   data::TraceWriter* writer_;
   data::TraceLayout layout_;
   RowSelection rows_;
@@ -89,8 +93,9 @@ class Recorder : public HeadSink {
   std::vector<int32_t> slots_;      // of every layer of the model; -1: not recorded
   std::vector<int64_t> kept_rows_;  // of this pass: offsets of the recorded rows from its first token
   int64_t pass_tokens_ = 0;
-  int64_t next_token_ = 0;     // position after this pass
-  int64_t rows_recorded_ = 0;  // this pass included
+  int64_t next_token_ = 0;      // position after this pass
+  int64_t rows_recorded_ = 0;   // this pass included
+  int64_t tokens_flushed_ = 0;  // set on the writer's thread, read after its end
   std::chrono::steady_clock::time_point last_flush_;
   CopyPool copies_;
   WriterThread thread_;  // last: its jobs hold copies

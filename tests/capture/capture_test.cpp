@@ -9,10 +9,12 @@
 #include "capture/model_session.h"
 #include "capture/tokenizer.h"
 #include "checkpoint_files.h"
+#include "data/trace_reader.h"
 #include "data/trace_writer.h"
 #include "model/transformer.h"
 #include "recorder/recorder.h"
 #include "recorder/selection.h"
+#include "recorder/trace_target.h"
 
 namespace headscope::capture {
 namespace {
@@ -68,6 +70,69 @@ TEST(Capture, RefusalLeavesNoFile) {
   folder.Write("trace.h5", "precious");
   EXPECT_THROW(Capture(Request(folder), {}, nullptr), data::TraceError);
   EXPECT_EQ(ReadWholeFile(request.output_path), "precious");
+}
+
+// Cancels at the first report of a stage.
+ProgressFunction CancelAt(const std::string& stage, CancelFlag* cancelled) {
+  return [=](const Progress& progress) {
+    if (progress.stage == stage) *cancelled = true;
+  };
+}
+
+TEST(Capture, ReplacesATraceByACompleteOneOnly) {
+  const TemporaryFolder folder;
+  folder.Write("trace.h5", "precious");
+  CaptureRequest request = Request(folder);
+  request.overwrite = true;
+  CancelFlag cancelled = false;
+  const CaptureResult part = Capture(request, CancelAt("prefill", &cancelled), &cancelled);
+  EXPECT_TRUE(part.interrupted);
+  EXPECT_EQ(part.path, folder.File("trace.partial.h5"));
+  EXPECT_EQ(data::TraceReader(part.path).num_tokens(), part.num_tokens);
+  EXPECT_GT(part.num_tokens, 0);
+  EXPECT_EQ(ReadWholeFile(request.output_path), "precious");
+
+  cancelled = false;
+  const CaptureResult again = Capture(request, CancelAt("prefill", &cancelled), &cancelled);
+  EXPECT_EQ(again.path, folder.File("trace.partial-2.h5")) << "what an earlier run left stays";
+
+  const CaptureResult whole = Capture(request, {}, nullptr);
+  EXPECT_EQ(whole.path, request.output_path);
+  EXPECT_EQ(data::TraceReader(whole.path).num_tokens(), whole.num_tokens);
+  EXPECT_FALSE(std::filesystem::exists(folder.File("trace.partial-3.h5")));
+}
+
+TEST(Capture, ARunThatRecordsNothingLeavesNoFile) {
+  const TemporaryFolder folder;
+  CancelFlag cancelled = true;
+  const CaptureResult result = Capture(Request(folder), {}, &cancelled);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.path, "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Capture, RefusesWhatTheModelHasNoPositionsForBeforeMakingIt) {
+  const TemporaryFolder folder;
+  CaptureRequest request = Request(folder);
+  request.text.reset();
+  request.task = "prose";
+  request.task_length = 1'000'000'000'000;  // making it would not fit any memory
+  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+}
+
+TEST(TraceTarget, RefusesATraceThatTheDiskCannotHold) {
+  const TemporaryFolder folder;
+  folder.Write("trace.h5", "precious");
+  const TraceTarget target(folder.File("trace.h5"), /*overwrite=*/true);
+  target.RequireSpace(1);
+  try {
+    target.RequireSpace(int64_t{1} << 60);
+    FAIL();
+  } catch (const data::TraceError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("takes 1152921504606846976 bytes"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("bytes free"));
+  }
+  EXPECT_EQ(ReadWholeFile(folder.File("trace.h5")), "precious");
 }
 
 TEST(Capture, CancelLeavesAShorterTrace) {

@@ -36,6 +36,8 @@ struct CaptureRequest {
 };
 
 struct CaptureResult {
+  // Where the trace is. Interrupted: output_path, or when that held a trace before, which is then as it was, a name
+  // beside it (NAME.partial.EXT); empty when no token was recorded, for then there is no file.
   std::string path;
   int64_t num_tokens = 0;
   int64_t num_rows = 0;
@@ -45,6 +47,7 @@ struct CaptureResult {
   bool interrupted = false;    // cancelled: the trace is valid and shorter
 };
 
+// Replaces an existing trace only by a complete one; a failure's message says where the tokens recorded up to it are.
 // Throws BadInputError, DeviceError, data::TraceError, std::invalid_argument (usage). `progress` is called from this
 // thread, at most ten times a second.
 CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled);

@@ -1,0 +1,41 @@
+// Where a capture writes, so that no run, however it ends, costs the user a trace.
+//
+// A new trace grows under its own name: a run that is cut short leaves a valid, shorter one there. A trace that stands
+// at the target already is replaced by a whole one only: the new one grows beside it as NAME.partial.EXT and takes the
+// name at the end. Whatever ends a run earlier, a kill included, leaves the old trace as it was and the new one under
+// the partial name. A run that recorded nothing leaves no file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/trace_schema.h"
+
+namespace headscope::capture {
+
+// Bytes of a complete trace of `num_tokens` tokens and `num_rows` query rows, without HDF5's own structures.
+int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t num_rows);
+
+class TraceTarget {
+ public:
+  // Touches nothing. Throws data::TraceError when the target exists (and not `overwrite`), is not a regular file or
+  // lies in a folder that cannot be written.
+  TraceTarget(std::string path, bool overwrite);
+
+  // Throws data::TraceError when the folder's disk has less than `bytes` free.
+  void RequireSpace(int64_t bytes) const;
+  // The file to make: there is none of this name yet.
+  const std::string& writing_path() const { return writing_path_; }
+  // After the trace was made whole and closed: gives it the target's name. Throws data::TraceError.
+  void Complete() const;
+  // After an early end of a run that made the file: removes it when no token was flushed. Returns what is left, as the
+  // end of a message's sentence.
+  std::string Leave(int64_t tokens_flushed) const;
+
+ private:
+  bool Replaces() const { return writing_path_ != path_; }
+  std::string path_;
+  std::string writing_path_;
+};
+
+}  // namespace headscope::capture
