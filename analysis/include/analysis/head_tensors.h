@@ -16,9 +16,9 @@ class CudaScores;
 
 namespace headscope::analysis {
 
-// fp32 copies. q [num_rows, head_dim], k and v [num_tokens, head_dim], lse [num_rows] (natural log): as recorded, except in
-// a part that was cut out of a trace behind its first token. Keys before the cut are not there, so lse is computed anew
-// over those that are: a row's probabilities then sum to 1 over the part.
+// fp32 copies. q [num_rows, head_dim], k and v [num_tokens, head_dim], lse [num_rows] (natural log): as recorded,
+// except in a part that was cut out of a trace behind its first token. Keys before the cut are not there, so lse is
+// computed anew over those that are: a row's probabilities then sum to 1 over the part.
 struct HeadTensors {
   HeadId id;
   int32_t kv_head = 0;
