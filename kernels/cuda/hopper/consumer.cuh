@@ -9,6 +9,7 @@
 #include <cute/tensor.hpp>
 
 #include "hopper/softmax.cuh"
+#include "hopper/step_mask.cuh"
 #include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
@@ -71,7 +72,7 @@ class Consumer {
     auto to_weights = [&](uint32_t step, uint32_t flags) {
       if (p_.soft_cap > 0) SoftCap(scores, p_.score_scale, p_.soft_cap);
       if ((flags & kStepMasked) != 0) {
-        MaskScores<T>(scores, ReadSegments(step).all, p_.index.rule, row_,
+        MaskScores<T>(scores, s_.steps[step % kStepRing], p_.index.rule, row_,
                       p_.index.first_position + place_.tile * kItemRows + row_);
         softmax.template Update<true>(scores, p_.scale_log2, correction);
       } else {
@@ -194,25 +195,10 @@ class Consumer {
     }
   }
 
-  struct Segments {
-    Segment all[kMaxSegments];
-  };
-  __device__ Segments ReadSegments(uint32_t step) {
-    Segments segments{};
-    if (lane_ == 0) {
-      for (int i = 0; i < T::kSegments; ++i) segments.all[i] = s_.steps[step % kStepRing].segments[i];
-    }
-    for (int i = 0; i < T::kSegments; ++i) {
-      segments.all[i].start = __shfl_sync(kAllLanes, segments.all[i].start, 0);
-      segments.all[i].packed = __shfl_sync(kAllLanes, segments.all[i].packed, 0);
-    }
-    return segments;
-  }
-
   // Rows of V behind a segment's last key were copied with it and belong to keys that nobody asked for: their weight is
   // 0, but 0 * NaN is NaN. Both warpgroups write the same zeros.
   __device__ void ZeroUnreadValues(uint32_t step) {
-    const Segments segments = ReadSegments(step);
+    const Segments segments = ReadSegments<T>(s_.steps[step % kStepRing]);
     char* const stage = s_.v[step % kStages];
     constexpr int kPieces = T::kHeadDim / 8;
     for (int part = 0; part < T::kSegments; ++part) {

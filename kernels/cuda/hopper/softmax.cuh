@@ -7,7 +7,6 @@
 #include <cute/tensor.hpp>
 
 #include "hopper/traits.cuh"
-#include "key_interval.cuh"
 
 namespace headscope::kernels::hopper {
 
@@ -69,34 +68,6 @@ __device__ void SoftCap(Scores& scores, float score_scale, float cap) {
   for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
     // tanh(x) = 1 - 2 / (1 + exp(2x)); both ends saturate as they should.
     scores(i) = cap * (1.0f - __fdividef(2.0f, 1.0f + Exp2(scores(i) * score_scale * kTwoLog2E)));
-  }
-}
-
-// Sets to -inf what a row does not keep. `row` is the thread's first row in its item, `position` that row's token
-// position.
-template <class T, class Scores>
-__device__ void MaskScores(Scores& scores, const Segment (&segments)[kMaxSegments], const ElementRule& rule, int row,
-                           int position) {
-  const int first_column = 2 * (static_cast<int>(threadIdx.x) % 4);
-  CUTE_UNROLL
-  for (int part = 0; part < T::kSegments; ++part) {
-    const Segment segment = segments[part];
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      // Both rows of a thread lie in one quarter of the item.
-      const bool belongs = segment.BelongsTo(row / 32);
-      const KeyRun run =
-          KeyRun::Make(segment.start, belongs ? segment.Length() : 0, segment.Partial() ? kRunPartial : 0);
-      const cuda::KeyInterval kept = cuda::KeptKeys(rule, run, position + 8 * r, true);
-      CUTE_UNROLL
-      for (int g = 0; g < kSegmentRows / 8; ++g) {
-        CUTE_UNROLL
-        for (int c = 0; c < 2; ++c) {
-          const int i = (part * (kSegmentRows / 8) + g) * 4 + 2 * r + c;
-          if (!kept.Keeps(8 * g + first_column + c)) scores(i) = -INFINITY;
-        }
-      }
-    }
   }
 }
 
