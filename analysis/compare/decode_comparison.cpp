@@ -1,11 +1,9 @@
 #include "compare/decode_comparison.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "analysis/tiles.h"
 #include "analysis/types/timing.h"
 #include "compare/mask_quality.h"
 #include "compare/output_error.h"
@@ -14,16 +12,12 @@
 namespace headscope::analysis {
 
 using kernels::Status;
-using kernels::StatusCode;
 
 DecodeComparison::DecodeComparison(HeadTensorsPtr head, const CompareOptions& options)
     : head_(std::move(head)), options_(options), steps_(*head_, options.decode_rows) {}
 
 Status DecodeComparison::MeasureDense() {
-  if (steps_.count() == 0 || head_->row_positions.back() >= head_->num_tokens) {
-    return {StatusCode::kUnsupported,
-            "head " + HeadName(head_->id) + " has no recorded query row with its own key: decode methods need one"};
-  }
+  if (Status status = steps_.Check(); !status.ok()) return status;
   if (dense_ != nullptr) return {};
   if (device_ == nullptr) {
     if (Status status = MakeDecodeDevice(head_, steps_, options_, &device_); !status.ok()) return status;
@@ -35,13 +29,6 @@ Status DecodeComparison::MeasureDense() {
   return status;
 }
 
-double DecodeComparison::SelectedMass(int64_t step, const kernels::DecodeSelection& selection) const {
-  double mass = 0;
-  const int64_t first = steps_.FirstToken(step);
-  for (const int32_t token : selection.tokens) mass += Probability(*head_, steps_.Row(step), first + token);
-  return mass;
-}
-
 Status DecodeComparison::Judge(const DecodeRun& run, MethodResult* result) const {
   int64_t kept = 0, attended = 0;
   double mass_sum = 0;
@@ -50,7 +37,7 @@ Status DecodeComparison::Judge(const DecodeRun& run, MethodResult* result) const
   for (int64_t step = 0; step < steps_.count(); ++step) {
     const kernels::DecodeSelection& selection = run.selections[static_cast<size_t>(step)];
     const kernels::AttentionProblem problem = steps_.Problem(device_->Problem(), step);
-    const double mass = SelectedMass(step, selection);
+    const double mass = steps_.KeptMass(step, selection);
     result->cra_min = step == 0 ? mass : std::min(result->cra_min, mass);
     mass_sum += mass;
     kept += static_cast<int64_t>(selection.tokens.size());

@@ -21,8 +21,6 @@ class DecodeComparison {
   kernels::Status MeasureDense();
   // Kept share, kept mass and the executor's own error.
   kernels::Status Judge(const DecodeRun& run, MethodResult* result) const;
-  // Mass of the selected tokens of one step, by the recorded LSE.
-  double SelectedMass(int64_t step, const kernels::DecodeSelection& selection) const;
 
   const HeadTensorsPtr head_;
   const CompareOptions options_;

@@ -27,6 +27,7 @@ class CpuDecode final : public DecodeDevice {
     run->selections.resize(num_steps);
     run->o.assign(num_steps * static_cast<size_t>(head_dim), 0.0f);
     for (int32_t repeat = 0; repeat <= options_.repeats; ++repeat) {
+      options_.Report({method.spec().name, "decode", repeat, options_.repeats});
       double select_ms = 0, attend_ms = 0;
       for (int64_t step = 0; step < steps_.count(); ++step) {
         kernels::DecodeSelection& selection = run->selections[static_cast<size_t>(step)];

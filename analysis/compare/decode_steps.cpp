@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "analysis/tiles.h"
+#include "compare/mask_quality.h"
+
 namespace headscope::analysis {
 namespace {
 
 using kernels::Status;
+using kernels::StatusCode;
 
 const void* Offset(const void* data, int64_t elements, kernels::DType dtype) {
   return static_cast<const char*>(data) + elements * SizeOf(dtype);
@@ -30,6 +34,19 @@ bool ChoosesByPlace(const kernels::DecodeMethod& method) {
 DecodeSteps::DecodeSteps(const HeadTensors& head, int32_t rows)
     : head_(head), count_(std::clamp<int64_t>(rows, 0, head.num_rows)) {
   first_row_ = head.num_rows - count_;
+}
+
+Status DecodeSteps::Check() const {
+  if (count_ > 0 && head_.row_positions.back() < head_.num_tokens) return {};
+  return {StatusCode::kUnsupported,
+          "head " + HeadName(head_.id) + " has no recorded query row with its own key: decode methods need one"};
+}
+
+double DecodeSteps::KeptMass(int64_t step, const kernels::DecodeSelection& selection) const {
+  double mass = 0;
+  const int64_t first = FirstToken(step);
+  for (const int32_t token : selection.tokens) mass += Probability(head_, Row(step), first + token);
+  return mass;
 }
 
 kernels::AttentionProblem DecodeSteps::ProblemFrom(const kernels::AttentionProblem& whole, int64_t step,

@@ -16,6 +16,9 @@ class DecodeSteps {
   // The last `rows` recorded rows, or all when there are fewer.
   DecodeSteps(const HeadTensors& head, int32_t rows);
 
+  // kUnsupported when there is no step, or when a step's query has no recorded key of its own.
+  kernels::Status Check() const;
+
   int64_t count() const { return count_; }
   int64_t Row(int64_t step) const { return first_row_ + step; }
   // The first token that the step's query sees; token 0 of the step's problem.
@@ -30,6 +33,9 @@ class DecodeSteps {
   kernels::Status Select(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                          const kernels::AttentionProblem& whole, int64_t step, const kernels::RunOptions& options,
                          kernels::DecodeSelection* selection) const;
+
+  // Share of the step's attention, by the recorded LSE, that lies on the selected tokens.
+  double KeptMass(int64_t step, const kernels::DecodeSelection& selection) const;
 
  private:
   kernels::AttentionProblem ProblemFrom(const kernels::AttentionProblem& whole, int64_t step, int32_t first) const;

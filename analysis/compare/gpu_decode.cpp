@@ -74,6 +74,7 @@ class GpuDecode final : public DecodeDevice {
     run->select_device = name();
     if (sparq && !head_->exact()) run->note = "sparq chooses by Q and K rounded to bf16: the trace holds finer values";
     run->o.clear();
+    options_.Report({method.spec().name, "decode", 0, options_.repeats});  // all repeats of a step take microseconds
     for (int64_t step = 0; step < steps_.count(); ++step) {
       // What is kept, by the CPU's selector: of SparQ, alpha and the mean value that the reference needs.
       Status status = steps_.Select(method, values, head_->host_problem(), step,

@@ -77,7 +77,7 @@ class GpuPrefill final : public PrefillDevice {
       return {StatusCode::kDeviceError, "the GPU's " + name + " made an index that is not valid: " + status.message()};
     }
     run->select_device = this->name();
-    return Repeat([&] {
+    return Repeat(name, [&] {
       std::vector<double> times;
       Status timed = clock_->Time({select, attend}, &times);
       if (!timed.ok()) return timed;
@@ -96,7 +96,7 @@ class GpuPrefill final : public PrefillDevice {
     if (Status status = kernels::UploadIndex(run->index.View(), &uploaded); !status.ok()) return status;
     const auto attend = [&] { return Attend(uploaded.view); };
     if (Status status = clock_->Time({attend}, nullptr); !status.ok()) return status;
-    return Repeat([&] {
+    return Repeat(method.spec().name, [&] {
       std::vector<double> times;
       Status timed = clock_->Time({attend}, &times);
       if (timed.ok()) run->attend_ms.push_back(times[0]);
@@ -109,9 +109,10 @@ class GpuPrefill final : public PrefillDevice {
   }
 
   template <typename Work>
-  Status Repeat(Work&& work) const {
+  Status Repeat(const std::string& method, Work&& work) const {
     for (int32_t repeat = 0; repeat < options_.repeats; ++repeat) {
       if (IsCancelled(options_.cancelled)) return {StatusCode::kCancelled, "cancelled"};
+      options_.Report({method, "attend", repeat + 1, options_.repeats});
       if (Status status = work(); !status.ok()) return status;
     }
     return {};

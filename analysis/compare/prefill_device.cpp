@@ -27,6 +27,7 @@ class CpuPrefill final : public PrefillDevice {
     kernels::AttentionOutput output;
     output.o = {run->o.data(), size, size, head_->head_dim};
     for (int32_t repeat = 0; repeat <= options_.repeats; ++repeat) {
+      options_.Report({method.spec().name, "attend", repeat, options_.repeats});
       const Stopwatch watch;
       const Status status =
           kernels::AttendCpu(head_->Problem(), run->index.View(), output, {options_.num_threads, options_.cancelled});
@@ -47,6 +48,7 @@ class CpuPrefill final : public PrefillDevice {
 Status SelectTimed(const HeadTensors& head, const kernels::PrefillMethod& method,
                    const kernels::ParameterValues& values, const CompareOptions& options, PrefillRun* run) {
   for (int32_t repeat = 0; repeat <= options.repeats; ++repeat) {
+    options.Report({method.spec().name, "select", repeat, options.repeats});
     const Stopwatch watch;
     const Status status = SelectOnHead(head, method, values, {options.num_threads, options.cancelled}, &run->index);
     if (!status.ok()) return status;

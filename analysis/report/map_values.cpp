@@ -15,15 +15,49 @@ namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
-MapValues ScoreValues(const HeadTensors& head, TileReduction reduction, const TexelEdges& edges) {
-  TexelGrid grid;
-  AccumulateTexels(head, edges, reduction, 0, nullptr, &grid);
-  MapValues map{grid.num_rows, grid.num_columns, {}};
-  for (size_t i = 0; i < grid.pairs.size(); ++i) {
-    map.values.push_back(grid.pairs[i] == 0 ? kNothing
-                                            : std::exp2(static_cast<double>(grid.Log2P(static_cast<int64_t>(i)))));
+// Work between two reports of progress: long enough that packing a head's keys anew for each is nothing beside it.
+constexpr int64_t kNumStrips = 32;
+
+// Attended pairs of rows [begin, end), which is what a strip costs.
+int64_t PairsOf(const HeadTensors& head, int64_t begin, int64_t end) {
+  int64_t pairs = 0;
+  for (int64_t row = begin; row < end; ++row) {
+    const kernels::ColumnRange attended = head.AttendedColumns(row);
+    pairs += attended.end - attended.begin;
+  }
+  return pairs;
+}
+
+// Makes a map strip by strip: values_of(edges of a strip of texel rows) gives the strip's values. Without texels when
+// `progress` stopped it.
+template <typename ValuesOf>
+MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const std::function<bool(double)>& progress,
+                   ValuesOf&& values_of) {
+  MapValues map{edges.NumRows(), edges.NumColumns(), {}};
+  const auto all = static_cast<double>(std::max<int64_t>(1, PairsOf(head, edges.rows.front(), edges.rows.back())));
+  int64_t done = 0;
+  for (int64_t strip = 0; strip < kNumStrips; ++strip) {
+    const int64_t first = strip * map.num_rows / kNumStrips;
+    const int64_t last = (strip + 1) * map.num_rows / kNumStrips;
+    if (first == last) continue;
+    const TexelEdges part = {{edges.rows.begin() + first, edges.rows.begin() + last + 1}, edges.columns};
+    const std::vector<double> values = values_of(part);
+    map.values.insert(map.values.end(), values.begin(), values.end());
+    done += PairsOf(head, part.rows.front(), part.rows.back());
+    if (progress && !progress(static_cast<double>(done) / all)) return {};
   }
   return map;
+}
+
+std::vector<double> ScoreValues(const HeadTensors& head, TileReduction reduction, const TexelEdges& edges) {
+  TexelGrid grid;
+  AccumulateTexels(head, edges, reduction, 0, nullptr, &grid);
+  std::vector<double> values;
+  for (size_t i = 0; i < grid.pairs.size(); ++i) {
+    values.push_back(grid.pairs[i] == 0 ? kNothing
+                                        : std::exp2(static_cast<double>(grid.Log2P(static_cast<int64_t>(i)))));
+  }
+  return values;
 }
 
 MapValues MaskValues(const HeadTensors& head, const kernels::SparseIndexView& index, const TexelEdges& edges) {
@@ -76,20 +110,17 @@ class DifferenceRow {
   std::vector<kernels::ColumnRange> ranges_;
 };
 
-MapValues DifferenceValues(const HeadTensors& head, const kernels::SparseIndexView& index, TileReduction reduction,
-                           const TexelEdges& edges) {
-  std::vector<float> kept_mass;
-  if (const kernels::Status status = KeptMass(head, index, 0, nullptr, &kept_mass); !status.ok())
-    throw std::invalid_argument(status.message());
-  MapValues map{edges.NumRows(), edges.NumColumns(), {}};
-  map.values.assign(static_cast<size_t>(map.num_rows * map.num_columns), kNothing);
+// Texel rows of one strip. `keys`: the head's, of the map's columns alone; kept_mass: of every row.
+std::vector<double> DifferenceValues(const HeadTensors& head, const kernels::SparseIndexView& index,
+                                     const kernels::PackedKeys& keys, const std::vector<float>& kept_mass,
+                                     TileReduction reduction, const TexelEdges& edges) {
+  const int64_t num_columns = edges.NumColumns();
+  std::vector<double> values(static_cast<size_t>(edges.NumRows() * num_columns), kNothing);
   const int64_t begin = edges.columns.front();
   const int64_t end = edges.columns.back();
-  const kernels::PackedKeys keys(head.k.data() + begin * head.head_dim, kernels::DType::kFloat32, head.head_dim,
-                                 static_cast<int32_t>(end - begin), head.head_dim);
-  ParallelFor(map.num_rows, 0, nullptr, [&](int64_t texel_row, int32_t) {
+  ParallelFor(edges.NumRows(), 0, nullptr, [&](int64_t texel_row, int32_t) {
     DifferenceRow difference(head, index, keys, begin, end);
-    std::vector<double> result(static_cast<size_t>(map.num_columns), 0.0);
+    std::vector<double> result(static_cast<size_t>(num_columns), 0.0);
     std::vector<int64_t> pairs(result.size(), 0);
     for (int64_t row = edges.rows[static_cast<size_t>(texel_row)]; row < edges.rows[static_cast<size_t>(texel_row + 1)];
          ++row) {
@@ -112,23 +143,36 @@ MapValues DifferenceValues(const HeadTensors& head, const kernels::SparseIndexVi
     for (size_t texel = 0; texel < result.size(); ++texel) {
       if (pairs[texel] == 0) continue;
       const double divisor = reduction == TileReduction::kMean ? static_cast<double>(pairs[texel]) : 1.0;
-      map.values[static_cast<size_t>(texel_row * map.num_columns) + texel] = result[texel] / divisor;
+      values[static_cast<size_t>(texel_row * num_columns) + texel] = result[texel] / divisor;
     }
   });
-  return map;
+  return values;
 }
 
 }  // namespace
 
-MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, ViewKind view,
-                           TileReduction reduction, const TexelEdges& edges) {
-  if (view == ViewKind::kScores) return ScoreValues(head, reduction, edges);
+MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request,
+                           const TexelEdges& edges) {
+  const TileReduction reduction = request.reduction;
+  if (request.view == ViewKind::kScores) {
+    return InStrips(head, edges, request.progress,
+                    [&](const TexelEdges& strip) { return ScoreValues(head, reduction, strip); });
+  }
   if (index == nullptr || index->seq_q != head.num_rows || index->seq_k != head.num_tokens) {
     throw std::invalid_argument("a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
                                 std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
                                 " columns: choose a method");
   }
-  return view == ViewKind::kMask ? MaskValues(head, *index, edges) : DifferenceValues(head, *index, reduction, edges);
+  if (request.view == ViewKind::kMask) return MaskValues(head, *index, edges);  // counted, not computed
+  std::vector<float> kept_mass;
+  if (const kernels::Status status = KeptMass(head, *index, 0, nullptr, &kept_mass); !status.ok())
+    throw std::invalid_argument(status.message());
+  const int64_t begin = edges.columns.front();
+  const kernels::PackedKeys keys(head.k.data() + begin * head.head_dim, kernels::DType::kFloat32, head.head_dim,
+                                 static_cast<int32_t>(edges.columns.back() - begin), head.head_dim);
+  return InStrips(head, edges, request.progress, [&](const TexelEdges& strip) {
+    return DifferenceValues(head, *index, keys, kept_mass, reduction, strip);
+  });
 }
 
 }  // namespace headscope::analysis

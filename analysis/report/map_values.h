@@ -16,8 +16,9 @@ struct MapValues {
   std::vector<double> values;
 };
 
-// `edges` inside the map. Throws std::invalid_argument when the view needs an index of this head and has none.
-MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, ViewKind view,
-                           TileReduction reduction, const TexelEdges& edges);
+// `edges` inside the map; view, reduction and progress of the request are used, and without texels it was stopped.
+// Throws std::invalid_argument when the view needs an index of this head and has none.
+MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request,
+                           const TexelEdges& edges);
 
 }  // namespace headscope::analysis

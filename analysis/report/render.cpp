@@ -250,7 +250,8 @@ ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* ind
     throw std::invalid_argument("colour map '" + name + "' is unknown: choose for instance viridis, inferno or gray");
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),
                             CutEvenly(region.column_begin, region.column_end, request.width)};
-  const MapValues map = ComputeMapValues(head, index, request.view, request.reduction, edges);
+  const MapValues map = ComputeMapValues(head, index, request, edges);
+  if (map.values.empty()) return {};
   return Picture(head, request, region, colors->palette).Draw(map, Scale(map, request.view, request.logarithmic));
 }
 

@@ -45,4 +45,8 @@ struct MaskTexels {
 };
 MaskTexels CountMaskTexels(const kernels::SparseIndexView& index, int32_t window, const TexelEdges& edges);
 
+// A share of pairs as mask tiles hold it. 0 and 255 are exact, "nothing kept" and "everything kept"; whatever lies
+// between stays visible as such. 0 without pairs.
+uint8_t KeptByte(int64_t kept, int64_t pairs);
+
 }  // namespace headscope::analysis

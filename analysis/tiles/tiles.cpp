@@ -74,6 +74,13 @@ TexelEdges TileEdges(const TileKey& key) {
 
 }  // namespace
 
+uint8_t KeptByte(int64_t kept, int64_t pairs) {
+  if (kept == 0) return 0;
+  if (kept == pairs) return 255;
+  const double share = static_cast<double>(kept) / static_cast<double>(pairs);
+  return static_cast<uint8_t>(std::clamp(std::lround(255 * share), 1L, 254L));
+}
+
 TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads,
                     const std::atomic<bool>* cancelled) {
   TexelGrid grid;
@@ -107,15 +114,8 @@ MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, int32_t windo
   auto tile = std::make_shared<MaskTile>();
   tile->key = key;
   tile->kept.resize(kTexels);
-  for (size_t texel = 0; texel < tile->kept.size(); ++texel) {
-    const int64_t kept = texels.kept[texel];
-    const int64_t pairs = texels.pairs[texel];
-    // 0 and 255 are exact: "nothing kept" and "everything kept"; whatever lies between stays visible as such.
-    if (kept == 0) continue;
-    const double share = static_cast<double>(kept) / static_cast<double>(pairs);
-    tile->kept[texel] =
-        kept == pairs ? uint8_t{255} : static_cast<uint8_t>(std::clamp(std::lround(255 * share), 1L, 254L));
-  }
+  for (size_t texel = 0; texel < tile->kept.size(); ++texel)
+    tile->kept[texel] = KeptByte(texels.kept[texel], texels.pairs[texel]);
   return tile;
 }
 

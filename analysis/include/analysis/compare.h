@@ -2,12 +2,15 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/head_tensors.h"
 #include "analysis/types/comparison.h"
+#include "analysis/types/kept_steps.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
 
@@ -60,6 +63,26 @@ kernels::Status PreviewMask(const HeadMass& mass, const kernels::PrefillMethod& 
                             const kernels::ParameterValues& values, int32_t num_threads,
                             const std::atomic<bool>* cancelled, MaskPreview* preview);
 
+struct DecodePreview {
+  MaskSummary summary;  // over the steps; select_ms is one step's
+  KeptStepsPtr steps;
+  std::vector<float> kept_mass;  // per step
+};
+// What a decode method keeps on the last `decode_rows` recorded rows (all, when there are fewer), one generation step
+// each, as HeadComparison runs it; attention itself is not run. Errors: a head without a row that has its own key; the
+// method's own; cancelled.
+kernels::Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& method,
+                              const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
+                              const std::atomic<bool>* cancelled, DecodePreview* preview);
+
+// How far a measured run is.
+struct RepeatProgress {
+  std::string_view method;  // "dense" while the baseline is measured
+  std::string_view stage;   // "select" or "attend"; "decode" where both are done step by step
+  int32_t repeat = 0;       // the one that begins, 1 to repeats; 0: the one that warms up
+  int32_t repeats = 0;
+};
+
 struct CompareOptions {
   int32_t repeats = 5;
   int32_t num_threads = 0;
@@ -68,6 +91,12 @@ struct CompareOptions {
   std::string device = "cpu";
   int32_t decode_rows = 16;  // decode methods run on this many last recorded rows, one step each
   const std::atomic<bool>* cancelled = nullptr;
+  // Called before a repeat begins, outside the times, on the thread that runs the method. May be empty.
+  std::function<void(const RepeatProgress&)> progress = {};
+
+  void Report(const RepeatProgress& repeat) const {
+    if (progress) progress(repeat);
+  }
 };
 // The dense baseline of one head is measured once and shared by the methods compared with it.
 class HeadComparison {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,11 @@ struct RenderRequest {
   int32_t width = 800, height = 800;                                     // of the map alone; axes are added around it
   bool logarithmic = true;
   std::string color_map = "inferno";  // a name of analysis/types/color_map.h
+  // Called on the caller's thread with the share of the work that is done, 0 to 1; false stops it. May be empty.
+  std::function<bool(double share)> progress = {};
 };
-// The head's map with axes, units and a colour bar. `index` is the mask of kMask and kDifference (else nullptr).
+// The head's map with axes, units and a colour bar; of no size when `progress` stopped it. `index` is the mask of kMask
+// and kDifference (else nullptr).
 ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request);
 
 struct ReportInput {

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "analysis/head_tensors.h"
+#include "analysis/types/kept_steps.h"
 #include "analysis/types/tile.h"
 #include "kernels/sparse_index.h"
 
@@ -19,6 +20,8 @@ std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduc
                                     int32_t num_threads, const std::atomic<bool>* cancelled);
 // `window` is the head's own (0: none); the index lies inside it.
 MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, int32_t window, const TileKey& key);
+// What a decode method keeps on some rows. The other rows, which are no steps, lose nothing: 255.
+MaskTilePtr ComputeMaskTile(const KeptSteps& steps, const TileKey& key);
 // Scaled (and capped) logit of one pair, in float64; no mask. row < num_rows, column < num_tokens.
 double Score(const HeadTensors& head, int64_t row, int64_t column);
 // Probability of one pair; row is a recorded row. 0 for a masked one.
