@@ -280,7 +280,7 @@ void TraceReader::Impl::Read(const CheckedDataset& dataset, hid_t type, int32_t 
     }
     char* target = static_cast<char*>(out) + static_cast<size_t>(first - begin) * item_bytes;
     if (H5Dread(dataset.handle.get(), type, memory_space.get(), file_space.get(), transfer.get(), target) < 0) {
-      file.Refuse(dataset.name, "cannot be read (" + Hdf5Reason() + "); " + kDamaged);
+      file.RefuseUnread(dataset.name);
     }
   }
 }

@@ -23,25 +23,41 @@ constexpr hsize_t kMaxMembers = 256;
 // Our files start with the HDF5 signature and version 3 of the superblock, the one that headscope writes. Older
 // versions have parts of HDF5's parser behind them that are known to crash on hostile files, so they are refused before
 // HDF5 sees them.
-void RequireSignature(const std::string& path, int64_t size, const UntrustedFileKind& kind) {
+//
+// Returns what messages tell of the superblock, which HDF5 checks itself; zeros where it is cut or of another layout.
+struct Superblock {
+  bool open_for_writing = false;  // a writer is at work or was killed
+  int64_t end_of_file = 0;        // bytes, when the file was last flushed or closed
+};
+Superblock RequireSignature(const std::string& path, int64_t size, const UntrustedFileKind& kind) {
   constexpr std::array<unsigned char, 9> kExpected = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n', 3};
-  std::array<unsigned char, 9> bytes{};
+  constexpr size_t kWidthOfAddresses = 9, kConsistencyFlags = 11, kEndOfFile = 28, kSuperblockBytes = 36;
+  std::array<unsigned char, kSuperblockBytes> bytes{};
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (file == nullptr) {
     throw BadTraceError(path + ": cannot be opened (" + std::strerror(errno) + "); check the name and the permissions");
   }
   const size_t got = std::fread(bytes.data(), 1, bytes.size(), file.get());
-  if (got != bytes.size() || std::memcmp(bytes.data(), kExpected.data(), 8) != 0) {
+  if (got < kExpected.size() || std::memcmp(bytes.data(), kExpected.data(), 8) != 0) {
     throw BadTraceError(path + ": is not an HDF5 file (" + std::to_string(size) + " bytes); " + kind.not_one);
   }
   if (bytes[8] != kExpected[8]) {
     throw BadTraceError(path + ": superblock version " + std::to_string(bytes[8]) + ": " + kind.noun +
                         " has version 3; " + kind.not_one);
   }
+  if (got < bytes.size() || bytes[kWidthOfAddresses] != 8) return {};
+  uint64_t end = 0;
+  for (size_t i = kSuperblockBytes; i-- > kEndOfFile;) end = end << 8 | bytes[i];
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  return {(bytes[kConsistencyFlags] & 1) != 0, end > kMost ? 0 : static_cast<int64_t>(end)};
 }
 
-FileHandle Open(const std::string& path, unsigned flags) {
-  return FileHandle(H5Fopen(path.c_str(), flags, PrivateReadAccess().get()));
+// The reason of a failure goes to `reason` here, because closing the access properties makes HDF5 forget it.
+FileHandle Open(const std::string& path, unsigned flags, std::string* reason) {
+  const PropertyHandle access = PrivateReadAccess();
+  FileHandle file(H5Fopen(path.c_str(), flags, access.get()));
+  if (!file.valid()) *reason = Hdf5Reason();
+  return file;
 }
 
 herr_t RefuseLinks(hid_t, const char* name, const H5L_info_t* info, void* out) {
@@ -95,21 +111,38 @@ UntrustedFile::UntrustedFile(const std::string& path, const UntrustedFileKind& k
     throw BadTraceError(path + ": is not a regular file; " + kind_.not_one);
   }
   size_ = status.st_size;
-  RequireSignature(path, size_, kind_);
-  file_ = Open(path, H5F_ACC_RDONLY);
+  const Superblock superblock = RequireSignature(path, size_, kind_);
+  declared_size_ = superblock.end_of_file;
+  std::string reason, reason_streaming;
+  file_ = Open(path, H5F_ACC_RDONLY, &reason);
   if (!file_.valid()) {
     // A file that is being written, or whose writer was killed, says so in its header and opens only like this. Nothing
     // in it is changed.
-    file_ = Open(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ);
+    file_ = Open(path, H5F_ACC_RDONLY | H5F_ACC_SWMR_READ, &reason_streaming);
     streaming_ = true;
   }
   if (!file_.valid()) {
-    throw BadTraceError(path + ": cannot be read as HDF5 (" + Hdf5Reason() + "); " + kind_.damaged);
+    // The open that does not suit the file fails for that alone.
+    throw BadTraceError(path + ": " + Unreadable(superblock.open_for_writing ? reason_streaming : reason));
   }
+}
+
+std::string UntrustedFile::Unreadable(const std::string& reason) const {
+  if (size_ < declared_size_) {
+    return "holds " + std::to_string(size_) + " bytes of " + std::to_string(declared_size_) +
+           ": it was cut short, as by a copy or a download that ended early; copy the whole file again";
+  }
+  return "cannot be read as HDF5 (" + reason + "); " + kind_.damaged;
 }
 
 void UntrustedFile::Refuse(const std::string& field, const std::string& problem) const {
   throw BadTraceError(path_ + ": " + field + ": " + problem);
+}
+
+void UntrustedFile::RefuseUnread(const std::string& field) const {
+  const std::string reason = Hdf5Reason();
+  if (size_ < declared_size_) throw BadTraceError(path_ + ": " + Unreadable(reason));
+  Refuse(field, "cannot be read (" + reason + "); " + kind_.damaged);
 }
 
 GroupHandle UntrustedFile::Group(const std::string& name) const {
@@ -335,7 +368,7 @@ void UntrustedFile::ReadAll(const CheckedDataset& dataset, hid_t memory_type, in
     Require(H5Pset_edc_check(transfer.get(), H5Z_DISABLE_EDC), "setting the checksum");
   }
   if (H5Dread(dataset.handle.get(), memory_type, memory_space.get(), file_space.get(), transfer.get(), out) < 0) {
-    Refuse(dataset.name, "cannot be read (" + Hdf5Reason() + "); " + kind_.damaged);
+    RefuseUnread(dataset.name);
   }
 }
 
@@ -363,7 +396,7 @@ std::string UntrustedFile::TextDataset(const GroupHandle& group, const std::stri
   const CheckedDataset dataset = Dataset(group, group_name, name, type.get(), 0, 0);
   std::string text(static_cast<size_t>(bytes), '\0');
   if (H5Dread(dataset.handle.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()) < 0) {
-    Refuse(field, "cannot be read (" + Hdf5Reason() + "); " + kind_.damaged);
+    RefuseUnread(field);
   }
   text.resize(std::strlen(text.c_str()));
   return text;

@@ -64,8 +64,12 @@ class UntrustedFile {
 
   // Throws BadTraceError "<path>: <field>: <problem>".
   [[noreturn]] void Refuse(const std::string& field, const std::string& problem) const;
+  // After a read of `field` failed: with HDF5's reason, or with the bytes that a file that was cut short lacks.
+  [[noreturn]] void RefuseUnread(const std::string& field) const;
 
  private:
+  // What is wrong with a file that HDF5 does not read, for `reason`, and the remedy.
+  std::string Unreadable(const std::string& reason) const;
   AttributeHandle Attribute(const GroupHandle& group, const std::string& name, int rank) const;
   void ReadScalar(const GroupHandle& group, const std::string& name, hid_t file_type, hid_t memory_type,
                   void* out) const;
@@ -73,7 +77,8 @@ class UntrustedFile {
   UntrustedFileKind kind_;
   std::string path_;
   int64_t size_ = 0;
-  bool streaming_ = false;  // opened beside a living or killed writer
+  int64_t declared_size_ = 0;  // by its superblock; 0: unknown
+  bool streaming_ = false;     // opened beside a living or killed writer
   FileHandle file_;
 };
 

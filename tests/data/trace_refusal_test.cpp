@@ -307,8 +307,11 @@ TEST(DamagedFiles, TruncatedTraceIsRefusedAndNeverReadsAsZeros) {
     try {
       const TraceReader reader(cut);
       EXPECT_EQ(testing::FirstDifference(reader, 400), "") << part;
-    } catch (const BadTraceError&) {
+    } catch (const BadTraceError& error) {
       ++refused;
+      const std::string bytes = "holds " + std::to_string(std::filesystem::file_size(cut)) + " bytes of ";
+      EXPECT_THAT(error.what(), ::testing::StartsWith(cut + ": " + bytes + std::to_string(size)));
+      EXPECT_THAT(error.what(), ::testing::EndsWith("; copy the whole file again"));
     }
   }
   EXPECT_EQ(refused, 40);
