@@ -1,15 +1,11 @@
 // headscope analyze TRACE [--heads L:H,..] [--metrics a,b] [-o OUT.json|.csv|.h5]
 #include <algorithm>
-#include <cmath>
 #include <iomanip>
-#include <iostream>
 #include <memory>
 #include <sstream>
 
-#include "analysis/report.h"
 #include "analysis/statistics.h"
 #include "command.h"
-#include "data/results_file.h"
 #include "data/trace_reader.h"
 #include "errors.h"
 #include "exit_codes.h"
@@ -65,11 +61,7 @@ std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const 
 }
 
 int RunAnalyze(const AnalyzeArguments& arguments) {
-  const std::string extension = Extension(arguments.output);
-  if (!arguments.output.empty() && extension != "json" && extension != "csv" && extension != "h5") {
-    throw UsageError("output " + arguments.output + ": the extension must be .json, .csv or .h5");
-  }
-  if (!arguments.output.empty()) CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
+  if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   if (!arguments.metrics.empty() && !arguments.output.empty()) {
     throw UsageError("--metrics " + arguments.metrics +
                      " chooses columns of the printed table, and a file holds every metric: give --metrics or -o");
@@ -92,14 +84,8 @@ int RunAnalyze(const AnalyzeArguments& arguments) {
   }
   if (arguments.output.empty()) {
     WriteText(MetricTable(all, metrics), "", false);
-  } else if (extension == "json") {
-    WriteText(analysis::StatisticsJson(all), arguments.output, arguments.force);
-  } else if (extension == "csv") {
-    WriteText(analysis::StatisticsCsv(all), arguments.output, arguments.force);
   } else {
-    OutputFile output(arguments.output, arguments.force);
-    data::WriteResults(output.temporary_path(), StatisticsColumns(all));
-    output.Commit();
+    WriteResults(all, arguments.output, arguments.force);
   }
   return kDone;
 }

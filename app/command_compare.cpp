@@ -5,9 +5,7 @@
 #include <memory>
 
 #include "analysis/compare.h"
-#include "analysis/report.h"
 #include "command.h"
-#include "data/results_file.h"
 #include "data/trace_reader.h"
 #include "errors.h"
 #include "exit_codes.h"
@@ -29,11 +27,7 @@ struct CompareArguments {
 };
 
 int RunCompare(CompareArguments arguments) {
-  const std::string extension = Extension(arguments.output);
-  if (!arguments.output.empty() && extension != "json" && extension != "csv" && extension != "h5") {
-    throw UsageError("output " + arguments.output + ": the extension must be .json, .csv or .h5");
-  }
-  if (!arguments.output.empty()) CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
+  if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
@@ -61,14 +55,8 @@ int RunCompare(CompareArguments arguments) {
   for (const std::string& note : notes) std::cerr << "headscope: " << note << '\n';
   if (arguments.output.empty()) {
     WriteText(ComparisonTable(results), "", false);
-  } else if (extension == "json") {
-    WriteText(analysis::ComparisonJson(results), arguments.output, arguments.force);
-  } else if (extension == "csv") {
-    WriteText(analysis::ComparisonCsv(results), arguments.output, arguments.force);
   } else {
-    OutputFile output(arguments.output, arguments.force);
-    data::WriteResults(output.temporary_path(), ResultColumns(results));
-    output.Commit();
+    WriteResults(results, arguments.output, arguments.force);
   }
   return kDone;
 }

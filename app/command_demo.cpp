@@ -147,7 +147,8 @@ int RunDemo(const DemoArguments& arguments) {
     const std::string name =
         "head-" + std::to_string(statistics->id.layer) + "-" + std::to_string(statistics->id.head) + ".png";
     OutputFile picture((folder / name).string(), arguments.force);
-    analysis::WritePng(analysis::RenderHead(*head, nullptr, {}), picture.temporary_path());
+    const analysis::ImageRgb image = analysis::RenderHead(*head, nullptr, {});
+    picture.Write([&](const std::string& path) { analysis::WritePng(image, path); });
     picture.Commit();
     report.pictures.push_back(
         {statistics->id, std::string(analysis::HeadClassName(statistics->head_class)) + ": " + statistics->class_reason,
@@ -162,8 +163,8 @@ int RunDemo(const DemoArguments& arguments) {
     }
   }
 
-  WriteText(analysis::StatisticsJson(report.statistics), (folder / "statistics.json").string(), arguments.force);
-  WriteText(analysis::ComparisonCsv(report.results), (folder / "comparison.csv").string(), arguments.force);
+  WriteResults(report.statistics, (folder / "statistics.json").string(), arguments.force);
+  WriteResults(report.results, (folder / "comparison.csv").string(), arguments.force);
   const std::string html = (folder / "report.html").string();
   WriteText(analysis::ReportHtml(report), html, arguments.force);
   WriteText(html + "\n", "", false);

@@ -41,7 +41,7 @@ int RunExport(const ExportArguments& arguments) {
       return !Interrupted();
     };
     const auto write = extension == "h5" ? data::ExportTrace : extension == "csv" ? data::ExportCsv : data::ExportJson;
-    whole = write(trace, selection, output.temporary_path(), progress);
+    output.Write([&](const std::string& path) { whole = write(trace, selection, path, progress); });
   }
   if (!whole) return kInterrupted;
   output.Commit();

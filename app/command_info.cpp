@@ -33,6 +33,11 @@ std::string Compact(const std::vector<int32_t>& numbers) {
   return out.str();
 }
 
+// Of a trace that was cut from a longer one (headscope export --tokens).
+std::string CutFrom(int64_t first_token) {
+  return first_token == 0 ? "" : ", cut from a longer trace at its token " + std::to_string(first_token);
+}
+
 // Names and prompts come from files, which may hold anything: what is not UTF-8 is shown by U+FFFD.
 std::string Text(const Json& json) {
   return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
@@ -51,6 +56,7 @@ int TraceInfo(const std::string& path, bool json) {
                  {"complete", trace.complete()},
                  {"bytes", bytes},
                  {"num_tokens", trace.num_tokens()},
+                 {"first_token", layout.first_token},
                  {"num_rows", trace.num_rows()},
                  {"prompt", layout.prompt_source},
                  {"task_answer", layout.task_answer},
@@ -77,11 +83,11 @@ int TraceInfo(const std::string& path, bool json) {
         << (trace.complete() ? ", complete" : ", NOT complete (the capture was cut short; all of this is readable)")
         << "\n  model      " << model.name << " (" << model.model_type << "), " << model.num_layers << " layers, "
         << model.num_qo_heads << " query heads over " << model.num_kv_heads << " KV heads, head_dim " << model.head_dim
-        << "\n  prompt     " << layout.prompt_source << "\n  tokens     " << trace.num_tokens() << "\n  query rows "
-        << trace.num_rows() << " (" << layout.row_selection << ")\n  layers     " << Compact(layout.layers)
-        << "\n  heads      " << Compact(layout.qo_heads) << " (KV " << Compact(layout.kv_heads) << ")\n  values     "
-        << EncodingName(layout.encoding) << ", q and k " << layout.capture_point << ", RoPE " << layout.rope_convention
-        << ", scale " << layout.softmax_scale << '\n';
+        << "\n  prompt     " << layout.prompt_source << "\n  tokens     " << trace.num_tokens()
+        << CutFrom(layout.first_token) << "\n  query rows " << trace.num_rows() << " (" << layout.row_selection
+        << ")\n  layers     " << Compact(layout.layers) << "\n  heads      " << Compact(layout.qo_heads) << " (KV "
+        << Compact(layout.kv_heads) << ")\n  values     " << EncodingName(layout.encoding) << ", q and k "
+        << layout.capture_point << ", RoPE " << layout.rope_convention << ", scale " << layout.softmax_scale << '\n';
     if (!layout.task_answer.empty()) out << "  answer     " << layout.task_answer << '\n';
   }
   WriteText(out.str(), "", false);

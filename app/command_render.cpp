@@ -1,5 +1,6 @@
 // headscope render TRACE --head L:H [--view scores|mask|difference] [--rows a:b] [--cols a:b] [--size WxH] -o OUT.png
-#include <iostream>
+#include <atomic>
+#include <cmath>
 #include <memory>
 
 #include "analysis/compare.h"
@@ -10,8 +11,10 @@
 #include "errors.h"
 #include "exit_codes.h"
 #include "head_results.h"
+#include "interrupt.h"
 #include "method_choice.h"
 #include "output_file.h"
+#include "progress_line.h"
 #include "selection.h"
 
 namespace headscope::app {
@@ -20,7 +23,7 @@ namespace {
 struct RenderArguments {
   std::string trace, head, view = "scores", rows, columns, size = "800x800", reduction = "max", scale = "log",
                            color_map = "inferno", method, output;
-  bool force = false;
+  bool force = false, quiet = false;
 };
 
 template <typename T>
@@ -63,21 +66,31 @@ int RunRender(const RenderArguments& arguments) {
   std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");
   std::tie(request.column_begin, request.column_end) = ParseRange(arguments.columns, head->num_tokens, "--cols");
 
+  const std::atomic<bool>* cancelled = InstallInterruptFlag();
   analysis::MaskPreview preview;
   kernels::SparseIndexView view;
   const kernels::SparseIndexView* index = nullptr;
+  analysis::ImageRgb image;
   if (!arguments.method.empty()) {
     const MethodChoice choice = ParseMethod(arguments.method);
     if (choice.prefill == nullptr)
       throw UsageError("--method " + arguments.method +
                        " is a decode method and has no map to draw; choose a prefill method");
-    CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, nullptr, &preview));
+    CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, cancelled, &preview));
     view = preview.index->View();
     index = &view;
   }
-  const analysis::ImageRgb image = analysis::RenderHead(*head, index, request);
+  {
+    ProgressLine line(arguments.quiet);
+    request.progress = [&](double share) {
+      line.Show("drawing", std::lround(100 * share), 100, "%");
+      return !Interrupted();
+    };
+    image = analysis::RenderHead(*head, index, request);
+  }
+  if (Interrupted()) return kInterrupted;
   OutputFile output(arguments.output, arguments.force);
-  analysis::WritePng(image, output.temporary_path());
+  output.Write([&](const std::string& path) { analysis::WritePng(image, path); });
   output.Commit();
   return kDone;
 }
@@ -101,6 +114,7 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command->add_option("--color-map", arguments->color_map, "Colour map")->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Picture to write (.png)")->required()->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
   command->callback([=, &action] { action = [=] { return RunRender(*arguments); }; });
 }
 

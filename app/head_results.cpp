@@ -1,10 +1,9 @@
 #include "head_results.h"
 
-#include <utility>
-
-#include "analysis/result_fields.h"
+#include "analysis/result_files.h"
 #include "capture/errors.h"
 #include "errors.h"
+#include "output_file.h"
 
 namespace headscope::app {
 
@@ -25,41 +24,23 @@ void CheckStatus(const kernels::Status& status) {
   }
 }
 
-namespace {
-
-// The table's columns, numbers as float64. A table without rows keeps the columns' names and types.
-template <typename Row>
-std::vector<data::ResultsColumn> Columns(const std::vector<Row>& rows,
-                                         std::vector<analysis::ResultField> (*fields_of)(const Row&)) {
-  std::vector<data::ResultsColumn> columns;
-  for (const analysis::ResultField& field : fields_of(Row{})) {
-    data::ResultsColumn column{field.name, field.unit, std::vector<double>{}};
-    if (std::holds_alternative<std::string>(field.value)) column.values = std::vector<std::string>{};
-    columns.push_back(std::move(column));
-  }
-  for (const Row& row : rows) {
-    const std::vector<analysis::ResultField> fields = fields_of(row);
-    for (size_t i = 0; i < fields.size(); ++i) {
-      if (const auto* text = std::get_if<std::string>(&fields[i].value)) {
-        std::get<std::vector<std::string>>(columns[i].values).push_back(*text);
-      } else {
-        const auto* whole = std::get_if<int64_t>(&fields[i].value);
-        std::get<std::vector<double>>(columns[i].values)
-            .push_back(whole != nullptr ? static_cast<double>(*whole) : std::get<double>(fields[i].value));
-      }
-    }
-  }
-  return columns;
+void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
+  if (!analysis::IsResultsPath(path)) throw UsageError("output " + path + ": the extension must be .json, .csv or .h5");
+  CheckOutputTarget(path, force, inputs);
 }
 
-}  // namespace
-
-std::vector<data::ResultsColumn> StatisticsColumns(const std::vector<analysis::HeadStatistics>& statistics) {
-  return Columns(statistics, &analysis::StatisticsFields);
+void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path, bool force) {
+  CheckResultsTarget(path, force);
+  OutputFile output(path, force);
+  output.Write([&](const std::string& temporary_path) { analysis::WriteStatistics(statistics, temporary_path); });
+  output.Commit();
 }
 
-std::vector<data::ResultsColumn> ResultColumns(const std::vector<analysis::MethodResult>& results) {
-  return Columns(results, &analysis::ComparisonFields);
+void WriteResults(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force) {
+  CheckResultsTarget(path, force);
+  OutputFile output(path, force);
+  output.Write([&](const std::string& temporary_path) { analysis::WriteComparison(results, temporary_path); });
+  output.Commit();
 }
 
 }  // namespace headscope::app

@@ -47,6 +47,17 @@ OutputFile::~OutputFile() {
   if (!committed_) std::remove(temporary_path_.c_str());
 }
 
+void OutputFile::Write(const std::function<void(const std::string&)>& write) const {
+  try {
+    write(temporary_path_);
+  } catch (const std::exception& error) {
+    std::string message = error.what();
+    const size_t at = message.find(temporary_path_);
+    if (at == std::string::npos) throw;
+    throw CommandError(message.replace(at, temporary_path_.size(), path_));
+  }
+}
+
 void OutputFile::Commit() {
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
     throw CommandError("output " + path_ + ": " + std::strerror(errno) + "; check the folder's permissions");
@@ -61,12 +72,12 @@ void WriteText(const std::string& text, const std::string& path, bool force) {
     return;
   }
   OutputFile output(path, force);
-  {
-    std::ofstream file(output.temporary_path(), std::ios::binary);
+  output.Write([&](const std::string& temporary_path) {
+    std::ofstream file(temporary_path, std::ios::binary);
     file << text;
     file.close();
     if (!file) throw CommandError("output " + path + ": " + std::strerror(errno) + "; is the disk full?");
-  }
+  });
   output.Commit();
 }
 

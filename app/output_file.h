@@ -1,6 +1,7 @@
 // Output that is either complete or not there: written beside its target under a temporary name and renamed at the end.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ class OutputFile {
 
   // Where to write; has the target's extension.
   const std::string& temporary_path() const { return temporary_path_; }
+  // Calls write(temporary_path()). A failure that names the temporary file, which is gone when it is read, is thrown on
+  // as a CommandError that names the target; others pass as they are.
+  void Write(const std::function<void(const std::string& path)>& write) const;
   // Renames onto the target. Throws CommandError.
   void Commit();
 

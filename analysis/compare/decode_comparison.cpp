@@ -1,9 +1,9 @@
 #include "compare/decode_comparison.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "analysis/types/mass_distribution.h"
 #include "analysis/types/timing.h"
 #include "compare/mask_quality.h"
 #include "compare/output_error.h"
@@ -31,22 +31,23 @@ Status DecodeComparison::MeasureDense() {
 
 Status DecodeComparison::Judge(const DecodeRun& run, MethodResult* result) const {
   int64_t kept = 0, attended = 0;
-  double mass_sum = 0;
+  std::vector<float> masses(static_cast<size_t>(steps_.count()));
   const int64_t head_dim = head_->head_dim;
   std::vector<float> reference(run.o.size());
   for (int64_t step = 0; step < steps_.count(); ++step) {
     const kernels::DecodeSelection& selection = run.selections[static_cast<size_t>(step)];
     const kernels::AttentionProblem problem = steps_.Problem(device_->Problem(), step);
-    const double mass = steps_.KeptMass(step, selection);
-    result->cra_min = step == 0 ? mass : std::min(result->cra_min, mass);
-    mass_sum += mass;
+    masses[static_cast<size_t>(step)] = static_cast<float>(steps_.KeptMass(step, selection));
     kept += static_cast<int64_t>(selection.tokens.size());
     attended += problem.seq_k;
     kernels::AttentionOutput output;
     output.o = {reference.data() + step * head_dim, head_dim, head_dim, head_dim};
     if (Status status = kernels::DecodeReference(problem, selection, output); !status.ok()) return status;
   }
-  result->cra_mean = mass_sum / static_cast<double>(steps_.count());
+  const MassDistribution distribution = DistributeMass(masses);
+  result->cra_min = distribution.minimum;
+  result->cra_p5 = distribution.fifth_percentile;
+  result->cra_mean = distribution.mean;
   result->kept_fraction = static_cast<double>(kept) / static_cast<double>(attended);
   result->kernel_error = MeasureError(run.o.data(), reference.data(), steps_.count(), head_->head_dim).relative;
   return {};

@@ -1,9 +1,9 @@
-#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <utility>
 
 #include "analysis/compare.h"
+#include "analysis/types/mass_distribution.h"
 #include "compare/decode_steps.h"
 #include "internal/parallel.h"
 
@@ -70,23 +70,23 @@ Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& metho
   if (!finished) return {StatusCode::kCancelled, "cancelled"};
 
   int64_t kept_pairs = 0, attended_pairs = 0;
-  double mass = 0, milliseconds = 0;
+  double milliseconds = 0;
   for (size_t step = 0; step < kept->steps.size(); ++step) {
     const KeptStep& one = kept->steps[step];
     kept_pairs += Length(one.kept);
     attended_pairs += one.attended.end - one.attended.begin;
-    mass += static_cast<double>(result.kept_mass[step]);
     milliseconds += select_ms[step];
   }
   const auto num_steps = static_cast<double>(kept->steps.size());
-  const auto worst = std::min_element(result.kept_mass.begin(), result.kept_mass.end());
+  const MassDistribution mass = DistributeMass(result.kept_mass);
   result.summary.head = head.id;
   result.summary.method = method.spec().name;
   result.summary.parameters = values.ToString(method.spec());
   result.summary.kept_fraction = static_cast<double>(kept_pairs) / static_cast<double>(attended_pairs);
-  result.summary.cra_min = static_cast<double>(*worst);
-  result.summary.cra_mean = mass / num_steps;
-  result.summary.worst_row = kept->steps[static_cast<size_t>(worst - result.kept_mass.begin())].position;
+  result.summary.cra_min = mass.minimum;
+  result.summary.cra_p5 = mass.fifth_percentile;
+  result.summary.cra_mean = mass.mean;
+  result.summary.worst_row = kept->steps[static_cast<size_t>(mass.worst_row)].position;
   result.summary.select_ms = milliseconds / num_steps;
   result.steps = std::move(kept);
   *preview = std::move(result);

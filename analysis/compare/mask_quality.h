@@ -1,9 +1,7 @@
 // Small things that preview and comparison share.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "analysis/head_tensors.h"
 #include "analysis/types/comparison.h"
@@ -16,15 +14,9 @@ std::string HeadName(HeadId id);  // "layer:head"
 // Prefill methods select for runs of consecutive rows.
 kernels::Status CheckPrefillHead(const HeadTensors& head);
 
-struct MassSummary {
-  double minimum = 0, mean = 0;
-  int64_t worst_row = 0;  // token position of the row with the least mass
-};
 // Of a result whose times are set: dense attention's time by that of selection and attention.
 inline double Speedup(const MethodResult& result) {
   return result.dense_attend.median_ms / (result.select.median_ms + result.attend.median_ms);
 }
-
-MassSummary Summarise(const HeadTensors& head, const std::vector<float>& kept_mass);
 
 }  // namespace headscope::analysis

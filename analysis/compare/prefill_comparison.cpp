@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/types/mass_distribution.h"
 #include "analysis/types/timing.h"
 #include "compare/mask_quality.h"
 #include "compare/model_window.h"
@@ -80,10 +81,11 @@ Status PrefillComparison::Judge(const PrefillRun& run, MethodResult* result) con
   std::vector<float> mass;
   const Status status = KeptMass(*head_, run.index.View(), options_.num_threads, options_.cancelled, &mass);
   if (!status.ok()) return status;
-  const MassSummary summary = Summarise(*head_, mass);
+  const MassDistribution masses = DistributeMass(mass);
   result->kept_fraction = KeptFraction(*head_, run.index.View());
-  result->cra_min = summary.minimum;
-  result->cra_mean = summary.mean;
+  result->cra_min = masses.minimum;
+  result->cra_p5 = masses.fifth_percentile;
+  result->cra_mean = masses.mean;
   return {};
 }
 

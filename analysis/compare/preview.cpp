@@ -1,8 +1,8 @@
-#include <algorithm>
 #include <chrono>
 #include <string>
 
 #include "analysis/compare.h"
+#include "analysis/types/mass_distribution.h"
 #include "compare/mask_quality.h"
 #include "compare/model_window.h"
 
@@ -29,23 +29,6 @@ Status CheckPrefillHead(const HeadTensors& head) {
   return {};
 }
 
-MassSummary Summarise(const HeadTensors& head, const std::vector<float>& kept_mass) {
-  MassSummary summary;
-  summary.minimum = static_cast<double>(kept_mass.front());
-  summary.worst_row = head.row_positions.front();
-  double sum = 0;
-  for (size_t row = 0; row < kept_mass.size(); ++row) {
-    const auto mass = static_cast<double>(kept_mass[row]);
-    sum += mass;
-    if (mass < summary.minimum) {
-      summary.minimum = mass;
-      summary.worst_row = head.row_positions[row];
-    }
-  }
-  summary.mean = sum / static_cast<double>(kept_mass.size());
-  return summary;
-}
-
 namespace {
 
 template <typename SumMass>
@@ -59,14 +42,15 @@ Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, co
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
   MaskPreview result;
   if (Status status = sum_mass(index->View(), &result.kept_mass); !status.ok()) return status;
-  const MassSummary mass = Summarise(head, result.kept_mass);
+  const MassDistribution mass = DistributeMass(result.kept_mass);
   result.summary.head = head.id;
   result.summary.method = method.spec().name;
   result.summary.parameters = values.ToString(method.spec());
   result.summary.kept_fraction = KeptFraction(head, index->View());
   result.summary.cra_min = mass.minimum;
+  result.summary.cra_p5 = mass.fifth_percentile;
   result.summary.cra_mean = mass.mean;
-  result.summary.worst_row = mass.worst_row;
+  result.summary.worst_row = head.row_positions[static_cast<size_t>(mass.worst_row)];
   result.summary.select_ms = elapsed.count();
   result.index = std::move(index);
   result.window = head.window;

@@ -47,6 +47,7 @@ std::vector<ResultField> ComparisonFields(const MethodResult& result) {
       {"note", "", "/note", result.note},
       {"kept_fraction", "share", "/kept_fraction", result.kept_fraction},
       {"cra_min", "share", "/cra_min", result.cra_min},
+      {"cra_p5", "share", "/cra_p5", result.cra_p5},
       {"cra_mean", "share", "/cra_mean", result.cra_mean},
   };
   const std::pair<const char*, const Timing*> timings[] = {

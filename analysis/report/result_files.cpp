@@ -1,10 +1,20 @@
 // Results as JSON and CSV. Field names are part of the schemas; a change of meaning raises the schema's number.
-#include <array>
-#include <charconv>
-#include <nlohmann/json.hpp>
+#include "analysis/result_files.h"
 
-#include "analysis/report.h"
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
 #include "analysis/result_fields.h"
+#include "data/results_file.h"
 
 namespace headscope::analysis {
 namespace {
@@ -88,6 +98,60 @@ std::string Csv(const std::vector<Row>& rows, std::vector<ResultField> (*fields_
   return csv;
 }
 
+// The columns of an HDF5 table, numbers as float64. A table without rows keeps the columns' names and types.
+template <typename Row>
+std::vector<data::ResultsColumn> Columns(const std::vector<Row>& rows,
+                                         std::vector<ResultField> (*fields_of)(const Row&)) {
+  std::vector<data::ResultsColumn> columns;
+  for (const ResultField& field : fields_of(Row{})) {
+    data::ResultsColumn column{field.name, field.unit, std::vector<double>{}};
+    if (std::holds_alternative<std::string>(field.value)) column.values = std::vector<std::string>{};
+    columns.push_back(std::move(column));
+  }
+  for (const Row& row : rows) {
+    const std::vector<ResultField> fields = fields_of(row);
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (const auto* text = std::get_if<std::string>(&fields[i].value)) {
+        std::get<std::vector<std::string>>(columns[i].values).push_back(*text);
+      } else {
+        const auto* whole = std::get_if<int64_t>(&fields[i].value);
+        std::get<std::vector<double>>(columns[i].values)
+            .push_back(whole != nullptr ? static_cast<double>(*whole) : std::get<double>(fields[i].value));
+      }
+    }
+  }
+  return columns;
+}
+
+std::string ExtensionOf(const std::string& path) {
+  std::string extension = std::filesystem::path(path).extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+void WriteText(const std::string& text, const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw std::runtime_error(path + ": " + std::strerror(errno) + "; is the disk full?");
+}
+
+template <typename Row>
+void Write(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(const Row&),
+           std::string (*json_of)(const std::vector<Row>&), const std::string& path) {
+  const std::string extension = ExtensionOf(path);
+  if (extension == ".json") {
+    WriteText(json_of(rows), path);
+  } else if (extension == ".csv") {
+    WriteText(Csv(rows, fields_of), path);
+  } else if (extension == ".h5") {
+    data::WriteResults(path, Columns(rows, fields_of));
+  } else {
+    throw std::invalid_argument(path + ": the extension must be .json, .csv or .h5");
+  }
+}
+
 }  // namespace
 
 std::string StatisticsJson(const std::vector<HeadStatistics>& statistics) {
@@ -104,6 +168,19 @@ std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics) {
 
 std::string ComparisonCsv(const std::vector<MethodResult>& results) {
   return Csv(results, &ComparisonFields);
+}
+
+bool IsResultsPath(const std::string& path) {
+  const std::string extension = ExtensionOf(path);
+  return extension == ".json" || extension == ".csv" || extension == ".h5";
+}
+
+void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path) {
+  Write(statistics, &StatisticsFields, &StatisticsJson, path);
+}
+
+void WriteComparison(const std::vector<MethodResult>& results, const std::string& path) {
+  Write(results, &ComparisonFields, &ComparisonJson, path);
 }
 
 }  // namespace headscope::analysis

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "analysis/compare.h"
@@ -60,7 +61,7 @@ KeptSet ExpectedKept(const HeadTensors& head, const kernels::PrefillMethod& meth
 }
 
 struct Expected {
-  double kept_fraction = 0, cra_min = 0, cra_mean = 0, relative_error = 0, max_error = 0, cosine = 0;
+  double kept_fraction = 0, cra_min = 0, cra_p5 = 0, cra_mean = 0, relative_error = 0, max_error = 0, cosine = 0;
 };
 
 // The row's output over the columns that `keeps` names; *mass is their share of the model's own probabilities.
@@ -90,6 +91,7 @@ Expected Compare(const HeadTensors& head, int64_t first_row, const KeptSet& kept
   Expected expected;
   expected.cra_min = 1;
   double difference = 0, norm = 0;
+  std::vector<double> masses;
   int64_t num_kept = 0, num_attended = 0;
   for (size_t i = 0; i < kept.size(); ++i) {
     const int64_t row = first_row + static_cast<int64_t>(i);
@@ -110,12 +112,15 @@ Expected Compare(const HeadTensors& head, int64_t first_row, const KeptSet& kept
     if (sparse_norm > 0) expected.cosine += dot / std::sqrt(sparse_norm * dense_norm);
     expected.cra_min = std::min(expected.cra_min, mass);
     expected.cra_mean += mass;
+    masses.push_back(mass);
     num_kept += std::count(kept[i].begin(), kept[i].end(), true);
     num_attended += std::min<int64_t>(head.window, head.row_positions[static_cast<size_t>(row)] + 1);
   }
   const auto rows = static_cast<double>(kept.size());
   expected.kept_fraction = static_cast<double>(num_kept) / static_cast<double>(num_attended);
   expected.cra_mean /= rows;
+  std::sort(masses.begin(), masses.end());
+  expected.cra_p5 = masses[(masses.size() + 19) / 20 - 1];
   expected.cosine /= rows;
   expected.relative_error = std::sqrt(difference / norm);
   return expected;
@@ -124,6 +129,7 @@ Expected Compare(const HeadTensors& head, int64_t first_row, const KeptSet& kept
 void ExpectResult(const MethodResult& result, const Expected& expected) {
   EXPECT_DOUBLE_EQ(result.kept_fraction, expected.kept_fraction);
   EXPECT_NEAR(result.cra_min, expected.cra_min, 1e-5);
+  EXPECT_NEAR(result.cra_p5, expected.cra_p5, 1e-5);
   EXPECT_NEAR(result.cra_mean, expected.cra_mean, 1e-5);
   EXPECT_NEAR(result.relative_error, expected.relative_error, 1e-5);
   EXPECT_NEAR(result.max_error, expected.max_error, 1e-4);
@@ -184,6 +190,7 @@ TEST_P(ModelWindow, PrefillMethodsKeepWhatLiesInsideIt) {
     EXPECT_EQ(KeptBy(preview.index->View()), kept);
     EXPECT_EQ(preview.summary.kept_fraction, result.kept_fraction) << "one number, live and measured";
     EXPECT_NEAR(preview.summary.cra_min, expected.cra_min, 1e-5);
+    EXPECT_NEAR(preview.summary.cra_p5, expected.cra_p5, 1e-5);
     EXPECT_NEAR(preview.summary.cra_mean, expected.cra_mean, 1e-5);
   }
 }

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "analysis/compare.h"
-#include "analysis/report.h"
+#include "analysis/result_files.h"
 #include "analysis/statistics.h"
 #include "analysis/tiles.h"
 #include "data/trace_reader.h"
@@ -123,6 +123,7 @@ nlohmann::json Masks(const HeadTensorsPtr& head, const std::string& folder, cons
     all.push_back({{"method", method->spec().name},
                    {"name", name},
                    {"cra_min", preview.summary.cra_min},
+                   {"cra_p5", preview.summary.cra_p5},
                    {"cra_mean", preview.summary.cra_mean},
                    {"kept_fraction", preview.summary.kept_fraction}});
   }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analysis/result_files.h"
 #include "analysis/statistics.h"
 #include "analysis/types/color_map.h"
 #include "report/axis.h"
@@ -116,13 +117,42 @@ TEST(Render, RefusesRangesAndMasksThatDoNotFit) {
   EXPECT_THROW(RenderHead(*head, nullptr, request), std::invalid_argument);
 }
 
+TEST(Render, TellsHowFarItIsAndStops) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 500}, 5);
+  const kernels::SparseIndex index = RandomIndex(*head, 64, {}, 4);
+  const kernels::SparseIndexView view = index.View();
+  for (const ViewKind kind : {ViewKind::kScores, ViewKind::kDifference}) {
+    RenderRequest request;
+    request.view = kind;
+    const ImageRgb whole = RenderHead(*head, &view, request);
+    std::vector<double> shares;
+    request.progress = [&](double share) {
+      shares.push_back(share);
+      return true;
+    };
+    EXPECT_EQ(RenderHead(*head, &view, request).rgb, whole.rgb) << "watching changes nothing";
+    ASSERT_GE(shares.size(), 10U);
+    EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+    EXPECT_EQ(shares.back(), 1.0);
+    int calls = 0;
+    request.progress = [&](double) { return ++calls < 3; };
+    const ImageRgb stopped = RenderHead(*head, &view, request);
+    EXPECT_EQ(calls, 3);
+    EXPECT_EQ(stopped.width, 0);
+    EXPECT_TRUE(stopped.rgb.empty());
+  }
+}
+
 TEST(Render, DifferenceIsWhatRenormalisingChanges) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 150}, 3);
   const kernels::SparseIndex index = RandomIndex(*head, 64, {}, 4);
   const kernels::SparseIndexView view = index.View();
   const std::vector<double> p = testing::AllProbabilities(*head);
   TexelEdges edges{EvenEdges(0, 1, 150), EvenEdges(0, 1, 150)};
-  const MapValues map = ComputeMapValues(*head, &view, ViewKind::kDifference, TileReduction::kMean, edges);
+  RenderRequest request;
+  request.view = ViewKind::kDifference;
+  request.reduction = TileReduction::kMean;
+  const MapValues map = ComputeMapValues(*head, &view, request, edges);
   for (int32_t row = 0; row < 150; ++row) {
     std::vector<kernels::ColumnRange> ranges;
     kernels::AppendKeptRanges(view, 0, 0, row, &ranges);

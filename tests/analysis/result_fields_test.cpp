@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
-#include "analysis/report.h"
+#include "analysis/result_files.h"
 #include "analysis/statistics.h"
 #include "synthetic_heads.h"
 
@@ -113,6 +115,29 @@ TEST(ResultFields, RunsAreTheSameInJsonAndCsv) {
   EXPECT_EQ(entry["dense_attend"]["repeats"], 6);
   ExpectJsonHoldsTheFields(entry, fields);
   ExpectCsvHoldsTheFields(ComparisonCsv({Measured()}), fields);
+}
+
+TEST(ResultFields, TheExtensionChoosesTheForm) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "headscope_result_files_test";
+  std::filesystem::create_directories(folder);
+  const auto contents = [](const std::filesystem::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  WriteComparison({Measured()}, (folder / "runs.json").string());
+  WriteComparison({Measured()}, (folder / "runs.CSV").string());
+  WriteComparison({Measured()}, (folder / "runs.h5").string());
+  EXPECT_EQ(contents(folder / "runs.json"), ComparisonJson({Measured()}));
+  EXPECT_EQ(contents(folder / "runs.CSV"), ComparisonCsv({Measured()}));
+  EXPECT_EQ(contents(folder / "runs.h5").substr(1, 3), "HDF");
+  WriteStatistics({Analysed()}, (folder / "heads.csv").string());
+  EXPECT_EQ(contents(folder / "heads.csv"), StatisticsCsv({Analysed()}));
+  EXPECT_THROW(WriteComparison({Measured()}, (folder / "runs.txt").string()), std::invalid_argument);
+  EXPECT_THROW(WriteStatistics({}, (folder / "missing" / "heads.csv").string()), std::runtime_error);
+  for (const char* name : {"a.json", "b.Csv", "c/d.h5"}) EXPECT_TRUE(IsResultsPath(name)) << name;
+  for (const char* name : {"a.json.txt", "csv", ".h5/a", "a.hdf5"}) EXPECT_FALSE(IsResultsPath(name)) << name;
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ResultFields, EmptyTablesHaveTheirHeader) {

@@ -58,6 +58,18 @@ TEST_F(OutputFileTest, KeepsAnExistingFileUnlessForced) {
   EXPECT_EQ(Contents(Path("a.csv")), "new");
 }
 
+TEST_F(OutputFileTest, FailuresNameTheTargetAndNotTheTemporaryFile) {
+  const OutputFile output(Path("a.h5"), false);
+  try {
+    output.Write([](const std::string& path) { throw std::runtime_error(path + ": the disk is full"); });
+    FAIL();
+  } catch (const CommandError& error) {
+    EXPECT_EQ(error.what(), Path("a.h5") + ": the disk is full");
+  }
+  EXPECT_THROW(output.Write([](const std::string&) { throw UsageError("another file: is bad"); }), UsageError)
+      << "what is about another file keeps its type";
+}
+
 TEST_F(OutputFileTest, RefusesFoldersAndMissingFolders) {
   EXPECT_THROW(CheckOutputTarget(folder_.string(), true), UsageError);
   EXPECT_THROW(CheckOutputTarget(Path("missing/a.csv"), false), UsageError);

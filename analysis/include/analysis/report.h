@@ -52,10 +52,4 @@ struct ReportInput {
 // report.html: self-contained but for the PNG files beside it.
 std::string ReportHtml(const ReportInput& input);
 
-// Stable, versioned schemas ("schema": "headscope-statistics-1", "headscope-comparison-1").
-std::string StatisticsJson(const std::vector<HeadStatistics>& statistics);
-std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics);
-std::string ComparisonJson(const std::vector<MethodResult>& results);
-std::string ComparisonCsv(const std::vector<MethodResult>& results);
-
 }  // namespace headscope::analysis

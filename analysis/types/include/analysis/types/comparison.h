@@ -14,10 +14,11 @@ namespace headscope::analysis {
 struct MaskSummary {
   HeadId head;
   std::string method;
-  std::string parameters;            // ParameterValues::ToString
-  double kept_fraction = 0;          // kept pairs / pairs that the model attends (causal, inside its window)
-  double cra_min = 0, cra_mean = 0;  // kept mass: least and mean over the recorded rows
-  int64_t worst_row = 0;             // token position of the row with the least kept mass
+  std::string parameters;    // ParameterValues::ToString
+  double kept_fraction = 0;  // kept pairs / pairs that the model attends (causal, inside its window)
+  // Kept mass over the recorded rows: least, fifth percentile (MassDistribution) and mean.
+  double cra_min = 0, cra_p5 = 0, cra_mean = 0;
+  int64_t worst_row = 0;  // token position of the row with the least kept mass
   double select_ms = 0;
 };
 
@@ -36,7 +37,7 @@ struct MethodResult {
   std::string select_device;  // where selection ran
   std::string note;           // why the two differ, or what else to know beside the numbers; mostly empty
   double kept_fraction = 1;   // as in MaskSummary
-  double cra_min = 1, cra_mean = 1;
+  double cra_min = 1, cra_p5 = 1, cra_mean = 1;
   Timing select, attend;      // apart
   Timing dense_attend;        // the pinned baseline, same executor family, same run
   double speedup = 1;         // dense attend / (select + attend)

@@ -1,0 +1,25 @@
+// Statistics of heads and measured runs as files: JSON, CSV or HDF5, by the extension of the name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/types/comparison.h"
+#include "analysis/types/head_statistics.h"
+
+namespace headscope::analysis {
+
+// Stable, versioned schemas ("schema": "headscope-statistics-1", "headscope-comparison-1").
+std::string StatisticsJson(const std::vector<HeadStatistics>& statistics);
+std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics);
+std::string ComparisonJson(const std::vector<MethodResult>& results);
+std::string ComparisonCsv(const std::vector<MethodResult>& results);
+
+// Whether a file of this name can be written: its extension is .json, .csv or .h5, in any case.
+bool IsResultsPath(const std::string& path);
+// The same fields in each of the three (analysis/result_fields.h). `path` must not exist when it ends in .h5. Throws
+// std::invalid_argument for another extension, data::TraceError or std::runtime_error when the file cannot be written.
+void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path);
+void WriteComparison(const std::vector<MethodResult>& results, const std::string& path);
+
+}  // namespace headscope::analysis
