@@ -9,6 +9,7 @@
 #include "exit_codes.h"
 #include "interrupt.h"
 #include "output_file.h"
+#include "paths.h"
 #include "progress_line.h"
 #include "selection.h"
 
@@ -28,9 +29,10 @@ int RunCapture(CaptureArguments arguments) {
   if (!arguments.text.empty()) request.text = arguments.text;
   if (!arguments.prompt.empty()) request.prompt_file = arguments.prompt;
   if (!arguments.task.empty()) request.task = arguments.task;
+  request.prose_path = ProsePath();
   request.layers = ParseNumberList(arguments.layers, "--layers");
   request.heads = ParseNumberList(arguments.heads, "--heads");
-  CheckOutputTarget(request.output_path, request.overwrite, {arguments.prompt});
+  CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
 
   const auto* cancelled = InstallInterruptFlag();
   capture::CaptureResult result;

@@ -87,6 +87,7 @@ std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<b
   request.task = arguments.task;
   request.task_length = arguments.length;
   request.task_seed = arguments.seed;
+  request.prose_path = ProsePath();
   request.decode_tokens = 16;
   request.num_threads = arguments.threads;
   request.output_path = (fs::path(arguments.output_dir) / "trace.h5").string();

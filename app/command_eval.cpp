@@ -1,8 +1,8 @@
 // headscope eval MODEL_DIR [--task ..] [--length ..] [--samples N]: does the model find what its context holds?
 #include <iomanip>
-#include <iostream>
 #include <memory>
 #include <sstream>
+#include <utility>
 
 #include "capture/evaluate.h"
 #include "command.h"
@@ -37,14 +37,18 @@ std::string Line(const capture::TaskScore& score) {
 
 int RunEval(EvalArguments arguments) {
   arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
+  arguments.request.prose_path = ProsePath();
   const auto* cancelled = InstallInterruptFlag();
-  std::cout << "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds\n"
-            << std::flush;
   {
     ProgressLine line(arguments.quiet);
+    std::string header = "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds\n";
+    // The header comes with the first score, so that a refused run prints nothing.
+    const auto print = [&](const capture::TaskScore& score) {
+      line.Clear();
+      WriteText(std::exchange(header, "") + Line(score), "", false);
+    };
     capture::Evaluate(
-        arguments.request, [](const capture::TaskScore& score) { std::cout << Line(score) << std::flush; },
-        [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
+        arguments.request, print, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
   }
   return Interrupted() ? kInterrupted : kDone;
 }

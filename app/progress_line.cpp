@@ -9,6 +9,38 @@ namespace headscope::app {
 
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+constexpr double kKibi = 1024;
+constexpr const char* kByteUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+
+// Index of the largest unit that `bytes` has one of.
+int ByteUnit(double bytes) {
+  int unit = 0;
+  for (; bytes >= kKibi && unit < 4; ++unit) bytes /= kKibi;
+  return unit;
+}
+
+// The number of such units, without the unit's name.
+std::string InByteUnit(double bytes, int unit) {
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f" : "%.1f", bytes / std::pow(kKibi, unit));
+  return text;
+}
+
+// Rates below ten a second would lose what matters as whole numbers.
+std::string Rate(const capture::Progress& progress) {
+  if (progress.unit == "bytes") {
+    const int unit = ByteUnit(progress.rate);
+    return InByteUnit(progress.rate, unit) + " " + kByteUnits[unit] + "/s";
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, progress.rate < 10 ? "%.1f " : "%.0f ", progress.rate);
+  return text + progress.unit + "/s";
+}
+
+}  // namespace
+
 ProgressLine::ProgressLine(bool quiet) : quiet_(quiet), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() {
@@ -29,19 +61,7 @@ void ProgressLine::Show(const capture::Progress& progress) {
   if (!terminal_ && new_stage && !last) return;  // a log gets a stage's first line when it has something to say
   shown_ = now;
 
-  std::string line = progress.stage;
-  char text[160];
-  if (progress.total > 0) {
-    std::snprintf(text, sizeof text, ": %lld of %lld %s (%.0f %%)", static_cast<long long>(progress.done),
-                  static_cast<long long>(progress.total), progress.unit.c_str(),
-                  100.0 * static_cast<double>(progress.done) / static_cast<double>(progress.total));
-    line += text;
-  }
-  if (progress.rate > 0) {
-    std::snprintf(text, sizeof text, ", %.0f %s/s", progress.rate, progress.unit.c_str());
-    line += text;
-  }
-  if (!last && progress.remaining_s >= 0) line += ", " + FormatDuration(progress.remaining_s) + " left";
+  const std::string line = ProgressText(progress);
   if (terminal_) {
     const size_t padding = width_ > line.size() ? width_ - line.size() : 0;
     std::fprintf(stderr, "\r%s%*s", line.c_str(), static_cast<int>(padding), "");
@@ -54,6 +74,13 @@ void ProgressLine::Show(const capture::Progress& progress) {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
   std::fflush(stderr);
+}
+
+void ProgressLine::Clear() {
+  if (width_ == 0) return;
+  std::fprintf(stderr, "\r%*s\r", static_cast<int>(width_), "");
+  std::fflush(stderr);
+  width_ = 0;
 }
 
 void ProgressLine::Show(const std::string& stage, int64_t done, int64_t total, const std::string& unit) {
@@ -70,6 +97,32 @@ void ProgressLine::Show(const std::string& stage, int64_t done, int64_t total, c
   Show(progress);
 }
 
+std::string ProgressText(const capture::Progress& progress) {
+  std::string line = progress.stage;
+  const bool percent = progress.unit == "%";
+  if (progress.total > 0) {
+    const double share = 100.0 * static_cast<double>(progress.done) / static_cast<double>(progress.total);
+    char share_text[32];
+    std::snprintf(share_text, sizeof share_text, "%.0f %%", share);
+    if (percent) {
+      line.append(": ").append(share_text);
+    } else {
+      std::string counts =
+          std::to_string(progress.done) + " of " + std::to_string(progress.total) + " " + progress.unit;
+      if (progress.unit == "bytes") {
+        const int unit = ByteUnit(static_cast<double>(progress.total));
+        counts = InByteUnit(static_cast<double>(progress.done), unit) + " of " + FormatBytes(progress.total);
+      }
+      line.append(": ").append(counts).append(" (").append(share_text).append(")");
+    }
+  }
+  if (progress.rate > 0 && !percent) line.append(", ").append(Rate(progress));
+  const bool last = progress.total > 0 && progress.done >= progress.total;
+  if (!last && progress.remaining_s >= 0)
+    line.append(", ").append(FormatDuration(progress.remaining_s)).append(" left");
+  return line;
+}
+
 std::string FormatDuration(double seconds) {
   char text[48];
   const auto whole = static_cast<long long>(std::llround(seconds));
@@ -84,16 +137,9 @@ std::string FormatDuration(double seconds) {
 }
 
 std::string FormatBytes(int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1024 && unit < 4) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[48];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
-  return text;
+  const auto value = static_cast<double>(bytes);
+  const int unit = ByteUnit(value);
+  return InByteUnit(value, unit) + " " + kByteUnits[unit];
 }
 
 }  // namespace headscope::app

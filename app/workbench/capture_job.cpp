@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "capture/capture.h"
+#include "paths.h"
 #include "selection.h"
 
 namespace headscope::app {
@@ -14,6 +15,7 @@ capture::CaptureRequest MakeRequest(const ui::CaptureSettings& settings) {
   if (!settings.task.empty()) {
     request.task = settings.task;
     request.task_length = settings.task_length;
+    request.prose_path = ProsePath();
   } else if (!settings.prompt_file.empty()) {
     request.prompt_file = settings.prompt_file;
   } else {

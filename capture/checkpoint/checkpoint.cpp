@@ -123,6 +123,14 @@ int64_t Checkpoint::Bytes() const {
   return total;
 }
 
+int64_t Checkpoint::TensorBytes() const {
+  int64_t total = 0;
+  for (const SafetensorsFile& file : files_) {
+    for (const TensorEntry& entry : file.entries()) total += entry.end - entry.begin;
+  }
+  return total;
+}
+
 std::string Checkpoint::MainDType() const {
   std::map<std::string, int64_t> bytes;
   for (const SafetensorsFile& file : files_) {

@@ -29,7 +29,8 @@ class Checkpoint {
 
   const std::string& model_dir() const { return model_dir_; }
   int64_t NumParameters() const;
-  int64_t Bytes() const;  // of the files
+  int64_t Bytes() const;        // of the files
+  int64_t TensorBytes() const;  // of the tensors in them
   int32_t NumFiles() const { return static_cast<int32_t>(files_.size()); }
   // The dtype that most parameters are stored in, such as "BF16".
   std::string MainDType() const;

@@ -1,6 +1,7 @@
 #include "checkpoint/model_config.h"
 
 #include <filesystem>
+#include <stdexcept>
 
 #include "checkpoint/input_file.h"
 #include "checkpoint/strict_json.h"
@@ -161,6 +162,13 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
 ModelConfig ReadModelConfig(const std::string& model_dir) {
   const std::string path = (std::filesystem::path(model_dir) / "config.json").string();
   return ParseModelConfig(ReadSmallFile(path, kMaxConfigBytes), path);
+}
+
+void RequirePositions(const ModelConfig& config, std::string_view what, int64_t count) {
+  if (count <= config.max_positions) return;
+  throw std::invalid_argument(std::string(what) + " " + std::to_string(count) + ": the model has " +
+                              std::to_string(config.max_positions) +
+                              " positions (max_position_embeddings); choose a smaller number");
 }
 
 }  // namespace headscope::capture

@@ -52,4 +52,7 @@ ModelConfig ReadModelConfig(const std::string& model_dir);
 // The same from text; `file` only names the source in messages.
 ModelConfig ParseModelConfig(std::string_view text, const std::string& file);
 
+// Throws std::invalid_argument, naming `what` (such as "length"), when the model has fewer positions than `count`.
+void RequirePositions(const ModelConfig& config, std::string_view what, int64_t count);
+
 }  // namespace headscope::capture

@@ -24,7 +24,7 @@ class Loader {
       : checkpoint_(checkpoint),
         type_(type),
         device_(device),
-        meter_("loading model", "bytes", checkpoint->Bytes(), progress) {}
+        meter_("loading model", "bytes", checkpoint->TensorBytes(), progress) {}
 
   at::Tensor Load(const std::string& name, const std::vector<int64_t>& shape) {
     const TensorEntry* entry = checkpoint_->Find(name);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "capture/tasks.h"
-#include "capture/tokenizer.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/input_file.h"
 #include "data/trace_writer.h"
@@ -18,6 +17,7 @@
 #include "recorder/selection.h"
 #include "recorder/trace_target.h"
 #include "tasks/prose.h"
+#include "tokenizer/model_tokenizer.h"
 
 namespace headscope::capture {
 namespace {
@@ -61,14 +61,8 @@ struct RecordedHeads {
 };
 
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const ModelConfig& config) {
-  const auto check_count = [&](const char* name, int64_t count) {
-    if (count <= config.max_positions) return;
-    throw std::invalid_argument(std::string(name) + " " + std::to_string(count) + ": the model has " +
-                                std::to_string(config.max_positions) +
-                                " positions (max_position_embeddings); choose a smaller number");
-  };
-  if (request.task) check_count("length", request.task_length);
-  check_count("decode tokens", request.decode_tokens);
+  if (request.task) RequirePositions(config, "length", request.task_length);
+  RequirePositions(config, "decode tokens", request.decode_tokens);
   return {ChooseNumbers(request.layers, config.num_layers, "layer"),
           ChooseNumbers(request.heads, config.num_qo_heads, "head")};
 }
@@ -83,13 +77,13 @@ void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const M
 
 // All but the weights' hash, which needs the whole files.
 data::TraceLayout MakeLayout(const CaptureRequest& request, const ModelConfig& config, bool captures_bf16,
-                             const RecordedHeads& heads, const Prompt& prompt, const std::string& tokenizer_path) {
+                             const RecordedHeads& heads, const Prompt& prompt) {
   data::TraceLayout layout;
   layout.model.name = FolderName(request.model_dir);
   layout.model.model_type = config.model_type;
   layout.model.config_json = config.json;
   Sha256 tokenizer_hash;
-  tokenizer_hash.Add(InputFile(tokenizer_path));
+  tokenizer_hash.Add(InputFile(TokenizerPath(request.model_dir)));
   layout.model.tokenizer_sha256 = tokenizer_hash.HexDigest();
   layout.model.num_layers = config.num_layers;
   layout.model.num_qo_heads = config.num_qo_heads;
@@ -183,6 +177,18 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
 
 }  // namespace
 
+std::vector<std::string> InputFiles(const CaptureRequest& request) {
+  std::vector<std::string> files;
+  if (request.prompt_file) files.push_back(*request.prompt_file);
+  if (request.task) files.push_back(request.prose_path);
+  std::error_code unreadable;  // told when the folder is read
+  for (const auto& entry : std::filesystem::directory_iterator(request.model_dir, unreadable)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".json" || extension == ".safetensors") files.push_back(entry.path().string());
+  }
+  return files;
+}
+
 CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled) {
   // Everything that can be refused is refused before a file is made, and what config.json, tokenizer.json and the free
   // space decide before the weights are read.
@@ -190,17 +196,22 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
     throw std::invalid_argument("decode_tokens " + std::to_string(request.decode_tokens) + ": it must not be negative");
   if (request.chunk_tokens < 1)
     throw std::invalid_argument("chunk_tokens " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
+  for (const std::string& input : InputFiles(request)) {
+    std::error_code not_there;
+    if (std::filesystem::equivalent(request.output_path, input, not_there)) {
+      throw std::invalid_argument("output " + request.output_path + " is the same file as " + input +
+                                  ", which the capture reads; name another");
+    }
+  }
   const RowSelection rows(request.rows);
   const TraceTarget target(request.output_path, request.overwrite);
   const ModelConfig config = ReadModelConfig(request.model_dir);
   const RecordedHeads heads = CheckAgainstConfig(request, config);
-  const std::string tokenizer_path = (std::filesystem::path(request.model_dir) / "tokenizer.json").string();
-  const Tokenizer tokenizer = Tokenizer::Load(tokenizer_path);
+  const Tokenizer tokenizer = LoadModelTokenizer(request.model_dir, config);
   const Prompt prompt = ReadPrompt(request, tokenizer);
   CheckPositions(request, prompt, config);
   const SessionOptions options{request.dtype, request.device, request.chunk_tokens, request.num_threads};
-  data::TraceLayout layout =
-      MakeLayout(request, config, CapturesBf16(request.model_dir, options), heads, prompt, tokenizer_path);
+  data::TraceLayout layout = MakeLayout(request, config, CapturesBf16(request.model_dir, options), heads, prompt);
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   const int64_t num_rows = rows.Count(prompt_tokens) + request.decode_tokens;
   target.RequireSpace(TraceBytes(layout, layout.max_tokens, num_rows));

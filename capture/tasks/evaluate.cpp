@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 
-#include "capture/tokenizer.h"
-#include "tasks/prose.h"
-#include "tasks/task_maker.h"
+#include "checkpoint/model_config.h"
+#include "recorder/progress_meter.h"
+#include "tasks/questionnaire.h"
 #include "tasks/trigram.h"
+#include "tokenizer/model_tokenizer.h"
 
 namespace headscope::capture {
 namespace {
@@ -38,15 +37,30 @@ int64_t PreferredTokens(ModelSession* session, const TaskQuestion& question) {
   return preferred;
 }
 
+void CheckRequest(const EvaluateRequest& request, const ModelConfig& config) {
+  const auto at_least_one = [](const char* name, int64_t value) {
+    if (value < 1)
+      throw std::invalid_argument(std::string(name) + " " + std::to_string(value) + ": it must be at least 1");
+  };
+  at_least_one("samples", request.samples);
+  at_least_one("questions_per_context", request.questions_per_context);
+  for (const std::string& task : request.tasks) TaskHelp(task);  // refuses an unknown name
+  for (const int64_t length : request.lengths) {
+    at_least_one("length", length);
+    RequirePositions(config, "length", length);
+  }
+}
+
 class Evaluation {
  public:
-  Evaluation(const EvaluateRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled)
+  // All of them outlive the evaluation. total_tokens: Questionnaire::CountTokens.
+  Evaluation(const EvaluateRequest& request, const Questionnaire& questionnaire, int64_t total_tokens,
+             ModelSession* session, const ProgressFunction& progress, const CancelFlag* cancelled)
       : request_(request),
-        progress_(progress),
+        questionnaire_(questionnaire),
+        session_(*session),
         cancelled_(cancelled),
-        tokenizer_(Tokenizer::Load((std::filesystem::path(request.model_dir) / "tokenizer.json").string())),
-        maker_(tokenizer_, ReadProse(request.prose_path)),
-        session_(request.model_dir, request.session, progress) {}
+        meter_("evaluating", "tokens", total_tokens, progress) {}
 
   bool Cancelled() const { return cancelled_ != nullptr && cancelled_->load(); }
 
@@ -65,10 +79,9 @@ class Evaluation {
   }
 
  private:
-  // Different for every context, the same on every machine.
-  uint64_t SeedOf(const TaskScore& score) const {
-    return request_.seed * 1'000'003U + static_cast<uint64_t>(score.contexts) * 7919U +
-           static_cast<uint64_t>(score.length);
+  void Done(int64_t tokens) {
+    tokens_done_ += tokens;
+    meter_.Report(tokens_done_);
   }
 
   void ScoreQuestions(TaskScore* score) {
@@ -76,11 +89,13 @@ class Evaluation {
     int64_t preferred = 0;
     int64_t answer_tokens = 0;
     while (score->samples < request_.samples && !Cancelled()) {
-      const int32_t wanted = std::min(request_.questions_per_context, request_.samples - score->samples);
-      const TaskSet set = maker_.Make(score->task, score->length, SeedOf(*score), wanted);
+      const TaskSet set = questionnaire_.NextSet(*score);
       ++score->contexts;
       session_.Reset();
-      session_.Feed(set.context, progress_, cancelled_);
+      session_.Feed(
+          set.context, [this](const Progress& context) { meter_.Report(tokens_done_ + context.done); }, cancelled_);
+      if (Cancelled()) return;
+      Done(static_cast<int64_t>(set.context.size()));
       for (const TaskQuestion& question : set.questions) {
         if (Cancelled()) return;
         const auto context = static_cast<int64_t>(set.context.size());
@@ -94,6 +109,7 @@ class Evaluation {
           session_.Rewind(context);
           preferred += PreferredTokens(&session_, question);
         }
+        Done(Questionnaire::TokensOf(question));
         exact += right ? 1 : 0;
         answer_tokens += size;
         ++score->samples;
@@ -111,10 +127,8 @@ class Evaluation {
     double trigram_nats = 0;
     int64_t tokens_scored = 0;
     const auto vocabulary = static_cast<size_t>(session_.summary().vocabulary_size);
-    // A window scores every one of its tokens, so as many windows as the other tasks read contexts are plenty.
-    const int32_t windows = (request_.samples + request_.questions_per_context - 1) / request_.questions_per_context;
-    while (score->samples < windows && !Cancelled()) {
-      const TaskMaker::ProseWindow window = maker_.WindowAndRest(score->length, SeedOf(*score));
+    while (score->samples < questionnaire_.NumWindows() && !Cancelled()) {
+      const TaskMaker::ProseWindow window = questionnaire_.NextWindow(*score);
       TrigramModel trigram(session_.summary().vocabulary_size);
       trigram.Count(window.rest);
       const std::span<const int32_t> tokens(window.tokens);
@@ -129,6 +143,7 @@ class Evaluation {
           trigram_nats -= std::log(trigram.Probability(tokens, target));
           ++tokens_scored;
         }
+        Done(static_cast<int64_t>(count));
       }
       ++score->samples;
       ++score->contexts;
@@ -138,25 +153,25 @@ class Evaluation {
   }
 
   const EvaluateRequest& request_;
-  const ProgressFunction& progress_;
+  const Questionnaire& questionnaire_;
+  ModelSession& session_;
   const CancelFlag* cancelled_;
-  Tokenizer tokenizer_;
-  TaskMaker maker_;
-  ModelSession session_;
+  ProgressMeter meter_;
+  int64_t tokens_done_ = 0;
 };
 
 }  // namespace
 
 std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::function<void(const TaskScore&)>& on_score,
                                 const ProgressFunction& progress, const CancelFlag* cancelled) {
-  if (request.samples < 1)
-    throw std::invalid_argument("samples " + std::to_string(request.samples) + ": it must be at least 1");
-  if (request.questions_per_context < 1) {
-    throw std::invalid_argument("questions_per_context " + std::to_string(request.questions_per_context) +
-                                ": it must be at least 1");
-  }
-  for (const std::string& task : request.tasks) TaskHelp(task);  // refuses an unknown name before any work
-  Evaluation evaluation(request, progress, cancelled);
+  const ModelConfig config = ReadModelConfig(request.model_dir);
+  CheckRequest(request, config);
+  const Tokenizer tokenizer = LoadModelTokenizer(request.model_dir, config);
+  const Questionnaire questionnaire(request, tokenizer);
+  const int64_t total_tokens = questionnaire.CountTokens(cancelled);
+  if (cancelled != nullptr && cancelled->load()) return {};
+  ModelSession session(request.model_dir, request.session, progress);
+  Evaluation evaluation(request, questionnaire, total_tokens, &session, progress, cancelled);
   std::vector<TaskScore> scores;
   for (const std::string& task : request.tasks) {
     for (const int64_t length : request.lengths) {

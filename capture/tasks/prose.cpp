@@ -1,12 +1,15 @@
 #include "tasks/prose.h"
 
+#include <stdexcept>
+
 #include "checkpoint/input_file.h"
 
 namespace headscope::capture {
 
 std::string ReadProse(const std::string& path) {
   constexpr int64_t kMaxProseBytes = 256 << 20;
-  return ReadSmallFile(path.empty() ? std::string(HEADSCOPE_SHARE_DIR) + "/prompts/prose.txt" : path, kMaxProseBytes);
+  if (path.empty()) throw std::invalid_argument("prose_path is empty: a task needs a text to fill its prompt with");
+  return ReadSmallFile(path, kMaxProseBytes);
 }
 
 }  // namespace headscope::capture

@@ -5,7 +5,8 @@
 
 namespace headscope::capture {
 
-// The text at `path`, or the shipped data/prompts/prose.txt when it is empty. Throws BadInputError.
+// The text at `path`. Throws BadInputError when it cannot be read, std::invalid_argument when `path` is empty: this
+// room knows no folder of shipped files.
 std::string ReadProse(const std::string& path);
 
 }  // namespace headscope::capture

@@ -87,7 +87,13 @@ class CommandLine(unittest.TestCase):
         self.assertLess(results["a-shape"]["kept_fraction"], 0.2)
         self.assertGreater(results["a-shape"]["relative_error"], results["dense"]["relative_error"])
         self.assertLess(results["a-shape"]["cra_min"], results["dense"]["cra_min"])
-        self.assertIn("speed-up", run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--repeat", 1, "--quiet").stdout)
+        for result in results.values():
+            self.assertLessEqual(result["cra_min"], result["cra_p5"])
+            self.assertLessEqual(result["cra_p5"], result["cra_mean"] + 1e-6)
+        self.assertLess(results["a-shape"]["cra_p5"], results["a-shape"]["cra_mean"])
+        table = run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--repeat", 1, "--quiet").stdout
+        for column in ("speed-up", "CRA min", "CRA 5 %", "CRA mean"):
+            self.assertIn(column, table)
 
     def test_render_writes_a_picture_of_the_size_asked_for(self):
         out = self.path / "head.png"
@@ -101,7 +107,10 @@ class CommandLine(unittest.TestCase):
         out = self.path / "part.h5"
         run("export", self.trace, "--layers", "2,8", "--heads", "4,5", "--tokens", "100:200", "-o", out)
         part = json.loads(run("info", out, "--json").stdout)
-        self.assertEqual((part["layers"], part["qo_heads"], part["num_tokens"]), ([2, 8], [4, 5], 100))
+        self.assertEqual((part["layers"], part["qo_heads"], part["num_tokens"], part["first_token"]), ([2, 8], [4, 5], 100, 100))
+        self.assertIn("at its token 100", run("info", out).stdout)
+        self.assertEqual(json.loads(run("info", self.trace, "--json").stdout)["first_token"], 0)
+        self.assertNotIn("cut from", run("info", self.trace).stdout)
 
     def test_methods_lists_the_registry(self):
         methods = json.loads(run("methods", "--json").stdout)["methods"]
@@ -179,9 +188,68 @@ class CommandLine(unittest.TestCase):
         self.assertIn("headscope analyze", run("anlyze", self.trace, code=2, env=environment).stderr)
 
     def test_a_full_disk_under_stdout_is_a_failure(self):
-        for arguments in (("--help",), ("methods",), ("render", "--help")):
+        evaluation = ("eval", "--task", "repeat", "--length", "512", "--samples", "1", "--quiet")
+        captured = ("capture", MODEL, "--text", "a b c", "-o", str(self.path / "full_stdout.h5"), "--quiet")
+        for arguments in (("--help",), ("methods",), ("render", "--help"), evaluation, captured):
             with open("/dev/full", "w") as full:
-                self.assertEqual(subprocess.run([HEADSCOPE, *arguments], stdout=full, stderr=subprocess.PIPE).returncode, 1, arguments)
+                done = subprocess.run([HEADSCOPE, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertEqual(len(re.findall("^headscope: stdout could not be written.*$", done.stderr, re.MULTILINE)), 1, done.stderr)
+
+    def test_eval_refuses_before_it_loads_or_prints(self):
+        # Without --quiet: a run that had begun would show the loading of the model.
+        for options, said in ((("--length", "17000"), "16384 positions"), (("--length", "1024,100"), "at least"), (("--task", "nosuch"), "nosuch"),
+                              (("--samples", "0"), "--samples"), (("--questions", "0"), "questions"), (("--dtype", "fp8"), "fp8")):
+            with self.subTest(options=options):
+                self.assertIn(said, run("eval", *options, code=2).stderr)
+        self.assertIn("no-such-model", run("eval", self.path / "no-such-model", code=3).stderr)
+
+    def test_eval_scores_and_shows_the_progress_of_the_whole_run(self):
+        done = run("eval", "--task", "repeat,prose", "--length", "512,768", "--samples", "1")
+        rows = [line.split() for line in done.stdout.splitlines()]
+        self.assertEqual(rows[0][0], "task")
+        self.assertEqual([row[:2] for row in rows[1:]], [["repeat", "512"], ["repeat", "768"], ["prose", "512"], ["prose", "768"]])
+        last = re.findall(r"^evaluating: (\d+) of (\d+) tokens \(100 %\)", done.stderr, re.MULTILINE)
+        self.assertEqual(len(last), 1, done.stderr)
+        self.assertEqual(last[0][0], last[0][1])
+        self.assertGreater(int(last[0][1]), 2 * (512 + 768) - 200)
+        self.assertRegex(done.stderr, r"loading model: [0-9.]+ of [0-9.]+ MiB \(100 %\)")
+
+    def test_the_data_folder_that_was_moved_is_the_one_that_is_read(self):
+        moved = self.path / "moved"
+        (moved / "prompts").mkdir(parents=True)
+        (moved / "prompts" / "prose.txt").write_text("zebra zebra zebra\n" * 50)
+        out = self.path / "zebra.h5"
+        run("capture", MODEL, "--task", "passkey", "--length", 768, "--layers", 0, "--heads", 0, "-o", out, "--quiet",
+            env={**os.environ, "HEADSCOPE_DATA_DIR": str(moved)})
+        with h5py.File(out, "r") as file:
+            self.assertIn(b"zebra zebra", bytes(file["tokens/text"][...]))
+        for command in (("capture", MODEL, "--task", "passkey", "--length", 768, "-o", self.path / "none.h5"), ("eval", MODEL)):
+            self.assertIn("elsewhere/prompts/prose.txt", run(*command, code=3, env={**os.environ, "HEADSCOPE_DATA_DIR": str(self.path / "elsewhere")}).stderr)
+
+    def test_capture_never_replaces_the_model(self):
+        model = self.path / "model_of_its_own"
+        model.mkdir()
+        for file in pathlib.Path(MODEL).iterdir():
+            if file.suffix in (".json", ".safetensors"):
+                (model / file.name).write_bytes(file.read_bytes())
+        before = {file: file.read_bytes() for file in model.iterdir()}
+        for file in before:
+            self.assertIn("same file", run("capture", model, "--text", "a", "-o", file, "--force", code=2).stderr)
+        self.assertEqual({file: file.read_bytes() for file in model.iterdir()}, before)
+
+    def test_a_tokenizer_with_more_tokens_than_the_model_is_three(self):
+        model = self.path / "small_vocabulary"
+        model.mkdir()
+        tokenizer = json.loads((DATA / "reference_model" / "tokenizer.json").read_text())
+        tokenizer["added_tokens"].append({"id": 4100, "content": "<|extra|>", "special": True, "single_word": False, "lstrip": False,
+                                          "rstrip": False, "normalized": False})
+        (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+        (model / "config.json").write_text((DATA / "reference_model" / "config.json").read_text())
+        for command in (("capture", model, "--text", "a <|extra|> b", "-o", self.path / "none.h5"), ("eval", model)):
+            said = run(*command, code=3).stderr  # no weights are there: they were not looked for
+            self.assertIn("tokenizer.json", said)
+            self.assertIn("<|extra|>", said)
 
     def test_bad_files_are_three(self):
         broken = self.path / "broken.h5"

@@ -120,6 +120,32 @@ TEST(Capture, RefusesWhatTheModelHasNoPositionsForBeforeMakingIt) {
   EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
 }
 
+TEST(Capture, NeverReplacesWhatItReads) {
+  const TemporaryFolder folder;
+  folder.Write("config.json", ReadWholeFile(ReferenceModel() + "/config.json"));
+  folder.Write("tokenizer.json", "{}");
+  folder.Write("model-00001-of-00001.safetensors", "weights");
+  folder.Write("prompt.txt", "the prompt");
+  std::filesystem::create_hard_link(folder.File("config.json"), folder.File("linked.h5"));
+  CaptureRequest request = Request(folder);
+  request.model_dir = folder.path();
+  request.text.reset();
+  request.prompt_file = folder.File("prompt.txt");
+  request.overwrite = true;
+  for (const char* name :
+       {"config.json", "tokenizer.json", "model-00001-of-00001.safetensors", "prompt.txt", "linked.h5"}) {
+    request.output_path = folder.File(name);
+    const std::string before = ReadWholeFile(request.output_path);
+    try {
+      Capture(request, {}, nullptr);
+      ADD_FAILURE() << name;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("is the same file as")) << name;
+    }
+    EXPECT_EQ(ReadWholeFile(request.output_path), before) << name;
+  }
+}
+
 TEST(TraceTarget, RefusesATraceThatTheDiskCannotHold) {
   const TemporaryFolder folder;
   folder.Write("trace.h5", "precious");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "capture/evaluate.h"
 #include "checkpoint_files.h"
 #include "tasks/random.h"
@@ -12,13 +14,16 @@
 namespace headscope::capture {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+
+constexpr const char* kProsePath = HEADSCOPE_SOURCE_DIR "/data/prompts/prose.txt";
 
 class Tasks : public ::testing::Test {
  protected:
   Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
-  std::string prose = ReadWholeFile(HEADSCOPE_SOURCE_DIR "/data/prompts/prose.txt");
+  std::string prose = ReadWholeFile(kProsePath);
   std::string TextFrom(const TaskPrompt& task, int64_t position) const {
     return tokenizer.Decode({task.tokens.begin() + position, task.tokens.end()});
   }
@@ -93,6 +98,71 @@ TEST_F(Tasks, QuestionsOfOneContextDiffer) {
   EXPECT_EQ(different.size(), 17U);
 }
 
+// A folder with the shipped config.json and tokenizer.json and no weights: what is refused with a reason of its own was
+// refused before weights were looked for.
+class EvaluateWithoutWeights : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"config.json", "tokenizer.json"})
+      folder.Write(name, ReadWholeFile(ReferenceModel() + "/" + name));
+    request = Request();
+  }
+  EvaluateRequest Request() const {
+    EvaluateRequest made;
+    made.model_dir = folder.path();
+    made.prose_path = kProsePath;
+    return made;
+  }
+  template <typename Error>
+  std::string Refusal() const {
+    try {
+      Evaluate(
+          request, [](const TaskScore&) { ADD_FAILURE() << "a refused run gave a score"; },
+          [](const Progress&) { ADD_FAILURE() << "a refused run began"; }, nullptr);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+  TemporaryFolder folder;
+  EvaluateRequest request;
+};
+
+TEST_F(EvaluateWithoutWeights, RefusesTheRequestFirst) {
+  EXPECT_THAT(Refusal<BadInputError>(), HasSubstr("model.safetensors")) << "a good request gets as far as the weights";
+  request.lengths = {4096, 17000};
+  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("length 17000: the model has 16384 positions"));
+  request.lengths = {4096, 600};
+  request.tasks = {"passkey", "kv"};
+  EXPECT_THAT(Refusal<std::invalid_argument>(), HasSubstr("the task kv needs at least"));
+  request.tasks = {"passkey", "nosuch"};
+  EXPECT_THAT(Refusal<std::invalid_argument>(), HasSubstr("\"nosuch\""));
+  request = Request();
+  request.samples = 0;
+  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("samples 0"));
+  request = Request();
+  request.prose_path.clear();
+  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("prose_path"));
+  request.prose_path = folder.File("no-such.txt");
+  EXPECT_THAT(Refusal<BadInputError>(), HasSubstr("no-such.txt"));
+  request = Request();
+  request.model_dir = folder.File("no-such-model");
+  EXPECT_THAT(Refusal<BadInputError>(), HasSubstr("no-such-model/config.json"));
+}
+
+TEST_F(EvaluateWithoutWeights, RefusesATokenThatTheModelHasNoEmbeddingFor) {
+  const Tokenizer tokenizer = Tokenizer::Load(folder.File("tokenizer.json"));
+  nlohmann::json config = nlohmann::json::parse(ReadWholeFile(folder.File("config.json")));
+  config["vocab_size"] = tokenizer.vocabulary_size() + 5;  // padding
+  folder.Write("config.json", config.dump());
+  EXPECT_THAT(Refusal<BadInputError>(), HasSubstr("model.safetensors"));
+  config["vocab_size"] = tokenizer.vocabulary_size() - 1;
+  folder.Write("config.json", config.dump());
+  const std::string last = std::to_string(tokenizer.vocabulary_size() - 1);
+  EXPECT_THAT(Refusal<BadInputError>(), AllOf(HasSubstr("tokenizer.json"), HasSubstr("token \""),
+                                              HasSubstr("has the id " + last), HasSubstr("vocab_size")));
+}
+
 TEST(Random, IsSplitMix64) {
   Random random(1234567);  // the first value that the authors' C program gives for this seed
   EXPECT_EQ(random.Next(), 6457827717110365317U);
@@ -118,11 +188,28 @@ TEST_F(Tasks, ModelFindsWhatItsContextHolds) {
   request.lengths = {2048};
   request.samples = 4;
   request.questions_per_context = 4;
+  request.prose_path = kProsePath;
   int reported = 0;
+  std::vector<Progress> seen;
   const std::vector<TaskScore> scores = Evaluate(
-      request, [&](const TaskScore&) { ++reported; }, {}, nullptr);
+      request, [&](const TaskScore&) { ++reported; },
+      [&](const Progress& progress) {
+        if (progress.stage != "loading model") seen.push_back(progress);
+      },
+      nullptr);
   ASSERT_EQ(scores.size(), 4U);
   EXPECT_EQ(reported, 4);
+  // One count over all tasks: a context, its questions (passkey 4, variables 4, repeat 4), and the window of prose.
+  ASSERT_FALSE(seen.empty());
+  EXPECT_GT(seen.front().total, 4 * 2048);
+  EXPECT_LT(seen.front().total, 5 * 2048);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].stage, "evaluating");
+    EXPECT_EQ(seen[i].total, seen.front().total);
+    EXPECT_GE(seen[i].done, i > 0 ? seen[i - 1].done : 0);
+  }
+  EXPECT_EQ(seen.back().done, seen.back().total);
+  EXPECT_GE(seen[seen.size() / 2].remaining_s, 0);
   for (size_t i = 0; i < 3; ++i) EXPECT_GE(scores[i].exact, 0.75) << scores[i].task;
   EXPECT_GT(scores[2].per_token, 0.9);
   EXPECT_LT(scores[3].nats_per_token, 3.5);

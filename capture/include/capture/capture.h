@@ -19,7 +19,7 @@ struct CaptureRequest {
   std::optional<std::string> task;  // a name of TaskNames()
   int64_t task_length = 4096;       // tokens, for a task
   uint64_t task_seed = 1;
-  std::string prose_path;  // filler text of tasks; empty: the shipped data/prompts/prose.txt
+  std::string prose_path;  // filler text of a task, such as data/prompts/prose.txt; unused without one
 
   std::string output_path;
   bool overwrite = false;
@@ -46,6 +46,10 @@ struct CaptureResult {
   std::string generated_text;  // of the decode steps
   bool interrupted = false;    // cancelled: the trace is valid and shorter
 };
+
+// The files that a capture reads: the prompt or the filler text, and the folder's .json and .safetensors files. None of
+// them may be the output, whatever `overwrite` says.
+std::vector<std::string> InputFiles(const CaptureRequest& request);
 
 // Replaces an existing trace only by a complete one; a failure's message says where the tokens recorded up to it are.
 // Throws BadInputError, DeviceError, data::TraceError, std::invalid_argument (usage). `progress` is called from this

@@ -22,7 +22,7 @@ struct EvaluateRequest {
   // at most as many as facts (passkey 17, variables 5).
   int32_t questions_per_context = 5;
   uint64_t seed = 1;
-  std::string prose_path;  // filler text; empty: the shipped data/prompts/prose.txt
+  std::string prose_path;  // filler text, such as data/prompts/prose.txt
   SessionOptions session;
 };
 
@@ -40,8 +40,10 @@ struct TaskScore {
   double seconds = 0;
 };
 
-// One score per task and length, in the order of the request; each also goes to `on_score` at once. When cancelled,
-// returns what is complete. Throws BadInputError, DeviceError, std::invalid_argument.
+// One score per task and length, in the order of the request; each also goes to `on_score` at once. What the request,
+// the folder's config.json and tokenizer.json and the tasks' own limits refuse is refused before a weight is read.
+// Progress is of the whole run, in tokens read and answered. When cancelled, returns what is complete. Throws
+// BadInputError, DeviceError, std::invalid_argument, and what `on_score` throws.
 std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::function<void(const TaskScore&)>& on_score,
                                 const ProgressFunction& progress, const CancelFlag* cancelled);
 
