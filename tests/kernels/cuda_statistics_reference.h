@@ -22,6 +22,22 @@ struct StatisticsCase {
   float soft_cap = 0;
 };
 
+// What every statistic is tested on.
+inline constexpr StatisticsCase kStatisticsCases[] = {
+    {DType::kBFloat16, 64, 1, 1, 1, 1, 1, 0, 0, 0.0f},
+    {DType::kBFloat16, 128, 1, 2, 2, 63, 63, 0, 0, 0.0f},
+    {DType::kFloat16, 64, 1, 2, 1, 65, 65, 0, 0, 0.0f},
+    {DType::kBFloat16, 128, 2, 4, 2, 1000, 1000, 0, 0, 0.0f},
+    {DType::kFloat16, 96, 1, 7, 1, 127, 777, 650, 0, 0.0f},
+    {DType::kBFloat16, 256, 1, 2, 1, 300, 1300, 1000, 0, 0.0f},
+    {DType::kFloat16, 80, 1, 8, 2, 129, 500, 200, 0, 30.0f},
+    {DType::kBFloat16, 64, 1, 1, 1, 700, 700, 0, 100, 0.0f},
+    // Positions beyond the keys, so that the last rows see nothing through their window.
+    {DType::kBFloat16, 64, 1, 2, 1, 200, 300, 250, 60, 0.0f},
+    {DType::kBFloat16, 128, 1, 1, 1, 2500, 2500, 0, 0, 0.0f},
+    {DType::kBFloat16, 64, 1, 1, 1, 70, 46341, 46271, 0, 0.0f},
+    {DType::kFloat16, 128, 1, 1, 1, 33, 131072, 131000, 0, 0.0f}};
+
 // Owns the tensors of a case. Keys that no row attends to are NaN: whoever reads them for a result is found out.
 class StatisticsProblem {
  public:

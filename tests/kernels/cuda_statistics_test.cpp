@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -17,44 +16,17 @@
 
 #include "cuda_lists.h"
 #include "cuda_statistics_reference.h"
-#include "kernels/cuda_executor.h"
+#include "cuda_statistics_support.h"
 
 namespace headscope::kernels {
 namespace {
 
+using testing::HaveGpu;
+using testing::kInfinity;
 using testing::Pattern;
 using testing::StatisticsCase;
 using testing::StatisticsProblem;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-bool HaveGpu() {
-  CudaDeviceInfo info;
-  return QueryCudaDevice(0, &info).ok();
-}
-#define SKIP_WITHOUT_GPU() \
-  if (!HaveGpu()) GTEST_SKIP() << "no usable GPU"
-
-// The largest error over what is allowed for it; at most 1 passes.
-class WorstError {
- public:
-  void Add(double measured, double expected, double absolute, double relative) {
-    const double allowed = absolute + relative * std::abs(expected);
-    const double error = std::abs(measured - expected) / allowed;
-    if (!(error <= worst_)) {  // NaN is the worst
-      worst_ = std::isnan(error) ? kInfinity : error;
-      measured_ = measured;
-      expected_ = expected;
-    }
-  }
-  void Check(const char* what) const {
-    EXPECT_LE(worst_, 1.0) << what << ": measured " << measured_ << ", expected " << expected_;
-    std::printf("    %-12s worst error %.3f of what is allowed (at %g)\n", what, worst_, expected_);
-  }
-
- private:
-  double worst_ = 0, measured_ = 0, expected_ = 0;
-};
+using testing::WorstError;
 
 class CudaStatisticsTest : public ::testing::TestWithParam<StatisticsCase> {
  protected:
@@ -75,6 +47,7 @@ class CudaStatisticsTest : public ::testing::TestWithParam<StatisticsCase> {
   std::unique_ptr<CudaScores> scores_;
 };
 
+// Both kernels on device pointers: cuda_row_lse_test.cpp.
 TEST_P(CudaStatisticsTest, RowLse) {
   std::vector<float> lse(static_cast<size_t>(data_->NumRows()), 1e30f);
   const Status status = scores_->RowLse(lse.data());
@@ -245,22 +218,8 @@ TEST_P(CudaStatisticsTest, RepeatsBitByBit) {
   EXPECT_EQ(lines[0], lines[1]);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, CudaStatisticsTest,
-    ::testing::Values(StatisticsCase{DType::kBFloat16, 64, 1, 1, 1, 1, 1, 0, 0, 0.0f},
-                      StatisticsCase{DType::kBFloat16, 128, 1, 2, 2, 63, 63, 0, 0, 0.0f},
-                      StatisticsCase{DType::kFloat16, 64, 1, 2, 1, 65, 65, 0, 0, 0.0f},
-                      StatisticsCase{DType::kBFloat16, 128, 2, 4, 2, 1000, 1000, 0, 0, 0.0f},
-                      StatisticsCase{DType::kFloat16, 96, 1, 7, 1, 127, 777, 650, 0, 0.0f},
-                      StatisticsCase{DType::kBFloat16, 256, 1, 2, 1, 300, 1300, 1000, 0, 0.0f},
-                      StatisticsCase{DType::kFloat16, 80, 1, 8, 2, 129, 500, 200, 0, 30.0f},
-                      StatisticsCase{DType::kBFloat16, 64, 1, 1, 1, 700, 700, 0, 100, 0.0f},
-                      // Positions beyond the keys, so that the last rows see nothing through their window.
-                      StatisticsCase{DType::kBFloat16, 64, 1, 2, 1, 200, 300, 250, 60, 0.0f},
-                      StatisticsCase{DType::kBFloat16, 128, 1, 1, 1, 2500, 2500, 0, 0, 0.0f},
-                      StatisticsCase{DType::kBFloat16, 64, 1, 1, 1, 70, 46341, 46271, 0, 0.0f},
-                      StatisticsCase{DType::kFloat16, 128, 1, 1, 1, 33, 131072, 131000, 0, 0.0f}),
-    [](const auto& instance) { return testing::NameOf(instance.param); });
+INSTANTIATE_TEST_SUITE_P(Cases, CudaStatisticsTest, ::testing::ValuesIn(testing::kStatisticsCases),
+                         [](const auto& instance) { return testing::NameOf(instance.param); });
 
 // Equal scores: the bound of top-k mass falls among ties, and every count must still be exact.
 TEST(CudaStatistics, TopMassOfEqualScores) {

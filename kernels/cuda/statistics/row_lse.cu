@@ -1,7 +1,10 @@
-// Row LSE: online maximum and sum per row. Every thread keeps both for its own quarter of the columns, so the loop has
-// no shuffles; the quad's four parts meet at the end.
+// Row LSE on mma.m16n8k16, and the choice between it and the Hopper kernel. Online maximum and sum per row; every
+// thread keeps both for its own quarter of the columns, so the loop has no shuffles, and the quad's four parts meet at
+// the end.
+#include "current_device.h"
 #include "kernels/cuda_statistics.h"
 #include "statistics/launch.cuh"
+#include "statistics/row_lse_hopper.h"
 
 namespace headscope::kernels {
 namespace statistics {
@@ -77,10 +80,16 @@ __global__ void __launch_bounds__(kThreads, 3) RowLseKernel(ScoreParams params, 
       const int64_t row = tile.row_begin + RowOf(mt, half);
       if (threadIdx.x % 4 == 0 && row < tile.row_end) {
         constexpr float kLn2 = 0.693147180559945309f;
-        lse[head.row_slot + row] = maximum == -INFINITY ? -INFINITY : maximum * kLn2 + logf(sum);
+        // A sum of 0 is a row that attends to nothing; NaN among its scores is a sum of NaN.
+        lse[head.row_slot + row] = sum == 0.0f ? -INFINITY : maximum * kLn2 + logf(sum);
       }
     }
   }
+}
+
+Status LaunchRowLseMma(const AttentionProblem& problem, const ScoreParams& params, float* lse, void* stream) {
+  const auto blocks = static_cast<unsigned>(params.NumRowTiles() * params.num_sequence_heads);
+  return LaunchScores("RowLseKernel", problem, RowLseKernel, dim3(blocks), params.SharedBytes(0), stream, params, lse);
 }
 
 }  // namespace
@@ -88,12 +97,19 @@ __global__ void __launch_bounds__(kThreads, 3) RowLseKernel(ScoreParams params, 
 
 Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, void* stream) {
   statistics::ScoreParams params;
-  if (Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, &params); !status.ok()) {
-    return status;
-  }
-  const auto blocks = static_cast<unsigned>(params.NumRowTiles() * params.num_sequence_heads);
-  return statistics::LaunchScores("RowLseKernel", problem, statistics::RowLseKernel, dim3(blocks),
-                                  params.SharedBytes(0), stream, params, lse);
+  Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, &params);
+  if (!status.ok()) return status;
+  CurrentDevice device;
+  if (status = FindCurrentDevice(&device); !status.ok()) return status;
+  // sm_90a code runs on 9.0 alone.
+  if (device.compute_capability != 90) return statistics::LaunchRowLseMma(problem, params, lse, stream);
+  return statistics::RowLseHopper(problem, params, device.num_multiprocessors, lse, static_cast<cudaStream_t>(stream));
+}
+
+Status RowLseCudaMma(const AttentionProblem& problem, int32_t window, float* lse, void* stream) {
+  statistics::ScoreParams params;
+  Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, &params);
+  return status.ok() ? statistics::LaunchRowLseMma(problem, params, lse, stream) : status;
 }
 
 }  // namespace headscope::kernels

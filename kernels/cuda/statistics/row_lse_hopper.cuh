@@ -1,0 +1,355 @@
+// Row LSE with wgmma. A persistent block per multiprocessor takes work items of 64 query rows per consumer warpgroup;
+// one warp brings tiles of keys through a ring of TMA stages, another the queries. A warpgroup multiplies a tile and
+// then takes its sums, so the products of some warpgroups run beside the exponentials of the others.
+//
+// What is kept of a row is a reference and the sum of exp2(score - reference). Any reference will do that lies neither
+// far below the row's maximum, where the sum would overflow, nor far above. So the maximum is looked for where a row
+// begins, in masked tiles, and where a sum shows that scores have outgrown the reference; every other tile costs a
+// multiply-add, an exponential and an addition a pair.
+//
+// Work comes in sections of heads, longest items first, dealt out forwards and backwards in turn: that evens out the
+// blocks' shares without a queue, which would need memory.
+#pragma once
+
+#include <cutlass/arch/reg_reconfig.h>
+
+#include <cute/arch/cluster_sm90.hpp>
+#include <cute/arch/copy_sm90_tma.hpp>
+
+#include "hopper/traits.cuh"
+#include "statistics/row_lse_hopper.h"
+#include "statistics/score_tile.cuh"
+
+namespace headscope::kernels::statistics {
+
+using hopper::Mbarrier;
+
+template <class Element_, int kHeadDim_, int kGroups_, int kStages_>
+struct RowLseTraits {
+  using Element = Element_;
+  static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kTileKeys = kLseTileKeys;
+  static constexpr uint32_t kStages = kStages_;
+  static constexpr int kSlabs = kHeadDim / 64;
+  static constexpr int kItemRows = kGroups * kGroupRows;
+  static constexpr int kThreads = 128 * (1 + kGroups);
+  static constexpr int kQueryBytes = kGroupRows * kHeadDim * 2;  // of one warpgroup
+  static constexpr int kStageBytes = kTileKeys * kHeadDim * 2;
+  // Registers come in eights. What the producers give back goes to the consumers.
+  static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
+  static constexpr int kProducerRegisters = 32;
+  static constexpr int kConsumerRegisters = (kLaunchRegisters * (1 + kGroups) - kProducerRegisters) / kGroups / 8 * 8;
+  using KAtom = cute::GMMA::Layout_K_SW128_Atom<Element>;
+  using LayoutQ = decltype(cute::tile_to_shape(
+      KAtom{}, cute::Shape<cute::Int<kGroupRows>, cute::Int<kHeadDim>, cute::Int<kGroups>>{}));
+  using LayoutK = decltype(cute::tile_to_shape(
+      KAtom{}, cute::Shape<cute::Int<kTileKeys>, cute::Int<kHeadDim>, cute::Int<kStages_>>{}));
+  using Mma = decltype(cute::make_tiled_mma(
+      cute::GMMA::ss_op_selector<Element, Element, float,
+                                 cute::Shape<cute::Int<kGroupRows>, cute::Int<kTileKeys>, cute::Int<kHeadDim>>>()));
+};
+
+template <class T>
+struct RowLseShared {
+  alignas(1024) char q[T::kGroups][T::kQueryBytes];
+  alignas(1024) char k[T::kStages][T::kStageBytes];
+  alignas(8) uint64_t q_full[T::kGroups];
+  alignas(8) uint64_t q_empty[T::kGroups];
+  alignas(8) uint64_t k_full[T::kStages];
+  alignas(8) uint64_t k_empty[T::kStages];
+};
+
+// The items of one block, in order; every warp of the block walks them by itself.
+class LseItems {
+ public:
+  __device__ explicit LseItems(const RowLseParams& params) : p_(params) {}
+
+  // False when there is none left.
+  __device__ bool Next(int* sequence_head, int* row_item) {
+    const int heads = p_.scores.num_sequence_heads;
+    while (section_ < heads) {
+      const int section_heads = min(p_.heads_per_section, heads - section_);
+      const auto turn = static_cast<int>(round_ % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+      const int64_t item = static_cast<int64_t>(round_) * gridDim.x + turn;
+      if (item < static_cast<int64_t>(section_heads) * p_.items_per_head) {
+        ++round_;
+        *sequence_head = section_ + static_cast<int>(item % section_heads);
+        *row_item = p_.items_per_head - 1 - static_cast<int>(item / section_heads);
+        return true;
+      }
+      section_ += section_heads;
+      round_ = 0;
+    }
+    return false;
+  }
+
+ private:
+  const RowLseParams& p_;
+  int section_ = 0;  // its first head
+  int round_ = 0;
+};
+
+// The tiles that an item's rows attend to: [begin, end), walked from the last to the first.
+struct LseTiles {
+  int begin, end;
+
+  template <class T>
+  __device__ static LseTiles Make(const ScoreParams& params, int row_item, T) {
+    const int64_t first_row = static_cast<int64_t>(row_item) * T::kItemRows;
+    const AttendedColumns columns(params, first_row, min(first_row + T::kItemRows, int64_t{params.seq_q}));
+    const int begin = columns.begin / T::kTileKeys;
+    return {begin, columns.end > columns.begin ? (columns.end + T::kTileKeys - 1) / T::kTileKeys : begin};
+  }
+};
+
+template <class T>
+__device__ void LoadLseKeys(const RowLseParams& p, RowLseShared<T>& s) {
+  LseItems items(p);
+  uint32_t number = 0;  // tiles brought so far
+  int sequence_head, row_item;
+  while (items.Next(&sequence_head, &row_item)) {
+    const LseTiles tiles = LseTiles::Make(p.scores, row_item, T{});
+    const int kv_head = sequence_head % p.scores.num_qo_heads / p.scores.group_size;
+    for (int tile = tiles.end - 1; tile >= tiles.begin; --tile, ++number) {
+      hopper::WaitEmpty(s.k_empty, number);
+      uint64_t* const full = &s.k_full[number % T::kStages];
+      Mbarrier::arrive_and_expect_tx(full, T::kStageBytes);
+      CUTE_UNROLL
+      for (int slab = 0; slab < T::kSlabs; ++slab) {
+        cute::SM90_TMA_LOAD_4D::copy(&p.k, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST),
+                                     s.k[number % T::kStages] + slab * T::kTileKeys * hopper::kSlabBytes, slab * 64,
+                                     tile * T::kTileKeys, kv_head, sequence_head / p.scores.num_qo_heads);
+      }
+    }
+  }
+}
+
+template <class T>
+__device__ void LoadLseQueries(const RowLseParams& p, RowLseShared<T>& s) {
+  LseItems items(p);
+  int sequence_head, row_item;
+  for (uint32_t number = 0; items.Next(&sequence_head, &row_item); ++number) {
+    for (int group = 0; group < T::kGroups; ++group) {
+      Mbarrier::wait(&s.q_empty[group], (number & 1u) ^ 1u);
+      Mbarrier::arrive_and_expect_tx(&s.q_full[group], T::kQueryBytes);
+      CUTE_UNROLL
+      for (int slab = 0; slab < T::kSlabs; ++slab) {
+        cute::SM90_TMA_LOAD_4D::copy(&p.q, &s.q_full[group],
+                                     static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
+                                     s.q[group] + slab * kGroupRows * hopper::kSlabBytes, slab * 64,
+                                     row_item * T::kItemRows + group * kGroupRows,
+                                     sequence_head % p.scores.num_qo_heads, sequence_head / p.scores.num_qo_heads);
+      }
+    }
+  }
+}
+
+// Two rows of a consumer thread, its quarter of the columns. Base 2.
+struct LseState {
+  float reference[2] = {-INFINITY, -INFINITY};  // -inf: nothing attended yet
+  float sum[2] = {0.0f, 0.0f};
+
+  // Adds a tile. False, and nothing is added, where some lane's tile sums to more than 2^20: a score then lies at most
+  // 20 above its reference, whose rounding in the exponent is worth 7e-7 of the sum. factor: of the scores.
+  template <class Scores>
+  __device__ __forceinline__ bool Add(const Scores& scores, float factor) {
+    float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    CUTE_UNROLL
+    for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
+      part[i % 4] += Exp2(fmaf(scores(i), factor, -reference[i / 2 % 2]));
+    }
+    constexpr float kMost = 1048576.0f;
+    const float tile_sum[2] = {part[0] + part[1], part[2] + part[3]};
+    // Without a reference the sum is infinite or no number, which fails as well.
+    if (!__all_sync(hopper::kAllLanes, tile_sum[0] < kMost && tile_sum[1] < kMost)) return false;
+    sum[0] += tile_sum[0];
+    sum[1] += tile_sum[1];
+    return true;
+  }
+
+  // The same for any scores; the reference becomes the maximum of all so far.
+  template <class Scores>
+  __device__ __forceinline__ void AddRaising(const Scores& scores, float factor) {
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      float largest = scores(2 * r);
+      CUTE_UNROLL
+      for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
+        if (i / 2 % 2 == r) largest = fmaxf(largest, scores(i));
+      }
+      const float raised = fmaxf(reference[r], largest * factor);
+      // Nothing attended so far: -inf - -inf is no number.
+      const float shift = raised == -INFINITY ? 0.0f : raised;
+      float part[2] = {0.0f, 0.0f};
+      CUTE_UNROLL
+      for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
+        if (i / 2 % 2 == r) part[i % 2] += Exp2(fmaf(scores(i), factor, -shift));
+      }
+      sum[r] = sum[r] * Exp2(reference[r] - shift) + (part[0] + part[1]);
+      reference[r] = raised;
+    }
+  }
+};
+
+template <class T>
+class LseConsumer {
+ public:
+  __device__ LseConsumer(const RowLseParams& params, RowLseShared<T>& shared, int group)
+      : p_(params.scores),
+        lse_(params.lse),
+        s_(shared),
+        group_(group),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        row_(static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane_ / 4) {}
+
+  __device__ void Run(const RowLseParams& params) {
+    using namespace cute;
+    using Element = typename T::Element;
+    typename T::Mma mma;
+    auto slice = mma.get_slice(static_cast<int>(threadIdx.x) % 128);
+    Tensor q = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.q)), typename T::LayoutQ{});
+    Tensor k = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.k)), typename T::LayoutK{});
+    Tensor q_operand = slice.partition_fragment_A(q);  // (mma, m, k, group)
+    Tensor k_operand = slice.partition_fragment_B(k);  // (mma, n, k, stage)
+    Tensor scores = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<T::kTileKeys>>{});
+    const float factor = p_.cap > 0 ? 1.0f : p_.factor;
+
+    LseItems items(params);
+    uint32_t number = 0;  // tiles so far, over all items
+    int sequence_head, row_item;
+    for (uint32_t item = 0; items.Next(&sequence_head, &row_item); ++item) {
+      const LseTiles tiles = LseTiles::Make(p_, row_item, T{});
+      const int64_t first_row = static_cast<int64_t>(row_item) * T::kItemRows + group_ * kGroupRows;
+      const int64_t end_row = min(first_row + kGroupRows, int64_t{p_.seq_q});
+      AttendedColumns columns(p_, first_row, end_row);
+      if (first_row >= end_row) columns.end = columns.begin = 0;
+      LseState state;
+      Mbarrier::wait(&s_.q_full[group_], item & 1u);
+      for (int tile = tiles.end - 1; tile >= tiles.begin; --tile, ++number) {
+        const int begin = tile * T::kTileKeys;
+        const bool attended = begin < columns.end && begin + T::kTileKeys > columns.begin;
+        // Also where the tile is not this warpgroup's: a stage is let go after it has been filled.
+        hopper::WaitFull(s_.k_full, number);
+        if (attended) {
+          warpgroup_fence_operand(scores);
+          warpgroup_arrive();
+          mma.accumulate_ = GMMA::ScaleOut::Zero;
+          CUTE_UNROLL
+          for (int i = 0; i < decltype(size<2>(q_operand))::value; ++i) {
+            cute::gemm(mma, q_operand(_, _, i, group_), k_operand(_, _, i, number % T::kStages), scores);
+            mma.accumulate_ = GMMA::ScaleOut::One;
+          }
+          warpgroup_commit_batch();
+          warpgroup_wait<0>();
+          warpgroup_fence_operand(scores);
+        }
+        Release(s_.k_empty[number % T::kStages]);
+        if (!attended) continue;
+        if (p_.cap > 0) Cap(scores);
+        const bool whole = columns.Whole(begin, begin + T::kTileKeys);
+        if (!whole) Mask(scores, first_row, end_row, begin);
+        if (!whole || !state.Add(scores, factor)) state.AddRaising(scores, factor);
+      }
+      Release(s_.q_empty[group_]);
+      Finish(state, static_cast<int64_t>(sequence_head) * p_.seq_q, first_row, end_row);
+    }
+  }
+
+ private:
+  __device__ void Release(uint64_t& empty) {
+    __syncwarp();
+    if (lane_ == 0) Mbarrier::arrive(&empty);
+  }
+
+  template <class Scores>
+  __device__ __forceinline__ void Cap(Scores& scores) const {
+    CUTE_UNROLL
+    for (int i = 0; i < decltype(cute::size(scores))::value; ++i) scores(i) = p_.cap * Tanh(p_.factor * scores(i));
+  }
+
+  // Pairs that a row does not attend to become -inf.
+  template <class Scores>
+  __device__ __forceinline__ void Mask(Scores& scores, int64_t first_row, int64_t end_row, int column_begin) const {
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const int64_t row = first_row + row_ + 8 * r;
+      RowColumns kept(p_, static_cast<int>(row), column_begin);
+      if (row >= end_row) kept.end = kept.begin;
+      CUTE_UNROLL
+      for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
+        if (i / 2 % 2 == r && !kept.Attends(i / 4 * 8 + lane_ % 4 * 2 + i % 2)) scores(i) = -INFINITY;
+      }
+    }
+  }
+
+  // The four lanes of a row bring theirs together.
+  __device__ void Finish(const LseState& state, int64_t row_slot, int64_t first_row, int64_t end_row) {
+    for (int r = 0; r < 2; ++r) {
+      const float reference = QuadMax(state.reference[r]);
+      const float shift = reference == -INFINITY ? 0.0f : reference;
+      const float sum = QuadSum(state.sum[r] * Exp2(state.reference[r] - shift));
+      const int64_t row = first_row + row_ + 8 * r;
+      if (lane_ % 4 == 0 && row < end_row) {
+        constexpr float kLn2 = 0.693147180559945309f;
+        // A sum of 0 is a row that attends to nothing; NaN among its scores is a sum of NaN.
+        lse_[row_slot + row] = sum == 0.0f ? -INFINITY : reference * kLn2 + logf(sum);
+      }
+    }
+  }
+
+  const ScoreParams& p_;
+  float* const lse_;
+  RowLseShared<T>& s_;
+  const int group_;
+  const int lane_;
+  const int row_;  // the thread's first row in its warpgroup's
+};
+
+template <class T>
+__global__ void __launch_bounds__(T::kThreads, 1) RowLseHopperKernel(const __grid_constant__ RowLseParams params) {
+  extern __shared__ char raw[];
+  // The swizzle's pattern counts from multiples of 1024 bytes.
+  RowLseShared<T>& shared =
+      *reinterpret_cast<RowLseShared<T>*>(raw + ((1024 - (cute::cast_smem_ptr_to_uint(raw) & 1023)) & 1023));
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < T::kGroups; ++i) {
+      Mbarrier::init(&shared.q_full[i], 1);
+      Mbarrier::init(&shared.q_empty[i], 4);  // lane 0 of each warp
+    }
+    for (uint32_t i = 0; i < T::kStages; ++i) {
+      Mbarrier::init(&shared.k_full[i], 1);
+      Mbarrier::init(&shared.k_empty[i], 4 * T::kGroups);
+    }
+    cutlass::arch::fence_barrier_init();
+  }
+  __syncthreads();
+  const int warpgroup = cutlass::canonical_warp_group_idx();
+  if (warpgroup == 0) {
+    cutlass::arch::warpgroup_reg_dealloc<T::kProducerRegisters>();
+    const int warp = cutlass::canonical_warp_idx_sync();
+    if (warp == 0 && cute::elect_one_sync()) LoadLseKeys<T>(params, shared);
+    if (warp == 1 && cute::elect_one_sync()) LoadLseQueries<T>(params, shared);
+  } else {
+    cutlass::arch::warpgroup_reg_alloc<T::kConsumerRegisters>();
+    LseConsumer<T>(params, shared, warpgroup - 1).Run(params);
+  }
+}
+
+template <class T>
+cudaError_t LaunchRowLse(RowLseParams params, int num_multiprocessors, cudaStream_t stream) {
+  constexpr int kSharedBytes = sizeof(RowLseShared<T>) + 1024;
+  static_assert(kSharedBytes <= 227 * 1024);
+  const cudaError_t error =
+      cudaFuncSetAttribute(RowLseHopperKernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+  if (error != cudaSuccess) return error;
+  params.items_per_head = (params.scores.seq_q + T::kItemRows - 1) / T::kItemRows;
+  // Few heads at a time keep K in the L2 cache; 16 items a block even the blocks' shares out.
+  params.heads_per_section = (16 * num_multiprocessors + params.items_per_head - 1) / params.items_per_head;
+  const int64_t num_items = static_cast<int64_t>(params.items_per_head) * params.scores.num_sequence_heads;
+  const auto num_blocks = static_cast<unsigned>(num_items < num_multiprocessors ? num_items : num_multiprocessors);
+  RowLseHopperKernel<T><<<num_blocks, T::kThreads, kSharedBytes, stream>>>(params);
+  return cudaGetLastError();
+}
+
+}  // namespace headscope::kernels::statistics

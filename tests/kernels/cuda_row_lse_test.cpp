@@ -1,0 +1,216 @@
+// Both kernels of row LSE, wgmma's (where the GPU has it) and mma.m16n8k16's, against float64 and against each other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "cuda_reference.h"
+#include "cuda_statistics_reference.h"
+#include "cuda_statistics_support.h"
+#include "kernels/cuda_statistics.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::DeviceArray;
+using testing::HaveGpu;
+using testing::kInfinity;
+using testing::StatisticsCase;
+using testing::StatisticsProblem;
+using testing::WorstError;
+
+// Both kernels of row LSE: the one that the GPU at hand gets, and the twin.
+struct RowLseKernel {
+  const char* name;
+  Status (*run)(const AttentionProblem&, int32_t window, float* lse, void* stream);
+};
+constexpr RowLseKernel kRowLseKernels[] = {{"RowLseCuda", RowLseCuda}, {"RowLseCudaMma", RowLseCudaMma}};
+
+std::vector<float> RunRowLse(const RowLseKernel& kernel, const AttentionProblem& device_problem, int32_t window) {
+  constexpr int64_t kGuard = 512;
+  const int64_t rows = int64_t{device_problem.batch} * device_problem.num_qo_heads * device_problem.seq_q;
+  const DeviceArray<float> lse(std::vector<float>(static_cast<size_t>(rows + kGuard), 1e30f));
+  const Status status = kernel.run(device_problem, window, lse.get(), nullptr);
+  EXPECT_TRUE(status.ok()) << kernel.name << ": " << status.message();
+  std::vector<float> values = lse.Download();
+  for (int64_t i = 0; i < kGuard; ++i) EXPECT_EQ(values[static_cast<size_t>(rows + i)], 1e30f) << kernel.name;
+  values.resize(static_cast<size_t>(rows));
+  return values;
+}
+
+class CudaRowLseTest : public ::testing::TestWithParam<StatisticsCase> {};
+
+TEST_P(CudaRowLseTest, EveryRow) {
+  SKIP_WITHOUT_GPU();
+  const StatisticsProblem data(GetParam(), 11);
+  const AttentionProblem& host = data.problem();
+  const auto upload = [](const StridedTensor<const void>& tensor, int64_t count) {
+    const auto* const values = static_cast<const uint16_t*>(tensor.data);
+    return DeviceArray<uint16_t>(std::vector<uint16_t>(values, values + count));
+  };
+  const DeviceArray<uint16_t> q = upload(host.q, host.batch * host.q.batch_stride);
+  const DeviceArray<uint16_t> k = upload(host.k, host.batch * host.k.batch_stride);
+  AttentionProblem problem = host;
+  problem.q.data = q.get();
+  problem.k.data = k.get();
+  for (const RowLseKernel& kernel : kRowLseKernels) {
+    const std::vector<float> lse = RunRowLse(kernel, problem, GetParam().window);
+    WorstError worst;
+    for (size_t row = 0; row < lse.size(); ++row) {
+      if (data.lse()[row] == -kInfinity) {
+        EXPECT_EQ(lse[row], -std::numeric_limits<float>::infinity()) << kernel.name << ", row " << row;
+      } else {
+        worst.Add(static_cast<double>(lse[row]), data.lse()[row], 5e-6 + 2e-6 * data.largest_score(), 0);
+      }
+    }
+    worst.Check(kernel.name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, CudaRowLseTest, ::testing::ValuesIn(testing::kStatisticsCases),
+                         [](const auto& instance) { return testing::NameOf(instance.param); });
+
+// More work items than the GPU has multiprocessors, so that blocks take several and share them out: chosen rows against
+// float64, and every row against the twin.
+class CudaLongRowLseTest : public ::testing::TestWithParam<StatisticsCase> {};
+
+TEST_P(CudaLongRowLseTest, ManyItems) {
+  SKIP_WITHOUT_GPU();
+  const StatisticsCase& shape = GetParam();
+  const int64_t q_rows = int64_t{shape.batch} * shape.num_qo_heads * shape.seq_q;
+  const int64_t k_rows = int64_t{shape.batch} * shape.num_kv_heads * shape.seq_k;
+  const DeviceArray<uint16_t> q(q_rows * shape.head_dim), k(k_rows * shape.head_dim);
+  ASSERT_TRUE(testing::FillNormal(shape.dtype, q.get(), q_rows * shape.head_dim, 1.6f, 3));
+  ASSERT_TRUE(testing::FillNormal(shape.dtype, k.get(), k_rows * shape.head_dim, 1.6f, 4));
+  AttentionProblem problem;
+  problem.batch = shape.batch;
+  problem.num_qo_heads = shape.num_qo_heads;
+  problem.num_kv_heads = shape.num_kv_heads;
+  problem.head_dim = shape.head_dim;
+  problem.seq_q = shape.seq_q;
+  problem.seq_k = shape.seq_k;
+  problem.first_position = shape.first_position;
+  problem.dtype = shape.dtype;
+  problem.soft_cap = shape.soft_cap;
+  const auto dense = [&](const void* data, int64_t heads, int64_t rows) {
+    return StridedTensor<const void>{data, heads * rows * shape.head_dim, rows * shape.head_dim, shape.head_dim};
+  };
+  problem.q = dense(q.get(), shape.num_qo_heads, shape.seq_q);
+  problem.k = problem.v = dense(k.get(), shape.num_kv_heads, shape.seq_k);
+
+  std::vector<testing::ReferenceRow> rows;
+  std::vector<uint8_t> mask;
+  for (int32_t i = 0; i < 60; ++i) {
+    // Strides that are prime to the numbers of heads and rows.
+    const int32_t row = static_cast<int32_t>((int64_t{i} * 977 + 5) % shape.seq_q);
+    rows.push_back({i % shape.batch, i * 7 % shape.num_qo_heads, row});
+    for (int32_t column = 0; column < shape.seq_k; ++column) {
+      const int64_t distance = int64_t{shape.first_position} + row - column;
+      mask.push_back(distance >= 0 && (shape.window == 0 || distance < shape.window) ? 1 : 0);
+    }
+  }
+  std::vector<double> o, expected;
+  ASSERT_TRUE(testing::ReferenceRowsOnGpu(problem, rows, mask, &o, &expected));
+  std::vector<float> of_kernel[2];
+  for (size_t i = 0; i < 2; ++i) {
+    of_kernel[i] = RunRowLse(kRowLseKernels[i], problem, shape.window);
+    WorstError worst;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const int64_t slot = (int64_t{rows[r].sequence} * shape.num_qo_heads + rows[r].head) * shape.seq_q + rows[r].row;
+      // Scores have a standard deviation of 2.6 and stay below 15.
+      worst.Add(static_cast<double>(of_kernel[i][static_cast<size_t>(slot)]), expected[r], 5e-6 + 2e-6 * 15, 0);
+    }
+    worst.Check(kRowLseKernels[i].name);
+  }
+  WorstError worst;
+  for (size_t row = 0; row < of_kernel[0].size(); ++row) {
+    worst.Add(static_cast<double>(of_kernel[0][row]), static_cast<double>(of_kernel[1][row]), 5e-6 + 2e-6 * 15, 0);
+  }
+  worst.Check("all rows");
+  EXPECT_EQ(RunRowLse(kRowLseKernels[0], problem, shape.window), of_kernel[0]) << "a second run gives other bits";
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, CudaLongRowLseTest,
+                         ::testing::Values(StatisticsCase{DType::kBFloat16, 128, 1, 20, 4, 5000, 5000, 0, 0, 0.0f},
+                                           StatisticsCase{DType::kFloat16, 64, 3, 16, 2, 3000, 3000, 0, 0, 0.0f},
+                                           StatisticsCase{DType::kBFloat16, 256, 1, 12, 12, 4500, 6000, 1500, 0, 0.0f},
+                                           StatisticsCase{DType::kFloat16, 96, 1, 40, 8, 2500, 2500, 0, 1000, 0.0f},
+                                           StatisticsCase{DType::kFloat16, 128, 2, 9, 3, 3001, 3001, 0, 0, 30.0f}),
+                         [](const auto& instance) { return testing::NameOf(instance.param); });
+
+// Scores that are one number per key, so that a row's LSE is a running sum in float64: what a reference that is raised
+// lazily must get right, and numbers that are none.
+TEST(CudaRowLse, AnyScores) {
+  SKIP_WITHOUT_GPU();
+  constexpr int32_t kTokens = 3000;
+  constexpr int32_t kHeadDim = 64;
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  struct Pattern {
+    const char* name;
+    std::function<double(int32_t key)> score;
+  };
+  const Pattern patterns[] = {
+      {"rising to the left", [](int32_t key) { return 2.0 * (kTokens - key); }},
+      {"rising to the right", [](int32_t key) { return 2.0 * key - 4000.0; }},
+      {"slowly to the left", [](int32_t key) { return 0.03125 * (kTokens - key); }},
+      {"far apart", [](int32_t key) { return key % 2 == 0 ? 900.0 : -900.0; }},
+      {"huge", [](int32_t) { return 1.0e7; }},
+      {"hugely negative", [](int32_t) { return -1.0e7; }},
+      {"one key above all", [](int32_t key) { return key == 77 ? 500.0 : 0.0; }},
+      {"minus infinity first", [](int32_t key) { return key < 1500 ? -kInfinity : 1.0; }},
+      {"minus infinity between", [](int32_t key) { return key % 3 == 0 ? 2.0 : -kInfinity; }},
+      {"not a number from 1700 on", [](int32_t key) { return key == 1700 ? kNaN : 0.5; }},
+  };
+  for (const Pattern& pattern : patterns) {
+    std::vector<uint16_t> q(size_t{kTokens} * kHeadDim, 0), k(q);
+    std::vector<double> scores(kTokens);
+    for (int32_t token = 0; token < kTokens; ++token) {
+      q[static_cast<size_t>(token) * kHeadDim] = 0x3f80;  // 1 in bf16
+      // Truncated to bf16, which keeps infinities; NaN becomes one of bf16.
+      const auto bits = std::bit_cast<uint32_t>(static_cast<float>(pattern.score(token)));
+      const auto key = static_cast<uint16_t>(std::isnan(pattern.score(token)) ? 0x7fc0u : bits >> 16);
+      k[static_cast<size_t>(token) * kHeadDim] = key;
+      scores[static_cast<size_t>(token)] = static_cast<double>(std::bit_cast<float>(uint32_t{key} << 16));
+    }
+    const DeviceArray<uint16_t> device_q(q), device_k(k);
+    AttentionProblem problem;
+    problem.num_qo_heads = problem.num_kv_heads = 1;
+    problem.head_dim = kHeadDim;
+    problem.seq_q = problem.seq_k = kTokens;
+    problem.dtype = DType::kBFloat16;
+    problem.scale = 1.0f;
+    problem.q = {device_q.get(), 0, 0, kHeadDim};
+    problem.k = {device_k.get(), 0, 0, kHeadDim};
+    for (const RowLseKernel& kernel : kRowLseKernels) {
+      const std::vector<float> lse = RunRowLse(kernel, problem, 0);
+      double largest = -kInfinity, sum = 0, largest_magnitude = 0;
+      WorstError worst;
+      for (size_t row = 0; row < lse.size(); ++row) {
+        const double score = scores[row];
+        if (score > largest) {
+          sum = sum * std::exp(largest - score) + 1;
+          largest = score;
+        } else if (score != -kInfinity) {
+          sum += std::exp(score - largest);
+        }
+        const auto measured = static_cast<double>(lse[row]);
+        if (std::isnan(sum)) {
+          ASSERT_TRUE(std::isnan(measured)) << kernel.name << ", " << pattern.name << ", row " << row;
+        } else if (sum == 0) {
+          ASSERT_EQ(measured, -kInfinity) << kernel.name << ", " << pattern.name << ", row " << row;
+        } else {
+          if (std::isfinite(score)) largest_magnitude = std::max(largest_magnitude, std::abs(score));
+          worst.Add(measured, largest + std::log(sum), 5e-6 + 2e-6 * largest_magnitude, 0);
+        }
+      }
+      worst.Check(pattern.name);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headscope::kernels
