@@ -39,7 +39,19 @@ struct ListCounts {
   int32_t columns = 0;
 };
 
-// Walks the units of one list, 64 per lane, and writes its runs and columns in order.
+// A unit at which the state of the units changes, and the state from it on: whether the upper rows keep them (bit 0),
+// whether the lower (bit 1), and whether the diagonal may cut them (bit 2).
+struct StateChange {
+  int32_t unit;
+  uint32_t state;
+};
+// Changes in order, in shared memory, on their way from the lanes that found them to lanes that write a run each. Room
+// for what stays behind (32) and for more than nearly every step finds.
+constexpr int kChangeQueue = 128;
+
+// Walks the units of one list, 64 per lane, and writes its runs and columns in order. Changes are few and unevenly
+// spread over the lanes, so each lane only notes its own in a queue, and a run is made of two neighbours there, by a
+// lane each.
 //
 // A run ends where the state of the units changes: whether the upper and whether the lower rows keep them, and whether
 // the diagonal may cut them. Three choices keep runs few and long, since each begins a new box of keys in the executor:
@@ -50,9 +62,13 @@ struct ListCounts {
 // - The diagonal cuts a run once, at the start of the unit in which it begins.
 template <int kUnitShift>
 class ListWriter {
+  // Lists of keys are long: more words a lane share the exchanges between lanes.
+  static constexpr int kWords = kUnitShift == 0 ? 2 : 1;
+  static constexpr int kStep = 32 * kWords;
+
  public:
   __device__ ListWriter(TilePositions rows, KeyRun* runs, int32_t* columns)
-      : rows_(rows), lane_(static_cast<int>(threadIdx.x) % 32), runs_(runs), columns_(columns) {}
+      : rows_(rows), lane_(static_cast<int>(threadIdx.x) % 32), queue_(QueueOfWarp()), runs_(runs), columns_(columns) {}
 
   // load(word) gives units [64 word, 64 word + 64). All lanes call it.
   template <class Load>
@@ -62,18 +78,33 @@ class ListWriter {
     const int32_t num_words = (last_unit + 1) / 64 + 1;
     // Words in front of this one hold nothing that the diagonal cuts or masks.
     const int32_t first_near_word = (rows_.first >> kUnitShift) / 64;
-    int32_t word = 0;
-    for (; word + 32 <= first_near_word; word += 32) Step</*kNear=*/false>(word + lane_, load(word + lane_));
-    for (; word < num_words; word += 32) {
-      KeptUnits units;
-      if (word + lane_ < num_words) units = load(word + lane_);
-      Step</*kNear=*/true>(word + lane_, units);
+    if (lane_ == 0) queue_[0] = {0, 0};
+    int32_t first = 0;
+    for (; first + kStep <= first_near_word; first += kStep) {
+      const int32_t word = first + kWords * lane_;
+      KeptUnits units[kWords];
+      for (int i = 0; i < kWords; ++i) units[i] = load(word + i);
+      Step</*kNear=*/false>(word, units);
     }
+    for (; first < num_words; first += kStep) {
+      const int32_t word = first + kWords * lane_;
+      KeptUnits units[kWords];
+      for (int i = 0; i < kWords; ++i) {
+        if (word + i < num_words) units[i] = load(word + i);
+      }
+      Step</*kNear=*/true>(word, units);
+    }
+    while (queued_ > 1) WriteRuns();
     return counts_;
   }
 
  private:
   static constexpr unsigned kFullWarp = 0xffffffffu;
+
+  __device__ static StateChange* QueueOfWarp() {
+    __shared__ StateChange queues[kListThreads / 32][kChangeQueue];
+    return queues[threadIdx.x / 32];
+  }
 
   // Units from the one of `key` on, of those that begin at first_unit.
   __device__ static uint64_t UnitsFrom(int32_t key, int32_t first_unit) {
@@ -100,86 +131,147 @@ class ListWriter {
   }
 
   template <bool kNear>
-  __device__ __forceinline__ void Step(int32_t word, KeptUnits units) {
-    const int32_t first_unit = word * 64;
-    uint64_t cut = 0;
-    if constexpr (kNear) cut = ClipAtDiagonal(first_unit, units);
-    uint64_t singles = 0;
-    if constexpr (kUnitShift == 0) {
-      singles = units.columns & ~(units.upper & units.lower);
-      units.upper &= ~singles;
-      units.lower &= ~singles;
+  __device__ __forceinline__ void Step(int32_t word, KeptUnits (&units)[kWords]) {
+    uint64_t cut[kWords] = {};
+    uint64_t singles[kWords] = {};
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (kNear) cut[i] = ClipAtDiagonal((word + i) * 64, units[i]);
+      if constexpr (kUnitShift == 0) {
+        singles[i] = units[i].columns & ~(units[i].upper & units[i].lower);
+        units[i].upper &= ~singles[i];
+        units[i].lower &= ~singles[i];
+      }
     }
 
-    // The state in front of each unit, and where it changes.
-    auto top_bit = [](uint64_t bits) { return static_cast<uint32_t>(bits >> 63); };
-    const uint32_t state_after = top_bit(units.upper) | top_bit(units.lower) << 1 | top_bit(cut) << 2;
-    uint32_t before = __shfl_up_sync(kFullWarp, state_after, 1);
+    // Where the state differs from the one in front.
+    auto last_state = [&](int i) {
+      auto top_bit = [](uint64_t bits) { return static_cast<uint32_t>(bits >> 63); };
+      return top_bit(units[i].upper) | top_bit(units[i].lower) << 1 | top_bit(cut[i]) << 2;
+    };
+    uint32_t before = __shfl_up_sync(kFullWarp, last_state(kWords - 1), 1);
     if (lane_ == 0) before = state_;
-    state_ = __shfl_sync(kFullWarp, state_after, 31);
-    const uint64_t upper_before = units.upper << 1 | (before & 1);
-    const uint64_t lower_before = units.lower << 1 | (before >> 1 & 1);
-    uint64_t changes = (units.upper ^ upper_before) | (units.lower ^ lower_before);
-    uint64_t cut_before = 0;
-    if constexpr (kNear) {
-      cut_before = cut << 1 | before >> 2;
-      changes |= cut ^ cut_before;
+    state_ = __shfl_sync(kFullWarp, last_state(kWords - 1), 31);
+    uint64_t changes[kWords];
+    uint64_t any = 0;
+    int32_t num_changes = 0, num_singles = 0;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      changes[i] = (units[i].upper ^ (units[i].upper << 1 | (before & 1))) |
+                   (units[i].lower ^ (units[i].lower << 1 | (before >> 1 & 1)));
+      if constexpr (kNear) changes[i] |= cut[i] ^ (cut[i] << 1 | before >> 2);
+      before = last_state(i);
+      any |= changes[i] | singles[i];
+      num_changes += __popcll(changes[i]);
+      num_singles += __popcll(singles[i]);
     }
-    const uint32_t changing_lanes = __ballot_sync(kFullWarp, changes != 0);
-    if (changing_lanes == 0 && !__any_sync(kFullWarp, singles != 0)) return;
+    if (!__any_sync(kFullWarp, any != 0)) return;
 
-    // The last change in front of this lane's units: where its first run began.
-    const int32_t own_last_change = first_unit + 63 - __clzll(static_cast<long long>(changes));
-    const uint32_t lanes_below = changing_lanes & ((1u << lane_) - 1);
-    int32_t from = __shfl_sync(kFullWarp, own_last_change, 31 - __clz(lanes_below | 1u));
-    if (lanes_below == 0) from = last_change_;
-    if (changing_lanes != 0) last_change_ = __shfl_sync(kFullWarp, own_last_change, 31 - __clz(changing_lanes));
-
-    const int32_t num_runs = __popcll(changes & (upper_before | lower_before));
-    const int32_t num_singles = __popcll(singles);
-    // Both prefix sums at once: at most 32 * 64 each.
-    uint32_t sums = static_cast<uint32_t>(num_runs) | static_cast<uint32_t>(num_singles) << 16;
+    // Both prefix sums at once: at most 32 * 64 * kWords each.
+    uint32_t sums = static_cast<uint32_t>(num_changes) | static_cast<uint32_t>(num_singles) << 16;
 #pragma unroll
     for (int offset = 1; offset < 32; offset *= 2) {
       const uint32_t below = __shfl_up_sync(kFullWarp, sums, offset);
       if (lane_ >= offset) sums += below;
     }
-    KeyRun* next_run = runs_ + counts_.runs + static_cast<int32_t>(sums & 0xffff) - num_runs;
-    for (uint64_t left = changes; left != 0; left &= left - 1) {
-      const uint64_t bit = left & (0 - left);
-      const int32_t to = first_unit + __ffsll(static_cast<long long>(left)) - 1;
-      const bool upper = (upper_before & bit) != 0;
-      const bool lower = (lower_before & bit) != 0;
-      if (upper || lower) {
-        uint32_t flags = upper && lower ? 0u : upper ? kRunUpperHalf : kRunLowerHalf;
-        const int32_t begin = from << kUnitShift;
-        int32_t end = to << kUnitShift;
-        if constexpr (kNear) {
-          if ((cut_before & bit) != 0) flags |= kRunPartial;
-          end = min(end, rows_.last + 1);
-        }
-        *next_run++ = KeyRun::Make(begin, end - begin, flags);
-      }
-      from = to;
-    }
-    if constexpr (kUnitShift == 0) {
-      int32_t* next_column = columns_ + counts_.columns + static_cast<int32_t>(sums >> 16) - num_singles;
-      for (uint64_t left = singles; left != 0; left &= left - 1) {
-        *next_column++ = first_unit + __ffsll(static_cast<long long>(left)) - 1;
-      }
-    }
     const uint32_t totals = __shfl_sync(kFullWarp, sums, 31);
-    counts_.runs += static_cast<int32_t>(totals & 0xffff);
-    counts_.columns += static_cast<int32_t>(totals >> 16);
+    if constexpr (kUnitShift == 0) {
+      int32_t next = counts_.columns + static_cast<int32_t>(sums >> 16) - num_singles;
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        ForEachBit(singles[i], [&](int bit) { columns_[next++] = (word + i) * 64 + bit; });
+      }
+      counts_.columns += static_cast<int32_t>(totals >> 16);
+    }
+    Enqueue(changes, static_cast<int32_t>(sums & 0xffff) - num_changes, static_cast<int32_t>(totals & 0xffff),
+            [&](int i, int bit) {
+              auto bit_of = [&](uint64_t bits) { return static_cast<uint32_t>(bits >> bit) & 1; };
+              uint32_t state = bit_of(units[i].upper) | bit_of(units[i].lower) << 1;
+              if constexpr (kNear) state |= bit_of(cut[i]) << 2;
+              return StateChange{(word + i) * 64 + bit, state};
+            });
+  }
+
+  // Half by half: steps on 32 bits are a third of the work of those on 64.
+  template <class Use>
+  __device__ __forceinline__ static void ForEachBit(uint64_t bits, Use&& use) {
+    for (auto left = static_cast<uint32_t>(bits); left != 0; left &= left - 1) use(__ffs(static_cast<int>(left)) - 1);
+    for (auto left = static_cast<uint32_t>(bits >> 32); left != 0; left &= left - 1) {
+      use(__ffs(static_cast<int>(left)) + 31);
+    }
+  }
+
+  // Puts the lanes' changes into the queue, lane by lane. before: those of the lanes below; total: of all lanes.
+  // change_at(i, bit): what to put there for a bit of word i.
+  template <class ChangeAt>
+  __device__ __forceinline__ void Enqueue(uint64_t (&changes)[kWords], int32_t before, int32_t total,
+                                          ChangeAt&& change_at) {
+    int32_t next = queued_ + before;
+    if (queued_ + total <= kChangeQueue) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        ForEachBit(changes[i], [&](int bit) { queue_[next++] = change_at(i, bit); });
+      }
+      queued_ += total;
+      __syncwarp();
+      while (queued_ > 32) WriteRuns();
+      return;
+    }
+    // More than there is room for: as many at a time as fit.
+    for (int32_t end = queued_ + total; end > 0;) {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        for (; changes[i] != 0 && next < kChangeQueue; changes[i] &= changes[i] - 1, ++next) {
+          queue_[next] = change_at(i, __ffsll(static_cast<long long>(changes[i])) - 1);
+        }
+      }
+      const int32_t filled = min(end, kChangeQueue);
+      queued_ = filled;
+      __syncwarp();
+      while (queued_ > 32) WriteRuns();
+      // What is still to come lies behind what is left.
+      const int32_t written = filled - queued_;
+      next -= written;
+      end = end > filled ? end - written : 0;
+    }
+  }
+
+  // The runs that up to 33 queued changes bound. The last stays, since its run goes on.
+  __device__ __forceinline__ void WriteRuns() {
+    const int32_t num_runs = min(queued_ - 1, 32);
+    KeyRun run{};
+    bool kept = false;
+    if (lane_ < num_runs) {
+      const StateChange from = queue_[lane_];
+      const int32_t begin = from.unit << kUnitShift;
+      const int32_t end = min(queue_[lane_ + 1].unit << kUnitShift, rows_.last + 1);
+      const uint32_t halves = from.state & 3;
+      kept = halves != 0;
+      uint32_t flags = halves == 3 ? 0u : halves == 1 ? kRunUpperHalf : kRunLowerHalf;
+      if ((from.state & 4) != 0) flags |= kRunPartial;
+      run = KeyRun::Make(begin, end - begin, flags);
+    }
+    const uint32_t votes = __ballot_sync(kFullWarp, kept);
+    if (kept) runs_[counts_.runs + __popc(votes & ((1u << lane_) - 1))] = run;
+    counts_.runs += __popc(votes);
+    queued_ -= num_runs;
+    for (int32_t at = lane_; at - lane_ < queued_; at += 32) {
+      StateChange moved{};
+      if (at < queued_) moved = queue_[num_runs + at];
+      __syncwarp();
+      if (at < queued_) queue_[at] = moved;
+      __syncwarp();
+    }
   }
 
   const TilePositions rows_;
   const int lane_;
+  StateChange* const queue_;
   KeyRun* const runs_;
   int32_t* const columns_;
   ListCounts counts_;
-  uint32_t state_ = 0;       // of the last unit so far: bit 0 upper, bit 1 lower, bit 2 cut
-  int32_t last_change_ = 0;  // unit at which that state began
+  int32_t queued_ = 1;  // the first is where the present state began
+  uint32_t state_ = 0;  // of the last unit so far
 };
 
 __device__ inline void StoreCounts(const ListArrays& arrays, int64_t list, int64_t slot, ListCounts counts) {
