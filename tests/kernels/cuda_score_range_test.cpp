@@ -1,0 +1,204 @@
+// The CUDA executor where the online softmax has work to do: scores that rise, fall, leap or lie far from zero along
+// the keys, in another way for even and odd rows, against float64 on the host. Skipped without a GPU.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda_lists.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/sparse_index.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::MakeLists;
+using testing::Pattern;
+
+// What the scores of even rows follow along the keys, in nats; those of odd rows follow the negative.
+enum class Course { kRising, kFalling, kStairs, kSpikes, kFarBelow };
+
+struct Case {
+  Course course;
+  int32_t head_dim = 128;
+  DType dtype = DType::kBFloat16;
+  Pattern pattern = Pattern::kDense;
+  ElementRule rule = {MaskKind::kCausal, 0, 0};
+};
+
+std::string NameOfCase(const Case& c) {
+  const char* const courses[] = {"rising", "falling", "stairs", "spikes", "far_below"};
+  return std::string(courses[static_cast<int>(c.course)]) + "_d" + std::to_string(c.head_dim) +
+         (c.dtype == DType::kBFloat16 ? "_bf16_" : "_fp16_") + testing::NameOf(c.pattern) +
+         (c.rule.kind == MaskKind::kCausalWindow ? "_window" : "");
+}
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << NameOfCase(c);
+}
+
+// A whole number of at most 255, so that both element types hold it.
+float CourseAt(Course course, int32_t key, int32_t num_keys) {
+  switch (course) {
+    case Course::kRising:
+      return std::floor(200.0f * static_cast<float>(key) / static_cast<float>(num_keys)) - 100.0f;
+    case Course::kFalling:
+      return 100.0f - std::floor(200.0f * static_cast<float>(key) / static_cast<float>(num_keys));
+    case Course::kStairs:
+      return 25.0f * static_cast<float>(key / 96) - 120.0f;
+    case Course::kSpikes:
+      return key % 160 == 77 ? 40.0f + static_cast<float>(key / 160) : 0.0f;
+    case Course::kFarBelow:
+      return -250.0f;
+  }
+  return 0;
+}
+
+// Exact for the few-bit values that this test draws.
+uint16_t Encode(float value, DType dtype) {
+  if (dtype == DType::kBFloat16) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    return static_cast<uint16_t>(bits >> 16);
+  }
+  if (value == 0) return 0;
+  int exponent;
+  const float mantissa = std::frexp(std::abs(value), &exponent);  // [0.5, 1)
+  const auto fraction = static_cast<uint16_t>(std::ldexp(mantissa, 11)) & 0x3ffu;
+  return static_cast<uint16_t>((value < 0 ? 0x8000u : 0u) | static_cast<uint32_t>(exponent + 14) << 10 | fraction);
+}
+double Decode(uint16_t code, DType dtype) {
+  if (dtype == DType::kBFloat16) {
+    const uint32_t bits = static_cast<uint32_t>(code) << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+  }
+  const int exponent = code >> 10 & 31;
+  const double magnitude =
+      exponent == 0 ? std::ldexp(code & 0x3ff, -24) : std::ldexp(0x400 + (code & 0x3ff), exponent - 25);
+  return (code & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+class CudaScoreRange : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CudaScoreRange, MatchesFloat64) {
+  CudaDeviceInfo info;
+  if (!QueryCudaDevice(0, &info).ok()) GTEST_SKIP() << "no GPU on this machine";
+  const Case& c = GetParam();
+  constexpr int32_t kLength = 900;
+  const auto head_dim = static_cast<size_t>(c.head_dim);
+  const size_t count = static_cast<size_t>(kLength) * head_dim;
+  std::vector<float> q(count), k(count), v(count);
+  std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(NameOfCase(c))));
+  std::uniform_int_distribution<int> quarter(-1, 1);
+  std::uniform_int_distribution<int> eighth(-15, 15);
+  for (size_t i = 0; i < count; ++i) {
+    q[i] = static_cast<float>(quarter(random)) / 4;
+    k[i] = static_cast<float>(quarter(random)) / 4;
+    v[i] = static_cast<float>(eighth(random)) / 8;
+  }
+  for (int32_t row = 0; row < kLength; ++row) {
+    q[static_cast<size_t>(row) * head_dim] = row % 2 == 0 ? 1.0f : -1.0f;
+    k[static_cast<size_t>(row) * head_dim] = CourseAt(c.course, row, kLength);
+  }
+  const auto encode = [&](const std::vector<float>& values) {
+    std::vector<uint16_t> codes(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      codes[i] = Encode(values[i], c.dtype);
+      EXPECT_EQ(Decode(codes[i], c.dtype), static_cast<double>(values[i]));
+    }
+    return codes;
+  };
+  const std::vector<uint16_t> q_codes = encode(q), k_codes = encode(k), v_codes = encode(v);
+  std::vector<uint16_t> o(count, 0x7fff);  // NaN
+  std::vector<float> lse(kLength, std::numeric_limits<float>::quiet_NaN());
+
+  AttentionProblem problem;
+  problem.num_qo_heads = problem.num_kv_heads = 1;
+  problem.head_dim = c.head_dim;
+  problem.seq_q = problem.seq_k = kLength;
+  problem.dtype = c.dtype;
+  problem.scale = 1;
+  const auto stride = static_cast<int64_t>(count);
+  problem.q = {q_codes.data(), stride, stride, c.head_dim};
+  problem.k = {k_codes.data(), stride, stride, c.head_dim};
+  problem.v = {v_codes.data(), stride, stride, c.head_dim};
+  AttentionOutput output;
+  output.o = {o.data(), stride, stride, c.head_dim};
+  output.lse = lse.data();
+  const SparseIndex index = MakeLists({1, 1, kLength, kLength, 0, 128, c.rule}, c.pattern, 7);
+  const Status status = AttendCudaFromHost(problem, index.View(), output, 0, nullptr);
+  ASSERT_TRUE(status.ok()) << status.message();
+
+  double error = 0;
+  double norm = 0;
+  for (int32_t row = 0; row < kLength; ++row) {
+    std::vector<ColumnRange> ranges;
+    AppendKeptRanges(index.View(), 0, 0, row, &ranges);
+    std::vector<std::pair<int32_t, double>> scores;
+    double row_max = -std::numeric_limits<double>::infinity();
+    for (const ColumnRange& range : ranges) {
+      for (auto key = static_cast<int32_t>(range.begin); key < range.end; ++key) {
+        double score = 0;
+        for (size_t d = 0; d < head_dim; ++d) {
+          score += static_cast<double>(q[static_cast<size_t>(row) * head_dim + d]) *
+                   static_cast<double>(k[static_cast<size_t>(key) * head_dim + d]);
+        }
+        scores.emplace_back(key, score);
+        row_max = std::max(row_max, score);
+      }
+    }
+    double sum = 0;
+    std::vector<double> expected(head_dim, 0.0);
+    for (const auto& [key, score] : scores) {
+      const double weight = std::exp(score - row_max);
+      sum += weight;
+      for (size_t d = 0; d < head_dim; ++d) {
+        expected[d] += weight * static_cast<double>(v[static_cast<size_t>(key) * head_dim + d]);
+      }
+    }
+    for (size_t d = 0; d < head_dim; ++d) {
+      const double want = scores.empty() ? 0.0 : expected[d] / sum;
+      const double got = Decode(o[static_cast<size_t>(row) * head_dim + d], c.dtype);
+      ASSERT_TRUE(std::isfinite(got)) << "row " << row;
+      error += (got - want) * (got - want);
+      norm += want * want;
+    }
+    if (scores.empty()) {
+      ASSERT_EQ(lse[static_cast<size_t>(row)], -std::numeric_limits<float>::infinity()) << "row " << row;
+    } else {
+      ASSERT_NEAR(lse[static_cast<size_t>(row)], row_max + std::log(sum), 2e-3) << "row " << row;
+    }
+  }
+  EXPECT_LE(std::sqrt(error / norm), c.dtype == DType::kBFloat16 ? 5e-3 : 1e-3);
+}
+
+std::vector<Case> Cases() {
+  constexpr ElementRule kWindow{MaskKind::kCausalWindow, 200, 10};
+  std::vector<Case> cases;
+  for (const Course course : {Course::kRising, Course::kFalling, Course::kStairs, Course::kSpikes, Course::kFarBelow}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      cases.push_back({.course = course, .dtype = dtype});
+    }
+    cases.push_back({.course = course, .pattern = Pattern::kRandom});
+    cases.push_back({.course = course, .rule = kWindow});
+  }
+  for (const int32_t head_dim : {64, 256}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      cases.push_back({.course = Course::kStairs, .head_dim = head_dim, .dtype = dtype});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, CudaScoreRange, ::testing::ValuesIn(Cases()),
+                         [](const auto& parameter) { return NameOfCase(parameter.param); });
+
+}  // namespace
+}  // namespace headscope::kernels
