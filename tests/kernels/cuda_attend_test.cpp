@@ -329,6 +329,30 @@ std::vector<Case> Cases() {
                      .tile_rows = 64,
                      .executor = Executor::kSimple});
   }
+  // Windows of 128 keys with bits for what each half keeps; the keys that nobody names hold NaN.
+  for (const int32_t length : {1, 64, 65, 127, 129, 500, 1023, 4096}) cases.push_back({Pattern::kHoles, length, 0});
+  cases.push_back({.pattern = Pattern::kHoles, .seq_q = 130, .seq_k = 777});
+  cases.push_back({.pattern = Pattern::kHoles, .seq_q = 1000, .seq_k = 20011});
+  cases.push_back({.pattern = Pattern::kHoles, .seq_q = 700, .seq_k = 0, .soft_cap = 5.0f});
+  for (const auto& [heads, kv_heads] : {std::pair{4, 1}, {14, 2}}) {
+    cases.push_back({.pattern = Pattern::kHoles,
+                     .seq_q = 600,
+                     .seq_k = 0,
+                     .batch = 2,
+                     .num_qo_heads = heads,
+                     .num_kv_heads = kv_heads});
+  }
+  for (const ElementRule& rule : {kCausal, kNoMask, kWindow}) {
+    for (const int32_t tile_rows : {64, 128}) {
+      cases.push_back({.pattern = Pattern::kHoles, .seq_q = 900, .seq_k = 0, .rule = rule, .tile_rows = tile_rows});
+    }
+  }
+  for (const int32_t head_dim : {64, 96, 256}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      cases.push_back({.pattern = Pattern::kHoles, .seq_q = 777, .seq_k = 0, .head_dim = head_dim, .dtype = dtype});
+    }
+  }
+  cases.push_back({.pattern = Pattern::kHoles, .seq_q = 400, .seq_k = 0, .executor = Executor::kSimple});
   // 46,341 is the first length whose square does not fit 32 bits.
   for (const int32_t length : {46341, 131072}) {
     cases.push_back({Pattern::kDense, length, 0});

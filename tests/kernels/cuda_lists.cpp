@@ -61,6 +61,9 @@ class ListMaker {
       case Pattern::kHalves:
         FillRandom(200, 30, 1, index, true);
         return;
+      case Pattern::kHoles:
+        FillWithHoles(index);
+        return;
       case Pattern::kColumns:
         for (int32_t c = Below(4); c < LastFree(); c += 1 + Below(7)) index->columns.push_back(c);
         return;
@@ -108,6 +111,27 @@ class ListMaker {
         AddRun(at, length, 0, Below(8) == 0, index);
       }
       at += length;
+    }
+  }
+
+  // The same keys are in no list: each with a chance of one in nine, so that few stretches of 128 keys are whole and
+  // the gaps are of one or two keys. What is between them belongs to both halves, to one, or to nobody.
+  static bool NamedByNone(int32_t key) { return static_cast<uint32_t>(key) * 2654435761u % 9u == 0; }
+  void FillWithHoles(SparseIndex* index) {
+    for (int32_t at = 0; at < end_;) {
+      if (NamedByNone(at)) {
+        ++at;
+        continue;
+      }
+      int32_t end = at + 1;
+      while (end < end_ && !NamedByNone(end) && Below(16) != 0) ++end;
+      const int32_t kind = Below(8);
+      if (kind < 5 || (kind == 6 && !has_lower_)) {
+        AddRun(at, end - at, 0, Below(8) == 0, index);
+      } else if (kind < 7) {
+        AddRun(at, end - at, kind == 5 ? kRunUpperHalf : kRunLowerHalf, false, index);
+      }
+      at = end;
     }
   }
 

@@ -15,13 +15,14 @@ enum class Pattern {
   kShortRuns,  // runs of 1 to 100 keys, full and partial
   kColumns,    // single columns alone
   kHalves,     // runs that belong to one half of a tile's rows
+  kHoles,      // short runs of either half or both next to each other, and keys between them that no list names
   kOneKey,     // one column per list, or one run of length 1
   kSomeEmpty,  // every other list keeps nothing
   kEmpty,      // nothing at all
 };
 inline const char* NameOf(Pattern pattern) {
-  constexpr const char* kNames[] = {"dense",  "random",  "short_runs", "columns",
-                                    "halves", "one_key", "some_empty", "empty"};
+  constexpr const char* kNames[] = {"dense", "random",  "short_runs", "columns", "halves",
+                                    "holes", "one_key", "some_empty", "empty"};
   return kNames[static_cast<int>(pattern)];
 }
 

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kThreads, 1) AttendHopperKernel(const __grid_c
       Mbarrier::init(&shared.v_full[i], kFullArrivals);
       Mbarrier::init(&shared.k_empty[i], kEmptyArrivals);
       Mbarrier::init(&shared.v_empty[i], kEmptyArrivals);
+      Mbarrier::init(&shared.v_landed[i], 1);
     }
     for (uint32_t i = 0; i < kStepRing; ++i) {
       Mbarrier::init(&shared.step_full[i], 1);

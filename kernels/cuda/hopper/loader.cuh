@@ -24,9 +24,9 @@ class Loader {
     // item's last values do not wait for the step behind them, which may not be known before the item is done. Every
     // warp waits for every stage, whether it has something to bring or not, so that none falls two uses of a stage
     // behind.
-    Step before{.flags = kStepLast};
+    Source before{.flags = kStepLast};
     for (uint32_t number = 0;; ++number) {
-      const Step step = Read(number);
+      const Source step = Read(number);
       if ((step.flags & kStepEnd) != 0) return;
       LoadKeys(number, step);
       if ((before.flags & kStepLast) == 0) LoadValues(number - 1, before);
@@ -36,50 +36,107 @@ class Loader {
   }
 
  private:
-  __device__ void LoadKeys(uint32_t number, const Step& step) {
-    Load(p_.k_gather, p_.k_boxes, s_.k, s_.k_empty, s_.k_full, number, step);
-  }
-  __device__ void LoadValues(uint32_t number, const Step& step) {
-    Load(p_.v_gather, p_.v_boxes, s_.v, s_.v_empty, s_.v_full, number, step);
-  }
+  // What a loader needs of a step.
+  struct Source {
+    int32_t start[T::kSegments];
+    uint32_t unread[T::kSegments];
+    int64_t columns;
+    int32_t num_columns;
+    int32_t kv_head;
+    int32_t sequence;
+    uint32_t flags;
+  };
 
-  __device__ Step Read(uint32_t number) {
-    WaitFull(s_.step_full, number);
-    Step step{};
-    if (lane_ == 0) {
-      step = s_.steps[number % kStepRing];
-      Mbarrier::arrive(&s_.step_empty[number % kStepRing]);
-    }
-    for (int i = 0; i < T::kSegments; ++i) {
-      step.segments[i].start = __shfl_sync(kAllLanes, step.segments[i].start, 0);
-      step.segments[i].packed = __shfl_sync(kAllLanes, step.segments[i].packed, 0);
-    }
-    step.columns = __shfl_sync(kAllLanes, step.columns, 0);
-    step.kv_head = __shfl_sync(kAllLanes, step.kv_head, 0);
-    step.sequence = __shfl_sync(kAllLanes, step.sequence, 0);
-    step.flags = __shfl_sync(kAllLanes, step.flags, 0);
-    return step;
-  }
-
-  __device__ void Load(const GatherSource& gather, const CUtensorMap (&boxes)[kBoxKinds],
-                       char (&stages)[kStages][T::kStageBytes], uint64_t (&empty)[kStages], uint64_t (&full)[kStages],
-                       uint32_t number, const Step& step) {
-    WaitEmpty(empty, number);
+  __device__ void LoadKeys(uint32_t number, const Source& source) {
+    const uint32_t stage = number % kStages;
+    WaitEmpty(s_.k_empty, number);
     __syncwarp();
-    char* const stage = stages[number % kStages];
-    uint64_t* const barrier = &full[number % kStages];
-    if ((step.flags & kStepGathered) != 0) {
-      GatherRows(gather, stage, step);
-      cutlass::arch::cpasync_barrier_arrive_noinc(barrier);
+    if ((source.flags & kStepGathered) != 0) {
+      GatherRows(p_.k_gather, s_.k[stage], source);
+      cutlass::arch::cpasync_barrier_arrive_noinc(&s_.k_full[stage]);
     } else if (warp_ == 0) {
-      if (cute::elect_one_sync()) Copy(boxes, stage, barrier, step);
+      if (cute::elect_one_sync()) {
+        Copy(p_.k_boxes, s_.k[stage], &s_.k_full[stage], source);
+        ArriveMany(&s_.k_full[stage], kFullArrivals - 1);
+      }
       __syncwarp();
     }
   }
 
-  __device__ void Copy(const CUtensorMap (&boxes)[kBoxKinds], char* stage, uint64_t* full, const Step& step) {
+  __device__ void LoadValues(uint32_t number, const Source& source) {
+    const uint32_t stage = number % kStages;
+    WaitEmpty(s_.v_empty, number);
+    __syncwarp();
+    if ((source.flags & kStepGathered) != 0) {
+      GatherRows(p_.v_gather, s_.v[stage], source);
+      cutlass::arch::cpasync_barrier_arrive_noinc(&s_.v_full[stage]);
+      return;
+    }
+    const bool zero = (source.flags & kStepUnreadValues) != 0;
+    if (warp_ == 0) {
+      if (cute::elect_one_sync()) {
+        Copy(p_.v_boxes, s_.v[stage], zero ? &s_.v_landed[stage] : &s_.v_full[stage], source);
+        ArriveMany(&s_.v_full[stage], zero ? 32 : kFullArrivals - 1);
+      }
+      __syncwarp();
+    } else if (zero) {
+      Mbarrier::wait(&s_.v_landed[stage], landed_phases_ >> stage & 1u);
+      landed_phases_ ^= 1u << stage;
+      ZeroUnread(s_.v[stage], source);
+      cutlass::arch::fence_view_async_shared();
+      Mbarrier::arrive(&s_.v_full[stage]);
+    }
+  }
+
+  __device__ Source Read(uint32_t number) {
+    WaitFull(s_.step_full, number);
+    Source source{};
+    if (lane_ == 0) {
+      const Step& step = s_.steps[number % kStepRing];
+      for (int i = 0; i < T::kSegments; ++i) {
+        source.start[i] = step.start[i];
+        source.unread[i] = step.unread[i];
+      }
+      source.columns = step.columns;
+      source.num_columns = step.num_columns;
+      source.kv_head = step.kv_head;
+      source.sequence = step.sequence;
+      source.flags = step.flags;
+      Mbarrier::arrive(&s_.step_empty[number % kStepRing]);
+    }
+    for (int i = 0; i < T::kSegments; ++i) {
+      source.start[i] = __shfl_sync(kAllLanes, source.start[i], 0);
+      source.unread[i] = __shfl_sync(kAllLanes, source.unread[i], 0);
+    }
+    source.columns = __shfl_sync(kAllLanes, source.columns, 0);
+    source.num_columns = __shfl_sync(kAllLanes, source.num_columns, 0);
+    source.kv_head = __shfl_sync(kAllLanes, source.kv_head, 0);
+    source.sequence = __shfl_sync(kAllLanes, source.sequence, 0);
+    source.flags = __shfl_sync(kAllLanes, source.flags, 0);
+    return source;
+  }
+
+  // Rows of V that came with a segment and belong to keys that nobody asked for: their weight is 0, but 0 * NaN is NaN.
+  // For the warps that issue no copies, each thread of which then arrives: no consumer waits for another.
+  __device__ void ZeroUnread(char* stage, const Source& source) const {
+    constexpr int kPieces = T::kHeadDim / 8;  // of 16 bytes, in a row
+    constexpr int kRowsAtOnce = (kLoaderWarps - 1) * 32 / kPieces;
+    constexpr uint32_t kEvery = 0xffffffffu / ((1u << kRowsAtOnce) - 1u);  // rows 0, kRowsAtOnce, ...
+    const int worker = (warp_ - 1) * 32 + lane_;
+    const int piece = worker % kPieces;
+    char* const column = stage + piece / 8 * T::kTileColumns * kSlabBytes + piece % 8 * 16;
+    CUTE_UNROLL
+    for (int i = 0; i < T::kSegments; ++i) {
+      for (uint32_t rows = source.unread[i] & kEvery << worker / kPieces; rows != 0; rows &= rows - 1) {
+        const int row = i * kSegmentRows + __ffs(static_cast<int>(rows)) - 1;
+        *reinterpret_cast<uint4*>(column + row * kSlabBytes) = uint4{};
+      }
+    }
+  }
+
+  // Issues a step's boxes, as one arrival at `full`.
+  __device__ void Copy(const CUtensorMap (&boxes)[kBoxKinds], char* stage, uint64_t* full, const Source& step) {
     Mbarrier::arrive_and_expect_tx(full, T::kStageBytes);
-    ArriveMany(full, kFullArrivals - 1);
     if ((step.flags & kStepWhole) != 0) {
       CopySegments<T::kSegments>(boxes[kWholeTile], stage, full, step);
     } else if ((step.flags & kStepPairs) != 0) {
@@ -91,59 +148,72 @@ class Loader {
 
   // Boxes of kPerBox segments.
   template <int kPerBox>
-  __device__ void CopySegments(const CUtensorMap& map, char* stage, uint64_t* full, const Step& step) {
+  __device__ void CopySegments(const CUtensorMap& map, char* stage, uint64_t* full, const Source& step) {
     CUTE_UNROLL
     for (int i = 0; i < T::kSegments; i += kPerBox) {
       CUTE_UNROLL
       for (int slab = 0; slab < T::kSlabs; ++slab) {
         cute::SM90_TMA_LOAD_4D::copy(&map, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST),
                                      stage + (slab * T::kTileColumns + i * kSegmentRows) * kSlabBytes, slab * 64,
-                                     step.segments[i].start, step.kv_head, step.sequence);
+                                     step.start[i], step.kv_head, step.sequence);
       }
     }
   }
 
   // Each 16-byte piece of a row goes to its place under the 128-byte swizzle. Rows behind the last column are zeros.
-  __device__ void GatherRows(const GatherSource& source, char* stage, const Step& step) const {
+  //
+  // A copy must cost few instructions, since three warps issue 4096 of them for a step of 128 columns. So the warps
+  // take groups of 8 rows in turn, the period of the swizzle, which makes all places constants, and a lane finds out
+  // for one or two rows where they are and hands that to the lanes that copy.
+  __device__ void GatherRows(const GatherSource& source, char* stage, const Source& step) const {
     constexpr int kPieces = T::kHeadDim / 8;  // 16-byte pieces of a row
     constexpr int kRowsAtOnce = 32 / kPieces;
-    constexpr int kRowStride = kLoaderWarps * kRowsAtOnce;
-    constexpr int kBatch = 8;  // column numbers in flight
-    const Element* const tensor = static_cast<const Element*>(source.data) + step.sequence * source.batch_stride +
-                                  step.kv_head * source.head_stride;
+    constexpr int kGroupRows = 8;
+    constexpr int kGroups = T::kTileColumns / kGroupRows;
+    constexpr int kOwnGroups = (kGroups + kLoaderWarps - 1) / kLoaderWarps;
     const int32_t* const columns = p_.index.columns + step.columns;
-    int count = 0;
-    for (int i = 0; i < T::kSegments; ++i) count += step.segments[i].Length();
+    constexpr int kRowsPerLane = (kOwnGroups * kGroupRows + 31) / 32;
+    static_assert(kRowsPerLane <= 2);
+    int64_t own[kRowsPerLane];  // bytes to this lane's rows of the warp's: lane_ and lane_ + 32
+    CUTE_UNROLL
+    for (int i = 0; i < kRowsPerLane; ++i) {
+      const int row = RowOf(lane_ / kGroupRows + i * (32 / kGroupRows), lane_ % kGroupRows);
+      const int column = row < step.num_columns ? columns[row] : 0;
+      own[i] = min(static_cast<uint32_t>(column), static_cast<uint32_t>(p_.index.seq_k - 1)) * source.row_stride * 2;
+    }
     const int piece = lane_ % kPieces;
+    const int row_at_once = lane_ / kPieces;
+    const char* const head =
+        reinterpret_cast<const char*>(static_cast<const Element*>(source.data) + step.sequence * source.batch_stride +
+                                      step.kv_head * source.head_stride + piece * 8);
+    const bool in_head = piece * 8 < p_.head_dim;
     const uint32_t slab =
         cute::cast_smem_ptr_to_uint(stage) + static_cast<uint32_t>(piece / 8 * T::kTileColumns * kSlabBytes);
-    const bool in_head = piece * 8 < p_.head_dim;
-    for (int first = warp_ * kRowsAtOnce + lane_ / kPieces; first < T::kTileColumns; first += kBatch * kRowStride) {
-      int column[kBatch];
+    CUTE_NO_UNROLL
+    for (int group = 0; group < kOwnGroups && RowOf(group, 0) < T::kTileColumns; ++group) {
+      const int64_t group_own = group * kGroupRows < 32 ? own[0] : own[kRowsPerLane - 1];
       CUTE_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        const int row = first + i * kRowStride;
-        column[i] = row < count ? columns[row] : -1;
-      }
-      CUTE_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        const int row = first + i * kRowStride;
-        const bool present = in_head && static_cast<uint32_t>(column[i]) < static_cast<uint32_t>(p_.index.seq_k);
-        const Element* const from = present ? tensor + column[i] * source.row_stride + piece * 8 : tensor;
-        const uint32_t to = slab + static_cast<uint32_t>(row * kSlabBytes + ((piece % 8 ^ row % 8) << 4));
-        if (row < T::kTileColumns) {
-          asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                       "r"(present ? 16 : 0)
-                       : "memory");
-        }
+      for (int first = 0; first < kGroupRows; first += kRowsAtOnce) {
+        const int group_row = first + row_at_once;
+        const int64_t begin = __shfl_sync(kAllLanes, group_own, group * kGroupRows % 32 + group_row);
+        const int row = RowOf(group, group_row);
+        const bool present = in_head && row < step.num_columns;
+        const uint32_t to = slab + static_cast<uint32_t>(row * kSlabBytes + ((piece % 8 ^ group_row) << 4));
+        asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(head + begin),
+                     "r"(present ? 16 : 0)
+                     : "memory");
       }
     }
   }
+
+  // Row `group_row` of the group-th group of 8 rows that this warp gathers.
+  __device__ int RowOf(int group, int group_row) const { return (group * kLoaderWarps + warp_) * 8 + group_row; }
 
   const KernelParams& p_;
   SharedStorage<T>& s_;
   const int warp_;
   const int lane_;
+  uint32_t landed_phases_ = 0;  // bit s: the phase of v_landed[s] that comes next
 };
 
 }  // namespace headscope::kernels::hopper

@@ -1,19 +1,29 @@
-// The scheduler's walk over an item's runs: cuts them into segments of at most 32 keys and packs the segments into
-// tiles, so that short runs share a tile and the tensor cores see full width whatever the lists look like.
+// The scheduler's walk over an item's runs: covers their keys with segments of 32 and packs four segments into a tile,
+// so that short runs share a tile and the tensor cores see full width whatever the lists look like.
 //
-// A warp works on 32 runs at a time: each lane holds one, a prefix sum numbers their segments, and the lanes of a
-// tile's segments look up the run that theirs belongs to. A batch is fetched while the one before is used.
+// A segment begins at the first key that is still to be taken and brings 32 neighbouring keys; two words of bits say
+// which of them the upper and which the lower rows keep. So it takes the pieces of all runs in it, of either half, and
+// no cover by segments of 32 has fewer of them. Where four segments begin within 128 keys, one *window* of 128 takes
+// their place: four adjacent segments that one box per 64 components brings, with bits cleared where nothing is kept.
+//
+// A warp works on 32 runs at a time, each lane on what is left of one. All starts and bits come from reductions over
+// the lanes.
 #pragma once
 
+#include "hopper/key_bits.cuh"
 #include "hopper/traits.cuh"
 
 namespace headscope::kernels::hopper {
 
-// The keys of one tile: lane i holds segment i.
+// The keys of one tile; the same in every lane.
 struct Tile {
-  uint32_t flags = 0;  // of the step; the same in every lane
-  int start = 0;
-  uint32_t packed = 0;
+  uint32_t flags = 0;           // of the step
+  uint32_t upper_quarters = 0;  // row quarters of the item that `upper` speaks
+                                // of; those in neither set keep nothing
+  uint32_t lower_quarters = 0;
+  int start[kMaxSegments] = {};
+  uint32_t upper[kMaxSegments] = {};  // bit j: kept key start + j
+  uint32_t lower[kMaxSegments] = {};
 };
 
 template <class T>
@@ -24,158 +34,181 @@ class RunWalker {
   // `lists` stays valid until the walk ends.
   __device__ void Start(const ItemLists& lists, int tile) {
     lists_ = &lists;
-    on_second_ = lists.count == 1;
-    quarters_ = lists.Quarters(0);
     // Under a causal rule nothing right of the item's last position is kept.
     const int last_row = min((tile + 1) * kItemRows, p_.index.seq_q) - 1;
     causal_end_ = p_.index.rule.kind == MaskKind::kNone ? p_.index.seq_k : p_.index.first_position + last_row + 1;
-    total_ = taken_ = whole_left_ = 0;
-    runs_ = p_.index.runs + lists.run_begin[0];
-    unfetched_ = static_cast<int>(lists.run_count[0]);
-    Prefetch();
+    walk_ = 0;
+    begin_ = end_ = 0;
+    whole_left_ = 0;
+    StartWalk();
   }
 
   // False when the runs are used up.
-  __device__ bool Next(Tile* tile) {
-    int filled = 0;
-    uint32_t flags = 0;  // of this lane's segment
-    // Segments that stay empty lie behind the last key, where TMA reads zeros.
-    int start = p_.index.seq_k + kSegmentRows * lane_;
-    uint32_t packed = 0;
-    while (filled < T::kSegments) {
-      if (taken_ == total_) {
-        if (!TakeBatch()) break;
-        continue;
-      }
-      if (filled == 0 && TakeWholeTile(tile)) return true;
-      const int take = min(T::kSegments - filled, total_ - taken_);
-      const int number = taken_ + lane_ - filled;
-      int run = 0;  // the lane that holds this lane's run
-      for (int i = 0; i < T::kSegments; ++i) {
-        const int before = __popc(__ballot_sync(kAllLanes, ends_ <= taken_ + i - filled));
-        if (lane_ == i) run = before;
-      }
-      const int run_start = __shfl_sync(kAllLanes, start_, run);
-      const int run_length = __shfl_sync(kAllLanes, length_, run);
-      const uint32_t run_tag = __shfl_sync(kAllLanes, tag_, run);
-      const int run_end = __shfl_sync(kAllLanes, ends_, run);
-      if (lane_ >= filled && lane_ < filled + take) {
-        const int piece = number - (run_end - SegmentsOf(run_length));
-        const int length = min(kSegmentRows, run_length - piece * kSegmentRows);
-        start = run_start + piece * kSegmentRows;
-        packed = static_cast<uint32_t>(length) | run_tag;
-        if (length < kSegmentRows) {
-          flags |= kStepMasked | (start + length < p_.index.seq_k ? kStepUnreadValues : 0u);
-        }
-        if (run_tag != Segment::Pack(0, false, Segment::kAllQuarters)) flags |= kStepMasked;
-      }
-      taken_ += take;
-      filled += take;
+  __device__ bool HasNext() { return whole_left_ > 0 || FillBatch(); }
+
+  // Only after HasNext() was true.
+  __device__ Tile Next() {
+    if (whole_left_ == 0) FindWholeTiles();
+    Tile tile{.upper_quarters = upper_quarters_, .lower_quarters = lower_quarters_};
+    if (whole_left_ > 0) {
+      TakeWholeTile(&tile);
+    } else {
+      TakeSegments(&tile);
     }
-    if (filled == 0) return false;
-    if (lane_ < T::kSegments && lane_ >= filled) flags |= kStepMasked;
-    tile->flags = __reduce_or_sync(kAllLanes, flags);
-    tile->start = start;
-    tile->packed = packed;
-    if ((tile->flags & kStepUnreadValues) == 0) tile->flags |= BoxesOf(start);
-    return true;
+    return tile;
   }
 
  private:
-  __device__ static int SegmentsOf(int length) { return (length + kSegmentRows - 1) / kSegmentRows; }
+  static constexpr int kNoKey = 1 << 29;  // behind every key
 
-  // Larger boxes than one per segment, where every segment is whole, masked or not: a box then brings nothing that the
-  // segments would not.
-  __device__ uint32_t BoxesOf(int start) const {
-    const int before = __shfl_up_sync(kAllLanes, start, 1);
-    const bool follows = start == before + kSegmentRows;
-    const uint32_t breaks = __ballot_sync(kAllLanes, !follows) & ((1u << T::kSegments) - 2);
+  // One walk per list; a window with sinks rules over partial runs alone, so full and partial runs then go separately.
+  __device__ int WalksPerList() const { return p_.index.rule.kind == MaskKind::kCausalWindow ? 2 : 1; }
+  __device__ int List() const { return walk_ / WalksPerList(); }
+  __device__ bool Takes(KeyRun run) const { return WalksPerList() == 1 || run.Partial() == (walk_ % 2 != 0); }
+
+  __device__ void StartWalk() {
+    const int list = List();
+    const uint32_t quarters = lists_->Quarters(list);
+    upper_quarters_ = lists_->count == 1 ? 0x3u : quarters & 0x5u;
+    lower_quarters_ = quarters & ~upper_quarters_;
+    runs_ = p_.index.runs + lists_->run_begin[list];
+    unfetched_ = static_cast<int>(lists_->run_count[list]);
+    Prefetch(0);
+  }
+
+  // Makes the prefetch hold the runs `taken` behind those that it holds.
+  __device__ void Prefetch(int taken) {
+    runs_ += taken;
+    unfetched_ = max(0, unfetched_ - taken);
+    prefetched_ = lane_ < unfetched_ ? runs_[lane_] : KeyRun{};
+  }
+
+  // Brings new runs in when half of the batch is used up. False at the end of the item; else some run has keys left.
+  __device__ bool FillBatch() {
+    while (true) {
+      const uint32_t live = __ballot_sync(kAllLanes, begin_ < end_);
+      if ((live & 0xffffu) != 0) return true;
+      if (unfetched_ > 0) {
+        ShiftBatch(live == 0 ? 32 : 16);
+      } else if (live != 0) {
+        return true;
+      } else if (++walk_ == lists_->count * WalksPerList()) {
+        return false;
+      } else {
+        StartWalk();
+      }
+    }
+  }
+
+  __device__ void ShiftBatch(int shift) {
+    const int from = lane_ + shift;
+    KeyRun run = prefetched_;
+    run.start = __shfl_sync(kAllLanes, run.start, from % 32);
+    run.packed = __shfl_sync(kAllLanes, run.packed, from % 32);
+    begin_ = __shfl_sync(kAllLanes, begin_, from % 32);
+    end_ = __shfl_sync(kAllLanes, end_, from % 32);
+    flags_ = __shfl_sync(kAllLanes, flags_, from % 32);
+    if (from >= 32) {
+      begin_ = run.start;
+      end_ = !Takes(run) ? run.start : run.Partial() ? min(run.End(), causal_end_) : run.End();
+      flags_ = run.Flags();
+    }
+    Prefetch(shift);
+  }
+
+  // A run of both halves has no other beside it, so the tiles that lie inside it need no look-up: long runs go by at
+  // ten instructions a tile.
+  __device__ void FindWholeTiles() {
+    if (!__any_sync(kAllLanes, end_ - begin_ >= T::kTileColumns)) return;
+    const int first = FirstKey(begin_);
+    const bool whole =
+        begin_ == first && end_ - begin_ >= T::kTileColumns && (flags_ & (kRunUpperHalf | kRunLowerHalf)) == 0;
+    const uint32_t holders = __ballot_sync(kAllLanes, whole);
+    if (holders == 0) return;
+    const int holder = __ffs(static_cast<int>(holders)) - 1;
+    const int tiles = (end_ - begin_) / T::kTileColumns;
+    whole_next_ = first;
+    whole_left_ = __shfl_sync(kAllLanes, tiles, holder);
+    whole_partial_ = (__shfl_sync(kAllLanes, flags_, holder) & kRunPartial) != 0;
+    if (whole) begin_ += tiles * T::kTileColumns;
+  }
+
+  __device__ void TakeWholeTile(Tile* tile) {
+    CUTE_UNROLL
+    for (int i = 0; i < T::kSegments; ++i) {
+      tile->start[i] = whole_next_ + i * kSegmentRows;
+      tile->upper[i] = tile->lower[i] = ~0u;
+    }
+    tile->flags = kStepWhole | (whole_partial_ ? kStepMasked | kStepRuled : 0u);
+    if (lists_->count != 1) tile->flags |= kStepMasked;
+    whole_next_ += T::kTileColumns;
+    --whole_left_;
+  }
+
+  // The first key at or behind `from` that this walk has to take; `from` differs from lane to lane.
+  __device__ int FirstKey(int from) const { return __reduce_min_sync(kAllLanes, from < end_ ? from : kNoKey); }
+
+  __device__ void TakeSegments(Tile* tile) {
+    int next = begin_;
+    CUTE_UNROLL
+    for (int i = 0; i < T::kSegments; ++i) {
+      tile->start[i] = FirstKey(next);
+      next = max(next, tile->start[i] + kSegmentRows);
+    }
+    // Segments behind the first; an empty one lies far behind.
+    if (tile->start[T::kSegments - 1] < tile->start[0] + T::kTileColumns) {
+      CUTE_UNROLL
+      for (int i = 1; i < T::kSegments; ++i) tile->start[i] = tile->start[0] + i * kSegmentRows;
+      next = max(begin_, tile->start[0] + T::kTileColumns);
+    }
+
+    uint32_t missing = lists_->count == 1 ? 0u : ~0u;
+    bool ruled = false;
+    uint32_t holes = 0;
+    CUTE_UNROLL
+    for (int i = 0; i < T::kSegments; ++i) {
+      const uint32_t bits = BitsBelow(end_ - tile->start[i]) & ~BitsBelow(begin_ - tile->start[i]);
+      tile->upper[i] = __reduce_or_sync(kAllLanes, (flags_ & kRunLowerHalf) != 0 ? 0u : bits);
+      tile->lower[i] = __reduce_or_sync(kAllLanes, (flags_ & kRunUpperHalf) != 0 ? 0u : bits);
+      ruled |= bits != 0 && (flags_ & kRunPartial) != 0;
+      missing |= ~(tile->upper[i] & tile->lower[i]);
+      // Behind the last key TMA brings zeros.
+      holes |= ~(tile->upper[i] | tile->lower[i]) & BitsBelow(p_.index.seq_k - tile->start[i]);
+      tile->start[i] = min(tile->start[i], p_.index.seq_k);
+    }
+    begin_ = next;
+    if (__any_sync(kAllLanes, ruled)) tile->flags |= kStepRuled | kStepMasked;
+    if (missing != 0) tile->flags |= kStepMasked;
+    if (holes != 0) tile->flags |= kStepUnreadValues;
+    tile->flags |= BoxesOf(tile->start);
+  }
+
+  // Larger boxes than one per segment, where segments are neighbours.
+  __device__ static uint32_t BoxesOf(const int (&start)[kMaxSegments]) {
+    uint32_t breaks = 0;
+    CUTE_UNROLL
+    for (int i = 1; i < T::kSegments; ++i) breaks |= start[i] != start[i - 1] + kSegmentRows ? 1u << i : 0u;
     if (breaks == 0) return kStepWhole;
     return (breaks & 0xau) == 0 ? kStepPairs : 0u;
   }
 
-  // A tile that lies inside one run needs no look-up per segment: long runs go by at ten instructions a tile.
-  __device__ bool TakeWholeTile(Tile* tile) {
-    if (whole_left_ < T::kSegments) {
-      whole_left_ = 0;
-      if (!has_long_run_ || total_ - taken_ < T::kSegments) return false;
-      const int run = __popc(__ballot_sync(kAllLanes, ends_ <= taken_));
-      const int run_length = __shfl_sync(kAllLanes, length_, run);
-      const int piece = taken_ - (__shfl_sync(kAllLanes, ends_, run) - SegmentsOf(run_length));
-      const int left = run_length / kSegmentRows - piece;
-      if (left < T::kSegments) return false;
-      whole_left_ = left;
-      whole_next_ = __shfl_sync(kAllLanes, start_, run) + piece * kSegmentRows;
-      whole_tag_ = __shfl_sync(kAllLanes, tag_, run);
-    }
-    tile->flags = kStepWhole;
-    if (whole_tag_ != Segment::Pack(0, false, Segment::kAllQuarters)) tile->flags |= kStepMasked;
-    tile->start = whole_next_ + lane_ * kSegmentRows;
-    tile->packed = static_cast<uint32_t>(kSegmentRows) | whole_tag_;
-    whole_next_ += T::kTileColumns;
-    whole_left_ -= T::kSegments;
-    taken_ += T::kSegments;
-    return true;
-  }
-
-  __device__ void Prefetch() {
-    const int size = min(32, unfetched_);
-    prefetched_ = lane_ < size ? runs_[lane_] : KeyRun{};
-    prefetched_size_ = size;
-    runs_ += size;
-    unfetched_ -= size;
-  }
-
-  // Makes the prefetched runs the present batch. False at the end of the item.
-  __device__ bool TakeBatch() {
-    while (prefetched_size_ == 0) {
-      if (on_second_) return false;
-      on_second_ = true;
-      quarters_ = lists_->Quarters(1);
-      runs_ = p_.index.runs + lists_->run_begin[1];
-      unfetched_ = static_cast<int>(lists_->run_count[1]);
-      Prefetch();
-    }
-    const KeyRun run = prefetched_;
-    start_ = run.start;
-    length_ = run.Partial() ? max(0, min(run.End(), causal_end_) - run.start) : run.Length();
-    const uint32_t upper = quarters_ == Segment::kAllQuarters ? 0x3u : quarters_ & 0x5u;
-    const uint32_t half = (run.Flags() & kRunUpperHalf) != 0 ? upper : quarters_ & ~upper;
-    const bool split = (run.Flags() & (kRunUpperHalf | kRunLowerHalf)) != 0;
-    tag_ = Segment::Pack(0, run.Partial(), split ? half : quarters_);
-    ends_ = SegmentsOf(length_);
-    for (int offset = 1; offset < 32; offset *= 2) {
-      const int below = __shfl_up_sync(kAllLanes, ends_, offset);
-      if (lane_ >= offset) ends_ += below;
-    }
-    total_ = __shfl_sync(kAllLanes, ends_, 31);
-    taken_ = whole_left_ = 0;
-    has_long_run_ = __any_sync(kAllLanes, length_ >= T::kTileColumns);
-    Prefetch();
-    return true;
-  }
-
   const KernelParams& p_;
   const int lane_;
-  // This lane's run of the present batch, and the number of segments up to its end.
-  int start_;
-  int length_;
-  int ends_;
-  uint32_t tag_;
-  int total_;  // segments of the batch
-  int taken_;
-  bool has_long_run_ = false;  // some run of the batch holds a whole tile
-  int whole_left_ = 0;         // whole segments left of the run that the next segment belongs to; 0: not known
-  int whole_next_;             // its next key
-  uint32_t whole_tag_;
-  KeyRun prefetched_;
-  int prefetched_size_;
-  const KeyRun* runs_;
-  int unfetched_;
+  // What is left of this lane's run: keys [begin_, end_). Keys are taken in order, by all lanes.
+  int begin_;
+  int end_;
+  uint32_t flags_ = 0;  // RunFlags
+  int whole_left_;      // tiles to be taken of the run that begins at whole_next_
+  int whole_next_;
+  bool whole_partial_;
+  KeyRun prefetched_;   // the run `lane_` behind the batch
+  const KeyRun* runs_;  // the first of those
+  int unfetched_;       // runs from there on
   int causal_end_;
   const ItemLists* lists_;
-  bool on_second_;  // or there is none
-  uint32_t quarters_;
+  int walk_;
+  uint32_t upper_quarters_;
+  uint32_t lower_quarters_;
 };
 
 }  // namespace headscope::kernels::hopper

@@ -22,7 +22,7 @@ class Scheduler {
       const int item = queue_.Take(&s_.lists);
       if (item < 0) {
         Announce(work, {.sequence = -1});
-        Publish({}, kStepEnd, 0);
+        Publish({.flags = kStepEnd}, {});
         return;
       }
       const ItemPlace place = PlaceOf(p_, item);
@@ -62,19 +62,19 @@ class Scheduler {
   }
 
   __device__ void PublishRuns(RunWalker<T>& walker, bool columns_follow) {
-    Tile tile;
-    if (!walker.Next(&tile)) {
-      if (columns_follow) return;
+    bool more = walker.HasNext();
+    if (!more && !columns_follow) {
       // An item that keeps nothing is one tile of nothing: rows of zeros behind the last key, all masked.
-      tile = {kStepMasked, p_.index.seq_k, 0};
+      Tile nothing{.flags = kStepWhole | kStepMasked | kStepLast};
+      CUTE_UNROLL
+      for (int i = 0; i < T::kSegments; ++i) nothing.start[i] = p_.index.seq_k;
+      Publish(nothing, {});
     }
-    // Whether a step is the last is known when the one behind it has been looked up.
-    while (true) {
-      Tile following;
-      const bool has_following = walker.Next(&following);
-      Publish(tile, tile.flags | (has_following || columns_follow ? 0u : kStepLast + 0u), 0);
-      if (!has_following) return;
-      tile = following;
+    while (more) {
+      Tile tile = walker.Next();
+      more = walker.HasNext();
+      if (!more && !columns_follow) tile.flags |= kStepLast;
+      Publish(tile, {});
     }
   }
 
@@ -82,7 +82,6 @@ class Scheduler {
     for (int l = 0; l < lists.count; ++l) {
       const int count = static_cast<int>(lists.column_count[l]);
       const int64_t begin = lists.column_begin[l];
-      const uint32_t quarters = lists.Quarters(l);
       const bool last_list = l + 1 == lists.count || lists.column_count[l + 1] == 0;
       for (int first = 0; first < count; first += T::kTileColumns) {
         const int present = min(T::kTileColumns, count - first);
@@ -90,29 +89,43 @@ class Scheduler {
         if (4 * lane_ < present) {
           asm volatile("prefetch.global.L1 [%0];" ::"l"(p_.index.columns + begin + first + 4 * lane_));
         }
-        const int length = min(kSegmentRows, max(0, present - lane_ * kSegmentRows));
-        uint32_t flags = kStepGathered;
-        if (present < T::kTileColumns || quarters != Segment::kAllQuarters) flags |= kStepMasked;
-        if (last_list && first + T::kTileColumns >= count) flags |= kStepLast;
-        Publish({0, 0, Segment::Pack(length, false, quarters)}, flags, begin + first);
+        Tile tile{.flags = kStepGathered, .upper_quarters = lists.Quarters(l)};
+        CUTE_UNROLL
+        for (int i = 0; i < T::kSegments; ++i) tile.upper[i] = BitsBelow(present - i * kSegmentRows);
+        if (present < T::kTileColumns || lists.count != 1) tile.flags |= kStepMasked;
+        if (last_list && first + T::kTileColumns >= count) tile.flags |= kStepLast;
+        Publish(tile, {begin + first, present});
       }
     }
   }
 
-  // Lane i < kSegments holds segment i.
-  __device__ void Publish(const Tile& tile, uint32_t flags, int64_t columns) {
-    Segment segments[kMaxSegments];
-    for (int i = 0; i < T::kSegments; ++i) {
-      segments[i] = {__shfl_sync(kAllLanes, tile.start, i), __shfl_sync(kAllLanes, tile.packed, i)};
-    }
+  struct Columns {
+    int64_t begin = 0;
+    int32_t count = 0;
+  };
+  __device__ void Publish(const Tile& tile, const Columns& columns) {
     WaitEmpty(s_.step_empty, step_);
     if (lane_ == 0) {
       Step& step = s_.steps[step_ % kStepRing];
-      for (int i = 0; i < T::kSegments; ++i) step.segments[i] = segments[i];
-      step.columns = columns;
+      CUTE_UNROLL
+      for (int quarter = 0; quarter < kItemRows / 32; ++quarter) {
+        const bool upper = (tile.upper_quarters >> quarter & 1u) != 0;
+        const bool lower = (tile.lower_quarters >> quarter & 1u) != 0;
+        CUTE_UNROLL
+        for (int i = 0; i < T::kSegments; ++i) {
+          step.kept[quarter][i] = upper ? tile.upper[i] : lower ? tile.lower[i] : 0u;
+        }
+      }
+      CUTE_UNROLL
+      for (int i = 0; i < T::kSegments; ++i) {
+        step.start[i] = tile.start[i];
+        step.unread[i] = ~(tile.upper[i] | tile.lower[i]);
+      }
+      step.columns = columns.begin;
+      step.num_columns = columns.count;
       step.kv_head = kv_head_;
       step.sequence = sequence_;
-      step.flags = flags;
+      step.flags = tile.flags;
       Mbarrier::arrive(&s_.step_full[step_ % kStepRing]);
     }
     __syncwarp();

@@ -3,52 +3,46 @@
 
 #include <cute/tensor.hpp>
 
+#include "hopper/key_bits.cuh"
 #include "hopper/traits.cuh"
 #include "key_interval.cuh"
 
 namespace headscope::kernels::hopper {
 
-struct Segments {
-  Segment all[kMaxSegments];
-};
-
-// All lanes of a warp call it; lane 0 reads.
-template <class T>
-__device__ inline Segments ReadSegments(const Step& step) {
-  const bool reads = threadIdx.x % 32 == 0;
-  Segments segments{};
-  if (reads) {
-    for (int i = 0; i < T::kSegments; ++i) segments.all[i] = step.segments[i];
-  }
-  for (int i = 0; i < T::kSegments; ++i) {
-    segments.all[i].start = __shfl_sync(kAllLanes, segments.all[i].start, 0);
-    segments.all[i].packed = __shfl_sync(kAllLanes, segments.all[i].packed, 0);
-  }
-  return segments;
+// Which of 32 keys from `start` on the element rule keeps for the row at `position`.
+__device__ inline uint32_t RuledKeys(const ElementRule& rule, int start, int position) {
+  const KeyRun run = KeyRun::Make(start, kSegmentRows, kRunPartial);
+  const cuda::KeyInterval kept = cuda::KeptKeys(rule, run, position, true);
+  return BitsBelow(kept.end) & (~BitsBelow(kept.begin) | BitsBelow(kept.sinks_end));
 }
 
 // Sets to -inf what a row does not keep. `row` is the thread's first row in its item, `position` that row's token
-// position.
+// position. All lanes of a warp call it: lane 0 reads the step.
 template <class T, class Scores>
-__device__ void MaskScores(Scores& scores, const Step& step, const ElementRule& rule, int row, int position) {
-  const Segments segments = ReadSegments<T>(step);
+__device__ void MaskScores(Scores& scores, const Step& step, uint32_t flags, const ElementRule& rule, int row,
+                           int position) {
+  const bool reads = threadIdx.x % 32 == 0;
   const int first_column = 2 * (static_cast<int>(threadIdx.x) % 4);
   CUTE_UNROLL
   for (int part = 0; part < T::kSegments; ++part) {
-    const Segment segment = segments.all[part];
+    // The rows of a warp lie in one quarter of the item.
+    uint32_t word = reads ? step.kept[row / 32][part] : 0u;
+    word = __shfl_sync(kAllLanes, word, 0);
+    uint32_t kept[2] = {word, word};
+    if ((flags & kStepRuled) != 0) {
+      const int start = __shfl_sync(kAllLanes, reads ? step.start[part] : 0, 0);
+      kept[0] &= RuledKeys(rule, start, position);
+      kept[1] &= RuledKeys(rule, start, position + 8);
+    }
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      // Both rows of a thread lie in one quarter of the item.
-      const bool belongs = segment.BelongsTo(row / 32);
-      const KeyRun run =
-          KeyRun::Make(segment.start, belongs ? segment.Length() : 0, segment.Partial() ? kRunPartial : 0);
-      const cuda::KeyInterval kept = cuda::KeptKeys(rule, run, position + 8 * r, true);
+      const uint32_t own = kept[r] >> first_column;
       CUTE_UNROLL
       for (int g = 0; g < kSegmentRows / 8; ++g) {
         CUTE_UNROLL
         for (int c = 0; c < 2; ++c) {
           const int i = (part * (kSegmentRows / 8) + g) * 4 + 2 * r + c;
-          if (!kept.Keeps(8 * g + first_column + c)) scores(i) = -INFINITY;
+          if ((own & 1u << (8 * g + c)) == 0) scores(i) = -INFINITY;
         }
       }
     }

@@ -34,21 +34,7 @@ constexpr int kProducerRegisters = 56;
 constexpr int kConsumerRegisters = 224;
 constexpr uint32_t kAllLanes = 0xffffffffu;
 
-// A piece of a run inside a tile: `length` keys from `start`, kept by the quarters (of 32 query rows) of the item that
-// `quarters` names.
-struct Segment {
-  int32_t start;
-  uint32_t packed;  // length | partial << 8 | quarters << 12
-
-  static constexpr uint32_t kPartial = 1u << 8;
-  static constexpr uint32_t kAllQuarters = 0xfu;
-  __device__ static uint32_t Pack(int length, bool partial, uint32_t quarters) {
-    return static_cast<uint32_t>(length) | (partial ? kPartial : 0u) | quarters << 12;
-  }
-  __device__ int Length() const { return static_cast<int>(packed & 0xffu); }
-  __device__ bool Partial() const { return (packed & kPartial) != 0; }
-  __device__ bool BelongsTo(int quarter) const { return (packed >> (12 + quarter) & 1u) != 0; }
-};
+// A tile of keys is a few segments of kSegmentRows neighbouring keys.
 constexpr int kMaxSegments = 4;
 
 enum StepFlags : uint32_t {
@@ -58,13 +44,18 @@ enum StepFlags : uint32_t {
   kStepGathered = 8,      // single columns, written by cp.async, through the generic proxy
   kStepWhole = 16,        // all segments are neighbours: one box per slab brings them
   kStepPairs = 32,        // segments 0 and 1 are neighbours, and so are 2 and 3: two boxes per slab
-  kStepEnd = 64,          // no step, and none will follow
+  kStepRuled = 64,        // of what is kept the element rule takes some away
+  kStepEnd = 128,         // no step, and none will follow
 };
 
 // One tile of keys, as the scheduler describes it to the loaders and the consumers.
 struct Step {
-  Segment segments[kMaxSegments];
-  int64_t columns;  // gathered: where its columns begin in index.columns; as many as the segments' lengths say
+  // Bit j of kept[quarter][i]: these 32 rows of the item keep key start[i] + j (gathered steps: column 32 * i + j).
+  alignas(16) uint32_t kept[kItemRows / 32][kMaxSegments];
+  int32_t start[kMaxSegments];
+  uint32_t unread[kMaxSegments];  // keys of the segments that no row keeps
+  int64_t columns;                // gathered: where its columns begin in index.columns
+  int32_t num_columns;
   int32_t kv_head;
   int32_t sequence;
   uint32_t flags;
@@ -93,7 +84,7 @@ struct ItemLists {
   int32_t count;  // 1 or 2
 
   // Row quarters of the item that list l covers.
-  __device__ uint32_t Quarters(int l) const { return count == 1 ? Segment::kAllQuarters : l == 0 ? 0x3u : 0xcu; }
+  __device__ uint32_t Quarters(int l) const { return count == 1 ? 0xfu : l == 0 ? 0x3u : 0xcu; }
 };
 
 template <class Element_, int kHeadDim_, int kTileColumns_, int kQuerySlots_>
@@ -147,6 +138,7 @@ struct SharedStorage {
   alignas(8) uint64_t k_empty[kStages];
   alignas(8) uint64_t v_full[kStages];
   alignas(8) uint64_t v_empty[kStages];
+  alignas(8) uint64_t v_landed[kStages];  // of steps with unread values: what TMA brings is there
   alignas(8) uint64_t step_full[kStepRing];
   alignas(8) uint64_t step_empty[kStepRing];
 };

@@ -1,0 +1,15 @@
+// Sets of 32 neighbouring keys, a bit each.
+#pragma once
+
+#include <cstdint>
+
+namespace headscope::kernels::hopper {
+
+// Bits 0 to count - 1; none for a negative count, all from 32 on.
+__device__ inline uint32_t BitsBelow(int count) {
+  uint32_t bits;
+  asm("bmsk.clamp.b32 %0, 0, %1;" : "=r"(bits) : "r"(max(count, 0)));
+  return bits;
+}
+
+}  // namespace headscope::kernels::hopper
