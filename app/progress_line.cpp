@@ -58,8 +58,8 @@ void ProgressLine::Show(const capture::Progress& progress) {
   const bool last = progress.total > 0 && progress.done >= progress.total;
   const std::chrono::milliseconds pause(terminal_ ? 100 : 5000);
   if (!last && !new_stage && now - shown_ < pause) return;
-  if (!terminal_ && new_stage && !last) return;  // a log gets a stage's first line when it has something to say
   shown_ = now;
+  if (!terminal_ && new_stage && !last) return;  // a log gets a stage's first line when it has something to say
 
   const std::string line = ProgressText(progress);
   if (terminal_) {

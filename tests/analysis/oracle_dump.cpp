@@ -2,6 +2,7 @@
 // tests/oracle/analysis_oracle.py to check. Without a trace it writes a small one first, FOLDER/trace.h5.
 //
 // statistics.json is the command line's own; details.json names arrays that lie beside it as raw little-endian numbers.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iostream>
@@ -20,6 +21,7 @@ namespace headscope::analysis {
 namespace {
 
 constexpr int64_t kTokens = 900;
+constexpr int32_t kWindow = 300;  // of the second layer's model
 constexpr int32_t kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
 
 // Keys with outliers, a sink and a slowly turning part, so that heads have sinks, windows and long tails.
@@ -39,7 +41,7 @@ void WriteTrace(const std::string& path) {
   layout.kv_heads = {0, 1};
   layout.encoding = data::Encoding::kFloat32;
   layout.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim));
-  layout.window_per_layer = {0, 0};
+  layout.window_per_layer = {0, kWindow};
   layout.max_tokens = kTokens;
   data::TraceWriter writer(path, layout, /*overwrite=*/true);
   writer.AppendTokens(std::vector<data::TokenRecord>(kTokens));
@@ -63,7 +65,7 @@ void WriteTrace(const std::string& path) {
         }
         std::vector<double> scores;
         double largest = -1e300, sum = 0;
-        for (int64_t column = 0; column <= row; ++column) {
+        for (int64_t column = layer == 1 ? std::max<int64_t>(0, row - kWindow + 1) : 0; column <= row; ++column) {
           double dot = 0;
           for (int64_t i = 0; i < kHeadDim; ++i)
             dot += static_cast<double>(query[i]) * static_cast<double>(keys[column * kHeadDim + i]);

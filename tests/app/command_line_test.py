@@ -6,7 +6,9 @@ import csv
 import json
 import os
 import pathlib
+import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -102,6 +104,40 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(header[:8], b"\x89PNG\r\n\x1a\n")
         self.assertGreater(int.from_bytes(header[16:20], "big"), 300)
         run("render", self.trace, "--head", "8:4", "--view", "mask", "--method", "vertical-slash:n_vertical=30,n_slash=100", "-o", self.path / "mask.png")
+
+    def test_render_is_watched_and_interrupted(self):
+        out = self.path / "large.png"
+        command = [HEADSCOPE, "render", self.trace, "--head", "8:4", "--size", "3000x3000", "-o", str(out)]
+        before = self.names()
+        screen, terminal = pty.openpty()  # progress comes at once on a terminal
+        process = subprocess.Popen(command, stderr=terminal, stdout=subprocess.PIPE)
+        os.close(terminal)
+        seen = b""
+        while b"drawing" not in seen:
+            seen += os.read(screen, 4096)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        os.close(screen)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(self.names(), before, "an interrupted picture left something behind")
+        self.assertRegex(run(*command[1:]).stderr, r"^drawing: 100 %$")
+        self.assertTrue(out.exists())
+        self.assertEqual(run(*command[1:], "--quiet", "--force").stderr, "")
+
+    def test_failures_name_the_output_and_not_its_temporary_name(self):
+        folder = self.path / "full"
+        folder.mkdir()
+        out = folder / "part.h5"
+
+        def limit():  # for this process the disk is full after 4 KiB
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        for command in (("export", self.trace, "-o", out), ("analyze", self.trace, "--heads", "8:4", "-o", out),
+                        ("render", self.trace, "--head", "8:4", "-o", folder / "map.png")):
+            said = run(*command, "--quiet", code=1, preexec_fn=limit, restore_signals=False).stderr
+            self.assertIn(str(command[-1]), said)
+            self.assertNotIn("partial", said)
+        self.assertEqual(list(folder.iterdir()), [])
 
     def test_export_takes_a_part(self):
         out = self.path / "part.h5"
@@ -230,9 +266,9 @@ class CommandLine(unittest.TestCase):
     def test_capture_never_replaces_the_model(self):
         model = self.path / "model_of_its_own"
         model.mkdir()
-        for file in pathlib.Path(MODEL).iterdir():
-            if file.suffix in (".json", ".safetensors"):
-                (model / file.name).write_bytes(file.read_bytes())
+        shard = min(pathlib.Path(MODEL).glob("*.safetensors"))
+        for file in (pathlib.Path(MODEL) / "config.json", pathlib.Path(MODEL) / "tokenizer.json", shard):
+            (model / file.name).write_bytes(file.read_bytes())
         before = {file: file.read_bytes() for file in model.iterdir()}
         for file in before:
             self.assertIn("same file", run("capture", model, "--text", "a", "-o", file, "--force", code=2).stderr)

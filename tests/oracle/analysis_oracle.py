@@ -54,8 +54,10 @@ class Head:
         self.lse = read(attention["lse"], slot, head_slot)
         self.scores = self.q @ self.k.T / np.sqrt(self.q.shape[1])
         self.distance = (self.positions[:, None] - np.arange(len(self.k))[None, :]).astype(np.int32)
-        self.causal = self.distance >= 0
-        self.p = np.where(self.causal, np.exp(self.scores - self.lse[:, None]), 0.0)
+        self.window = int(attention.attrs["window_per_layer"][slot])  # 0: none
+        self.attended = (self.distance >= 0) & (self.distance < (self.window or len(self.k)))
+        self.num_attended = self.attended.sum(axis=1)
+        self.p = np.where(self.attended, np.exp(self.scores - self.lse[:, None]), 0.0)
 
 
 def best(scores, k):
@@ -74,11 +76,11 @@ def agreement(head, r, counts):
     for begin in range(0, len(head.q), ROWS_AT_ONCE):
         rows = slice(begin, begin + ROWS_AT_ONCE)
         columns = head.positions[rows].max() + 1
-        attended = head.causal[rows, :columns]
+        attended = head.attended[rows, :columns]
         exact = np.where(attended, head.scores[rows, :columns], -np.inf)
         estimate = np.where(attended, largest[rows] @ head.k[:columns].T, -np.inf)
         for k in counts:
-            chosen = head.positions[rows] >= k
+            chosen = head.num_attended[rows] > k
             if chosen.any():
                 shares[k].append((best(exact[chosen], k) & best(estimate[chosen], k)).sum(axis=1) / k)
     return {k: np.concatenate(shares[k]).mean() if shares[k] else 1.0 for k in counts}
@@ -86,7 +88,7 @@ def agreement(head, r, counts):
 
 def far_blocks(head, position):
     """How many key blocks the far region of a row at `position` touches; one when it has none."""
-    begin, end = SINKS, min(position - LOCAL + 1, position + 1)
+    begin, end = max(SINKS, position - head.window + 1 if head.window else 0), position - LOCAL + 1
     return (end - 1) // BLOCK - begin // BLOCK + 1 if begin < end else 1
 
 
@@ -105,20 +107,20 @@ def class_of(numbers, far_mass, block_chance, rows):
 
 
 def statistics(head):
-    p, causal, distance = head.p, head.causal, head.distance
+    p, attended, distance = head.p, head.attended, head.distance
     rows, tokens = p.shape
     result = {}
     centred = head.q - head.q.mean(axis=1, keepdims=True)
     result["kurtosis"] = np.mean(np.mean(centred**4, axis=1) / np.mean(centred**2, axis=1) ** 2 - 3)
-    result["entropy_nats"] = np.mean(np.sum(np.where(causal, p * (head.lse[:, None] - head.scores), 0), axis=1))
+    result["entropy_nats"] = np.mean(np.sum(np.where(attended, p * (head.lse[:, None] - head.scores), 0), axis=1))
     result["max_probability"] = p.max(axis=1).mean()
     result["sink_mass"] = p[:, :SINKS].sum(axis=1).mean()
     result["local_mass"] = np.where(distance < LOCAL, p, 0).sum(axis=1).mean()
     far = np.where(distance >= LOCAL, p, 0)
     far[:, :SINKS] = 0
     result["vertical_mass"] = np.sort(far.sum(axis=0))[-LINES:].sum() / rows
-    by_distance = np.bincount(distance[causal], weights=p[causal], minlength=tokens)
-    far_by_distance = np.bincount(distance[causal], weights=far[causal], minlength=tokens)
+    by_distance = np.bincount(distance[attended], weights=p[attended], minlength=tokens)
+    far_by_distance = np.bincount(distance[attended], weights=far[attended], minlength=tokens)
     result["slash_mass"] = np.sort(far_by_distance)[-LINES:].sum() / rows
     block_sum = chance_sum = 0
     for block in np.unique(head.positions // BLOCK):
@@ -137,8 +139,8 @@ def statistics(head):
         result[f"top{k}"] = ordered[:, :k].sum(axis=1).mean()
     running = np.cumsum(ordered, axis=1, out=ordered)
     for target in (0.90, 0.95, 0.99):
-        needed = np.minimum((running < target).sum(axis=1) + 1, head.positions + 1)
-        result[f"sparsity{target}"] = 1 - needed.sum() / causal.sum()
+        needed = np.minimum((running < target).sum(axis=1) + 1, head.num_attended)
+        result[f"sparsity{target}"] = 1 - needed.sum() / head.num_attended.sum()
     for r in (8, 16, 32):
         result |= {f"agreement{r},{k}": mean for k, mean in agreement(head, r, (32, 128)).items()}
     bins = min(BINS, tokens)
@@ -159,7 +161,7 @@ def compare_statistics(name, head, said):
         check(f"{name} {key}", flat[key], value)
     check(f"{name} class {said['class']}, NumPy {head_class}", said["class"] == head_class, True)
     # The recorded log-sum-exp itself, against the sum over the row.
-    scores = np.where(head.causal, head.scores, -np.inf)
+    scores = np.where(head.attended, head.scores, -np.inf)
     top = scores.max(axis=1)
     check(f"{name} lse", head.lse, top + np.log(np.exp(scores - top[:, None]).sum(axis=1)), 1e-4, 1e-5)
 
@@ -178,7 +180,7 @@ def compare_masks(name, head, masks, folder):
         check(f"{label} kept mass", np.fromfile(folder / (mask["name"] + ".mass"), np.float32), mass, 1e-5)
         fifth = np.sort(mass)[-(-len(mass) // 20) - 1]
         check(f"{label} CRA", [mask["cra_min"], mask["cra_p5"], mask["cra_mean"]], [mass.min(), fifth, mass.mean()], 1e-5)
-        check(f"{label} kept fraction", mask["kept_fraction"], (end - begin).sum(dtype=np.int64) / head.causal.sum(), 1e-9, 1e-9)
+        check(f"{label} kept fraction", mask["kept_fraction"], (end - begin).sum(dtype=np.int64) / head.num_attended.sum(), 1e-9, 1e-9)
 
 
 def compare_tiles(name, head, tiles, folder):
@@ -188,7 +190,7 @@ def compare_tiles(name, head, tiles, folder):
         p, pairs = np.zeros((size, size)), np.zeros((size, size))
         rows, columns = min(size, head.p.shape[0]), min(size, head.p.shape[1])
         p[:rows, :columns] = head.p[:rows, :columns]
-        pairs[:rows, :columns] = head.causal[:rows, :columns]
+        pairs[:rows, :columns] = head.attended[:rows, :columns]
         cut = lambda a: a.reshape(256, step, 256, step)
         count = cut(pairs).sum(axis=(1, 3))
         with np.errstate(divide="ignore", invalid="ignore"):
