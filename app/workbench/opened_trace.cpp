@@ -3,10 +3,22 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analysis/compare.h"
+
 namespace headscope::app {
 namespace {
 
 constexpr int64_t kHeadCacheBytes = int64_t{1} << 30;
+
+int64_t CountDecodeRows(const data::TraceReader& reader) {
+  const std::vector<data::TokenRecord>& tokens = reader.tokens();
+  const auto is_prompt = [&](int32_t position) {
+    const auto token = static_cast<size_t>(position);
+    return token >= tokens.size() || tokens[token].phase != data::TokenPhase::kDecode;
+  };
+  const std::vector<int32_t>& rows = reader.row_positions();
+  return std::find_if(rows.rbegin(), rows.rend(), is_prompt) - rows.rbegin();
+}
 
 ui::TraceSummary Summarise(const data::TraceReader& reader) {
   const data::TraceLayout& layout = reader.layout();
@@ -28,6 +40,7 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   summary.token_text.reserve(reader.tokens().size());
   for (const data::TokenRecord& token : reader.tokens()) summary.token_text.push_back(PrintableToken(token.text));
   summary.row_positions = reader.row_positions();
+  summary.num_decode_rows = CountDecodeRows(reader);
   summary.rows_contiguous =
       std::adjacent_find(summary.row_positions.begin(), summary.row_positions.end(),
                          [](int32_t row, int32_t next) { return next != row + 1; }) == summary.row_positions.end();
@@ -56,6 +69,11 @@ size_t SequenceLength(std::string_view text) {
 
 OpenedTrace::OpenedTrace(const std::string& path)
     : reader(path), summary(Summarise(reader)), heads(reader, kHeadCacheBytes) {}
+
+int32_t OpenedTrace::DecodeRows() const {
+  if (summary.num_decode_rows == 0) return analysis::CompareOptions{}.decode_rows;
+  return static_cast<int32_t>(std::min<int64_t>(summary.num_decode_rows, kMostDecodeRows));
+}
 
 std::string PrintableToken(const std::string& bytes) {
   static constexpr char kHex[] = "0123456789ABCDEF";

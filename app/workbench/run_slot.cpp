@@ -19,15 +19,20 @@ Status RunSlot::RunOn(const std::string& device, const std::string& method, cons
   std::unique_ptr<analysis::HeadComparison>& comparison = comparisons_[device];
   if (!comparison) {
     analysis::CompareOptions options;
-    options.repeats = repeats_;
+    options.repeats = settings_.repeats;
+    options.decode_rows = settings_.decode_rows;
     options.device = device;
     options.cancelled = &stop_;
+    // The comparison outlives this run; each run has its own listener.
+    options.progress = [this](const analysis::RepeatProgress& progress) {
+      if (settings_.report) settings_.report(progress);
+    };
     comparison = std::make_unique<analysis::HeadComparison>(head_, options);
   }
   return comparison->Run(method, values, result);
 }
 
-Status RunSlot::Run(const analysis::HeadTensorsPtr& head, int32_t repeats, const std::string& method,
+Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& settings, const std::string& method,
                     const kernels::ParameterValues& values, const std::atomic<bool>& cancelled,
                     analysis::MethodResult* result) {
   const std::lock_guard lock(mutex_);
@@ -35,12 +40,19 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, int32_t repeats, const
   // second line.
   stop_ = false;
   if (cancelled) return {StatusCode::kCancelled, "The run was cancelled."};
-  if (head_ != head || repeats_ != repeats) {
+  if (head_ != head || settings_.repeats != settings.repeats || settings_.decode_rows != settings.decode_rows) {
     comparisons_.clear();
     head_ = head;
-    repeats_ = repeats;
   }
-  if (head->gpu == nullptr) return RunOn("cpu", method, values, result);
+  settings_ = settings;
+  const Status status = RunWherePossible(method, values, result);
+  settings_.report = nullptr;  // the listener may be gone before the next run
+  return status;
+}
+
+Status RunSlot::RunWherePossible(const std::string& method, const kernels::ParameterValues& values,
+                                 analysis::MethodResult* result) {
+  if (head_->gpu == nullptr) return RunOn("cpu", method, values, result);
   const Status on_gpu = RunOn("cuda", method, values, result);
   if (!IsLeftToTheCpu(on_gpu)) return on_gpu;
   Status status = RunOn("cpu", method, values, result);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,11 +15,17 @@
 
 namespace headscope::app {
 
+struct RunSettings {
+  int32_t repeats = 1;
+  int32_t decode_rows = 1;                                      // steps that decode methods are measured on
+  std::function<void(const analysis::RepeatProgress&)> report;  // on the caller's thread; may be empty
+};
+
 class RunSlot {
  public:
   // Called from workers; waits for the run before. `cancelled` is the caller's own flag; Stop() ends the run under way
   // as well.
-  kernels::Status Run(const analysis::HeadTensorsPtr& head, int32_t repeats, const std::string& method,
+  kernels::Status Run(const analysis::HeadTensorsPtr& head, const RunSettings& settings, const std::string& method,
                       const kernels::ParameterValues& values, const std::atomic<bool>& cancelled,
                       analysis::MethodResult* result);
   // Set the caller's flag before.
@@ -26,13 +33,16 @@ class RunSlot {
   void Forget();  // frees the head and its baseline
 
  private:
+  // On the head's GPU, or on the CPU.
+  kernels::Status RunWherePossible(const std::string& method, const kernels::ParameterValues& values,
+                                   analysis::MethodResult* result);
   kernels::Status RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
                         analysis::MethodResult* result);
 
   std::mutex mutex_;
   std::atomic<bool> stop_ = false;
   analysis::HeadTensorsPtr head_;
-  int32_t repeats_ = 0;
+  RunSettings settings_;
   std::map<std::string, std::unique_ptr<analysis::HeadComparison>> comparisons_;  // by device
 };
 

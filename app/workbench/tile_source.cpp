@@ -124,7 +124,8 @@ void TileSource::RequestMask(const HeldMask& mask, const analysis::TileKey& key,
   queue_->Submit(
       NextTag(), priority,
       [mask, key, tile](const std::atomic<bool>&) {
-        *tile = analysis::ComputeMaskTile(mask.index->View(), mask.window, key);
+        *tile = mask.steps ? analysis::ComputeMaskTile(*mask.steps, key)
+                           : analysis::ComputeMaskTile(mask.index->View(), mask.window, key);
       },
       [tile, done = std::move(done)] {
         if (*tile) done(*tile);

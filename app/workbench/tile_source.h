@@ -18,10 +18,11 @@
 
 namespace headscope::app {
 
-// A mask whose tiles may be asked for.
+// A mask whose tiles may be asked for: a prefill method's index, or a decode method's steps.
 struct HeldMask {
   std::shared_ptr<const kernels::SparseIndex> index;
   int32_t window = 0;  // its head's own; 0: none
+  analysis::KeptStepsPtr steps;
 };
 
 class TileSource {

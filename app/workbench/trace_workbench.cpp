@@ -19,6 +19,7 @@
 #include "mass_cache.h"
 #include "opened_trace.h"
 #include "run_slot.h"
+#include "repeat_report.h"
 #include "statistics_job.h"
 #include "table_export.h"
 #include "tile_source.h"
@@ -50,6 +51,12 @@ struct Outcome {
 };
 
 class TraceWorkbench : public ui::Workbench {
+// A mask as the window shows it, and what its tiles are made from.
+struct MadeMask {
+  ui::LiveMask live;
+  HeldMask held;
+};
+
  public:
   TraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post)
       : paths_(paths),
@@ -115,6 +122,7 @@ class TraceWorkbench : public ui::Workbench {
   void DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
                      ui::ErrorReply failed) override;
   void Capture(const ui::CaptureSettings& settings, ui::Reply<std::string> done, ui::ErrorReply failed,
+    ++run_number_;
                ui::Reply<ui::ProgressReport> progress) override {
     capture_.Start(settings, std::move(done), std::move(failed), std::move(progress));
   }
@@ -140,6 +148,11 @@ class TraceWorkbench : public ui::Workbench {
     queue_.Submit(
         tag, priority,
         [outcome, work](const std::atomic<bool>& cancelled) { outcome->Set([&] { return work(cancelled); }); },
+  MadeMask MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
+                         const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
+  static MadeMask MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
+                               const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
+
         [outcome, done = std::move(done), failed = std::move(failed)] {
           if (outcome->value) {
             done(std::move(*outcome->value));
@@ -164,6 +177,7 @@ class TraceWorkbench : public ui::Workbench {
   analysis::TaskQueue queue_;
   TileSource tiles_;
 };
+  int64_t run_number_ = 0;     // the same of runs
 
 void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) {
   Submit<std::shared_ptr<OpenedTrace>>(
@@ -196,35 +210,33 @@ ui::Exact TraceWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   const analysis::HeadTensorsPtr tensors = trace_ ? trace_->heads.TryGet(head) : nullptr;
   if (!tensors || row < 0 || row >= tensors->num_rows || column < 0 || column >= tensors->num_tokens)
-    return {kUnknown, kUnknown, true};
+    return {.probability = kUnknown, .score = kUnknown};
   const double score = analysis::Score(*tensors, row, column);
-  return {analysis::Probability(*tensors, row, column), score,
-          column <= tensors->row_positions[static_cast<size_t>(row)]};
+  const int32_t position = tensors->row_positions[static_cast<size_t>(row)];
+  return {analysis::Probability(*tensors, row, column), score, column <= position,
+          tensors->window == 0 || position - column < tensors->window};
 }
 
 void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& method,
                                  const kernels::ParameterValues& values, ui::Reply<ui::LiveMask> done,
                                  ui::ErrorReply failed) {
   if (!trace_) return;
-  Submit<analysis::MaskPreview>(
+  Submit<MadeMask>(
       "mask", kMaskPriority,
       [this, trace = trace_, head, method, values](const std::atomic<bool>& cancelled) {
-        const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method);
-        if (prefill == nullptr)
-          throw std::invalid_argument("Method " + method + " is not a prefill method: choose one of the panel's list.");
-        const MassCache::MassPtr mass = head_masses_.Get(trace->heads.Get(head), cancelled);
-        if (!mass) throw std::runtime_error("The mask was not made because another head was opened.");
-        analysis::MaskPreview preview;
-        const kernels::Status status = analysis::PreviewMask(*mass, *prefill, values, 0, &cancelled, &preview);
-        if (!status.ok()) throw std::runtime_error(status.message());
-        return preview;
+        if (const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method))
+          return MaskOfPrefill(*trace, head, *prefill, values, cancelled);
+        if (const kernels::DecodeMethod* decode = kernels::FindDecodeMethod(method))
+          return MaskOfDecode(*trace, head, *decode, values, cancelled);
+        throw std::invalid_argument("Method " + method + " is not registered: choose one of the panel's list.");
       },
-      [this, done = std::move(done)](const analysis::MaskPreview& preview) {
-        ui::LiveMask mask{preview.summary, preview.kept_mass, next_mask_id_++,
-                          analysis::DistributeMass(preview.kept_mass)};
-        masks_[mask.mask_id] = {preview.index, preview.window};
+      [this, done = std::move(done)](MadeMask made) {
+        made.live.mask_id = next_mask_id_++;
+        made.live.distribution = analysis::DistributeMass(made.live.kept_mass);
+        if (made.live.steps) made.live.distribution.worst_row += made.live.steps->first_row;
+        masks_[made.live.mask_id] = std::move(made.held);
         if (masks_.size() > kMasksKept) masks_.erase(masks_.begin());
-        done(mask);
+        done(std::move(made.live));
       },
       std::move(failed));
 }
@@ -236,6 +248,34 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
   if (!trace_) return;
   CancelSearch();
   const int64_t number = search_number_;
+MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
+                                       const kernels::ParameterValues& values, const std::atomic<bool>& cancelled) {
+  const MassCache::MassPtr mass = head_masses_.Get(trace.heads.Get(head), cancelled);
+  if (!mass) throw std::runtime_error("The mask was not made because another head was opened.");
+  analysis::MaskPreview preview;
+  const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, &cancelled, &preview);
+  if (!status.ok()) throw std::runtime_error(status.message());
+  MadeMask made;
+  made.live.summary = std::move(preview.summary);
+  made.live.kept_mass = std::move(preview.kept_mass);
+  made.held = {preview.index, preview.window, nullptr};
+  return made;
+}
+
+MadeMask TraceWorkbench::MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
+                                      const kernels::ParameterValues& values, const std::atomic<bool>& cancelled) {
+  analysis::DecodePreview preview;
+  const kernels::Status status =
+      analysis::PreviewDecode(*trace.heads.Get(head), method, values, trace.DecodeRows(), 0, &cancelled, &preview);
+  if (!status.ok()) throw std::runtime_error(status.message());
+  MadeMask made;
+  made.live.summary = std::move(preview.summary);
+  made.live.kept_mass = std::move(preview.kept_mass);
+  made.live.steps = preview.steps;
+  made.held = {nullptr, 0, preview.steps};
+  return made;
+}
+
   Submit<kernels::ParameterValues>(
       "search", kMaskPriority,
       [this, number, trace = trace_, head, method, values, target, progress](const std::atomic<bool>& cancelled) {
@@ -275,19 +315,27 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
   // The statistics wait: a run's times must be its own.
   Submit<analysis::MethodResult>(
       "run", kMaskPriority,
-      [this, slot = run_slot_, trace = trace_, head, method, values, repeats](const std::atomic<bool>& cancelled) {
+      [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
+       progress](const std::atomic<bool>& cancelled) {
         struct PauseStatistics {
           StatisticsJob& job;
           explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
           ~PauseStatistics() { job.Resume(); }
         } const paused(statistics_);
         analysis::MethodResult result;
-        const kernels::Status status = slot->Run(trace->heads.Get(head), repeats, method, values, cancelled, &result);
+        const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, cancelled, &result);
         if (!status.ok()) throw std::runtime_error(status.message());
         return result;
       },
       std::move(done), std::move(failed));
 }
+        ReportNowAndThen now_and_then([this, number, progress](ui::ProgressReport shown) {
+          post_([this, number, progress, shown = std::move(shown)] {
+            if (number == run_number_) progress(shown);
+          });
+        });
+        const RunSettings settings{repeats, trace->DecodeRows(),
+                                   [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); }};
 
 void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
                                    ui::ErrorReply failed) {

@@ -184,6 +184,7 @@ class MethodTrialTest : public ::testing::Test {
                         .method_changed = [this] { ++num_changes_; },
                         .mask_ready = [this](const LiveMask& mask) { masks_.push_back(mask); },
                         .run_started = {},
+                        .run_progressed = [this](const ProgressReport& report) { stages_.push_back(report.stage); },
                         .run_finished = [this](const analysis::MethodResult&) { ++num_results_; },
                         .run_failed = [this](const std::string& message) { failures_.push_back(message); }});
     trial_.SetWorkbench(&workbench_);
@@ -192,13 +193,37 @@ class MethodTrialTest : public ::testing::Test {
   FakeWorkbench workbench_;
   MethodTrial trial_;
   std::vector<LiveMask> masks_;
-  std::vector<std::string> failures_;
+  std::vector<std::string> failures_, stages_;
   int num_changes_ = 0, num_results_ = 0;
 };
 
-TEST_F(MethodTrialTest, OffersPrefillMethodsAndStartsWithTheFirstSparseOne) {
-  ASSERT_EQ(trial_.methods().size(), 2u);
+TEST_F(MethodTrialTest, OffersEachNameOncePrefillFirstAndStartsWithTheFirstSparseOne) {
+  ASSERT_EQ(trial_.methods().size(), 3u) << "dense decode is the baseline of decode runs, not a choice";
+  EXPECT_EQ(trial_.methods()[2].name, "newest");
   EXPECT_EQ(trial_.method()->name, "band");
+  EXPECT_FALSE(trial_.is_decode());
+}
+
+TEST_F(MethodTrialTest, StepsThroughTheMethodsRoundTheEnds) {
+  trial_.StepMethod(1);
+  EXPECT_EQ(trial_.method()->name, "newest");
+  trial_.StepMethod(1);
+  EXPECT_EQ(trial_.method()->name, "dense");
+  trial_.StepMethod(-1);
+  EXPECT_EQ(trial_.method()->name, "newest");
+}
+
+// A decode method's mask is about its steps: the last rows of 128.
+TEST_F(MethodTrialTest, ADecodeMethodKeepsKeysOfTheLastRows) {
+  workbench_.DeliverReplies();
+  masks_.clear();
+  ASSERT_TRUE(trial_.SelectMethod("newest"));
+  EXPECT_TRUE(trial_.is_decode());
+  workbench_.DeliverReplies();
+  ASSERT_EQ(masks_.size(), 1u);
+  ASSERT_NE(masks_[0].steps, nullptr);
+  EXPECT_EQ(masks_[0].steps->first_row, 128 - FakeWorkbench::kSteps);
+  EXPECT_EQ(masks_[0].kept_mass.size(), static_cast<size_t>(FakeWorkbench::kSteps));
 }
 
 // A mask on its way is finished and shown, what was dragged over meanwhile is left out, the last value always comes.
@@ -239,7 +264,7 @@ TEST_F(MethodTrialTest, IllegalValuesChangeNothing) {
   const int requests = workbench_.num_mask_requests;
   EXPECT_FALSE(trial_.SetValue("window", 0));
   EXPECT_FALSE(trial_.SetValue("no_such", 1));
-  EXPECT_FALSE(trial_.SelectMethod("newest")) << "a decode method keeps no map";
+  EXPECT_FALSE(trial_.SelectMethod("no_such"));
   EXPECT_TRUE(trial_.SetValue("window", 64)) << "the present value";
   EXPECT_EQ(workbench_.num_mask_requests, requests);
   EXPECT_EQ(num_changes_, 0);
@@ -273,6 +298,7 @@ TEST_F(MethodTrialTest, RunsReportCancelAndFail) {
   EXPECT_FALSE(trial_.Run(4)) << "one run at a time";
   EXPECT_EQ(workbench_.DeliverReplies(1), 1);
   EXPECT_DOUBLE_EQ(trial_.progress().fraction, 0.5);
+  EXPECT_THAT(stages_, ::testing::ElementsAre("dense attends, 1 of 2"));
   workbench_.DeliverReplies();
   EXPECT_EQ(num_results_, 1);
   EXPECT_FALSE(trial_.running());
@@ -326,6 +352,7 @@ TEST(CanvasModelTest, CursorReadsScoreTexelAndMask) {
                              .method_changed = {},
                              .mask_ready = {},
                              .run_started = {},
+                             .run_progressed = {},
                              .run_finished = {},
                              .run_failed = {}});
   model.SetWorkbench(&workbench);
@@ -356,6 +383,76 @@ TEST(CanvasModelTest, CursorReadsScoreTexelAndMask) {
   }
   EXPECT_TRUE(model.LeaveMap());
   EXPECT_FALSE(model.cursor());
+}
+
+class CanvasModelOfDecode : public ::testing::Test {
+ protected:
+  void Open(int64_t num_decode_rows) {
+    workbench_.num_decode_rows = num_decode_rows;
+    model_.trial().SetListener({.changed = [this] { model_.MaskChanged(); },
+                                .method_changed = {},
+                                .mask_ready = {},
+                                .run_started = {},
+                                .run_progressed = {},
+                                .run_finished = {},
+                                .run_failed = {}});
+    model_.SetWorkbench(&workbench_);
+    model_.SetTrace(workbench_.Summary());
+    ASSERT_TRUE(model_.ShowHead({0, 1}));
+    ASSERT_TRUE(model_.trial().SelectMethod("newest"));
+    model_.LayOut({900, 700});
+    workbench_.DeliverReplies();
+    ASSERT_TRUE(model_.trial().mask());
+  }
+  FakeWorkbench workbench_{600};
+  CanvasModel model_;
+};
+
+TEST_F(CanvasModelOfDecode, SaysWhichQueriesAreTheSteps) {
+  Open(0);
+  EXPECT_EQ(DescribeSteps(model_, *model_.trial().mask()->steps),
+            "no decode steps in this trace: on its last 16 queries, 584 to 599");
+  Open(16);
+  EXPECT_EQ(DescribeSteps(model_, *model_.trial().mask()->steps), "on the trace's 16 decode steps, queries 584 to 599");
+  Open(100);
+  EXPECT_EQ(DescribeSteps(model_, *model_.trial().mask()->steps),
+            "on the newest 16 of 100 decode steps, queries 584 to 599");
+  EXPECT_THAT(CaptionText(model_, model_.view()), ::testing::HasSubstr("of 100 decode steps"));
+}
+
+TEST_F(CanvasModelOfDecode, MassAndCursorSpeakOfTheStepsOnly) {
+  Open(0);
+  const std::vector<float>& mass = model_.trial().mask()->kept_mass;
+  EXPECT_EQ(model_.LeastKeptMass(0, 584), std::nullopt);
+  EXPECT_EQ(model_.LeastKeptMass(584, 585), mass[0]);
+  EXPECT_EQ(model_.LeastKeptMass(0, 600), *std::min_element(mass.begin(), mass.end()));
+  EXPECT_EQ(model_.LeastKeptMass(599, 700), mass[15]);
+  model_.view().ZoomTo({560, 600, 560, 600});
+  model_.tiles().Want(model_.Demand(model_.view(), 1));
+  workbench_.DeliverReplies();
+  const auto kept_share = [&](int64_t row, int64_t column) {
+    model_.MoveCursor(model_.view().ColumnToX(static_cast<double>(column) + 0.5),
+                      model_.view().RowToY(static_cast<double>(row) + 0.5), 1);
+    return model_.cursor()->kept_share;
+  };
+  EXPECT_EQ(kept_share(590, 589), 1);
+  EXPECT_EQ(kept_share(599, 567), 0) << "33 keys back";
+  EXPECT_TRUE(std::isnan(kept_share(583, 565))) << "no step, nothing said";
+}
+
+// The tooltip never calls a key visible that the model's own window has left behind.
+TEST_F(CanvasModelOfDecode, KeysBehindTheModelsWindowAreNotVisible) {
+  workbench_.model_window = 100;
+  Open(0);
+  const auto tooltip = [&](int64_t row, int64_t column) {
+    model_.MoveCursor(model_.view().ColumnToX(static_cast<double>(column) + 0.5),
+                      model_.view().RowToY(static_cast<double>(row) + 0.5), 1);
+    return DescribeScore(model_, *model_.cursor());
+  };
+  EXPECT_THAT(tooltip(500, 401), ::testing::HasSubstr("p = "));
+  EXPECT_THAT(tooltip(500, 400), ::testing::HasSubstr("older than the model's window"));
+  EXPECT_THAT(tooltip(500, 400), ::testing::Not(::testing::HasSubstr("p = ")));
+  EXPECT_THAT(tooltip(500, 501), ::testing::HasSubstr("the key comes later"));
 }
 
 TEST(CanvasModelTest, CaptionSaysWhatAPictureShows) {

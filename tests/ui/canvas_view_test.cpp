@@ -153,15 +153,38 @@ TEST(ValueScaleTest, ScaleAndItsInverseAgreeAndClamp) {
 }
 
 TEST(CanvasLayoutTest, PartsDoNotOverlapAndSmallCanvasesAreSafe) {
-  const CanvasLayout layout = LayOutCanvas(1000, 800, true);
+  const CanvasLayout layout = LayOutCanvas(1000, 800, {.profiles = true});
   EXPECT_GE(layout.map.width, 600);
   EXPECT_LE(layout.map.right(), layout.row_profile.x);
   EXPECT_LE(layout.row_profile.right(), layout.color_bar.x);
   EXPECT_LE(layout.map.bottom(), layout.column_profile.y);
   EXPECT_LE(layout.column_profile.bottom(), 800);
   EXPECT_LE(layout.color_bar.right(), 1000);
-  EXPECT_GT(LayOutCanvas(1000, 800, false).map.width, layout.map.width);
-  EXPECT_EQ(LayOutCanvas(10, 10, true).map.width, 0);
+  EXPECT_GT(LayOutCanvas(1000, 800, {}).map.width, layout.map.width);
+  EXPECT_EQ(LayOutCanvas(10, 10, {.profiles = true}).map.width, 0);
+}
+
+// The lanes of a decode method's steps take their room from the map, above the profile of the keys.
+TEST(CanvasLayoutTest, StepsLieBetweenMapAndProfile) {
+  const CanvasLayout layout = LayOutCanvas(1000, 800, {.profiles = true, .steps = true, .caption = true});
+  EXPECT_GT(layout.steps.height, 0);
+  EXPECT_LE(layout.map.bottom(), layout.steps.y);
+  EXPECT_LE(layout.steps.bottom(), layout.column_profile.y);
+  EXPECT_LE(layout.column_profile.bottom(), layout.caption.y);
+  EXPECT_EQ(layout.steps.x, layout.map.x);
+  EXPECT_EQ(layout.steps.width, layout.map.width);
+  EXPECT_EQ(LayOutCanvas(1000, 800, {.profiles = true}).steps.height, 0);
+}
+
+TEST(ProfilesTest, PeakIsTheFirstGreatestBinAndEndsAtTheMap) {
+  const float unknown = std::numeric_limits<float>::quiet_NaN();
+  const auto peak = PeakOf({unknown, 0.2f, 0.5f, 0.5f, 0.1f}, 10, 2, 1000);
+  ASSERT_TRUE(peak);
+  EXPECT_EQ(peak->value, 0.5f);
+  EXPECT_EQ(peak->begin, 48);
+  EXPECT_EQ(peak->end, 52);
+  EXPECT_EQ(PeakOf({0.0f, 0.3f}, 0, 3, 13)->end, 13) << "the map's last bin is cut";
+  EXPECT_FALSE(PeakOf({unknown, unknown}, 0, 0, 10));
 }
 
 TEST(CanvasSettingsTest, RoundTripAndUntrustedValues) {

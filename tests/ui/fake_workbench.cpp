@@ -53,7 +53,11 @@ FakeWorkbench::FakeWorkbench(int64_t num_tokens) : num_tokens_(num_tokens) {
   decode.name = "newest";
   decode.title = "Newest tokens";
   decode.phase = kernels::Phase::kDecode;
-  methods_ = {dense, band, decode};
+  decode.parameters = {
+      {"local", kernels::ParameterType::kInteger, 32, 1, 4096, 2, true, "tokens", "newest keys kept", "time"}};
+  kernels::MethodSpec dense_decode = dense;
+  dense_decode.phase = kernels::Phase::kDecode;
+  methods_ = {dense, band, dense_decode, decode};
 }
 
 TraceSummary FakeWorkbench::Summary() const {
@@ -67,6 +71,7 @@ TraceSummary FakeWorkbench::Summary() const {
   summary.head_dim = 64;
   summary.heads = {{.layer = 0, .head = 0}, {.layer = 0, .head = 1}};
   summary.kv_head_of_head = {0, 0};
+  summary.num_decode_rows = num_decode_rows;
   for (int64_t token = 0; token < num_tokens_; ++token) {
     summary.token_text.push_back("tok" + std::to_string(token));
     summary.row_positions.push_back(static_cast<int32_t>(token));
@@ -153,7 +158,9 @@ analysis::MaskTilePtr FakeWorkbench::MakeMaskTile(int64_t mask_id, const analysi
       const int64_t row_begin = (key.y * int64_t{kTileSize} + y) * size,
                     column_begin = (key.x * int64_t{kTileSize} + x) * size;
       int64_t kept = 0, scores = 0;
-      for (int64_t row = row_begin; row < std::min(row_begin + size, num_tokens_); ++row) {
+      const int64_t row_end = std::min(row_begin + size, num_tokens_);
+      if (row_end <= band.first_row) tile->kept[static_cast<size_t>(y * kTileSize + x)] = 255;
+      for (int64_t row = std::max(row_begin, band.first_row); row < row_end; ++row) {
         for (int64_t column = column_begin; column < std::min(column_begin + size, row + 1); ++column) {
           kept += Kept(row, column, band.window, band.sinks) ? 1 : 0;
           ++scores;
@@ -184,7 +191,8 @@ void FakeWorkbench::CancelTiles() {
 Exact FakeWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t column) {
   return {.probability = Head(head.head).Probability(row, column),
           .score = Head(head.head).Logit(row, column),
-          .causal = column <= row};
+          .causal = column <= row,
+          .in_window = model_window == 0 || row - column < model_window};
 }
 
 void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method,
@@ -197,16 +205,24 @@ void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method
     Post("mask", [failed] { failed("method band: no room: raise the window."); });
     return;
   }
-  const Band band = method == "band" ? Band{values.Integer("window"), values.Integer("sinks")} : Band{num_tokens_, 0};
+  const Band band = method == "band"     ? Band{values.Integer("window"), values.Integer("sinks"), 0}
+                    : method == "newest" ? Band{values.Integer("local"), 0, num_tokens_ - kSteps}
+                                         : Band{num_tokens_, 0, 0};
   masks_.push_back(band);
   LiveMask mask;
   mask.mask_id = static_cast<int64_t>(masks_.size());
   mask.summary.head = head;
   mask.summary.method = method;
   mask.summary.cra_min = 1;
-  int64_t kept_pairs = 0;
+  auto steps = std::make_shared<analysis::KeptSteps>();
+  steps->first_row = band.first_row;
+  int64_t kept_pairs = 0, pairs = 0;
   double total = 0;
-  for (int64_t row = 0; row < num_tokens_; ++row) {
+  for (int64_t row = band.first_row; row < num_tokens_; ++row) {
+    const auto position = static_cast<int32_t>(row);
+    const auto oldest = static_cast<int32_t>(std::max<int64_t>(row + 1 - band.window, 0));
+    steps->steps.push_back({position, {0, position + 1}, {{oldest, position + 1}}});
+    pairs += row + 1;
     double mass = 0;
     for (int64_t column = 0; column <= row; ++column) {
       if (!Kept(row, column, band.window, band.sinks)) continue;
@@ -220,10 +236,11 @@ void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method
       mask.summary.worst_row = row;
     }
   }
-  mask.summary.cra_mean = total / static_cast<double>(num_tokens_);
-  mask.summary.kept_fraction =
-      static_cast<double>(kept_pairs) / (static_cast<double>(num_tokens_) * static_cast<double>(num_tokens_ + 1) / 2);
+  mask.summary.cra_mean = total / static_cast<double>(mask.kept_mass.size());
+  mask.summary.kept_fraction = static_cast<double>(kept_pairs) / static_cast<double>(pairs);
   mask.distribution = analysis::DistributeMass(mask.kept_mass);
+  mask.distribution.worst_row += band.first_row;
+  if (method == "newest") mask.steps = std::move(steps);
   Post("mask", [mask, done] { done(mask); });
 }
 
@@ -242,7 +259,9 @@ void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, 
   for (const kernels::MethodSpec& spec : methods_) {
     if (spec.name == method) last_parameters = values.ToString(spec);
   }
-  Post("run", [progress] { progress({.stage = "attend", .fraction = 0.5, .rate = 0, .unit = "", .remaining_s = 1}); });
+  Post("run", [progress] {
+    progress({.stage = "dense attends, 1 of 2", .fraction = 0.5, .rate = 0, .unit = "", .remaining_s = 1});
+  });
   if (hold_run) return;
   if (fail_next_run) {
     fail_next_run = false;
@@ -261,6 +280,7 @@ void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, 
   result.dense_attend = {.median_ms = 12, .mad_ms = 0.2, .repeats = repeats};
   result.speedup = 3;
   result.relative_error = 0.01;
+  result.note = run_note;
   Post("run", [result, done] { done(result); });
 }
 

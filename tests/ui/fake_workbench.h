@@ -1,5 +1,5 @@
-// A workbench for tests of the window: a small attention map from a formula, methods that keep a band, replies that the
-// test delivers when it wants (or that deliver themselves through a poster).
+// A workbench for tests of the window: a small attention map from a formula, methods that keep a band (one of each
+// phase), replies that the test delivers when it wants (or that deliver themselves through a poster).
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,9 @@ class FakeWorkbench : public Workbench {
     return row - column < window || column < sinks;
   }
 
+  // Method "newest", a decode method, is tried on this many last rows and keeps the newest `local` keys of each.
+  static constexpr int64_t kSteps = 16;
+
   // Replies wait here until the test delivers them; with a poster they go there at once.
   void SetPoster(std::function<void(std::function<void()>)> poster) { poster_ = std::move(poster); }
   // Delivers up to `count` replies, oldest first; returns how many.
@@ -52,6 +55,9 @@ class FakeWorkbench : public Workbench {
   int num_cancelled_tile_batches = 0;
   int num_mask_requests = 0, num_runs = 0, num_cancelled_runs = 0;
   int last_repeats = 0;
+  int64_t model_window = 0;     // what ExactScore says of keys farther back; 0: none
+  int64_t num_decode_rows = 0;  // of the summary
+  std::string run_note;         // of results
   bool fail_next_mask = false, fail_next_run = false, hold_run = false;
   std::string last_method, last_parameters;
 
@@ -106,6 +112,7 @@ class FakeWorkbench : public Workbench {
   struct Band {
     int64_t window = 0, sinks = 0;
   };
+    int64_t first_row = 0;  // of a decode method: the rows before are no steps
   std::vector<Band> masks_;  // mask_id - 1 is the index
 };
 

@@ -34,7 +34,7 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size) {
   Export picture;
   picture.path = path;
   picture.size = size;
-  picture.layout = LayOutCanvas(size.width(), size.height(), model.settings().profiles, /*caption=*/true);
+  picture.layout = LayOutCanvas(size.width(), size.height(), model.Parts(/*caption=*/true));
   // What the window shows, as large as it fits the picture.
   model.LayOut(canvas->size());
   picture.view = model.view();

@@ -12,8 +12,9 @@ namespace headscope::ui {
 namespace {
 
 constexpr int kCaretBlinkMs = 500;
+// The panel fits its height to what it drew the frame before.
+constexpr int kFramesAfterPanelChange = 3;
 constexpr double kPanShare = 0.1;  // of the viewport, per key press; with Shift five times as far
-constexpr double kKeyZoom = 1.5;
 
 QSize FramebufferSize(QSize size, double device_pixel_ratio) {
   return {static_cast<int>(std::lround(size.width() * device_pixel_ratio)),
@@ -34,10 +35,8 @@ HeadCanvas::Impl::Impl(HeadCanvas* owner)
                      canvas->GoTo(row, std::min<int64_t>(position, static_cast<int64_t>(model.view().center_column())));
                    });
                  },
-             .fit_range =
-                 [this] {
-                   if (model.FitRange(canvas->devicePixelRatioF())) SettingsChanged();
-                 }}) {
+             .show_steps = [this] { AfterFrame([this] { ShowSteps(); }); },
+             .fit_range = [this] { canvas->FitRange(); }}) {
   model.SetArrivalHandler([this] {
     if (export_) AdvanceExport();
     RequestFrame();
@@ -59,12 +58,22 @@ HeadCanvas::Impl::Impl(HeadCanvas* owner)
       .mask_ready = [this](const LiveMask& mask) { Q_EMIT canvas->MaskReady(mask); },
       .run_started =
           [this] {
+            bridge.RequestFrames(kFramesAfterPanelChange);
             const MethodTrial& trial = model.trial();
             Q_EMIT canvas->RunRequested(*model.head(), canvas->method(),
                                         QString::fromStdString(trial.values().ToString(*trial.method())));
           },
-      .run_finished = [this](const analysis::MethodResult& result) { Q_EMIT canvas->RunFinished(result); },
-      .run_failed = [this](const std::string& message) { Q_EMIT canvas->RunFailed(QString::fromStdString(message)); },
+      .run_progressed = [this](const ProgressReport& report) { Q_EMIT canvas->RunProgressed(report); },
+      .run_finished =
+          [this](const analysis::MethodResult& result) {
+            bridge.RequestFrames(kFramesAfterPanelChange);
+            Q_EMIT canvas->RunFinished(result);
+          },
+      .run_failed =
+          [this](const std::string& message) {
+            bridge.RequestFrames(kFramesAfterPanelChange);
+            Q_EMIT canvas->RunFailed(QString::fromStdString(message));
+          },
   });
   caret_timer_.setInterval(kCaretBlinkMs);
   QObject::connect(&caret_timer_, &QTimer::timeout, canvas, [this] { RequestFrame(); });
@@ -78,6 +87,22 @@ HeadCanvas::Impl::~Impl() {
 void HeadCanvas::Impl::RequestFrame() {
   frame_requested = true;
   canvas->update();
+}
+
+void HeadCanvas::Impl::Zoom(double factor) {
+  ChangeView([&](ViewTransform& view) {
+    const PixelRect& map = view.viewport();
+    view.ZoomAbout(map.x + map.width / 2, map.y + map.height / 2, factor);
+  });
+}
+
+void HeadCanvas::Impl::ShowSteps() {
+  const std::optional<LiveMask>& mask = model.trial().mask();
+  if (!mask || !mask->steps) return;
+  // A square at the diagonal's end: one scale serves rows and columns.
+  const int64_t end = mask->steps->steps.back().position + 1;
+  const auto rows = static_cast<int64_t>(mask->steps->steps.size());
+  canvas->ZoomTo(mask->steps->first_row, mask->steps->end_row(), std::max<int64_t>(end - rows, 0), end);
 }
 
 void HeadCanvas::Impl::SettingsChanged() {
@@ -161,15 +186,44 @@ void HeadCanvas::Impl::DrawFrame() {
   if (!wants_text) caret_timer_.stop();
 }
 
+bool HeadCanvas::Impl::HandlePanelKey(const QKeyEvent& event) {
+  const auto handle = [this](PanelKey key) {
+    if (!panel.HandleKey(key)) return false;
+    bridge.RequestFrames(kFramesAfterPanelChange);
+    RequestFrame();
+    return true;
+  };
+  switch (event.key()) {
+    case Qt::Key_Left:
+      return handle(PanelKey::kLeft);
+    case Qt::Key_Right:
+      return handle(PanelKey::kRight);
+    case Qt::Key_Up:
+      return handle(PanelKey::kUp);
+    case Qt::Key_Down:
+      return handle(PanelKey::kDown);
+    case Qt::Key_Home:
+      return handle(PanelKey::kHome);
+    case Qt::Key_End:
+      return handle(PanelKey::kEnd);
+    case Qt::Key_Space:
+    case Qt::Key_Return:
+    case Qt::Key_Enter:
+      return handle(PanelKey::kActivate);
+    case Qt::Key_Escape:
+      return handle(PanelKey::kEscape);
+    default:
+      return false;
+  }
+}
+
 bool HeadCanvas::Impl::HandleKey(const QKeyEvent& event) {
   if (event.modifiers() & (Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier)) return false;
+  if (model.settings().panel_visible && HandlePanelKey(event)) return true;
   const PixelRect& map = model.layout().map;
   const double share = kPanShare * (event.modifiers().testFlag(Qt::ShiftModifier) ? 5 : 1);
   const double step_x = map.width * share, step_y = map.height * share;
   const auto pan = [&](double dx, double dy) { ChangeView([&](ViewTransform& view) { view.Pan(dx, dy); }); };
-  const auto zoom = [&](double factor) {
-    ChangeView([&](ViewTransform& view) { view.ZoomAbout(map.x + map.width / 2, map.y + map.height / 2, factor); });
-  };
   switch (event.key()) {
     case Qt::Key_W:
     case Qt::Key_Up:
@@ -189,10 +243,10 @@ bool HeadCanvas::Impl::HandleKey(const QKeyEvent& event) {
       return true;
     case Qt::Key_Plus:
     case Qt::Key_Equal:
-      zoom(kKeyZoom);
+      canvas->ZoomIn();
       return true;
     case Qt::Key_Minus:
-      zoom(1 / kKeyZoom);
+      canvas->ZoomOut();
       return true;
     case Qt::Key_F:
       canvas->FitView();
@@ -204,7 +258,7 @@ bool HeadCanvas::Impl::HandleKey(const QKeyEvent& event) {
       Q_EMIT canvas->HeadStepRequested(-1);
       return true;
     case Qt::Key_Escape:
-      if (!interaction.dragging()) return false;
+      if (!interaction.dragging()) return canvas->ClearMark();
       interaction.Cancel();
       RequestFrame();
       return true;

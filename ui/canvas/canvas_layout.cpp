@@ -9,6 +9,7 @@ namespace {
 constexpr double kRowAxisWidth = 104;
 constexpr double kColumnAxisHeight = 40;
 constexpr double kProfileSize = 52;
+constexpr double kStepsHeight = 66;
 constexpr double kColorBarWidth = 70;  // bar, digits and unit
 constexpr double kLineHeight = 16;
 constexpr double kNarrow = 900;  // below it the caption's four lines are broken into seven
@@ -16,22 +17,24 @@ constexpr double kGap = 6;
 
 }  // namespace
 
-CanvasLayout LayOutCanvas(double width, double height, bool profiles, bool caption) {
-  const double caption_height = caption ? kLineHeight * (width < kNarrow ? 7 : 4) : 0;
-  const double profile = profiles ? kProfileSize + kGap : 0;
+CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts) {
+  const double caption_height = parts.caption ? kLineHeight * (width < kNarrow ? 7 : 4) : 0;
+  const double profile = parts.profiles ? kProfileSize + kGap : 0;
+  const double steps = parts.steps ? kStepsHeight + kGap : 0;
   CanvasLayout layout;
   layout.map.x = kRowAxisWidth;
   layout.map.y = kColumnAxisHeight;
   layout.map.width = std::max(0.0, width - kRowAxisWidth - profile - kColorBarWidth - kGap);
-  layout.map.height = std::max(0.0, height - kColumnAxisHeight - profile - caption_height - kGap);
+  layout.map.height = std::max(0.0, height - kColumnAxisHeight - steps - profile - caption_height - kGap);
   layout.column_axis = {layout.map.x, 0, layout.map.width, kColumnAxisHeight};
   layout.row_axis = {0, layout.map.y, kRowAxisWidth, layout.map.height};
-  if (profiles) {
-    layout.column_profile = {layout.map.x, layout.map.bottom() + kGap, layout.map.width, kProfileSize};
+  if (parts.steps) layout.steps = {layout.map.x, layout.map.bottom() + kGap, layout.map.width, kStepsHeight};
+  if (parts.profiles) {
+    layout.column_profile = {layout.map.x, layout.map.bottom() + steps + kGap, layout.map.width, kProfileSize};
     layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
   }
   layout.color_bar = {width - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
-  if (caption) layout.caption = {kGap, height - caption_height, std::max(0.0, width - 2 * kGap), caption_height};
+  if (parts.caption) layout.caption = {kGap, height - caption_height, std::max(0.0, width - 2 * kGap), caption_height};
   return layout;
 }
 

@@ -9,14 +9,21 @@ struct CanvasLayout {
   PixelRect map;
   PixelRect column_axis;     // above the map: key tokens
   PixelRect row_axis;        // left of it: query tokens
-  PixelRect column_profile;  // below it
+  PixelRect steps;           // below it: what each decode step keeps
+  PixelRect column_profile;  // below that
   PixelRect row_profile;     // right of it
   PixelRect color_bar;       // at the right edge
   PixelRect caption;         // along the lower edge; height 0 without one
 };
 
-// profiles, caption: leave room for them. A canvas too small for a map gets a map of width or height 0, which nothing
-// is drawn in.
-CanvasLayout LayOutCanvas(double width, double height, bool profiles, bool caption = false);
+// What else than map, axes and colour bar wants room.
+struct CanvasParts {
+  bool profiles = false;
+  bool steps = false;
+  bool caption = false;
+};
+
+// A canvas too small for a map gets a map of width or height 0, which nothing is drawn in.
+CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts);
 
 }  // namespace headscope::ui

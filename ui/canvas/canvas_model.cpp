@@ -50,6 +50,7 @@ void CanvasModel::SetTrace(const TraceSummary& trace) {
   tiles_.Clear();
   head_.reset();
   cursor_.reset();
+  mark_.reset();
   profile_key_.reset();
   std::vector<int32_t> positions = trace.row_positions;
   if (static_cast<int64_t>(positions.size()) != trace.num_rows) {
@@ -93,8 +94,12 @@ int32_t CanvasModel::kv_head() const {
   return index < trace_.kv_head_of_head.size() ? trace_.kv_head_of_head[index] : -1;
 }
 
+CanvasParts CanvasModel::Parts(bool caption) const {
+  return {.profiles = settings_.profiles, .steps = settings_.overlay && trial_.is_decode(), .caption = caption};
+}
+
 const CanvasLayout& CanvasModel::LayOut(QSize size) {
-  layout_ = LayOutCanvas(size.width(), size.height(), settings_.profiles);
+  layout_ = LayOutCanvas(size.width(), size.height(), Parts(/*caption=*/false));
   view_.SetViewport(layout_.map);
   return layout_;
 }
@@ -210,10 +215,27 @@ CursorScore CanvasModel::ReadScore(int64_t row, int64_t column, double device_pi
   if (values.tile && values.levels_coarser == 0)
     score.texel_log2_p = static_cast<double>(values.tile->log2_p[TexelIndex(row, column, level)]);
   const auto mask = tiles_.FindMask(key);
-  if (mask.tile && mask.levels_coarser == 0 && !mask.from_old_mask) {
+  if (mask.tile && mask.levels_coarser == 0 && !mask.from_old_mask && IsInMask(row)) {
     score.kept_share = mask.tile->kept[TexelIndex(row, column, level)] / 255.0;
   }
   return score;
+}
+
+bool CanvasModel::IsInMask(int64_t row) const {
+  const std::optional<LiveMask>& mask = trial_.mask();
+  if (!mask) return false;
+  return !mask->steps || (row >= mask->steps->first_row && row < mask->steps->end_row());
+}
+
+std::optional<float> CanvasModel::LeastKeptMass(int64_t row_begin, int64_t row_end) const {
+  const std::optional<LiveMask>& mask = trial_.mask();
+  if (!mask) return std::nullopt;
+  const int64_t first = mask->steps ? mask->steps->first_row : 0;
+  const auto size = static_cast<int64_t>(mask->kept_mass.size());
+  if (first + size > rows_.num_rows()) return std::nullopt;
+  const auto begin = mask->kept_mass.begin() + std::clamp<int64_t>(row_begin - first, 0, size);
+  const auto end = mask->kept_mass.begin() + std::clamp<int64_t>(row_end - first, 0, size);
+  return begin < end ? std::optional(*std::min_element(begin, end)) : std::nullopt;
 }
 
 bool CanvasModel::MoveCursor(double x, double y, double device_pixel_ratio) {
@@ -228,6 +250,12 @@ bool CanvasModel::LeaveMap() {
   const bool was_inside = cursor_.has_value();
   cursor_.reset();
   return was_inside;
+}
+
+bool CanvasModel::ClearMark() {
+  const bool marked = mark_.has_value();
+  mark_.reset();
+  return marked;
 }
 
 bool CanvasModel::FitRange(double device_pixel_ratio) {

@@ -23,8 +23,15 @@ struct CursorScore {
   // Of the texel on show, which stands for texel_scores x texel_scores scores; NaN while unknown.
   int64_t texel_scores = 1;
   double texel_log2_p = 0;
-  // Share of the texel's scores that the mask keeps; NaN while unknown.
+  // Share of the texel's scores that the mask keeps; NaN while unknown, and in rows that a decode method's mask is not
+  // about.
   double kept_share = 0;
+};
+
+// A score whose row and column are to be seen from afar.
+struct MarkedScore {
+  int64_t row = 0, column = 0;  // recorded row
+  friend bool operator==(const MarkedScore&, const MarkedScore&) = default;
 };
 
 class CanvasModel {
@@ -54,6 +61,8 @@ class CanvasModel {
   TileCache& tiles() { return tiles_; }
   const TileCache& tiles() const { return tiles_; }
 
+  // The parts that a picture of this canvas has.
+  CanvasParts Parts(bool caption) const;
   // Lays the canvas out for a size in logical pixels and gives the view its part.
   const CanvasLayout& LayOut(QSize size);
   const CanvasLayout& layout() const { return layout_; }
@@ -71,6 +80,11 @@ class CanvasModel {
   ViewProfiles Profiles(const ViewTransform& view, double device_pixel_ratio);
   const ViewProfiles& CachedProfiles(double device_pixel_ratio);
 
+  // Whether the mask says anything of a row: a decode method's is about its steps only.
+  bool IsInMask(int64_t row) const;
+  // The least kept mass of recorded rows [row_begin, row_end) by the mask on show; nothing when it has none of them.
+  std::optional<float> LeastKeptMass(int64_t row_begin, int64_t row_end) const;
+
   // log2 p of one score from a tile of single scores; nothing while that tile is not held.
   std::optional<float> ScoreLog2(int64_t row, int64_t column);
 
@@ -78,6 +92,11 @@ class CanvasModel {
   bool MoveCursor(double x, double y, double device_pixel_ratio);
   bool LeaveMap();
   const std::optional<CursorScore>& cursor() const { return cursor_; }
+
+  // Stays from head to head of a trace.
+  void Mark(const MarkedScore& score) { mark_ = score; }
+  bool ClearMark();  // false: there was none
+  const std::optional<MarkedScore>& mark() const { return mark_; }
 
   // Sets the range to what the visible tiles hold, nothing at the ends cut off. False while no tile is held.
   bool FitRange(double device_pixel_ratio);
@@ -99,6 +118,7 @@ class CanvasModel {
   TileCache tiles_;
   MethodTrial trial_;
   std::optional<CursorScore> cursor_;
+  std::optional<MarkedScore> mark_;
   int64_t arrivals_ = 0;
 
   struct ProfileKey {

@@ -10,6 +10,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr double kReadablePixelsPerScore = 24;
+constexpr double kZoomStep = 1.5;
 const QString kMethodMember = QStringLiteral("method");
 const QString kParametersMember = QStringLiteral("parameters");
 const QString kTargetMember = QStringLiteral("mass_target");
@@ -92,6 +93,9 @@ void HeadCanvas::SetPanelVisible(bool visible) {
   impl_->model.settings().panel_visible = visible;
   impl_->SettingsChanged();
 }
+void HeadCanvas::FitRange() {
+  if (impl_->model.FitRange(devicePixelRatioF())) impl_->SettingsChanged();
+}
 QString HeadCanvas::color_map() const {
   return QString::fromStdString(impl_->model.settings().color_map->name);
 }
@@ -112,14 +116,27 @@ void HeadCanvas::FitView() {
   impl_->ChangeView([](ViewTransform& view) { view.Fit(); });
 }
 
+void HeadCanvas::ZoomIn() {
+  impl_->Zoom(kZoomStep);
+}
+void HeadCanvas::ZoomOut() {
+  impl_->Zoom(1 / kZoomStep);
+}
+
 void HeadCanvas::GoTo(int64_t row, int64_t column) {
   impl_->ChangeView([&](ViewTransform& view) {
-    const auto clamped = [](int64_t value, int64_t size) {
-      return static_cast<double>(std::clamp<int64_t>(value, 0, std::max<int64_t>(size - 1, 0)));
-    };
-    view.CenterOn(clamped(row, view.num_rows()) + 0.5, clamped(column, view.num_columns()) + 0.5,
+    row = std::clamp<int64_t>(row, 0, std::max<int64_t>(view.num_rows() - 1, 0));
+    column = std::clamp<int64_t>(column, 0, std::max<int64_t>(view.num_columns() - 1, 0));
+    view.CenterOn(static_cast<double>(row) + 0.5, static_cast<double>(column) + 0.5,
                   std::min(view.scores_per_pixel(), 1 / kReadablePixelsPerScore));
   });
+  impl_->model.Mark({row, column});
+}
+
+bool HeadCanvas::ClearMark() {
+  if (!impl_->model.ClearMark()) return false;
+  impl_->RequestFrame();
+  return true;
 }
 
 void HeadCanvas::ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end) {
@@ -129,8 +146,14 @@ void HeadCanvas::ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin
   });
 }
 
+const std::vector<kernels::MethodSpec>& HeadCanvas::methods() const {
+  return impl_->model.trial().methods();
+}
 bool HeadCanvas::SetMethod(const QString& name, const kernels::ParameterValues& values) {
   return impl_->model.trial().SelectMethod(name.toStdString(), values);
+}
+void HeadCanvas::StepMethod(int step) {
+  impl_->model.trial().StepMethod(step);
 }
 QString HeadCanvas::method() const {
   const kernels::MethodSpec* const spec = impl_->model.trial().method();
@@ -237,6 +260,10 @@ QRectF HeadCanvas::PanelControl(const QString& name) const {
   return {found->second.x, found->second.y, found->second.width, found->second.height};
 }
 
+QString HeadCanvas::FocusedControl() const {
+  return QString::fromStdString(impl_->panel.focused());
+}
+
 QPointF HeadCanvas::PixelOf(int64_t row, int64_t column) const {
   const ViewTransform& view = impl_->model.view();
   return {view.ColumnToX(static_cast<double>(column) + 0.5), view.RowToY(static_cast<double>(row) + 0.5)};
@@ -266,7 +293,9 @@ bool HeadCanvas::event(QEvent* event) {
     case QEvent::KeyRelease: {
       const auto& key = static_cast<const QKeyEvent&>(*event);
       const bool for_text = impl.bridge.WantsText();
-      if (impl.bridge.HandleEvent(*event)) impl.RequestFrame();
+      // ImGui would turn a slider into a text field at Tab; outside of text the key is focusNextPrevChild's.
+      const bool is_tab = key.key() == Qt::Key_Tab || key.key() == Qt::Key_Backtab;
+      if ((for_text || !is_tab) && impl.bridge.HandleEvent(*event)) impl.RequestFrame();
       if (for_text || (event->type() == QEvent::KeyPress && impl.HandleKey(key))) {
         event->accept();
         return true;
@@ -287,9 +316,19 @@ bool HeadCanvas::event(QEvent* event) {
       impl.RequestFrame();
       event->accept();
       return true;
-    case QEvent::Leave:
     case QEvent::FocusIn:
+      // Coming backwards, the panel's last control is the nearest; coming forwards, the map is.
+      if (static_cast<const QFocusEvent*>(event)->reason() == Qt::BacktabFocusReason && panel_visible())
+        impl.panel.FocusLast();
+      impl.bridge.HandleEvent(*event);
+      impl.RequestFrame();
+      break;
     case QEvent::FocusOut:
+      impl.panel.ClearFocus();
+      impl.bridge.HandleEvent(*event);
+      impl.RequestFrame();
+      break;
+    case QEvent::Leave:
       impl.bridge.HandleEvent(*event);
       impl.RequestFrame();
       break;
@@ -300,7 +339,14 @@ bool HeadCanvas::event(QEvent* event) {
 }
 
 bool HeadCanvas::focusNextPrevChild(bool next) {
-  return !impl_->bridge.WantsText() && QOpenGLWidget::focusNextPrevChild(next);
+  if (impl_->bridge.WantsText()) return false;
+  impl_->RequestFrame();
+  // From the map through the panel's controls and on to the next pane; from the first control back to the map.
+  const bool was_in_panel = !impl_->panel.focused().empty();
+  if (panel_visible() && (next || was_in_panel)) {
+    if (impl_->panel.MoveFocus(next) || !next) return true;
+  }
+  return QOpenGLWidget::focusNextPrevChild(next);
 }
 
 }  // namespace headscope::ui

@@ -53,16 +53,29 @@ class HeadCanvas : public QOpenGLWidget {
   bool overlay() const;
   bool panel_visible() const;
 
+  // Spreads the colours over the probabilities in view; nothing changes while none of them is known.
+  void FitRange();
+
   // --- Where the view is ---
   void FitView();
-  // Centres one score, zoomed in at least until its tokens are readable. Values outside the map are clamped.
+  // One notch about the middle of the map.
+  void ZoomIn();
+  void ZoomOut();
+  // Centres one score, zoomed in at least until its tokens are readable, and marks its row and column on the map until
+  // ClearMark, Esc on the canvas or another trace. Values outside the map are clamped.
   void GoTo(int64_t row, int64_t column);
+  bool ClearMark();  // false: nothing was marked
   // Shows rows [row_begin, row_end) and columns [column_begin, column_end) as large as they fit.
   void ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end);
 
   // --- The method under trial ---
-  // False, and nothing changes, when the registry has no such prefill method or a value is outside its range.
+  // What the panel offers: prefill methods, then decode methods, each name once. Empty without a workbench.
+  const std::vector<kernels::MethodSpec>& methods() const;
+  // False, and nothing changes, when the panel has no such method or a value is outside its range.
   bool SetMethod(const QString& name, const kernels::ParameterValues& values);
+  // The method `step` places further in the panel's list, with the parameters it had last; from its end on at its
+  // beginning. Does nothing without a workbench.
+  void StepMethod(int step);
   QString method() const;
   kernels::ParameterValues method_values() const;
   void SetRepeats(int repeats);  // of a measured run; clamped to [1, 100]
@@ -99,6 +112,8 @@ class HeadCanvas : public QOpenGLWidget {
   // and guided tours.
   QRectF PanelControl(const QString& name) const;
   QPointF PixelOf(int64_t row, int64_t column) const;
+  // The panel's control that the keyboard is on; empty while it is on the map or elsewhere.
+  QString FocusedControl() const;
 
   // Frames drawn since construction: the measure of idleness.
   int64_t frames_drawn() const;
@@ -114,6 +129,7 @@ class HeadCanvas : public QOpenGLWidget {
   void MaskStateChanged();  // a mask came, was asked for or is gone, or the target moved
   void MaskReady(const headscope::ui::LiveMask& mask);
   void RunRequested(headscope::analysis::HeadId head, const QString& method, const QString& parameters);
+  void RunProgressed(const headscope::ui::ProgressReport& report);
   void RunFinished(const headscope::analysis::MethodResult& result);
   void RunFailed(const QString& message);
   void HeadStepRequested(int step);  // -1: ',' was pressed, the previous head; +1: '.', the next

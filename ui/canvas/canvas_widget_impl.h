@@ -22,6 +22,8 @@ class HeadCanvas::Impl {
   void ReleaseGraphics();
   void DrawFrame();
   bool HandleKey(const QKeyEvent& event);  // true when the canvas took it
+  bool HandlePanelKey(const QKeyEvent& event);
+  void ShowSteps();
   void RequestFrame();
 
   // Runs `change` on the view and tells everybody.
@@ -33,6 +35,7 @@ class HeadCanvas::Impl {
     if (model.view() != before) Q_EMIT canvas->ViewChanged();
     RequestFrame();
   }
+  void Zoom(double factor);  // about the middle of the map
   void SettingsChanged();
   void ApplyState(const QJsonObject& state);
   bool ApplyMethodState(const QJsonObject& state);

@@ -7,8 +7,12 @@
 #include <string>
 
 #include "canvas_model.h"
+#include "panel_focus.h"
 
 namespace headscope::ui {
+
+// The keys that the panel understands once the focus is in it.
+enum class PanelKey { kLeft, kRight, kUp, kDown, kHome, kEnd, kActivate, kEscape };
 
 class LivePanel {
  public:
@@ -17,32 +21,69 @@ class LivePanel {
     std::function<void()> run;
     std::function<void()> cancel_run;
     std::function<void(int64_t position)> go_to_position;  // a row's token position
+    std::function<void()> show_steps;                      // the rows of a decode method's steps
     std::function<void()> fit_range;
   };
   explicit LivePanel(Actions actions) : actions_(std::move(actions)) {}
 
   // Drawn at the upper right of `map`, where causal attention is blank, until the user moves it; there again when the
-  // canvas became too small for where it was.
+  // canvas became too small for where it was. On a canvas narrower than two panels it is rolled up to its title until
+  // the user opens it.
   void Draw(CanvasModel& model, const PixelRect& map);
+
+  // Tab and Shift+Tab: false when the focus leaves the panel.
+  bool MoveFocus(bool forward) { return focus_.Move(forward); }
+  void FocusLast() { focus_.FocusLast(); }
+  void ClearFocus() { focus_.Clear(); }
+  // False when the key is the map's: the focus is not in the panel, and its list of methods is closed.
+  bool HandleKey(PanelKey key);
 
   // Where each control was drawn last, by name ("method", a parameter's name, "run", ..): what tests and guides point
   // at.
   const std::map<std::string, PixelRect>& controls() const { return controls_; }
+  // The control that the keyboard is on; empty on the map.
+  std::string focused() const { return focus_.focused() != nullptr ? focus_.focused()->name : std::string(); }
 
  private:
+  void RollUpWhereNarrow();
+  void DrawContents(CanvasModel& model);
   void DrawMethod(MethodTrial& trial);
+  void DrawMethodList(MethodTrial& trial);
   void DrawParameter(MethodTrial& trial, const kernels::ParameterSpec& spec);
+  bool DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value);
+  // panel_kept.cpp
   void DrawKept(CanvasModel& model);
+  void DrawKeptNumbers(CanvasModel& model, const LiveMask& mask);
+  void DrawSteps(const CanvasModel& model, const LiveMask& mask);
+  void DrawMassPlot(const LiveMask& mask);
+  // panel_run.cpp
   void DrawRun(CanvasModel& model);
+  void DrawProgress(const ProgressReport& progress);
   void DrawResult(const MethodTrial& trial);
   void DrawResultTable(const analysis::MethodResult& result);
+  // panel_display.cpp
   void DrawDisplay(CanvasModel& model);
+  void DrawColors(CanvasSettings& settings);
+
+  // Notes where the item before was drawn.
   void Mark(const std::string& name);
+  // The same of a control that the keyboard reaches, with a frame around it while it is there.
+  void MarkStop(PanelStop stop);
+  void SettingsChanged() const {
+    if (actions_.settings_changed) actions_.settings_changed();
+  }
 
   Actions actions_;
   std::map<std::string, PixelRect> controls_;
+  PanelFocus focus_;
+  std::string shown_focus_;  // of the last frame: a control that gets the focus is scrolled into sight
   bool off_canvas_ = false;  // in the last frame
-  std::string resetting_;    // the parameter that a double click set back; its slider is deaf until the button is up
+  bool narrow_ = false, rolled_up_ = false;
+  bool rolled_by_hand_ = false;  // the user's choice stays
+  bool methods_open_ = false, close_methods_ = false;
+  bool display_open_ = false;
+  int64_t results_shown_ = 0;  // MethodTrial::num_results when the last one was scrolled into sight
+  std::string resetting_;      // the parameter that a double click set back; its slider is deaf until the button is up
 };
 
 }  // namespace headscope::ui

@@ -30,12 +30,12 @@ std::string CaptionText(const CanvasModel& model, const ViewTransform& view) {
                                : ", linear scale; hatched: keys after the query";
   const auto& mask = model.trial().mask();
   if (!settings.overlay || !mask) return text;
-  std::snprintf(
-      line.data(), line.size(),
-      "\n%s: grey is left out; kept are %.2f %% of the scores and of a query's mass at least %.4f, on average "
-      "%.4f\n%s",
-      mask->summary.method.c_str(), 100 * mask->summary.kept_fraction, mask->summary.cra_min, mask->summary.cra_mean,
-      mask->summary.parameters.c_str());
+  if (mask->steps) text += "\n" + mask->summary.method + " " + DescribeSteps(model, *mask->steps);
+  std::snprintf(line.data(), line.size(),
+                "\n%s: grey is left out; kept are %.2f %% of the %s and of a query's mass at least %.4f, on average "
+                "%.4f\n%s",
+                mask->summary.method.c_str(), 100 * mask->summary.kept_fraction, mask->steps ? "keys" : "scores",
+                mask->summary.cra_min, mask->summary.cra_mean, mask->summary.parameters.c_str());
   return text + line.data();
 }
 

@@ -40,6 +40,7 @@ std::string DescribeScore(const CanvasModel& model, const CursorScore& score) {
   if (score.position != score.row) text += Format("  (recorded row %lld)", static_cast<long long>(score.row));
   text += Format("\nkey    %lld  ", static_cast<long long>(score.column)) + quoted(model.TokenText(score.column));
   if (!score.exact.causal) return text + "\nnot visible to this query: the key comes later";
+  if (!score.exact.in_window) return text + "\nnot visible to this query: older than the model's window reaches";
   if (std::isnan(score.exact.probability)) {
     text += "\nreading the head …";
   } else {
@@ -169,6 +170,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   }
   DrawScoreValues(model, options);
   DrawAxes(model, options);
+  DrawSteps(model, options);
   DrawProfiles(model, options);
   DrawColorBar(model, options);
   DrawCaption(model, options);
@@ -189,6 +191,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
     list->AddRectFilled(Point(box.x, box.y), Point(box.right(), box.bottom()), IM_COL32(255, 168, 72, 40));
     list->AddRect(Point(box.x, box.y), Point(box.right(), box.bottom()), kAccentColor);
   }
+  DrawMark(model, options);
   DrawCursor(model, options);
   const int64_t pending = model.tiles().num_pending();
   if (pending > 0) {

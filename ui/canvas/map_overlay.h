@@ -27,6 +27,8 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options);
 // The parts, each in its own file.
 void DrawAxes(const CanvasModel& model, const OverlayOptions& options);
 void DrawProfiles(const CanvasModel& model, const OverlayOptions& options);
+void DrawSteps(const CanvasModel& model, const OverlayOptions& options);
+void DrawMark(const CanvasModel& model, const OverlayOptions& options);
 void DrawCaption(const CanvasModel& model, const OverlayOptions& options);
 void DrawColorBar(const CanvasModel& model, const OverlayOptions& options);
 void DrawScoreValues(CanvasModel& model, const OverlayOptions& options);
@@ -34,6 +36,10 @@ void DrawCursor(const CanvasModel& model, const OverlayOptions& options);
 
 // "1.23e-04", "0.0123" or "0": a probability in at most eight characters.
 std::string FormatProbability(double probability);
+// What the profile of the keys shows, and its greatest value.
+std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles);
+// Which queries a decode method was tried on, and why these: the trace's own decode steps, or its last rows.
+std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept);
 // What the tooltip says of a score, one line each.
 std::string DescribeScore(const CanvasModel& model, const CursorScore& score);
 

@@ -7,7 +7,18 @@
 
 namespace headscope::ui {
 
+std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles) {
+  const auto peak = PeakOf(profiles.column_mean, profiles.first_column_bin, profiles.level, model.rows().num_columns());
+  std::string text = "mean p of a key, over the queries in view";
+  if (!peak) return text;
+  text += "; most " + FormatProbability(static_cast<double>(peak->value));
+  if (peak->end - peak->begin == 1) return text + " (key " + std::to_string(peak->begin) + ")";
+  return text + " (keys " + std::to_string(peak->begin) + " to " + std::to_string(peak->end - 1) + ")";
+}
+
 namespace {
+
+constexpr double kTick = 4;  // pixels
 
 void DrawFrame(ImDrawList* list, const PixelRect& area) {
   list->AddRect(Point(area.x, area.y), Point(area.right(), area.bottom()), kLineColor);
@@ -31,8 +42,18 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
     list->AddRectFilled(Point(x, area.bottom() - height), Point(x + width, area.bottom()),
                         IM_COL32(150, 150, 160, 200));
   }
-  DrawText(list, area.x + 3, area.y + 1, kDimColor, "mean p of a key, over the queries in view");
+  DrawText(list, area.x + 3, area.y + 1, kDimColor, ColumnProfileText(model, profiles));
   list->PopClipRect();
+  // The bars' ends on the scale of the map's colours.
+  const double line = ImGui::GetFontSize();
+  for (const float position : {0.0f, 0.5f, 1.0f}) {
+    const double y = area.bottom() - area.height * static_cast<double>(position);
+    const double value = std::exp2(static_cast<double>(ScaleValue(position, settings.range, settings.logarithmic)));
+    const std::string text = (position == 1.0f ? "p = " : "") + FormatProbability(value);
+    list->AddLine(Point(area.x - kTick, y), Point(area.x, y), kLineColor);
+    DrawText(list, area.x - kTick - 3 - static_cast<double>(TextSize(text).x),
+             std::clamp(y - line / 2, area.y - 2, area.bottom() - line + 2), kTextColor, text);
+  }
 }
 
 void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOptions& options) {
@@ -51,15 +72,15 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
     const double width = area.width * static_cast<double>(std::clamp(mass, 0.0f, 1.0f));
     list->AddRectFilled(Point(area.x, y), Point(area.x + width, y + height), IM_COL32(150, 150, 160, 200));
   }
-  const auto& mask = model.trial().mask();
-  if (model.settings().overlay && mask && static_cast<int64_t>(mask->kept_mass.size()) == model.rows().num_rows()) {
+  if (model.settings().overlay) {
     // Per pixel line the least kept mass of the rows in it: the row that loses most must not hide.
     for (double y = std::floor(area.y); y < area.bottom(); ++y) {
-      const auto first = static_cast<int64_t>(std::max(0.0, std::floor(view.YToRow(y))));
-      const auto last = std::min(static_cast<int64_t>(std::floor(view.YToRow(y + 1))), model.rows().num_rows() - 1);
-      if (view.YToRow(y) < 0 || last < first) continue;
-      const float least = *std::min_element(mask->kept_mass.begin() + first, mask->kept_mass.begin() + last + 1);
-      const double x = area.x + (area.width - 2) * static_cast<double>(std::clamp(least, 0.0f, 1.0f));
+      const auto first = static_cast<int64_t>(std::floor(view.YToRow(y)));
+      const auto last = static_cast<int64_t>(std::floor(view.YToRow(y + 1)));
+      if (view.YToRow(y) < 0) continue;
+      const std::optional<float> least = model.LeastKeptMass(first, last + 1);
+      if (!least) continue;
+      const double x = area.x + (area.width - 2) * static_cast<double>(std::clamp(*least, 0.0f, 1.0f));
       list->AddRectFilled(Point(x, y), Point(x + 2, y + 1), kMaskColor);
     }
   }
@@ -67,7 +88,18 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
   const double line = ImGui::GetFontSize();
   DrawText(list, area.x, area.y - 2 * line - 4, kDimColor, "mass");
   DrawText(list, area.x, area.y - line - 4, kDimColor, "in view");
-  if (model.settings().overlay) DrawText(list, area.x, area.bottom() + 2, kMaskColor, "kept");
+  // A mass is a share: the scale ends at 1.
+  for (const double share : {0.0, 0.5, 1.0}) {
+    const double x = area.x + area.width * share;
+    list->AddLine(Point(x, area.bottom()), Point(x, area.bottom() + kTick), kLineColor);
+  }
+  const double top = area.bottom() + kTick;
+  DrawText(list, area.x - 2, top, kTextColor, "0");
+  DrawText(list, area.right() - static_cast<double>(TextSize("1").x), top, kTextColor, "1");
+  if (const auto peak = PeakOf(profiles.row_mass, profiles.first_row_bin, profiles.level, model.rows().num_rows()))
+    DrawText(list, area.x, top + line, kDimColor,
+             "most " + FormatProbability(static_cast<double>(peak->value)).substr(0, 4));
+  if (model.settings().overlay) DrawText(list, area.x, top + 2 * line, kMaskColor, "kept");
 }
 
 }  // namespace

@@ -41,8 +41,12 @@ void MethodTrial::SetWorkbench(Workbench* workbench) {
   method_index_ = 0;
   values_ = {};
   if (workbench_ != nullptr) {
-    for (const kernels::MethodSpec& spec : workbench_->methods()) {
-      if (spec.phase == kernels::Phase::kPrefill) methods_.push_back(spec);
+    for (const kernels::Phase phase : {kernels::Phase::kPrefill, kernels::Phase::kDecode}) {
+      for (const kernels::MethodSpec& spec : workbench_->methods()) {
+        const bool known = std::any_of(methods_.begin(), methods_.end(),
+                                       [&](const kernels::MethodSpec& other) { return other.name == spec.name; });
+        if (spec.phase == phase && !known) methods_.push_back(spec);
+      }
     }
   }
   // Dense comes first in the registry and keeps everything; the first one that leaves something out is more to look at.
@@ -68,6 +72,10 @@ void MethodTrial::SetMaskWanted(bool wanted) {
 
 const kernels::MethodSpec* MethodTrial::method() const {
   return method_index_ < methods_.size() ? &methods_[method_index_] : nullptr;
+}
+
+bool MethodTrial::is_decode() const {
+  return method() != nullptr && method()->phase == kernels::Phase::kDecode;
 }
 
 bool MethodTrial::SelectMethod(const std::string& name) {
@@ -99,6 +107,13 @@ bool MethodTrial::SelectMethod(const std::string& name, const kernels::Parameter
   }
   if (listener_.method_changed) listener_.method_changed();
   return true;
+}
+
+void MethodTrial::StepMethod(int step) {
+  if (methods_.empty()) return;
+  const auto count = static_cast<int64_t>(methods_.size());
+  const int64_t next = ((static_cast<int64_t>(method_index_) + step) % count + count) % count;
+  SelectMethod(methods_[static_cast<size_t>(next)].name);
 }
 
 bool MethodTrial::SetValue(const std::string& name, double value) {
@@ -199,6 +214,7 @@ bool MethodTrial::Run(int repeats) {
         receive([&](MethodTrial& trial) {
           trial.running_ = false;
           trial.result_ = std::move(result);
+          ++trial.num_results_;
           if (trial.listener_.run_finished) trial.listener_.run_finished(*trial.result_);
           trial.Changed();
         });
@@ -214,6 +230,7 @@ bool MethodTrial::Run(int repeats) {
       [receive](ProgressReport progress) {
         receive([&](MethodTrial& trial) {
           trial.progress_ = std::move(progress);
+          if (trial.listener_.run_progressed) trial.listener_.run_progressed(trial.progress_);
           trial.Changed();
         });
       });

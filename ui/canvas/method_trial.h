@@ -32,6 +32,7 @@ class MethodTrial {
     std::function<void()> method_changed;  // method, a parameter or the target
     std::function<void(const LiveMask&)> mask_ready;
     std::function<void()> run_started;
+    std::function<void(const ProgressReport&)> run_progressed;
     std::function<void(const analysis::MethodResult&)> run_finished;
     std::function<void(const std::string&)> run_failed;
   };
@@ -48,15 +49,19 @@ class MethodTrial {
   // Masks are requested only while somebody shows them.
   void SetMaskWanted(bool wanted);
 
-  // Prefill methods of the registry.
+  // The registry: prefill methods, then decode methods. Dense decode is not among them: it keeps everything, is the
+  // baseline of every decode run, and has the name of dense prefill.
   const std::vector<kernels::MethodSpec>& methods() const { return methods_; }
   // Null while there is no workbench.
   const kernels::MethodSpec* method() const;
+  bool is_decode() const;  // false without a method
   const kernels::ParameterValues& values() const { return values_; }
   // Picks a method with the parameters it had last time, or its defaults.
   bool SelectMethod(const std::string& name);
   // False, and nothing changes, when a name or value is illegal.
   bool SelectMethod(const std::string& name, const kernels::ParameterValues& values);
+  // The method `step` places further in the list, round its ends.
+  void StepMethod(int step);
   bool SetValue(const std::string& name, double value);
   void ResetToDefaults();
 
@@ -76,6 +81,7 @@ class MethodTrial {
   bool running() const { return running_; }
   const ProgressReport& progress() const { return progress_; }
   const std::optional<analysis::MethodResult>& result() const { return result_; }
+  int64_t num_results() const { return num_results_; }  // counts them
   const std::string& run_error() const { return run_error_; }
 
  private:
@@ -100,6 +106,7 @@ class MethodTrial {
   bool running_ = false;
   ProgressReport progress_;
   std::optional<analysis::MethodResult> result_;
+  int64_t num_results_ = 0;
   std::string run_error_;
   int64_t mask_request_ = 0;  // number of the newest; a reply with another one is dropped
   int64_t run_request_ = 0;

@@ -77,4 +77,14 @@ ViewProfiles ComputeProfiles(const ScoreRect& visible, int32_t level, const Caus
   return profiles;
 }
 
+std::optional<ProfilePeak> PeakOf(const std::vector<float>& bins, int64_t first_bin, int32_t level, int64_t map_size) {
+  std::optional<ProfilePeak> peak;
+  for (size_t i = 0; i < bins.size(); ++i) {
+    if (std::isnan(bins[i]) || (peak && bins[i] <= peak->value)) continue;
+    const int64_t bin = first_bin + static_cast<int64_t>(i);
+    peak = ProfilePeak{bins[i], bin << level, std::min((bin + 1) << level, map_size)};
+  }
+  return peak;
+}
+
 }  // namespace headscope::ui

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "causal_rows.h"
@@ -23,5 +24,12 @@ struct ViewProfiles {
 // visible texel.
 ViewProfiles ComputeProfiles(const ScoreRect& visible, int32_t level, const CausalRows& rows,
                              const std::function<analysis::TilePtr(int32_t tile_x, int32_t tile_y)>& find);
+
+// The greatest bin of a profile and the scores that it stands for; nothing when no bin is known.
+struct ProfilePeak {
+  float value = 0;
+  int64_t begin = 0, end = 0;  // rows or columns, not beyond the map
+};
+std::optional<ProfilePeak> PeakOf(const std::vector<float>& bins, int64_t first_bin, int32_t level, int64_t map_size);
 
 }  // namespace headscope::ui

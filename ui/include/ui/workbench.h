@@ -12,6 +12,7 @@
 
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
+#include "analysis/types/kept_steps.h"
 #include "analysis/types/mass_distribution.h"
 #include "analysis/types/tile.h"
 #include "kernels/method_spec.h"
@@ -30,6 +31,7 @@ struct TraceSummary {
   std::vector<int32_t> kv_head_of_head;  // per recorded head
   std::vector<std::string> token_text;   // per token, printable
   std::vector<int32_t> row_positions;    // per recorded row
+  int64_t num_decode_rows = 0;           // the last recorded rows whose tokens the model generated
 };
 
 struct CaptureSettings {
@@ -57,15 +59,19 @@ struct ProgressReport {
 // What the mask keeps, for the live panel; `mask` stays valid for MaskTile requests while shown.
 struct LiveMask {
   analysis::MaskSummary summary;
-  std::vector<float> kept_mass;  // per recorded row
+  std::vector<float> kept_mass;  // per recorded row; of a decode method per step
   int64_t mask_id = 0;
-  analysis::MassDistribution distribution;  // of kept_mass
+  analysis::MassDistribution distribution;  // of kept_mass; its worst row is a recorded row
+  // Of a decode method: the steps that it was tried on, which are the trace's own or else its last rows. Null for a
+  // prefill method.
+  analysis::KeptStepsPtr steps;
 };
 
 struct Exact {  // one score under the cursor; NaN while the head is still being read
   double probability = 0;
   double score = 0;  // scaled logit
   bool causal = true;
+  bool in_window = true;  // false: the model's own window has left the key behind
 };
 
 // What a model folder would record, read from its configuration and the headers of its weights only.
@@ -123,6 +129,9 @@ class Workbench {
   virtual void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) = 0;
   // `done` brings the trace's path. After CancelCapture one of the two still comes: done when tokens were recorded (the
   // trace is valid and shorter), else failed.
+  // Measures a method of either phase beside dense attention of that phase. A name that both phases have means prefill,
+  // here and for masks. `progress` tells the repeats, now and then only: what is drawn for it costs time that the run
+  // wants for itself.
   virtual void Capture(const CaptureSettings& settings, Reply<std::string> done, ErrorReply failed,
                        Reply<ProgressReport> progress) = 0;
   virtual void CancelCapture() = 0;

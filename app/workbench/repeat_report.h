@@ -1,0 +1,42 @@
+// How a measured run's repeats are told to the window.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "analysis/compare.h"
+#include "ui/workbench.h"
+
+namespace headscope::app {
+
+// Passes the newest report on when the one before has been shown for a while, and drops it otherwise: a frame drawn
+// for every repeat would take time from the very run that is measured.
+class ReportNowAndThen {
+ public:
+  explicit ReportNowAndThen(std::function<void(ui::ProgressReport)> pass_on) : pass_on_(std::move(pass_on)) {}
+
+  void operator()(const std::string& method, const analysis::RepeatProgress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    if (last_ && now - *last_ < kShownFor) return;
+    last_ = now;
+    ui::ProgressReport report;
+    report.stage = "Measuring " + method + ": " + std::string(progress.method);
+    report.stage += progress.stage == "select"   ? " selects, "
+                    : progress.stage == "attend" ? " attends, "
+                                                 : " decodes, ";
+    report.stage += progress.repeat == 0 ? "warming up"
+                                         : std::to_string(progress.repeat) + " of " + std::to_string(progress.repeats);
+    report.fraction = static_cast<double>(progress.repeat) / (progress.repeats + 1);
+    pass_on_(std::move(report));
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kShownFor{250};
+  std::function<void(ui::ProgressReport)> pass_on_;
+  std::optional<std::chrono::steady_clock::time_point> last_;
+};
+
+}  // namespace headscope::app

@@ -1,0 +1,97 @@
+// The panel's last part: how the map is drawn.
+#include <algorithm>
+#include <vector>
+
+#include "live_panel.h"
+#include "panel_widgets.h"
+
+namespace headscope::ui {
+
+void LivePanel::DrawDisplay(CanvasModel& model) {
+  CanvasSettings& settings = model.settings();
+  const CanvasSettings before = settings;
+  DrawColors(settings);
+
+  ImGui::BeginGroup();
+  int scale = settings.logarithmic ? 0 : 1;
+  ImGui::RadioButton("log", &scale, 0);
+  ImGui::SameLine();
+  ImGui::RadioButton("linear", &scale, 1);
+  ImGui::EndGroup();
+  settings.logarithmic = scale == 0;
+  MarkStop({"scale",
+            [this, &settings](int notches) {
+              settings.logarithmic = notches < 0;
+              SettingsChanged();
+            },
+            [this, &settings] {
+              settings.logarithmic = !settings.logarithmic;
+              SettingsChanged();
+            },
+            {}});
+  ImGui::SameLine();
+  ImGui::BeginGroup();
+  int reduction = settings.reduction == analysis::TileReduction::kMax ? 0 : 1;
+  ImGui::RadioButton("largest", &reduction, 0);
+  HelpTooltip("A texel that stands for many scores shows the largest of them: thin lines survive.");
+  ImGui::SameLine();
+  ImGui::RadioButton("mean", &reduction, 1);
+  HelpTooltip("A texel that stands for many scores shows their mean: mass survives.");
+  ImGui::EndGroup();
+  settings.reduction = reduction == 0 ? analysis::TileReduction::kMax : analysis::TileReduction::kMean;
+  const auto reduce = [this, &settings](bool by_mean) {
+    settings.reduction = by_mean ? analysis::TileReduction::kMean : analysis::TileReduction::kMax;
+    SettingsChanged();
+  };
+  MarkStop({"reduction",
+            [reduce](int notches) { reduce(notches > 0); },
+            [reduce, reduction] { reduce(reduction == 0); },
+            {}});
+
+  ImGui::SetNextItemWidth(190);
+  if (ImGui::DragFloatRange2("log2 p", &settings.range.minimum_log2, &settings.range.maximum_log2, 0.05f, kLeastLog2,
+                             kGreatestLog2, "%.1f")) {
+    settings.range = ClampedRange(settings.range);
+  }
+  Mark("range");
+  if (ImGui::SmallButton("Range of the view")) actions_.fit_range();
+  MarkStop({"fit_range", {}, [this] { actions_.fit_range(); }, {}});
+  for (const auto& [name, flag] :
+       {std::pair{"profiles", &settings.profiles}, std::pair{"minimap", &settings.minimap}}) {
+    ImGui::SameLine();
+    ImGui::Checkbox(name, flag);
+    MarkStop({name,
+              {},
+              [this, flag = flag] {
+                *flag = !*flag;
+                SettingsChanged();
+              },
+              {}});
+  }
+  if (settings != before) SettingsChanged();
+}
+
+void LivePanel::DrawColors(CanvasSettings& settings) {
+  std::vector<const analysis::ColorMap*> maps;
+  for (const analysis::ColorMap& colors : analysis::ColorMaps()) {
+    if (FindMapColors(colors.name) != nullptr) maps.push_back(&colors);
+  }
+  ImGui::SetNextItemWidth(150);
+  if (ImGui::BeginCombo("colours", settings.color_map->name.c_str())) {
+    for (const analysis::ColorMap* colors : maps) {
+      if (ImGui::Selectable(colors->name.c_str(), colors == settings.color_map)) settings.color_map = colors;
+    }
+    ImGui::EndCombo();
+  }
+  MarkStop({"colours",
+            [this, &settings, maps](int notches) {
+              const auto count = static_cast<int64_t>(maps.size());
+              const auto present = std::find(maps.begin(), maps.end(), settings.color_map) - maps.begin();
+              settings.color_map = maps[static_cast<size_t>((present + notches + count) % count)];
+              SettingsChanged();
+            },
+            {},
+            {}});
+}
+
+}  // namespace headscope::ui

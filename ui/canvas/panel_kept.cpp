@@ -1,0 +1,103 @@
+// The panel's middle: what the method keeps, of how much mass, and of which queries.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <vector>
+
+#include "live_panel.h"
+#include "map_overlay.h"
+#include "panel_widgets.h"
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr int kPlotBins = 160;
+
+}  // namespace
+
+std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept) {
+  const auto count = static_cast<int64_t>(kept.steps.size());
+  const int64_t recorded = model.trace().num_decode_rows;
+  std::array<char, 160> text{};
+  const int first = kept.steps.front().position, last = kept.steps.back().position;
+  if (recorded == 0) {
+    std::snprintf(text.data(), text.size(), "no decode steps in this trace: on its last %lld queries, %d to %d",
+                  static_cast<long long>(count), first, last);
+  } else if (count < recorded) {
+    std::snprintf(text.data(), text.size(), "on the newest %lld of %lld decode steps, queries %d to %d",
+                  static_cast<long long>(count), static_cast<long long>(recorded), first, last);
+  } else {
+    std::snprintf(text.data(), text.size(), "on the trace's %lld decode steps, queries %d to %d",
+                  static_cast<long long>(count), first, last);
+  }
+  return text.data();
+}
+
+void LivePanel::DrawKept(CanvasModel& model) {
+  MethodTrial& trial = model.trial();
+  bool overlay = model.settings().overlay;
+  const auto show = [this, &model](bool on) {
+    model.settings().overlay = on;
+    SettingsChanged();
+  };
+  if (ImGui::Checkbox("Show what it keeps", &overlay)) show(overlay);
+  MarkStop({"overlay", {}, [show, overlay] { show(!overlay); }, {}});
+  if (!overlay) return;
+  ImGui::TextDisabled(trial.is_decode() ? "grey: left out   below the map: kept keys"
+                                        : "grey: left out   hatched: keys after the query");
+  if (!trial.mask_error().empty()) ProblemText(trial.mask_error());
+  if (!trial.mask()) {
+    if (trial.mask_pending()) ImGui::TextDisabled("selecting …");
+    return;
+  }
+  // Numbers of the parameters before stay, dimmed, until the new ones are there.
+  if (trial.mask_pending()) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
+  DrawKeptNumbers(model, *trial.mask());
+  DrawMassPlot(*trial.mask());
+  if (trial.mask_pending()) ImGui::PopStyleVar();
+}
+
+void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
+  ImGui::Text(mask.steps ? "kept %.2f %% of the keys" : "kept %.2f %% of the scores", 100 * mask.summary.kept_fraction);
+  ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 6}, "");
+  Mark("kept");
+  if (mask.steps) DrawSteps(model, mask);
+  ImGui::Text("kept mass  min %.4f   mean %.4f", mask.summary.cra_min, mask.summary.cra_mean);
+  HelpTooltip(
+      "Cumulative residual attention: the share of a query's attention that lies on what is kept; the least and the "
+      "mean over the recorded queries, or over the steps.");
+  ImGui::Text(mask.steps ? "worst query %lld   %.2f ms a choice" : "worst query %lld   selected in %.2f ms",
+              static_cast<long long>(mask.summary.worst_row), mask.summary.select_ms);
+  ImGui::SameLine();
+  const auto go = [this, worst = mask.summary.worst_row] { actions_.go_to_position(worst); };
+  if (ImGui::SmallButton("go")) go();
+  MarkStop({"worst", {}, go, {}});
+}
+
+void LivePanel::DrawSteps(const CanvasModel& model, const LiveMask& mask) {
+  ImGui::PushTextWrapPos(0);
+  ImGui::TextUnformatted(DescribeSteps(model, *mask.steps).c_str());
+  ImGui::PopTextWrapPos();
+  const auto show = [this] { actions_.show_steps(); };
+  if (ImGui::SmallButton("Zoom to them")) show();
+  MarkStop({"steps", {}, show, {}});
+}
+
+void LivePanel::DrawMassPlot(const LiveMask& mask) {
+  if (mask.kept_mass.empty()) return;
+  // The least of each bin: the query that loses most must not hide.
+  std::vector<float> bins(std::min<size_t>(kPlotBins, mask.kept_mass.size()));
+  for (size_t bin = 0; bin < bins.size(); ++bin) {
+    const size_t begin = bin * mask.kept_mass.size() / bins.size();
+    const size_t end = std::max(begin + 1, (bin + 1) * mask.kept_mass.size() / bins.size());
+    bins[bin] = *std::min_element(mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  ImGui::TextDisabled("kept mass by query");
+  ImGui::PlotLines("##kept_mass", bins.data(), static_cast<int>(bins.size()), 0, nullptr, 0.0f, 1.0f,
+                   {ImGui::GetContentRegionAvail().x, 52});
+  Mark("kept_mass");
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,116 @@
+// The panel's lower part: a measured run, how far it is, and what it said.
+#include <cmath>
+
+#include "live_panel.h"
+#include "panel_widgets.h"
+
+namespace headscope::ui {
+
+namespace {
+
+// A table row: label, then two numbers.
+void ResultRow(const char* label, const char* format, double dense, double method) {
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  ImGui::TextUnformatted(label);
+  for (const double value : {dense, method}) {
+    ImGui::TableNextColumn();
+    if (std::isnan(value)) {
+      ImGui::TextDisabled("-");
+    } else {
+      ImGui::Text(format, value);
+    }
+  }
+}
+
+}  // namespace
+
+void LivePanel::DrawRun(CanvasModel& model) {
+  MethodTrial& trial = model.trial();
+  if (trial.running()) {
+    if (ImGui::Button("Cancel")) actions_.cancel_run();
+    MarkStop({"cancel", {}, [this] { actions_.cancel_run(); }, {}});
+    DrawProgress(trial.progress());
+  } else {
+    const bool possible = model.head().has_value();
+    if (!possible) ImGui::BeginDisabled();
+    if (ImGui::Button("Run")) actions_.run();
+    MarkStop({"run", {}, [this] { actions_.run(); }, {}});
+    HelpTooltip(trial.is_decode()
+                    ? "Measures dense decode and the method on this head, step by step: medians of the repeats."
+                    : "Measures dense and sparse attention on this head: medians of the repeats.");
+    if (!possible) ImGui::EndDisabled();
+    ImGui::SameLine();
+    ImGui::SetNextItemWidth(110);
+    int repeats = model.settings().repeats;
+    const auto set = [this, &model](int wanted) {
+      model.settings().repeats = std::clamp(wanted, 1, kMaxRepeats);
+      SettingsChanged();
+    };
+    if (ImGui::SliderInt("repeats", &repeats, 1, kMaxRepeats, "%d",
+                         ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic)) {
+      set(repeats);
+    }
+    MarkStop({"repeats",
+              [set, repeats](int notches) { set(repeats + notches); },
+              {},
+              [set](bool last) { set(last ? kMaxRepeats : 1); }});
+  }
+  if (!trial.run_error().empty()) ProblemText(trial.run_error());
+  DrawResult(trial);
+}
+
+void LivePanel::DrawProgress(const ProgressReport& progress) {
+  ImGui::SameLine();
+  ImGui::ProgressBar(progress.fraction >= 0 ? static_cast<float>(progress.fraction) : 0.0f, {-1, 0}, "");
+  Mark("progress");
+  ImGui::PushTextWrapPos(0);
+  ImGui::TextUnformatted(progress.stage.empty() ? "waiting …" : progress.stage.c_str());
+  ImGui::PopTextWrapPos();
+}
+
+void LivePanel::DrawResult(const MethodTrial& trial) {
+  if (!trial.result()) return;
+  const analysis::MethodResult& result = *trial.result();
+  // The numbers of another method or of other parameters stay for comparison, dimmed.
+  const kernels::MethodSpec& present = *trial.method();
+  const bool outdated = result.method != present.name || result.parameters != trial.values().ToString(present);
+  if (outdated) ImGui::PushStyleVar(ImGuiStyleVar_Alpha, kDimmed);
+  ImGui::BeginGroup();
+  DrawResultTable(result);
+  ImGui::EndGroup();
+  Mark("result");
+  if (outdated) ImGui::PopStyleVar();
+  // A run ends below the fold of a small panel: what it said comes into sight once.
+  if (results_shown_ != trial.num_results() && !ImGui::IsWindowAppearing()) ImGui::SetScrollHereY(1);
+  results_shown_ = trial.num_results();
+}
+
+void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
+  if (!ImGui::BeginTable("numbers", 3, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV)) return;
+  ImGui::TableSetupColumn("");
+  ImGui::TableSetupColumn("dense");
+  ImGui::TableSetupColumn(result.method.c_str());
+  ImGui::TableHeadersRow();
+  const double none = std::nan("");
+  const double dense_ms = result.dense_attend.median_ms;
+  ResultRow("select ms", "%.3f", none, result.select.median_ms);
+  ResultRow("attend ms", "%.3f", dense_ms, result.attend.median_ms);
+  ResultRow("together ms", "%.3f", dense_ms, result.select.median_ms + result.attend.median_ms);
+  ResultRow("speed-up", "%.2f x", 1, result.speedup);
+  ResultRow("kept", "%.4f", 1, result.kept_fraction);
+  ResultRow("relative error", "%.2e", none, result.relative_error);
+  ResultRow("largest error", "%.2e", none, result.max_error);
+  ResultRow("cosine", "%.6f", none, result.cosine);
+  ImGui::EndTable();
+  ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
+  ImGui::TextDisabled("%s%s, median of %d, %s", result.device.c_str(),
+                      result.phase == "decode" ? ", per decode step" : "", result.attend.repeats,
+                      result.parameters.c_str());
+  ImGui::PopTextWrapPos();
+  if (result.note.empty()) return;
+  WrappedText(IM_COL32(255, 200, 120, 255), "Note: " + result.note);
+  Mark("note");
+}
+
+}  // namespace headscope::ui

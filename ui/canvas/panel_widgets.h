@@ -1,0 +1,35 @@
+// Small helpers of the files that draw the panel.
+#pragma once
+
+#include <string>
+
+#include "imgui.h"
+
+namespace headscope::ui {
+
+inline constexpr float kDimmed = 0.55f;  // of numbers that belong to other parameters than those on show
+
+// What the item before says while the pointer rests on it. Not while a button is held: help must not lie over what a
+// hand is moving.
+inline void HelpTooltip(const std::string& text) {
+  if (!ImGui::IsItemHovered() || ImGui::IsMouseDown(ImGuiMouseButton_Left) || text.empty()) return;
+  ImGui::BeginTooltip();
+  ImGui::PushTextWrapPos(ImGui::GetFontSize() * 26);
+  ImGui::TextUnformatted(text.c_str());
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
+inline void WrappedText(ImU32 color, const std::string& text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, color);
+  ImGui::PushTextWrapPos(0);
+  ImGui::TextUnformatted(text.c_str());
+  ImGui::PopTextWrapPos();
+  ImGui::PopStyleColor();
+}
+
+inline void ProblemText(const std::string& message) {
+  WrappedText(IM_COL32(255, 140, 120, 255), message);
+}
+
+}  // namespace headscope::ui
