@@ -68,30 +68,27 @@ class Consumer {
       }
       warpgroup_commit_batch();
     };
-    float correction[2];
-    auto to_weights = [&](uint32_t step, uint32_t flags) {
-      if (p_.soft_cap > 0) SoftCap(scores, p_.score_scale, p_.soft_cap);
-      if ((flags & kStepMasked) != 0) {
+    auto cap_and_mask = [&](uint32_t step, uint32_t flags) {
+      if (p_.soft_cap > 0) [[unlikely]]
+        SoftCap(scores, p_.score_scale, p_.soft_cap);
+      if ((flags & kStepMasked) != 0) [[unlikely]] {
         MaskScores<T>(scores, s_.steps[step % kStepRing], flags, p_.index.rule, row_,
                       p_.index.first_position + place_.tile * kItemRows + row_);
-        softmax.template Update<true>(scores, p_.scale_log2, correction);
+      }
+    };
+    auto pack = [&](int i, float low, float high) {
+      if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
+        reinterpret_cast<__nv_bfloat162&>(weights(i)) = __floats2bfloat162_rn(low, high);
       } else {
-        softmax.template Update<false>(scores, p_.scale_log2, correction);
+        reinterpret_cast<__half2&>(weights(i)) = __floats2half2_rn(low, high);
       }
     };
-    auto convert = [&] {
-      CUTE_UNROLL
-      for (int i = 0; i < decltype(size(weights))::value; i += 2) {
-        if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
-          reinterpret_cast<__nv_bfloat162&>(weights(i)) = __floats2bfloat162_rn(scores(i), scores(i + 1));
-        } else {
-          reinterpret_cast<__half2&>(weights(i)) = __floats2half2_rn(scores(i), scores(i + 1));
-        }
-      }
-    };
-    auto rescale = [&] {
-      CUTE_UNROLL
-      for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
+    constexpr int kScores = decltype(size(scores))::value;
+    float sums[4];
+    float correction[2];
+    auto raise = [&] {
+      softmax.Raise(scores, p_.scale_log2, correction);
+      softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack);
     };
 
     // The first turn is group 0's.
@@ -104,13 +101,14 @@ class Consumer {
     while (more) {
       mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
       softmax = {};
-      // The O of the item before leaves while this one begins.
-      FreeQuerySlot();
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
       Release(s_.k_empty[step % kStages]);
-      to_weights(step, flags);
-      convert();
+      cap_and_mask(step, flags);
+      raise();
+      softmax.Add(sums);
+      // The O of the item before has left meanwhile.
+      FreeQuerySlot();
       // From here on the weights of `step` are ready and wait for their values; the scores of the step behind it are
       // next.
       while ((flags & kStepLast) == 0) {
@@ -124,12 +122,17 @@ class Consumer {
         warpgroup_wait<1>();
         warpgroup_fence_operand(scores);
         Release(s_.k_empty[(step + 1) % kStages]);
-        to_weights(step + 1, flags);
+        cap_and_mask(step + 1, flags);
         warpgroup_wait<0>();
         warpgroup_fence_operand(output);
         ReleaseValues(step);
-        convert();
-        rescale();
+        softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack);
+        if (!softmax.Fits(sums)) [[unlikely]] {
+          raise();
+          CUTE_UNROLL
+          for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
+        }
+        softmax.Add(sums);
         ++step;
       }
       // The first product of the next item follows this one's last, so that the tensor cores work while O leaves.
@@ -181,13 +184,15 @@ class Consumer {
     if (lane_ == 0) flags = s_.steps[step % kStepRing].flags;
     flags = __shfl_sync(kAllLanes, flags, 0);
     WaitFull(s_.k_full, step);
-    if ((flags & kStepGathered) != 0) cutlass::arch::fence_view_async_shared();
+    if ((flags & kStepGathered) != 0) [[unlikely]]
+      cutlass::arch::fence_view_async_shared();
     return flags;
   }
 
   __device__ void WaitForValues(uint32_t step, uint32_t flags) {
     WaitFull(s_.v_full, step);
-    if ((flags & kStepGathered) != 0) cutlass::arch::fence_view_async_shared();
+    if ((flags & kStepGathered) != 0) [[unlikely]]
+      cutlass::arch::fence_view_async_shared();
   }
 
   __device__ void Release(uint64_t& empty) {
@@ -210,8 +215,7 @@ class Consumer {
       if (p_.lse != nullptr && lane_ % 4 == 0 && query < p_.index.seq_q) {
         constexpr float kLn2 = 0.69314718055994531f;
         const int64_t head = static_cast<int64_t>(place.sequence) * p_.index.num_qo_heads + place.head;
-        p_.lse[head * p_.index.seq_q + query] =
-            sum == 0.0f ? -INFINITY : (softmax.row_max[r] * p_.scale_log2 + __log2f(sum)) * kLn2;
+        p_.lse[head * p_.index.seq_q + query] = sum == 0.0f ? -INFINITY : (softmax.shift[r] + __log2f(sum)) * kLn2;
       }
     }
     // Every warp of the group has done its last product with these queries.
