@@ -18,8 +18,8 @@
 #include "capture_job.h"
 #include "mass_cache.h"
 #include "opened_trace.h"
-#include "run_slot.h"
 #include "repeat_report.h"
+#include "run_slot.h"
 #include "statistics_job.h"
 #include "table_export.h"
 #include "tile_source.h"
@@ -50,13 +50,13 @@ struct Outcome {
   }
 };
 
-class TraceWorkbench : public ui::Workbench {
 // A mask as the window shows it, and what its tiles are made from.
 struct MadeMask {
   ui::LiveMask live;
   HeldMask held;
 };
 
+class TraceWorkbench : public ui::Workbench {
  public:
   TraceWorkbench(const WorkbenchPaths& paths, ui::PostFunction post)
       : paths_(paths),
@@ -115,6 +115,7 @@ struct MadeMask {
                  int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::ErrorReply failed,
                  ui::Reply<ui::ProgressReport> progress) override;
   void CancelRun() override {
+    ++run_number_;
     queue_.Cancel("run");
     run_slot_->Stop();
   }
@@ -122,7 +123,6 @@ struct MadeMask {
   void DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
                      ui::ErrorReply failed) override;
   void Capture(const ui::CaptureSettings& settings, ui::Reply<std::string> done, ui::ErrorReply failed,
-    ++run_number_;
                ui::Reply<ui::ProgressReport> progress) override {
     capture_.Start(settings, std::move(done), std::move(failed), std::move(progress));
   }
@@ -141,6 +141,11 @@ struct MadeMask {
   }
 
  private:
+  MadeMask MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
+                         const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
+  static MadeMask MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
+                               const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
+
   // Submits work that makes a T (or throws), and hands it to one of the two replies.
   template <typename T, typename Work>
   void Submit(const std::string& tag, int32_t priority, Work work, ui::Reply<T> done, ui::ErrorReply failed) {
@@ -148,11 +153,6 @@ struct MadeMask {
     queue_.Submit(
         tag, priority,
         [outcome, work](const std::atomic<bool>& cancelled) { outcome->Set([&] { return work(cancelled); }); },
-  MadeMask MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
-                         const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
-  static MadeMask MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
-                               const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
-
         [outcome, done = std::move(done), failed = std::move(failed)] {
           if (outcome->value) {
             done(std::move(*outcome->value));
@@ -170,6 +170,7 @@ struct MadeMask {
   std::map<int64_t, HeldMask> masks_;
   int64_t next_mask_id_ = 1;
   int64_t search_number_ = 0;  // of the newest search; progress of an older one is dropped
+  int64_t run_number_ = 0;     // the same of runs
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_;
   CaptureJob capture_;
@@ -177,7 +178,6 @@ struct MadeMask {
   analysis::TaskQueue queue_;
   TileSource tiles_;
 };
-  int64_t run_number_ = 0;     // the same of runs
 
 void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) {
   Submit<std::shared_ptr<OpenedTrace>>(
@@ -241,13 +241,6 @@ void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& metho
       std::move(failed));
 }
 
-void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method,
-                                const kernels::ParameterValues& values, double target,
-                                ui::Reply<kernels::ParameterValues> done, ui::ErrorReply failed,
-                                ui::Reply<ui::ProgressReport> progress) {
-  if (!trace_) return;
-  CancelSearch();
-  const int64_t number = search_number_;
 MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
                                        const kernels::ParameterValues& values, const std::atomic<bool>& cancelled) {
   const MassCache::MassPtr mass = head_masses_.Get(trace.heads.Get(head), cancelled);
@@ -276,6 +269,13 @@ MadeMask TraceWorkbench::MaskOfDecode(OpenedTrace& trace, analysis::HeadId head,
   return made;
 }
 
+void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method,
+                                const kernels::ParameterValues& values, double target,
+                                ui::Reply<kernels::ParameterValues> done, ui::ErrorReply failed,
+                                ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelSearch();
+  const int64_t number = search_number_;
   Submit<kernels::ParameterValues>(
       "search", kMaskPriority,
       [this, number, trace = trace_, head, method, values, target, progress](const std::atomic<bool>& cancelled) {
@@ -322,13 +322,6 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
           explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
           ~PauseStatistics() { job.Resume(); }
         } const paused(statistics_);
-        analysis::MethodResult result;
-        const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, cancelled, &result);
-        if (!status.ok()) throw std::runtime_error(status.message());
-        return result;
-      },
-      std::move(done), std::move(failed));
-}
         ReportNowAndThen now_and_then([this, number, progress](ui::ProgressReport shown) {
           post_([this, number, progress, shown = std::move(shown)] {
             if (number == run_number_) progress(shown);
@@ -336,6 +329,13 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
         });
         const RunSettings settings{repeats, trace->DecodeRows(),
                                    [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); }};
+        analysis::MethodResult result;
+        const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, cancelled, &result);
+        if (!status.ok()) throw std::runtime_error(status.message());
+        return result;
+      },
+      std::move(done), std::move(failed));
+}
 
 void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
                                    ui::ErrorReply failed) {

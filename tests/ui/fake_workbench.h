@@ -111,8 +111,8 @@ class FakeWorkbench : public Workbench {
   int64_t tile_generation_ = 0, mask_generation_ = 0, run_generation_ = 0;
   struct Band {
     int64_t window = 0, sinks = 0;
-  };
     int64_t first_row = 0;  // of a decode method: the rows before are no steps
+  };
   std::vector<Band> masks_;  // mask_id - 1 is the index
 };
 

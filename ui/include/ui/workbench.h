@@ -121,6 +121,9 @@ class Workbench {
                           double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
                           Reply<ProgressReport> progress) = 0;
   virtual void CancelSearch() = 0;
+  // Measures a method of either phase beside dense attention of that phase. A name that both phases have means prefill,
+  // here and for masks. `progress` tells the repeats, now and then only: what is drawn for it costs time that the run
+  // wants for itself.
   virtual void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                          int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
                          Reply<ProgressReport> progress) = 0;
@@ -129,9 +132,6 @@ class Workbench {
   virtual void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) = 0;
   // `done` brings the trace's path. After CancelCapture one of the two still comes: done when tokens were recorded (the
   // trace is valid and shorter), else failed.
-  // Measures a method of either phase beside dense attention of that phase. A name that both phases have means prefill,
-  // here and for masks. `progress` tells the repeats, now and then only: what is drawn for it costs time that the run
-  // wants for itself.
   virtual void Capture(const CaptureSettings& settings, Reply<std::string> done, ErrorReply failed,
                        Reply<ProgressReport> progress) = 0;
   virtual void CancelCapture() = 0;
