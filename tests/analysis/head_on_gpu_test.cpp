@@ -4,52 +4,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 
 #include "analysis/compare.h"
 #include "analysis/statistics.h"
 #include "analysis/tiles.h"
-#include "kernels/cpu_scores.h"
-#include "kernels/cuda_executor.h"
+#include "head_pair.h"
 #include "kernels/cuda_statistics.h"
-#include "synthetic_heads.h"
 
 namespace headscope::analysis {
 namespace {
 
-using testing::RandomHead;
+using testing::Bf16Head;
+using testing::HaveGpu;
+using testing::HeadPair;
+using testing::OnBoth;
 using testing::RandomHeadShape;
 using testing::RandomIndex;
-
-bool HaveGpu() {
-  kernels::CudaDeviceInfo info;
-  return kernels::QueryCudaDevice(0, &info).ok();
-}
-
-// Values that bf16 holds, and the LSE of just these.
-HeadTensors Bf16Head(const RandomHeadShape& shape, uint32_t seed) {
-  HeadTensors head = *RandomHead(shape, seed);
-  for (std::vector<float>* values : {&head.q, &head.k, &head.v}) {
-    for (float& value : *values) value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000u);
-  }
-  EXPECT_TRUE(kernels::RowLse(head.Problem(), head.window, {2, nullptr}, head.lse.data()).ok());
-  return head;
-}
-
-struct Pair {
-  HeadTensorsPtr cpu, gpu;
-};
-Pair OnBoth(const RandomHeadShape& shape, uint32_t seed) {
-  HeadTensors head = Bf16Head(shape, seed);
-  Pair pair;
-  pair.cpu = std::make_shared<HeadTensors>(head);
-  const kernels::Status status = CopyToGpu(head, &head.gpu);
-  EXPECT_TRUE(status.ok()) << status.message();
-  pair.gpu = std::make_shared<HeadTensors>(std::move(head));
-  return pair;
-}
 
 class HeadOnGpu : public ::testing::TestWithParam<RandomHeadShape> {
  protected:
@@ -58,7 +30,7 @@ class HeadOnGpu : public ::testing::TestWithParam<RandomHeadShape> {
     pair_ = OnBoth(GetParam(), 3);
     ASSERT_NE(pair_.gpu->gpu, nullptr);
   }
-  Pair pair_;
+  HeadPair pair_;
 };
 
 TEST_P(HeadOnGpu, KeptMassIsTheCpus) {
@@ -151,30 +123,6 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadOnGpu,
                                            RandomHeadShape{.num_tokens = 1500, .first_row = 900, .head_dim = 128},
                                            RandomHeadShape{.num_tokens = 900, .head_dim = 32, .window = 200},
                                            RandomHeadShape{.num_tokens = 600, .head_dim = 96, .soft_cap = 20}));
-
-TEST(Comparison, OnTheGpuMeasuresTheSameMasks) {
-  if (!HaveGpu()) GTEST_SKIP() << "no usable GPU";
-  const Pair pair = OnBoth({.num_tokens = 2000, .head_dim = 64}, 5);
-  CompareOptions options;
-  options.repeats = 2;
-  HeadComparison on_cpu(pair.cpu, options);
-  options.device = "cuda";
-  HeadComparison on_gpu(pair.gpu, options);
-  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
-    const kernels::ParameterValues values(method->spec());
-    MethodResult cpu, gpu;
-    ASSERT_TRUE(on_cpu.Run(method->spec().name, values, &cpu).ok());
-    const kernels::Status status = on_gpu.Run(method->spec().name, values, &gpu);
-    ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(gpu.kept_fraction, cpu.kept_fraction) << method->spec().name;
-    EXPECT_NEAR(gpu.cra_min, cpu.cra_min, 1e-5) << method->spec().name;
-    EXPECT_NEAR(gpu.cra_mean, cpu.cra_mean, 1e-5) << method->spec().name;
-    // The output is rounded to bf16: 2^-9 of each value.
-    EXPECT_NEAR(gpu.relative_error, cpu.relative_error, 4e-3) << method->spec().name;
-    EXPECT_LT(gpu.kernel_error, 5e-3) << method->spec().name;
-    EXPECT_GT(gpu.attend.median_ms, 0) << method->spec().name;
-  }
-}
 
 TEST(CopyToGpu, RefusesWhatItWouldRound) {
   HeadTensors head = Bf16Head({.num_tokens = 100, .head_dim = 64}, 1);

@@ -1,0 +1,37 @@
+#include "head_pair.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "head/head_on_gpu.h"
+#include "kernels/cpu_scores.h"
+#include "kernels/cuda_executor.h"
+
+namespace headscope::analysis::testing {
+
+bool HaveGpu() {
+  kernels::CudaDeviceInfo info;
+  return kernels::QueryCudaDevice(0, &info).ok();
+}
+
+HeadTensors Bf16Head(const RandomHeadShape& shape, uint32_t seed) {
+  HeadTensors head = *RandomHead(shape, seed);
+  for (std::vector<float>* values : {&head.q, &head.k, &head.v}) {
+    for (float& value : *values) value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000u);
+  }
+  EXPECT_TRUE(kernels::RowLse(head.Problem(), head.window, {2, nullptr}, head.lse.data()).ok());
+  return head;
+}
+
+HeadPair OnBoth(const RandomHeadShape& shape, uint32_t seed) {
+  HeadTensors head = Bf16Head(shape, seed);
+  HeadPair pair;
+  pair.cpu = std::make_shared<HeadTensors>(head);
+  const kernels::Status status = CopyToGpu(head, &head.gpu);
+  EXPECT_TRUE(status.ok()) << status.message();
+  pair.gpu = std::make_shared<HeadTensors>(std::move(head));
+  return pair;
+}
+
+}  // namespace headscope::analysis::testing

@@ -1,0 +1,22 @@
+// One head in host memory alone, and the same one on the GPU as well.
+#pragma once
+
+#include <cstdint>
+
+#include "analysis/head_tensors.h"
+#include "synthetic_heads.h"
+
+namespace headscope::analysis::testing {
+
+bool HaveGpu();
+
+// Values that bf16 holds, and the LSE of just these.
+HeadTensors Bf16Head(const RandomHeadShape& shape, uint32_t seed);
+
+struct HeadPair {
+  HeadTensorsPtr cpu, gpu;
+};
+// A test failure, and no copy, where the GPU does not take the head.
+HeadPair OnBoth(const RandomHeadShape& shape, uint32_t seed);
+
+}  // namespace headscope::analysis::testing
