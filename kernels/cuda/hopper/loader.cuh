@@ -88,32 +88,35 @@ class Loader {
     }
   }
 
+  // Reads what this warp needs of a step of its kind: nothing but the flags where warp 0 alone has work.
   __device__ Source Read(uint32_t number) {
     WaitFull(s_.step_full, number);
+    const Step& step = s_.steps[number % kStepRing];
     Source source{};
-    if (lane_ == 0) {
-      const Step& step = s_.steps[number % kStepRing];
-      for (int i = 0; i < T::kSegments; ++i) {
-        source.start[i] = step.start[i];
-        source.unread[i] = step.unread[i];
-      }
-      source.columns = step.columns;
-      source.num_columns = step.num_columns;
-      source.kv_head = step.kv_head;
-      source.sequence = step.sequence;
-      source.flags = step.flags;
-      Mbarrier::arrive(&s_.step_empty[number % kStepRing]);
+    source.flags = FromLane0([&] { return step.flags; });
+    const bool gathered = (source.flags & kStepGathered) != 0;
+    if (gathered) {
+      source.columns = FromLane0([&] { return step.columns; });
+      source.num_columns = FromLane0([&] { return step.num_columns; });
+    } else if (warp_ == 0) {
+      for (int i = 0; i < T::kSegments; ++i) source.start[i] = FromLane0([&] { return step.start[i]; });
+    } else if ((source.flags & kStepUnreadValues) != 0) {
+      for (int i = 0; i < T::kSegments; ++i) source.unread[i] = FromLane0([&] { return step.unread[i]; });
     }
-    for (int i = 0; i < T::kSegments; ++i) {
-      source.start[i] = __shfl_sync(kAllLanes, source.start[i], 0);
-      source.unread[i] = __shfl_sync(kAllLanes, source.unread[i], 0);
+    if (gathered || warp_ == 0) {
+      source.kv_head = FromLane0([&] { return step.kv_head; });
+      source.sequence = FromLane0([&] { return step.sequence; });
     }
-    source.columns = __shfl_sync(kAllLanes, source.columns, 0);
-    source.num_columns = __shfl_sync(kAllLanes, source.num_columns, 0);
-    source.kv_head = __shfl_sync(kAllLanes, source.kv_head, 0);
-    source.sequence = __shfl_sync(kAllLanes, source.sequence, 0);
-    source.flags = __shfl_sync(kAllLanes, source.flags, 0);
+    if (lane_ == 0) Mbarrier::arrive(&s_.step_empty[number % kStepRing]);
+    __syncwarp();
     return source;
+  }
+
+  template <class Get>
+  __device__ auto FromLane0(const Get& get) const {
+    decltype(get()) value{};
+    if (lane_ == 0) value = get();
+    return __shfl_sync(kAllLanes, value, 0);
   }
 
   // Rows of V that came with a segment and belong to keys that nobody asked for: their weight is 0, but 0 * NaN is NaN.

@@ -3,8 +3,7 @@
 //
 // A segment begins at the first key that is still to be taken and brings 32 neighbouring keys; two words of bits say
 // which of them the upper and which the lower rows keep. So it takes the pieces of all runs in it, of either half, and
-// no cover by segments of 32 has fewer of them. Where four segments begin within 128 keys, one *window* of 128 takes
-// their place: four adjacent segments that one box per 64 components brings, with bits cleared where nothing is kept.
+// no other cover by 32 keys has fewer segments.
 //
 // A warp works on 32 runs at a time, each lane on what is left of one. All starts and bits come from reductions over
 // the lanes.
@@ -154,12 +153,6 @@ class RunWalker {
     for (int i = 0; i < T::kSegments; ++i) {
       tile->start[i] = FirstKey(next);
       next = max(next, tile->start[i] + kSegmentRows);
-    }
-    // Segments behind the first; an empty one lies far behind.
-    if (tile->start[T::kSegments - 1] < tile->start[0] + T::kTileColumns) {
-      CUTE_UNROLL
-      for (int i = 1; i < T::kSegments; ++i) tile->start[i] = tile->start[0] + i * kSegmentRows;
-      next = max(begin_, tile->start[0] + T::kTileColumns);
     }
 
     uint32_t missing = lists_->count == 1 ? 0u : ~0u;

@@ -106,23 +106,15 @@ class Scheduler {
   __device__ void Publish(const Tile& tile, const Columns& columns) {
     WaitEmpty(s_.step_empty, step_);
     if (lane_ == 0) {
+      // Words that no reader of a step of its kind looks at are not written.
       Step& step = s_.steps[step_ % kStepRing];
+      if ((tile.flags & kStepMasked) != 0) WriteKept(tile, &step);
       CUTE_UNROLL
-      for (int quarter = 0; quarter < kItemRows / 32; ++quarter) {
-        const bool upper = (tile.upper_quarters >> quarter & 1u) != 0;
-        const bool lower = (tile.lower_quarters >> quarter & 1u) != 0;
-        CUTE_UNROLL
-        for (int i = 0; i < T::kSegments; ++i) {
-          step.kept[quarter][i] = upper ? tile.upper[i] : lower ? tile.lower[i] : 0u;
-        }
+      for (int i = 0; i < T::kSegments; ++i) step.start[i] = tile.start[i];
+      if ((tile.flags & kStepGathered) != 0) {
+        step.columns = columns.begin;
+        step.num_columns = columns.count;
       }
-      CUTE_UNROLL
-      for (int i = 0; i < T::kSegments; ++i) {
-        step.start[i] = tile.start[i];
-        step.unread[i] = ~(tile.upper[i] | tile.lower[i]);
-      }
-      step.columns = columns.begin;
-      step.num_columns = columns.count;
       step.kv_head = kv_head_;
       step.sequence = sequence_;
       step.flags = tile.flags;
@@ -131,6 +123,20 @@ class Scheduler {
     __syncwarp();
     ++step_;
     queue_.Advance();
+  }
+
+  __device__ static void WriteKept(const Tile& tile, Step* step) {
+    CUTE_UNROLL
+    for (int quarter = 0; quarter < kItemRows / 32; ++quarter) {
+      const bool upper = (tile.upper_quarters >> quarter & 1u) != 0;
+      const bool lower = (tile.lower_quarters >> quarter & 1u) != 0;
+      CUTE_UNROLL
+      for (int i = 0; i < T::kSegments; ++i) {
+        step->kept[quarter][i] = upper ? tile.upper[i] : lower ? tile.lower[i] : 0u;
+      }
+    }
+    CUTE_UNROLL
+    for (int i = 0; i < T::kSegments; ++i) step->unread[i] = ~(tile.upper[i] | tile.lower[i]);
   }
 
   const KernelParams& p_;
