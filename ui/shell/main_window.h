@@ -74,6 +74,7 @@ class MainWindow : public QMainWindow {
   void SetMethodState(const MethodState& state);
   MethodState PresentMethodState() const;
   const kernels::MethodSpec* PrefillMethod(const QString& name) const;  // null when there is none
+  const kernels::MethodSpec* PanelMethod(const QString& name) const;    // of either phase; null when there is none
   void OpenPalette();
   void ShowKeys();
   void ShowAbout();

@@ -26,7 +26,8 @@ constexpr Gesture kGestures[] = {
     {"Drag, middle drag, W A S D, arrows", "move over the map; keys with Shift farther"},
     {"Shift + drag, right drag", "zoom to the rectangle"},
     {"Hover", "query and key token, probability, score, kept or not"},
-    {"Tab, Shift + Tab", "the next pane, the pane before"},
+    {"Tab, Shift + Tab", "the next pane, the pane before; on the map through the panel's controls"},
+    {"Arrows, Home, End, Space in the panel", "move the control that has the frame; Esc: back to the map"},
     {"Esc", "give up a rectangle; close the find bar, the palette or a notice"},
     {"Ctrl + click on a slider", "type its value"},
     {"Drag the line in Kept mass, arrows there", "move the target; Ctrl finer, Shift coarser, double click for 0.95"},
@@ -104,6 +105,8 @@ void MainWindow::ConnectCanvas() {
     UpdateCommands();
   });
   connect(canvas_, &HeadCanvas::RunRequested, this, &MainWindow::BeginCanvasRun);
+  connect(canvas_, &HeadCanvas::RunProgressed, this,
+          [this](const ProgressReport& report) { progress_->Update(kRunWork, report); });
   connect(canvas_, &HeadCanvas::RunFinished, this, [this](const analysis::MethodResult& result) {
     progress_->End(kRunWork);
     runs_->model()->Add(result);
@@ -200,8 +203,15 @@ const kernels::MethodSpec* MainWindow::PrefillMethod(const QString& name) const 
   return nullptr;
 }
 
+const kernels::MethodSpec* MainWindow::PanelMethod(const QString& name) const {
+  const auto& methods = canvas_->methods();
+  const auto found = std::find_if(methods.begin(), methods.end(),
+                                  [&](const auto& spec) { return QString::fromStdString(spec.name) == name; });
+  return found != methods.end() ? &*found : nullptr;
+}
+
 void MainWindow::SetMethodState(const MethodState& state) {
-  const kernels::MethodSpec* const spec = PrefillMethod(state.method);
+  const kernels::MethodSpec* const spec = PanelMethod(state.method);
   if (spec == nullptr) return;
   kernels::ParameterValues values(*spec);
   const std::string error = values.Parse(*spec, state.parameters.toStdString());
@@ -214,7 +224,7 @@ void MainWindow::SetMethodState(const MethodState& state) {
 }
 
 MethodState MainWindow::PresentMethodState() const {
-  const kernels::MethodSpec* const spec = PrefillMethod(canvas_->method());
+  const kernels::MethodSpec* const spec = PanelMethod(canvas_->method());
   if (spec == nullptr) return {};
   return {canvas_->method(), QString::fromStdString(canvas_->method_values().ToString(*spec)), canvas_->mass_target()};
 }
