@@ -5,7 +5,7 @@
 #include "analysis/compare.h"
 #include "analysis/types/mass_distribution.h"
 #include "compare/decode_steps.h"
-#include "internal/parallel.h"
+#include "kernels/parallel.h"
 
 namespace headscope::analysis {
 namespace {
@@ -51,7 +51,7 @@ Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& metho
   std::mutex mutex;
   Status failure;
   // One thread a step: a step of one head has nothing to share out.
-  const bool finished = ParallelFor(steps.count(), num_threads, cancelled, [&](int64_t i, int32_t) {
+  const bool finished = kernels::ParallelFor(steps.count(), num_threads, cancelled, [&](int64_t i, int32_t) {
     kernels::DecodeSelection selection;
     const auto start = std::chrono::steady_clock::now();
     const Status status = steps.Select(method, values, whole, i, {1, cancelled}, &selection);

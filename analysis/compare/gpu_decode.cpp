@@ -9,8 +9,8 @@
 #include "compare/decode_device.h"
 #include "compare/gpu_clock.h"
 #include "compare/gpu_head.h"
-#include "internal/parallel.h"
 #include "kernels/cuda_decode.h"
+#include "kernels/parallel.h"
 
 namespace headscope::analysis {
 namespace {
@@ -206,7 +206,7 @@ class GpuDecode final : public DecodeDevice {
     if (!status.ok()) return status;
     run->o.insert(run->o.end(), o.begin(), o.end());
     for (double& attend_ms : run->attend_ms) {
-      if (IsCancelled(options_.cancelled)) return {StatusCode::kCancelled, "cancelled"};
+      if (kernels::IsCancelled(options_.cancelled)) return {StatusCode::kCancelled, "cancelled"};
       std::vector<double> times;
       if (status = clock_->Time({launch}, &times); !status.ok()) return status;
       attend_ms += times[0] / static_cast<double>(steps_.count());

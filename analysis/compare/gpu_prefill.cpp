@@ -6,9 +6,9 @@
 #include "compare/gpu_head.h"
 #include "compare/model_window.h"
 #include "compare/prefill_device.h"
-#include "internal/parallel.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_select.h"
+#include "kernels/parallel.h"
 
 namespace headscope::analysis {
 namespace {
@@ -111,7 +111,7 @@ class GpuPrefill final : public PrefillDevice {
   template <typename Work>
   Status Repeat(const std::string& method, Work&& work) const {
     for (int32_t repeat = 0; repeat < options_.repeats; ++repeat) {
-      if (IsCancelled(options_.cancelled)) return {StatusCode::kCancelled, "cancelled"};
+      if (kernels::IsCancelled(options_.cancelled)) return {StatusCode::kCancelled, "cancelled"};
       options_.Report({method, "attend", repeat + 1, options_.repeats});
       if (Status status = work(); !status.ok()) return status;
     }

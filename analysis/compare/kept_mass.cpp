@@ -4,9 +4,9 @@
 #include "analysis/compare.h"
 #include "compare/column_mass.h"
 #include "compare/kept_columns.h"
-#include "internal/parallel.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/cuda_statistics.h"
+#include "kernels/parallel.h"
 
 namespace headscope::analysis {
 namespace {
@@ -36,8 +36,8 @@ Status SumSpans(const HeadTensors& head, const kernels::SparseIndexView& index, 
   if (Status status = CheckIndex(head, index); !status.ok()) return status;
   std::vector<float> result(static_cast<size_t>(head.num_rows));
   const int64_t num_tiles = index.NumRowTiles();
-  std::vector<ColumnMass> workers(static_cast<size_t>(NumWorkers(num_threads, num_tiles)), ColumnMass(head));
-  const bool finished = ParallelFor(num_tiles, num_threads, cancelled, [&](int64_t step, int32_t worker) {
+  std::vector<ColumnMass> workers(static_cast<size_t>(kernels::NumWorkers(num_threads, num_tiles)), ColumnMass(head));
+  const bool finished = kernels::ParallelFor(num_tiles, num_threads, cancelled, [&](int64_t step, int32_t worker) {
     // Late tiles have the longest lists: first.
     for (const RowSpanColumns& span : CollectKeptColumns(index, static_cast<int32_t>(num_tiles - 1 - step))) {
       std::vector<double> sums(static_cast<size_t>(span.row_end - span.row_begin));
@@ -133,7 +133,7 @@ Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, 
                 const std::atomic<bool>* cancelled, std::vector<float>* mass) {
   if (head.gpu != nullptr) {
     if (Status status = CheckIndex(head, index); !status.ok()) return status;
-    if (IsCancelled(cancelled)) return {StatusCode::kCancelled, "cancelled"};
+    if (kernels::IsCancelled(cancelled)) return {StatusCode::kCancelled, "cancelled"};
     std::vector<float> result(static_cast<size_t>(head.num_rows));
     Status status = head.gpu->KeptMass(index, result.data());
     if (status.ok()) *mass = std::move(result);
@@ -154,7 +154,7 @@ std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t n
   std::shared_ptr<HeadMass> result(new HeadMass);
   if (head->gpu != nullptr) {
     // The GPU sums a mask's kept pairs faster than the CPU reads their blocks: nothing to prepare.
-    if (IsCancelled(cancelled)) return nullptr;
+    if (kernels::IsCancelled(cancelled)) return nullptr;
     result->head_ = std::move(head);
     return result;
   }
@@ -173,9 +173,9 @@ std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t n
   constexpr int64_t kRows = 64;
   constexpr int64_t kColumns = 1024;
   const int64_t steps = (tensors.num_rows + kRows - 1) / kRows;
-  std::vector<std::vector<float>> scores(static_cast<size_t>(NumWorkers(num_threads, steps)),
+  std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(num_threads, steps)),
                                          std::vector<float>(kRows * kColumns));
-  const bool finished = ParallelFor(steps, num_threads, cancelled, [&](int64_t step, int32_t worker) {
+  const bool finished = kernels::ParallelFor(steps, num_threads, cancelled, [&](int64_t step, int32_t worker) {
     const int64_t row_begin = (steps - 1 - step) * kRows;
     const int64_t row_end = std::min(row_begin + kRows, tensors.num_rows);
     float* buffer = scores[static_cast<size_t>(worker)].data();

@@ -1,6 +1,5 @@
 #include "head/head_on_gpu.h"
 
-#include <string>
 #include <vector>
 
 #include "compare/mask_quality.h"

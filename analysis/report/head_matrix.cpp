@@ -7,15 +7,10 @@
 
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
+#include "analysis/types/number_text.h"
 
 namespace headscope::analysis {
 namespace {
-
-std::string Format(const char* format, double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 std::string HexColor(const Palette& palette, double place) {
   const Rgb color = ColorAt(palette, place);
@@ -54,7 +49,7 @@ std::string Tooltip(const HeadStatistics& head) {
   for (const MetricInfo& metric : Metrics()) {
     const double value = MetricValue(head, metric.name);
     if (!std::isnan(value))
-      text += "\n" + metric.title + ": " + Format("%.4g", value) + (metric.unit.empty() ? "" : " " + metric.unit);
+      text += "\n" + metric.title + ": " + FormatNumber("%.4g", value) + (metric.unit.empty() ? "" : " " + metric.unit);
   }
   return text;
 }
@@ -125,7 +120,8 @@ std::string HeadMatrixSvg(const std::vector<HeadStatistics>& statistics, const M
     if (numbers && !std::isnan(value)) {
       // Black on the light part of the map, white on the dark part.
       const bool light = metric.diverging ? position > 0.15 && position < 0.85 : position > 0.55;
-      svg += text(x + cell_width / 2, y + cell_height / 2 + 4, "cell", Format("%.2f", value), light ? "#111" : "#fff");
+      svg += text(x + cell_width / 2, y + cell_height / 2 + 4, "cell", FormatNumber("%.2f", value),
+                  light ? "#111" : "#fff");
     }
     svg += "</g>\n";
   }
@@ -136,9 +132,9 @@ std::string HeadMatrixSvg(const std::vector<HeadStatistics>& statistics, const M
            std::to_string(map_height + 6) + "\" width=\"" + std::to_string(bar_width / kSteps) +
            "\" height=\"8\" fill=\"" + HexColor(palette, (step + 0.5) / kSteps) + "\"/>";
   }
-  svg += text(kLeft, map_height + 27, "start", Format("%.3g", range.minimum));
+  svg += text(kLeft, map_height + 27, "start", FormatNumber("%.3g", range.minimum));
   svg += text(kLeft + bar_width, map_height + 27, "end",
-              Format("%.3g", range.maximum) + (metric.unit.empty() ? "" : " " + metric.unit));
+              FormatNumber("%.3g", range.maximum) + (metric.unit.empty() ? "" : " " + metric.unit));
   return svg + "\n</svg>\n";
 }
 

@@ -7,8 +7,8 @@
 
 #include "analysis/compare.h"
 #include "compare/mask_quality.h"
-#include "internal/parallel.h"
 #include "kernels/cpu_scores.h"
+#include "kernels/parallel.h"
 
 namespace headscope::analysis {
 namespace {
@@ -118,7 +118,7 @@ std::vector<double> DifferenceValues(const HeadTensors& head, const kernels::Spa
   std::vector<double> values(static_cast<size_t>(edges.NumRows() * num_columns), kNothing);
   const int64_t begin = edges.columns.front();
   const int64_t end = edges.columns.back();
-  ParallelFor(edges.NumRows(), 0, nullptr, [&](int64_t texel_row, int32_t) {
+  kernels::ParallelFor(edges.NumRows(), 0, nullptr, [&](int64_t texel_row, int32_t) {
     DifferenceRow difference(head, index, keys, begin, end);
     std::vector<double> result(static_cast<size_t>(num_columns), 0.0);
     std::vector<int64_t> pairs(result.size(), 0);

@@ -1,11 +1,11 @@
 // A head's map as a picture: title, axes in tokens, colour bar with its unit.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <stdexcept>
 
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
+#include "analysis/types/number_text.h"
 #include "compare/mask_quality.h"
 #include "report/axis.h"
 #include "report/drawing.h"
@@ -56,7 +56,7 @@ class Scale {
         Append(std::pow(10.0, exponent), Power(exponent), &marks);
       }
     } else {
-      for (const double tick : RoundTicks(0, largest_, 6, false)) Append(tick, Plain(tick), &marks);
+      for (const double tick : RoundTicks(0, largest_, 6, false)) Append(tick, FormatNumber("%.3g", tick), &marks);
     }
     return marks;
   }
@@ -64,11 +64,6 @@ class Scale {
  private:
   static std::string Power(double exponent) {
     return exponent == 0 ? "1" : "10^" + std::to_string(static_cast<int>(exponent));
-  }
-  static std::string Plain(double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.3g", value);
-    return text;
   }
   void Append(double value, const std::string& label, std::vector<Mark>* marks) const {
     marks->push_back({Place(value), signed_ && value > 0 ? "+" + label : label});

@@ -1,10 +1,10 @@
 // report.html: the matrix, the pictures and the comparison of one trace, readable without a network.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
 #include "analysis/report.h"
+#include "analysis/types/number_text.h"
 #include "compare/mask_quality.h"
 #include "report/axis.h"
 #include "report/head_matrix.h"
@@ -29,12 +29,6 @@ svg text.cell[fill="#111"] { fill: #111; } svg text.cell[fill="#fff"] { fill: #f
 details { margin: 1rem 0; } summary { cursor: pointer; }
 )";
 
-std::string Format(const char* format, double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 std::string Cells(const std::vector<std::string>& cells, const char* tag) {
   std::string row;
   for (const std::string& cell : cells) row += std::string("<") + tag + ">" + cell + "</" + tag + ">";
@@ -42,13 +36,13 @@ std::string Cells(const std::vector<std::string>& cells, const char* tag) {
 }
 
 std::string Milliseconds(double value) {
-  return Format(value < 0.1 ? "%.4f" : value < 10 ? "%.2f" : "%.1f", value);
+  return FormatNumber(value < 0.1 ? "%.4f" : value < 10 ? "%.2f" : "%.1f", value);
 }
 std::string Time(const Timing& timing) {
   return Milliseconds(timing.median_ms) + " ± " + Milliseconds(timing.mad_ms);
 }
 std::string Speedup(double value) {
-  return Format("%.2f", value) + "×";
+  return FormatNumber("%.2f", value) + "×";
 }
 
 std::string MatrixSection(const std::vector<HeadStatistics>& statistics) {
@@ -144,12 +138,12 @@ std::string SummaryTable(const std::vector<MethodResult>& results, const std::st
     const auto heads = static_cast<double>(summary.heads);
     html += std::string("<tr") + (summary.method == "dense" ? " class=\"base\"" : "") + ">" +
             Cells({EscapeHtml(summary.method), EscapeHtml(summary.device), std::to_string(summary.heads),
-                   Format("%.2f %%", 100 * summary.kept / heads), Format("%.4f", summary.cra_min),
-                   Format("%.4f", summary.cra_mean / heads), Format("%.2e", summary.error / heads),
-                   Format("%.5f", summary.cosine / heads), Milliseconds(summary.select_ms / heads),
+                   FormatNumber("%.2f %%", 100 * summary.kept / heads), FormatNumber("%.4f", summary.cra_min),
+                   FormatNumber("%.4f", summary.cra_mean / heads), FormatNumber("%.2e", summary.error / heads),
+                   FormatNumber("%.5f", summary.cosine / heads), Milliseconds(summary.select_ms / heads),
                    Milliseconds(summary.attend_ms / heads), Milliseconds(summary.dense_ms / heads),
                    Speedup(summary.dense_ms / (summary.select_ms + summary.attend_ms)),
-                   Format("%.1e", summary.kernel_error)},
+                   FormatNumber("%.1e", summary.kernel_error)},
                   "td") +
             "<td class=\"parameters\">" + EscapeHtml(summary.parameters) + "</td></tr>\n";
   }
@@ -164,15 +158,15 @@ std::string DetailTable(const std::vector<MethodResult>& results) {
             "th") +
       "</tr>\n";
   for (const MethodResult& result : results) {
-    html +=
-        "<tr>" +
-        Cells({HeadName(result.head), EscapeHtml(result.method), EscapeHtml(result.phase),
-               Format("%.2f %%", 100 * result.kept_fraction), Format("%.4f", result.cra_min),
-               Format("%.4f", result.cra_p5), Format("%.4f", result.cra_mean), Time(result.select), Time(result.attend),
-               Time(result.dense_attend), Speedup(result.speedup), Format("%.2e", result.relative_error),
-               Format("%.2e", result.max_error), Format("%.5f", result.cosine), Format("%.1e", result.kernel_error)},
-              "td") +
-        "<td class=\"parameters\">" + EscapeHtml(result.parameters) + "</td></tr>\n";
+    html += "<tr>" +
+            Cells({HeadName(result.head), EscapeHtml(result.method), EscapeHtml(result.phase),
+                   FormatNumber("%.2f %%", 100 * result.kept_fraction), FormatNumber("%.4f", result.cra_min),
+                   FormatNumber("%.4f", result.cra_p5), FormatNumber("%.4f", result.cra_mean), Time(result.select),
+                   Time(result.attend), Time(result.dense_attend), Speedup(result.speedup),
+                   FormatNumber("%.2e", result.relative_error), FormatNumber("%.2e", result.max_error),
+                   FormatNumber("%.5f", result.cosine), FormatNumber("%.1e", result.kernel_error)},
+                  "td") +
+            "<td class=\"parameters\">" + EscapeHtml(result.parameters) + "</td></tr>\n";
   }
   return html + "</table></details>\n";
 }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <map>
 #include <string>
@@ -9,7 +8,8 @@
 #include <vector>
 
 #include "analysis/search.h"
-#include "internal/parallel.h"
+#include "analysis/types/number_text.h"
+#include "kernels/parallel.h"
 #include "search/budget_grid.h"
 
 namespace headscope::analysis {
@@ -101,7 +101,7 @@ class Search {
     auto made = made_.find(places);
     if (made == made_.end()) {
       MaskPreview preview;
-      status_ = IsCancelled(options_.cancelled)
+      status_ = kernels::IsCancelled(options_.cancelled)
                     ? Status(StatusCode::kCancelled, "cancelled")
                     : PreviewMask(mass_, method_, ValuesAt(places), options_.num_threads, options_.cancelled, &preview);
       if (!status_.ok()) return false;
@@ -155,12 +155,6 @@ class Search {
   Status status_;
 };
 
-std::string Shortened(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.4g", value);
-  return text.data();
-}
-
 }  // namespace
 
 Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
@@ -173,7 +167,7 @@ Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method, 
   }
   if (!(target.mass >= 0 && target.mass <= 1)) {
     return {StatusCode::kInvalidArgument,
-            "the target for the kept mass is " + Shortened(target.mass) + ": choose one from 0 to 1"};
+            "the target for the kept mass is " + FormatNumber("%.4g", target.mass) + ": choose one from 0 to 1"};
   }
   return Search(mass, method, values, target, options).Run(result);
 }
@@ -184,7 +178,7 @@ std::string UnreachedSentence(const kernels::MethodSpec& spec, const BudgetTarge
   for (const ParameterSpec* budget : Budgets(spec)) names += (names.empty() ? "" : " and ") + budget->name;
   // Rounded down, so that the target that it names can be reached.
   const double most = std::floor(result.mass.Value(target.statistic) * 1e4) / 1e4;
-  return spec.title + " keeps at most " + Shortened(most) + " of the mass of " +
+  return spec.title + " keeps at most " + FormatNumber("%.4g", most) + " of the mass of " +
          (target.statistic == MassStatistic::kMinimum ? "every query" : "95 % of the queries") + ", with " + names +
          " at the largest: choose a target up to that, or other parameters.";
 }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <numeric>
 
-#include "internal/parallel.h"
+#include "kernels/parallel.h"
 #include "statistics/classify.h"
 #include "statistics/row_block_pass.h"
 
@@ -127,12 +127,14 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
   const auto count = static_cast<int64_t>(blocks.size());
-  std::vector<std::unique_ptr<RowBlockPass>> workers(static_cast<size_t>(NumWorkers(options.num_threads, count)));
+  std::vector<std::unique_ptr<RowBlockPass>> workers(
+      static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
   for (auto& worker : workers) worker = std::make_unique<RowBlockPass>(head, keys, options);
-  const bool finished = ParallelFor(count, options.num_threads, options.cancelled, [&](int64_t step, int32_t worker) {
-    const auto block = static_cast<size_t>(count - 1 - step);  // the last blocks have the longest rows: first
-    workers[static_cast<size_t>(worker)]->Run(blocks[block], block, first_entry[block], &table);
-  });
+  const bool finished =
+      kernels::ParallelFor(count, options.num_threads, options.cancelled, [&](int64_t step, int32_t worker) {
+        const auto block = static_cast<size_t>(count - 1 - step);  // the last blocks have the longest rows: first
+        workers[static_cast<size_t>(worker)]->Run(blocks[block], block, first_entry[block], &table);
+      });
   if (!finished) return statistics;
 
   statistics.num_rows = static_cast<int64_t>(num_rows);

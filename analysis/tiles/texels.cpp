@@ -5,8 +5,8 @@
 #include <limits>
 #include <numbers>
 
-#include "internal/parallel.h"
 #include "kernels/cpu_scores.h"
+#include "kernels/parallel.h"
 #include "tiles/gpu_texels.h"
 
 namespace headscope::analysis {
@@ -190,13 +190,14 @@ bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileRedu
   } else {
     grid->max_log2_p.assign(texels, kMinusInfinity);
   }
-  if (head.gpu != nullptr && !IsCancelled(cancelled) && AccumulateOnGpu(head, edges, reduction, grid)) return true;
+  if (head.gpu != nullptr && !kernels::IsCancelled(cancelled) && AccumulateOnGpu(head, edges, reduction, grid))
+    return true;
   const Accumulator accumulator(head, edges, reduction, grid);
   const std::vector<Band> bands = CutBands(edges.rows);
   const auto num_bands = static_cast<int64_t>(bands.size());
-  std::vector<Accumulator::Workspace> workspaces(static_cast<size_t>(NumWorkers(num_threads, num_bands)));
+  std::vector<Accumulator::Workspace> workspaces(static_cast<size_t>(kernels::NumWorkers(num_threads, num_bands)));
   // The last bands are the longest under causality: they go first.
-  return ParallelFor(num_bands, num_threads, cancelled, [&](int64_t index, int32_t worker) {
+  return kernels::ParallelFor(num_bands, num_threads, cancelled, [&](int64_t index, int32_t worker) {
     accumulator.RunBand(bands[static_cast<size_t>(num_bands - 1 - index)], &workspaces[static_cast<size_t>(worker)]);
   });
 }

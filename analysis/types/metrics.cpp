@@ -1,8 +1,8 @@
-#include <cstdio>
 #include <functional>
 #include <limits>
 
 #include "analysis/types/head_statistics.h"
+#include "analysis/types/number_text.h"
 
 namespace headscope::analysis {
 namespace {
@@ -44,17 +44,15 @@ Metric Agreement(int32_t r, int32_t k) {
 }
 
 Metric Sparsity(double target) {
-  char number[16];
-  std::snprintf(number, sizeof number, "%.2f", target);
-  return {
-      {std::string("sparsity_") + number, std::string("Sparsity at CRA ") + number, "share",
-       std::string("share of causal pairs that can go while every row keeps ") + number + " of its mass", false, 0, 1},
-      [target](const HeadStatistics& statistics) {
-        for (const SparsityAtCra& entry : statistics.sparsity) {
-          if (entry.target == target) return entry.sparsity;
-        }
-        return kUnknown;
-      }};
+  const std::string number = FormatNumber("%.2f", target);
+  return {{"sparsity_" + number, "Sparsity at CRA " + number, "share",
+           "share of causal pairs that can go while every row keeps " + number + " of its mass", false, 0, 1},
+          [target](const HeadStatistics& statistics) {
+            for (const SparsityAtCra& entry : statistics.sparsity) {
+              if (entry.target == target) return entry.sparsity;
+            }
+            return kUnknown;
+          }};
 }
 
 Metric Mass(const char* name, const char* title, const char* help, double HeadStatistics::*member) {

@@ -1,11 +1,10 @@
 #include "bench/cuda_decode_work.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "bench/parallel.h"
 #include "errors.h"
 #include "kernels/cuda_decode.h"
+#include "kernels/parallel.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -16,7 +15,7 @@ using kernels::AttentionProblem;
 std::vector<uint16_t> Transposed(const std::vector<uint16_t>& k, int64_t planes, int64_t seq_k, int64_t head_dim,
                                  int64_t stride, int32_t num_threads) {
   std::vector<uint16_t> out(static_cast<size_t>(planes * head_dim * stride));
-  ForEachInParallel(planes, num_threads, [&](int64_t plane) {
+  kernels::ParallelFor(planes, num_threads, nullptr, [&](int64_t plane, int32_t) {
     const uint16_t* const from = k.data() + plane * seq_k * head_dim;
     uint16_t* const to = out.data() + plane * head_dim * stride;
     constexpr int64_t kTile = 64;

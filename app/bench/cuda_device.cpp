@@ -1,6 +1,5 @@
 #include <cuda_runtime_api.h>
 
-#include <cstring>
 #include <utility>
 
 #include "bench/cuda_decode_work.h"

@@ -1,25 +1,20 @@
 #include "bench/report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "analysis/types/number_text.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::app::bench {
 namespace {
 
+using analysis::FormatNumber;
 using nlohmann::ordered_json;
 
 double Divide(double a, double b) {
   return b > 0 ? a / b : 0;
-}
-
-std::string Format(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
 }
 
 std::string Pad(const std::string& text, int width) {
@@ -32,15 +27,15 @@ std::string Time(const Figure& figure, double factor) {
   if (figure.repeats == 0) return "-";
   const double value = figure.median * factor;
   const char* format = value < 10 ? "%.3f" : value < 100 ? "%.2f" : "%.1f";
-  return Format(format, value) + " +-" + Format(format, figure.mad * factor);
+  return FormatNumber(format, value) + " +-" + FormatNumber(format, figure.mad * factor);
 }
 
 std::string Ratio(double value) {
-  return value > 0 ? Format("%.2f", value) : "-";
+  return value > 0 ? FormatNumber("%.2f", value) : "-";
 }
 
 std::string Spread(const Figure& figure) {
-  return Format("%.1f", 100 * Divide(figure.mad, figure.median)) + " %";
+  return FormatNumber("%.1f", 100 * Divide(figure.mad, figure.median)) + " %";
 }
 
 std::string RowName(const Row& row) {
@@ -56,11 +51,12 @@ void AddPrefill(const Report& report, const Section& section, std::string* out) 
   for (const Row& row : section.rows) {
     const Ratios ratios = RatiosOf(report, section, row);
     *out += Pad("  " + RowName(row), -44) +
-            Pad(Format("%.2f", 100 * Divide(static_cast<double>(row.kept_pairs), static_cast<double>(row.dense_pairs))),
+            Pad(FormatNumber("%.2f",
+                             100 * Divide(static_cast<double>(row.kept_pairs), static_cast<double>(row.dense_pairs))),
                 8) +
             Pad(Time(row.select_ms, 1), 17) + Pad(Time(row.attend_ms, 1), 17) + Pad(Time(row.total_ms, 1), 17) +
-            Pad(ratios.select_share > 0 ? Format("%.1f", 100 * ratios.select_share) : "-", 10) +
-            Pad(Format("%.4g", ratios.rate * 1e-12), 10) + Pad(Ratio(ratios.of_ceiling), 12) +
+            Pad(ratios.select_share > 0 ? FormatNumber("%.1f", 100 * ratios.select_share) : "-", 10) +
+            Pad(FormatNumber("%.4g", ratios.rate * 1e-12), 10) + Pad(Ratio(ratios.of_ceiling), 12) +
             Pad(Ratio(ratios.rate_to_dense), 10) + Pad(Ratio(ratios.faster), 8) + "\n";
   }
 }
@@ -71,7 +67,7 @@ void AddDecode(const Report& report, const Section& section, std::string* out) {
   for (const Row& row : section.rows) {
     const Ratios ratios = RatiosOf(report, section, row);
     *out += Pad("  " + RowName(row), -44) + Pad(Time(row.select_ms, 1e3), 17) + Pad(Time(row.attend_ms, 1e3), 17) +
-            Pad(Time(row.total_ms, 1e3), 17) + Pad(Format("%.4g", ratios.rate * 1e-9), 10) +
+            Pad(Time(row.total_ms, 1e3), 17) + Pad(FormatNumber("%.4g", ratios.rate * 1e-9), 10) +
             Pad(Ratio(ratios.of_ceiling), 12) + Pad(Ratio(ratios.faster), 8) + "\n";
   }
 }
@@ -147,9 +143,10 @@ std::string Table(const Report& report) {
   std::string out = report.device_name + "; median +- median absolute deviation of " + std::to_string(report.repeats) +
                     " repeats, " + report.cache_policy + "\n";
   out += "ceilings: matrix product of " + std::to_string(report.product.size) + " rows " +
-         Format("%.4g", Rate(report.product.work, report.product.ms) * 1e-12) + " TFLOP/s (+-" +
+         FormatNumber("%.4g", Rate(report.product.work, report.product.ms) * 1e-12) + " TFLOP/s (+-" +
          Spread(report.product.ms) + "), copy of " + std::to_string(report.copy.size >> 20) + " MiB " +
-         Format("%.4g", Rate(report.copy.work, report.copy.ms) * 1e-9) + " GB/s (+-" + Spread(report.copy.ms) + ")\n";
+         FormatNumber("%.4g", Rate(report.copy.work, report.copy.ms) * 1e-9) + " GB/s (+-" + Spread(report.copy.ms) +
+         ")\n";
   out += "reference: dense attention by " + report.reference_name + "\n";
   for (const Section& section : report.sections) {
     const kernels::SeededProblem& shape = section.shape;
@@ -163,7 +160,7 @@ std::string Table(const Report& report) {
       AddPrefill(report, section, &out);
     }
     if (section.dense_disagreement >= 0) {
-      out += "  dense output: relative L2 to the reference " + Format("%.1e", section.dense_disagreement) + "\n";
+      out += "  dense output: relative L2 to the reference " + FormatNumber("%.1e", section.dense_disagreement) + "\n";
     }
   }
   if (report.interrupted) out += "\ninterrupted: figures are of the repeats that were done\n";

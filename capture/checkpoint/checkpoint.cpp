@@ -1,8 +1,6 @@
 #include "checkpoint/checkpoint.h"
 
 #include <filesystem>
-#include <limits>
-#include <utility>
 
 #include "checkpoint/strict_json.h"
 

@@ -7,7 +7,6 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -124,29 +123,6 @@ void ReferenceAttention::Synchronize() const {
   if (!tensors_->device.is_cuda()) return;
   const c10::impl::VirtualGuardImpl guard(tensors_->device.type());
   guard.synchronizeDevice(tensors_->device.index());
-}
-
-std::vector<double> RunReferenceAttention(const ReferenceAttentionProblem& problem,
-                                          const ReferenceAttentionOptions& options, float* output, float* lse) {
-  if (options.repeats < 1 || options.warm_up < 0)
-    throw std::invalid_argument("repeats must be at least 1 and warm_up at least 0");
-  ReferenceAttention attention(problem, options.device, options.num_threads);
-  const auto run = [&] {
-    attention.Run(lse != nullptr);
-    attention.Synchronize();
-  };
-  std::vector<double> seconds;
-  for (int32_t i = 0; i < options.warm_up; ++i) run();
-  for (int32_t i = 0; i < options.repeats; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    run();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  const int64_t num_rows =
-      int64_t{problem.batch} * problem.num_qo_heads * (problem.seq_q == 0 ? problem.seq_len : problem.seq_q);
-  if (output != nullptr) attention.ReadOutput(num_rows, output);
-  if (lse != nullptr) attention.ReadLse(lse);
-  return seconds;
 }
 
 }  // namespace headscope::capture

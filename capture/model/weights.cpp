@@ -3,7 +3,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
-#include <optional>
 #include <string>
 
 #include "model/architecture.h"

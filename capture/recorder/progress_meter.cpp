@@ -1,6 +1,5 @@
 #include "recorder/progress_meter.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace headscope::capture {

@@ -5,7 +5,6 @@
 // (1999), with D = 0.75 throughout.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <unordered_map>

@@ -1,7 +1,6 @@
 // A chunked dataset that grows along one axis while the file is written in SWMR mode.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>

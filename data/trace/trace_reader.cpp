@@ -1,7 +1,6 @@
 #include "data/trace_reader.h"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 
 #include "trace/hdf5_values.h"

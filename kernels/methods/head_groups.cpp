@@ -1,6 +1,5 @@
 #include "head_groups.h"
 
-#include <atomic>
 #include <utility>
 
 #include "internal/parallel_for.h"

@@ -2,7 +2,6 @@
 // pattern once and share it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "kernels/sparse_index.h"
 
 #include <algorithm>
-#include <string>
 
 namespace headscope::kernels {
 namespace {

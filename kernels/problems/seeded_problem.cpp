@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include "internal/parallel_for.h"
 #include "problems/counter_random.h"

@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "capture/model_session.h"
 #include "capture/tokenizer.h"
 #include "checkpoint_files.h"

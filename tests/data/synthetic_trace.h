@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "data/trace_reader.h"
 #include "data/trace_schema.h"

@@ -53,12 +53,6 @@ class LruCache {
     bytes_ = 0;
   }
 
-  // Visits every value, newest use first, without counting as a use.
-  template <typename Visitor>
-  void ForEach(const Visitor& visitor) const {
-    for (const Entry& entry : order_) visitor(entry.key, entry.value);
-  }
-
   // Drops what the predicate names.
   template <typename Predicate>
   void EraseIf(const Predicate& predicate) {

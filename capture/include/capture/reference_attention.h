@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "capture/errors.h"
 
@@ -52,18 +51,5 @@ class ReferenceAttention {
   struct Tensors;
   std::unique_ptr<Tensors> tensors_;
 };
-
-struct ReferenceAttentionOptions {
-  std::string device = "cpu";
-  int32_t num_threads = 0;  // 0: all cores; a setting of the process
-  int32_t repeats = 5;
-  int32_t warm_up = 1;
-};
-
-// Seconds of each repeat by the host's clock. When not null, `output` takes O [batch, num_qo_heads, seq_q, head_dim] as
-// fp32 and `lse` [batch, num_qo_heads, seq_q] the natural-log log-sum-exp, of the last run. Throws DeviceError,
-// std::invalid_argument.
-std::vector<double> RunReferenceAttention(const ReferenceAttentionProblem& problem,
-                                          const ReferenceAttentionOptions& options, float* output, float* lse);
 
 }  // namespace headscope::capture
