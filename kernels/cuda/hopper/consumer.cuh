@@ -25,7 +25,8 @@ class Consumer {
         group_(group),
         thread_(static_cast<int>(threadIdx.x) % 128),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
+        row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4),
+        capped_(params.soft_cap > 0 ? +kStepCapped : 0u) {}
 
   __device__ void Run() {
     using namespace cute;
@@ -69,9 +70,11 @@ class Consumer {
       warpgroup_commit_batch();
     };
     auto cap_and_mask = [&](uint32_t step, uint32_t flags) {
-      if (p_.soft_cap > 0) [[unlikely]]
-        SoftCap(scores, p_.score_scale, p_.soft_cap);
-      if ((flags & kStepMasked) != 0) [[unlikely]] {
+      // One branch around both: each jump waits for the instructions behind it to be fetched.
+      if ((flags & (kStepMasked | kStepCapped)) == 0) [[likely]]
+        return;
+      if ((flags & kStepCapped) != 0) SoftCap(scores, p_.score_scale, p_.soft_cap);
+      if ((flags & kStepMasked) != 0) {
         MaskScores<T>(scores, s_.steps[step % kStepRing], flags, p_.index.rule, row_,
                       p_.index.first_position + place_.tile * kItemRows + row_);
       }
@@ -83,13 +86,16 @@ class Consumer {
         reinterpret_cast<__half2&>(weights(i)) = __floats2half2_rn(low, high);
       }
     };
+    // The exponentials of the first half are taken while the tensor cores still read the weights of the step before, so
+    // they stay in registers of their own until that product is done.
     constexpr int kScores = decltype(size(scores))::value;
-    float sums[4];
-    float correction[2];
-    auto raise = [&] {
-      softmax.Raise(scores, p_.scale_log2, correction);
-      softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack);
+    constexpr int kEarly = kScores / 2;
+    float early[kEarly];
+    auto keep = [&](int i, float low, float high) {
+      early[i] = low;
+      early[i + 1] = high;
     };
+    float sums[4];
 
     // The first turn is group 0's.
     if (group_ == 1) BarrierArrive(kTurnBarrier, 256);
@@ -101,39 +107,62 @@ class Consumer {
     while (more) {
       mma_pv.accumulate_ = GMMA::ScaleOut::Zero;
       softmax = {};
+      Ahead ahead = LookAhead(step + 1);
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
       Release(s_.k_empty[step % kStages]);
       cap_and_mask(step, flags);
-      raise();
-      softmax.Add(sums);
-      // The O of the item before has left meanwhile.
-      FreeQuerySlot();
-      // From here on the weights of `step` are ready and wait for their values; the scores of the step behind it are
-      // next.
-      while ((flags & kStepLast) == 0) {
-        const uint32_t previous_flags = flags;
-        flags = WaitForKeys(step + 1);
-        BarrierSync(kTurnBarrier + group_, 256);
-        issue_qk((step + 1) % kStages);
-        WaitForValues(step, previous_flags);
-        issue_pv(step % kStages);
-        BarrierArrive(kTurnBarrier + 1 - group_, 256);
-        warpgroup_wait<1>();
-        warpgroup_fence_operand(scores);
-        Release(s_.k_empty[(step + 1) % kStages]);
-        cap_and_mask(step + 1, flags);
+      bool values_pending = false;  // those of the step before have not been let go of
+      while (true) {
+        // Here the shifts are raised: for an item's first step, and whenever the loop below is left for it. That stays
+        // out of the loop, and in one place.
         warpgroup_wait<0>();
         warpgroup_fence_operand(output);
-        ReleaseValues(step);
+        if (values_pending) ReleaseValues(step - 1);
+        float correction[2];
+        softmax.Raise(scores, p_.scale_log2, correction);
+        CUTE_UNROLL
+        for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
         softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack);
-        if (!softmax.Fits(sums)) [[unlikely]] {
-          raise();
-          CUTE_UNROLL
-          for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
-        }
         softmax.Add(sums);
-        ++step;
+        // The O of the item before has left meanwhile.
+        FreeQuerySlot();
+        // From here on the weights of `step` are ready and wait for their values; the scores of the step behind it are
+        // next.
+        bool fits = true;
+        while ((flags & kStepLast) == 0) {
+          const uint32_t previous_flags = flags;
+          flags = WaitForKeys(step + 1, ahead);
+          BarrierSync(kTurnBarrier + group_, 256);
+          issue_qk((step + 1) % kStages);
+          WaitForValues(step, previous_flags);
+          issue_pv(step % kStages);
+          BarrierArrive(kTurnBarrier + 1 - group_, 256);
+          warpgroup_wait<1>();
+          warpgroup_fence_operand(scores);
+          ++step;
+          Release(s_.k_empty[step % kStages]);
+          cap_and_mask(step, flags);
+          ahead = LookAhead(step + 1);
+          softmax.template Weigh<0, kEarly>(scores, p_.scale_log2, sums, keep);
+          values_pending = true;
+          // A branch that needs this half, so that the compiler does not move it behind the wait.
+          fits = softmax.Fits(sums);
+          if (!fits) [[unlikely]]
+            break;
+          warpgroup_wait<0>();
+          warpgroup_fence_operand(output);
+          ReleaseValues(step - 1);
+          values_pending = false;
+          CUTE_UNROLL
+          for (int i = 0; i < kEarly; i += 2) pack(i, early[i], early[i + 1]);
+          softmax.template Weigh<kEarly, kScores>(scores, p_.scale_log2, sums, pack);
+          fits = softmax.Fits(sums);
+          if (!fits) [[unlikely]]
+            break;
+          softmax.Add(sums);
+        }
+        if (fits) break;
       }
       // The first product of the next item follows this one's last, so that the tensor cores work while O leaves.
       WaitForValues(step, flags);
@@ -177,17 +206,32 @@ class Consumer {
     return place_.sequence >= 0;
   }
 
+  // What there is already of a step, asked for while there is other work to do.
+  struct Ahead {
+    bool described;
+    bool has_keys;
+    uint32_t flags;  // lane 0's
+  };
+  __device__ Ahead LookAhead(uint32_t step) {
+    Ahead ahead{IsFull(s_.step_full, step), IsFull(s_.k_full, step), 0};
+    if (ahead.described && lane_ == 0) ahead.flags = s_.steps[step % kStepRing].flags;
+    return ahead;
+  }
   // Waits for a step's keys and returns its flags.
-  __device__ uint32_t WaitForKeys(uint32_t step) {
-    WaitFull(s_.step_full, step);
-    uint32_t flags = 0;
-    if (lane_ == 0) flags = s_.steps[step % kStepRing].flags;
-    flags = __shfl_sync(kAllLanes, flags, 0);
-    WaitFull(s_.k_full, step);
+  __device__ uint32_t WaitForKeys(uint32_t step, const Ahead& ahead) {
+    uint32_t flags = ahead.flags;
+    if (!ahead.described) [[unlikely]] {
+      WaitFull(s_.step_full, step);
+      if (lane_ == 0) flags = s_.steps[step % kStepRing].flags;
+    }
+    flags = __shfl_sync(kAllLanes, flags, 0) | capped_;
+    if (!ahead.has_keys) [[unlikely]]
+      WaitFull(s_.k_full, step);
     if ((flags & kStepGathered) != 0) [[unlikely]]
       cutlass::arch::fence_view_async_shared();
     return flags;
   }
+  __device__ uint32_t WaitForKeys(uint32_t step) { return WaitForKeys(step, Ahead{}); }
 
   __device__ void WaitForValues(uint32_t step, uint32_t flags) {
     WaitFull(s_.v_full, step);
@@ -220,12 +264,15 @@ class Consumer {
     }
     // Every warp of the group has done its last product with these queries.
     BarrierSync(kGroupBarrier + group_, 128);
+    // The thread's place in its first row, unknown to the compiler: it would compute all places below ahead of the
+    // items and keep them in local memory.
+    int place_in_slot = row_ * kSlabBytes + ((row_ % 8) << 4 | lane_ % 4 * 4);
+    asm volatile("" : "+r"(place_in_slot));
     CUTE_UNROLL
     for (int i = 0; i < decltype(cute::size(output))::value; i += 2) {
       const int column = i / 4 * 8;  // first of 8; the thread's pair is lane % 4 of it
-      const int target_row = row_ + 8 * (i / 2 % 2);
-      char* const target = s_.q[slot] + column / 64 * kItemRows * kSlabBytes + target_row * kSlabBytes +
-                           ((column % 64 / 8 ^ target_row % 8) << 4) + lane_ % 4 * 4;
+      char* const target = s_.q[slot] + (column / 64 * kItemRows + 8 * (i / 2 % 2)) * kSlabBytes +
+                           (place_in_slot ^ column % 64 / 8 << 4);
       const float scale = normaliser[i / 2 % 2];
       if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
         *reinterpret_cast<__nv_bfloat162*>(target) = __floats2bfloat162_rn(output(i) * scale, output(i + 1) * scale);
@@ -265,7 +312,8 @@ class Consumer {
   const int group_;
   const int thread_;
   const int lane_;
-  const int row_;  // the thread's first row in an item
+  const int row_;          // the thread's first row in an item
+  const uint32_t capped_;  // kStepCapped if scores are capped
   ItemPlace place_{};
   uint32_t work_ = 0;  // items begun before the present one
   int finished_slot_ = -1;

@@ -122,7 +122,6 @@ class Scheduler {
     }
     __syncwarp();
     ++step_;
-    queue_.Advance();
   }
 
   __device__ static void WriteKept(const Tile& tile, Step* step) {

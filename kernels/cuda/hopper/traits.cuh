@@ -46,6 +46,7 @@ enum StepFlags : uint32_t {
   kStepPairs = 32,        // segments 0 and 1 are neighbours, and so are 2 and 3: two boxes per slab
   kStepRuled = 64,        // of what is kept the element rule takes some away
   kStepEnd = 128,         // no step, and none will follow
+  kStepCapped = 256,      // scores are capped; the consumers add it themselves
 };
 
 // One tile of keys, as the scheduler describes it to the loaders and the consumers.
@@ -165,6 +166,11 @@ using Mbarrier = cutlass::arch::ClusterTransactionBarrier;
 template <uint32_t kSlots>
 __device__ inline void WaitFull(uint64_t (&full)[kSlots], uint32_t number) {
   Mbarrier::wait(&full[number % kSlots], number / kSlots & 1u);
+}
+// Whether it has been filled already.
+template <uint32_t kSlots>
+__device__ inline bool IsFull(uint64_t (&full)[kSlots], uint32_t number) {
+  return Mbarrier::test_wait(&full[number % kSlots], number / kSlots & 1u, /*pred=*/1);
 }
 template <uint32_t kSlots>
 __device__ inline void WaitEmpty(uint64_t (&empty)[kSlots], uint32_t number) {
