@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "canvas_model.h"
 #include "panel_focus.h"

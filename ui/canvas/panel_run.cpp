@@ -1,4 +1,5 @@
 // The panel's lower part: a measured run, how far it is, and what it said.
+#include <algorithm>
 #include <cmath>
 
 #include "live_panel.h"
