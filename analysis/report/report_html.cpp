@@ -1,6 +1,5 @@
 // report.html: the matrix, the pictures and the comparison of one trace, readable without a network.
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "analysis/report.h"

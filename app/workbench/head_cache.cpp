@@ -1,6 +1,5 @@
 #include "head_cache.h"
 
-#include <chrono>
 #include <optional>
 
 namespace headscope::app {

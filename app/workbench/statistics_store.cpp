@@ -4,9 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 namespace headscope::analysis {
 
