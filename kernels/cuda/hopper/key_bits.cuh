@@ -7,9 +7,13 @@ namespace headscope::kernels::hopper {
 
 // Bits 0 to count - 1; none for a negative count, all from 32 on.
 __device__ inline uint32_t BitsBelow(int count) {
+#ifdef __CUDA_ARCH__
   uint32_t bits;
   asm("bmsk.clamp.b32 %0, 0, %1;" : "=r"(bits) : "r"(max(count, 0)));
   return bits;
+#else
+  return count >= 32 ? ~0u : (1u << max(count, 0)) - 1u;
+#endif
 }
 
 }  // namespace headscope::kernels::hopper

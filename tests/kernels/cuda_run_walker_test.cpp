@@ -1,0 +1,237 @@
+// The Hopper scheduler's walk over runs, on the host: a warp's lanes as threads that meet at every exchange. What its
+// tiles keep must be the index's kept set, every pair once, and their flags must say what the loaders and consumers
+// rely on. Needs no GPU.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <barrier>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+// What the walk's headers bring, in front of what device code is made of here.
+#include <cutlass/arch/barrier.h>
+
+#include <cute/atom/mma_traits_sm90_gmma.hpp>
+#include <cute/tensor.hpp>
+
+#include "cuda_lists.h"
+#include "kernels/sparse_index.h"
+
+#undef __device__
+#define __device__
+using std::max;
+using std::min;
+
+namespace {
+
+constexpr int kLanes = 32;
+
+// The exchanges of one warp: every lane hands in a value, and every lane sees all of them.
+class HostWarp {
+ public:
+  template <class Reduce>
+  auto Meet(int64_t value, const Reduce& reduce) {
+    values_[static_cast<size_t>(lane)] = value;
+    all_here_.arrive_and_wait();
+    const auto result = reduce(values_);
+    all_here_.arrive_and_wait();
+    return result;
+  }
+  static thread_local int lane;
+
+ private:
+  std::array<int64_t, kLanes> values_{};
+  std::barrier<> all_here_{kLanes};
+};
+thread_local int HostWarp::lane = 0;
+HostWarp warp;
+
+// The intrinsics of CUDA that the walk uses, under their own names.
+// NOLINTBEGIN(bugprone-reserved-identifier)
+[[maybe_unused]] void __syncwarp() {}
+template <class Value>
+Value __shfl_sync(uint32_t, Value value, int from) {
+  return warp.Meet(static_cast<int64_t>(value),
+                   [&](const auto& all) { return static_cast<Value>(all[static_cast<size_t>(from) % kLanes]); });
+}
+uint32_t __ballot_sync(uint32_t, bool vote) {
+  return warp.Meet(vote, [](const auto& all) {
+    uint32_t votes = 0;
+    for (size_t i = 0; i < all.size(); ++i) votes |= static_cast<uint32_t>(all[i]) << i;
+    return votes;
+  });
+}
+bool __any_sync(uint32_t lanes, bool vote) {
+  return __ballot_sync(lanes, vote) != 0;
+}
+int __reduce_min_sync(uint32_t, int value) {
+  return warp.Meet(value, [](const auto& all) { return static_cast<int>(*std::min_element(all.begin(), all.end())); });
+}
+uint32_t __reduce_or_sync(uint32_t, uint32_t value) {
+  return warp.Meet(value, [](const auto& all) {
+    uint32_t bits = 0;
+    for (const int64_t one : all) bits |= static_cast<uint32_t>(one);
+    return bits;
+  });
+}
+int __ffs(int value) {
+  return value == 0 ? 0 : std::countr_zero(static_cast<uint32_t>(value)) + 1;
+}
+
+// NOLINTEND(bugprone-reserved-identifier)
+
+}  // namespace
+
+#include "hopper/run_walker.cuh"
+
+namespace headscope::kernels::hopper {
+namespace {
+
+using testing::ListShape;
+using testing::MakeLists;
+using testing::NameOf;
+using testing::Pattern;
+
+template <int kSegments_>
+struct Tiles {
+  static constexpr int kSegments = kSegments_;
+  static constexpr int kTileColumns = kSegments_ * kSegmentRows;
+};
+
+template <int kSegments>
+std::vector<Tile> WalkItem(const SparseIndexView& index, int item) {
+  KernelParams params{};
+  params.index = index;
+  ItemLists lists{};
+  lists.count = kItemRows / index.tile_rows;
+  for (int l = 0; l < lists.count; ++l) {
+    const int list = item * lists.count + l;
+    if (list >= index.NumRowTiles()) continue;
+    lists.run_begin[l] = index.run_begin[list];
+    lists.run_count[l] = index.run_count[list];
+  }
+  std::vector<Tile> tiles;
+  std::vector<std::thread> lanes;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    lanes.emplace_back([&, lane] {
+      HostWarp::lane = lane;
+      RunWalker<Tiles<kSegments>> walker(params, lane);
+      walker.Start(lists, item);
+      while (walker.HasNext()) {
+        const Tile tile = walker.Next();
+        if (lane == 0) tiles.push_back(tile);
+      }
+    });
+  }
+  for (std::thread& lane : lanes) lane.join();
+  return tiles;
+}
+
+// How often each of the item's rows keeps each key, by what its tiles say; and that their flags say what holds.
+template <int kSegments>
+void CountPairsOf(const SparseIndexView& index, int item, const Tile& tile, std::vector<std::vector<int>>* kept) {
+  bool adjacent = true;
+  for (int i = 1; i < kSegments; ++i) adjacent &= tile.start[i] == tile.start[i - 1] + kSegmentRows;
+  EXPECT_EQ((tile.flags & kStepWhole) != 0, adjacent);
+  for (int key = 0; key < kSegments * kSegmentRows; ++key) {
+    const int segment = key / kSegmentRows;
+    const int bit = key % kSegmentRows;
+    const int column = tile.start[segment] + bit;
+    const bool upper = (tile.upper[segment] >> bit & 1u) != 0;
+    const bool lower = (tile.lower[segment] >> bit & 1u) != 0;
+    if (!upper && !lower) {
+      EXPECT_TRUE(column >= index.seq_k || (tile.flags & kStepUnreadValues) != 0) << "key " << column << " is unread";
+    }
+    for (int row = 0; row < static_cast<int>(kept->size()); ++row) {
+      const bool keeps = (tile.upper_quarters >> row / 32 & 1u) != 0   ? upper
+                         : (tile.lower_quarters >> row / 32 & 1u) != 0 ? lower
+                                                                       : false;
+      if (!keeps) {
+        ASSERT_NE(tile.flags & kStepMasked, 0u) << "key " << column << " is not kept by row " << row;
+        continue;
+      }
+      ASSERT_LT(column, index.seq_k);
+      const bool ruled = (tile.flags & kStepRuled) != 0;
+      EXPECT_TRUE(!ruled || (tile.flags & kStepMasked) != 0);
+      if (ruled && !index.rule.Keeps(index.first_position + item * kItemRows + row, column)) continue;
+      ++(*kept)[static_cast<size_t>(row)][static_cast<size_t>(column)];
+    }
+  }
+}
+
+template <int kSegments>
+void CheckWalk(const SparseIndexView& index) {
+  for (int item = 0; item * kItemRows < index.seq_q; ++item) {
+    const int rows = min(kItemRows, index.seq_q - item * kItemRows);
+    std::vector<std::vector<int>> kept(static_cast<size_t>(rows), std::vector<int>(static_cast<size_t>(index.seq_k)));
+    for (const Tile& tile : WalkItem<kSegments>(index, item)) {
+      ASSERT_NO_FATAL_FAILURE(CountPairsOf<kSegments>(index, item, tile, &kept));
+    }
+    for (int row = 0; row < rows; ++row) {
+      std::vector<int> expected(static_cast<size_t>(index.seq_k), 0);
+      std::vector<ColumnRange> ranges;
+      AppendKeptRanges(index, 0, 0, item * kItemRows + row, &ranges);
+      for (const ColumnRange& range : ranges) {
+        std::fill(expected.begin() + range.begin, expected.begin() + range.end, 1);
+      }
+      // Single columns are not the walk's.
+      const int32_t list = (item * kItemRows + row) / index.tile_rows;
+      for (int32_t i = 0; i < index.column_count[list]; ++i) {
+        expected[static_cast<size_t>(index.columns[index.column_begin[list] + i])] = 0;
+      }
+      ASSERT_EQ(kept[static_cast<size_t>(row)], expected) << "row " << item * kItemRows + row;
+    }
+  }
+}
+
+class CudaRunWalker : public ::testing::TestWithParam<Pattern> {};
+
+TEST_P(CudaRunWalker, TakesEveryKeptPairOnce) {
+  uint32_t seed = 1;
+  for (const int32_t tile_rows : {64, 128}) {
+    for (const ElementRule& rule : {ElementRule{MaskKind::kNone, 0, 0}, ElementRule{MaskKind::kCausal, 0, 0},
+                                    ElementRule{MaskKind::kCausalWindow, 200, 10}}) {
+      for (const int32_t length : {1, 65, 500}) {
+        SCOPED_TRACE(std::to_string(tile_rows) + " rows a tile, rule " + std::to_string(static_cast<int>(rule.kind)) +
+                     ", length " + std::to_string(length));
+        const int32_t seq_k = length + (seed % 2 == 0 ? 0 : 233);
+        const int32_t first_position = rule.kind == MaskKind::kNone ? 0 : seq_k - length;
+        const SparseIndex index = MakeLists({1, 1, length, seq_k, first_position, tile_rows, rule}, GetParam(), seed++);
+        ASSERT_NO_FATAL_FAILURE(CheckWalk<4>(index.View()));
+        ASSERT_NO_FATAL_FAILURE(CheckWalk<2>(index.View()));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Patterns, CudaRunWalker,
+                         ::testing::Values(Pattern::kDense, Pattern::kRandom, Pattern::kShortRuns, Pattern::kColumns,
+                                           Pattern::kHalves, Pattern::kHoles, Pattern::kOneKey, Pattern::kSomeEmpty,
+                                           Pattern::kEmpty),
+                         [](const auto& parameter) { return std::string(NameOf(parameter.param)); });
+
+// One key in 40: no cover by 32 keys takes two of them, so each needs a segment. One key in 8: four of them lie in one.
+TEST(CudaRunWalker, CoversWithTheFewestSegments) {
+  for (const auto& [stride, segments] : {std::pair{40, 100}, {8, 25}}) {
+    SparseIndexBuilder::Shape shape;
+    shape.seq_q = 1;
+    shape.seq_k = 4096;
+    shape.first_position = 4095;
+    SparseIndexBuilder builder(shape);
+    for (int i = 0; i < 100; ++i) builder.AddRange(stride * i, stride * i + 1);
+    builder.FinishList();
+    const SparseIndex index = builder.Build();
+    int used = 0;
+    for (const Tile& tile : WalkItem<4>(index.View(), 0)) {
+      for (int i = 0; i < 4; ++i) used += (tile.upper[i] | tile.lower[i]) != 0 ? 1 : 0;
+    }
+    EXPECT_EQ(used, segments) << "one key in " << stride;
+  }
+}
+
+}  // namespace
+}  // namespace headscope::kernels::hopper
