@@ -1,6 +1,7 @@
 // A consumer warpgroup: 64 query rows of an item. While the tensor cores multiply the weights of one tile with its
-// values, the warpgroup turns the next tile's scores into weights; the two warpgroups take turns at issuing, so that
-// one's softmax hides behind the other's products.
+// values, the warpgroup takes the first half of the next tile's exponentials; the second half, which needs the registers
+// of those weights, follows. The two warpgroups take turns at issuing, so that one's softmax hides behind the other's
+// products.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
@@ -99,9 +100,9 @@ class Consumer {
 
     // The first turn is group 0's.
     if (group_ == 1) BarrierArrive(kTurnBarrier, 256);
-    uint32_t step = 0;  // steps taken so far, over all items
+    uint32_t step = 0;  // whose scores are in work; counted over all items
     bool more = TakeItem();
-    uint32_t flags = more ? WaitForKeys(step) : 0;  // of the step whose scores are in work
+    uint32_t flags = more ? WaitForKeys(step) : 0;  // of that step
     clear(output);
     issue_qk(step % kStages);
     while (more) {
