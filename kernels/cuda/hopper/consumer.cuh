@@ -1,7 +1,7 @@
 // A consumer warpgroup: 64 query rows of an item. While the tensor cores multiply the weights of one tile with its
-// values, the warpgroup takes the first half of the next tile's exponentials; the second half, which needs the registers
-// of those weights, follows. The two warpgroups take turns at issuing, so that one's softmax hides behind the other's
-// products.
+// values, the warpgroup takes the first half of the next tile's exponentials; the second half, which needs the
+// registers of those weights, follows. The two warpgroups take turns at issuing, so that one's softmax hides behind the
+// other's products.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
