@@ -11,27 +11,29 @@
 // blocks' shares without a queue, which would need memory.
 #pragma once
 
+#include <cutlass/arch/barrier.h>
 #include <cutlass/arch/reg_reconfig.h>
 
 #include <cute/arch/cluster_sm90.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
+#include <utility>
 
-#include "hopper/traits.cuh"
 #include "statistics/row_lse_hopper.h"
 #include "statistics/score_tile.cuh"
+#include "statistics/wgmma.cuh"
 
 namespace headscope::kernels::statistics {
 
-using hopper::Mbarrier;
+using Mbarrier = cutlass::arch::ClusterTransactionBarrier;
 
-template <class Element_, int kHeadDim_, int kGroups_, int kStages_>
+template <bool kBFloat16_, int kHeadDim_, int kGroups_, int kStages_>
 struct RowLseTraits {
-  using Element = Element_;
+  static constexpr bool kBFloat16 = kBFloat16_;
   static constexpr int kHeadDim = kHeadDim_;
   static constexpr int kGroups = kGroups_;
   static constexpr int kTileKeys = kLseTileKeys;
   static constexpr uint32_t kStages = kStages_;
-  static constexpr int kSlabs = kHeadDim / 64;
+  static constexpr int kSlabs = kHeadDim / kSlabComponents;
   static constexpr int kItemRows = kGroups * kGroupRows;
   static constexpr int kThreads = 128 * (1 + kGroups);
   static constexpr int kQueryBytes = kGroupRows * kHeadDim * 2;  // of one warpgroup
@@ -40,20 +42,12 @@ struct RowLseTraits {
   static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
   static constexpr int kProducerRegisters = 32;
   static constexpr int kConsumerRegisters = (kLaunchRegisters * (1 + kGroups) - kProducerRegisters) / kGroups / 8 * 8;
-  using KAtom = cute::GMMA::Layout_K_SW128_Atom<Element>;
-  using LayoutQ = decltype(cute::tile_to_shape(
-      KAtom{}, cute::Shape<cute::Int<kGroupRows>, cute::Int<kHeadDim>, cute::Int<kGroups>>{}));
-  using LayoutK = decltype(cute::tile_to_shape(
-      KAtom{}, cute::Shape<cute::Int<kTileKeys>, cute::Int<kHeadDim>, cute::Int<kStages_>>{}));
-  using Mma = decltype(cute::make_tiled_mma(
-      cute::GMMA::ss_op_selector<Element, Element, float,
-                                 cute::Shape<cute::Int<kGroupRows>, cute::Int<kTileKeys>, cute::Int<kHeadDim>>>()));
 };
 
 template <class T>
 struct RowLseShared {
-  alignas(1024) char q[T::kGroups][T::kQueryBytes];
-  alignas(1024) char k[T::kStages][T::kStageBytes];
+  alignas(kSwizzleBytes) char q[T::kGroups][T::kQueryBytes];
+  alignas(kSwizzleBytes) char k[T::kStages][T::kStageBytes];
   alignas(8) uint64_t q_full[T::kGroups];
   alignas(8) uint64_t q_empty[T::kGroups];
   alignas(8) uint64_t k_full[T::kStages];
@@ -112,14 +106,15 @@ __device__ void LoadLseKeys(const RowLseParams& p, RowLseShared<T>& s) {
     const LseTiles tiles = LseTiles::Make(p.scores, row_item, T{});
     const int kv_head = sequence_head % p.scores.num_qo_heads / p.scores.group_size;
     for (int tile = tiles.end - 1; tile >= tiles.begin; --tile, ++number) {
-      hopper::WaitEmpty(s.k_empty, number);
+      Mbarrier::wait(&s.k_empty[number % T::kStages], (number / T::kStages & 1u) ^ 1u);
       uint64_t* const full = &s.k_full[number % T::kStages];
       Mbarrier::arrive_and_expect_tx(full, T::kStageBytes);
-      CUTE_UNROLL
+#pragma unroll
       for (int slab = 0; slab < T::kSlabs; ++slab) {
         cute::SM90_TMA_LOAD_4D::copy(&p.k, full, static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_LAST),
-                                     s.k[number % T::kStages] + slab * T::kTileKeys * hopper::kSlabBytes, slab * 64,
-                                     tile * T::kTileKeys, kv_head, sequence_head / p.scores.num_qo_heads);
+                                     s.k[number % T::kStages] + slab * T::kTileKeys * kSlabRowBytes,
+                                     slab * kSlabComponents, tile * T::kTileKeys, kv_head,
+                                     sequence_head / p.scores.num_qo_heads);
       }
     }
   }
@@ -133,11 +128,11 @@ __device__ void LoadLseQueries(const RowLseParams& p, RowLseShared<T>& s) {
     for (int group = 0; group < T::kGroups; ++group) {
       Mbarrier::wait(&s.q_empty[group], (number & 1u) ^ 1u);
       Mbarrier::arrive_and_expect_tx(&s.q_full[group], T::kQueryBytes);
-      CUTE_UNROLL
+#pragma unroll
       for (int slab = 0; slab < T::kSlabs; ++slab) {
         cute::SM90_TMA_LOAD_4D::copy(&p.q, &s.q_full[group],
                                      static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_FIRST),
-                                     s.q[group] + slab * kGroupRows * hopper::kSlabBytes, slab * 64,
+                                     s.q[group] + slab * kGroupRows * kSlabRowBytes, slab * kSlabComponents,
                                      row_item * T::kItemRows + group * kGroupRows,
                                      sequence_head % p.scores.num_qo_heads, sequence_head / p.scores.num_qo_heads);
       }
@@ -152,39 +147,39 @@ struct LseState {
 
   // Adds a tile. False, and nothing is added, where some lane's tile sums to more than 2^20: a score then lies at most
   // 20 above its reference, whose rounding in the exponent is worth 7e-7 of the sum. factor: of the scores.
-  template <class Scores>
-  __device__ __forceinline__ bool Add(const Scores& scores, float factor) {
+  template <int kCount>
+  __device__ __forceinline__ bool Add(const float (&scores)[kCount], float factor) {
     float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    CUTE_UNROLL
-    for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
-      part[i % 4] += Exp2(fmaf(scores(i), factor, -reference[i / 2 % 2]));
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      part[i % 4] += Exp2(fmaf(scores[i], factor, -reference[i / 2 % 2]));
     }
     constexpr float kMost = 1048576.0f;
     const float tile_sum[2] = {part[0] + part[1], part[2] + part[3]};
     // Without a reference the sum is infinite or no number, which fails as well.
-    if (!__all_sync(hopper::kAllLanes, tile_sum[0] < kMost && tile_sum[1] < kMost)) return false;
+    if (!__all_sync(~0u, tile_sum[0] < kMost && tile_sum[1] < kMost)) return false;
     sum[0] += tile_sum[0];
     sum[1] += tile_sum[1];
     return true;
   }
 
   // The same for any scores; the reference becomes the maximum of all so far.
-  template <class Scores>
-  __device__ __forceinline__ void AddRaising(const Scores& scores, float factor) {
-    CUTE_UNROLL
+  template <int kCount>
+  __device__ __forceinline__ void AddRaising(const float (&scores)[kCount], float factor) {
+#pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float largest = scores(2 * r);
-      CUTE_UNROLL
-      for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
-        if (i / 2 % 2 == r) largest = fmaxf(largest, scores(i));
+      float largest = scores[2 * r];
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (i / 2 % 2 == r) largest = fmaxf(largest, scores[i]);
       }
       const float raised = fmaxf(reference[r], largest * factor);
       // Nothing attended so far: -inf - -inf is no number.
       const float shift = raised == -INFINITY ? 0.0f : raised;
       float part[2] = {0.0f, 0.0f};
-      CUTE_UNROLL
-      for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
-        if (i / 2 % 2 == r) part[i % 2] += Exp2(fmaf(scores(i), factor, -shift));
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (i / 2 % 2 == r) part[i % 2] += Exp2(fmaf(scores[i], factor, -shift));
       }
       sum[r] = sum[r] * Exp2(reference[r] - shift) + (part[0] + part[1]);
       reference[r] = raised;
@@ -204,15 +199,10 @@ class LseConsumer {
         row_(static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane_ / 4) {}
 
   __device__ void Run(const RowLseParams& params) {
-    using namespace cute;
-    using Element = typename T::Element;
-    typename T::Mma mma;
-    auto slice = mma.get_slice(static_cast<int>(threadIdx.x) % 128);
-    Tensor q = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.q)), typename T::LayoutQ{});
-    Tensor k = make_tensor(make_smem_ptr(reinterpret_cast<Element*>(s_.k)), typename T::LayoutK{});
-    Tensor q_operand = slice.partition_fragment_A(q);  // (mma, m, k, group)
-    Tensor k_operand = slice.partition_fragment_B(k);  // (mma, n, k, stage)
-    Tensor scores = partition_fragment_C(mma, Shape<Int<kGroupRows>, Int<T::kTileKeys>>{});
+    static_assert(kGroupRows == 64 && T::kTileKeys == 128);
+    float scores[T::kTileKeys / 2];
+    const uint64_t queries = DescribeOperand(SharedAddress(s_.q[group_]));
+    const uint64_t keys = DescribeOperand(SharedAddress(s_.k));
     const float factor = p_.cap > 0 ? 1.0f : p_.factor;
 
     LseItems items(params);
@@ -230,21 +220,20 @@ class LseConsumer {
         const int begin = tile * T::kTileKeys;
         const bool attended = begin < columns.end && begin + T::kTileKeys > columns.begin;
         // Also where the tile is not this warpgroup's: a stage is let go after it has been filled.
-        hopper::WaitFull(s_.k_full, number);
+        const uint32_t stage = number % T::kStages;
+        Mbarrier::wait(&s_.k_full[stage], number / T::kStages & 1u);
         if (attended) {
-          warpgroup_fence_operand(scores);
-          warpgroup_arrive();
-          mma.accumulate_ = GMMA::ScaleOut::Zero;
-          CUTE_UNROLL
-          for (int i = 0; i < decltype(size<2>(q_operand))::value; ++i) {
-            cute::gemm(mma, q_operand(_, _, i, group_), k_operand(_, _, i, number % T::kStages), scores);
-            mma.accumulate_ = GMMA::ScaleOut::One;
+          FenceAccumulators(scores);
+          BeginProducts();
+          [&]<int... kStep>(std::integer_sequence<int, kStep...>) {
+            (Multiply64x128<T::kBFloat16, kStep>(scores, queries, keys + stage * (T::kStageBytes / 16)), ...);
           }
-          warpgroup_commit_batch();
-          warpgroup_wait<0>();
-          warpgroup_fence_operand(scores);
+          (std::make_integer_sequence<int, T::kHeadDim / 16>{});
+          CommitProducts();
+          WaitForProducts();
+          FenceAccumulators(scores);
         }
-        Release(s_.k_empty[number % T::kStages]);
+        Release(s_.k_empty[stage]);
         if (!attended) continue;
         if (p_.cap > 0) Cap(scores);
         const bool whole = columns.Whole(begin, begin + T::kTileKeys);
@@ -262,24 +251,26 @@ class LseConsumer {
     if (lane_ == 0) Mbarrier::arrive(&empty);
   }
 
-  template <class Scores>
-  __device__ __forceinline__ void Cap(Scores& scores) const {
-    CUTE_UNROLL
-    for (int i = 0; i < decltype(cute::size(scores))::value; ++i) scores(i) = p_.cap * Tanh(p_.factor * scores(i));
+  template <int kCount>
+  __device__ __forceinline__ void Cap(float (&scores)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) scores[i] = p_.cap * Tanh(p_.factor * scores[i]);
   }
 
   // Pairs that a row does not attend to become -inf.
-  template <class Scores>
-  __device__ __forceinline__ void Mask(Scores& scores, int64_t first_row, int64_t end_row, int column_begin) const {
-    CUTE_UNROLL
+  template <int kCount>
+  __device__ __forceinline__ void Mask(float (&scores)[kCount], int64_t first_row, int64_t end_row,
+                                       int column_begin) const {
+    RowColumns kept[2] = {{p_, static_cast<int>(first_row) + row_, column_begin},
+                          {p_, static_cast<int>(first_row) + row_ + 8, column_begin}};
     for (int r = 0; r < 2; ++r) {
-      const int64_t row = first_row + row_ + 8 * r;
-      RowColumns kept(p_, static_cast<int>(row), column_begin);
-      if (row >= end_row) kept.end = kept.begin;
-      CUTE_UNROLL
-      for (int i = 0; i < decltype(cute::size(scores))::value; ++i) {
-        if (i / 2 % 2 == r && !kept.Attends(i / 4 * 8 + lane_ % 4 * 2 + i % 2)) scores(i) = -INFINITY;
-      }
+      // Counted from the thread's first column.
+      kept[r].begin -= lane_ % 4 * 2;
+      kept[r].end = first_row + row_ + 8 * r < end_row ? kept[r].end - lane_ % 4 * 2 : kept[r].begin;
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (!kept[i / 2 % 2].Attends(i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
     }
   }
 
@@ -310,8 +301,7 @@ template <class T>
 __global__ void __launch_bounds__(T::kThreads, 1) RowLseHopperKernel(const __grid_constant__ RowLseParams params) {
   extern __shared__ char raw[];
   // The swizzle's pattern counts from multiples of 1024 bytes.
-  RowLseShared<T>& shared =
-      *reinterpret_cast<RowLseShared<T>*>(raw + ((1024 - (cute::cast_smem_ptr_to_uint(raw) & 1023)) & 1023));
+  RowLseShared<T>& shared = *reinterpret_cast<RowLseShared<T>*>(raw + (-SharedAddress(raw) & (kSwizzleBytes - 1u)));
   if (threadIdx.x == 0) {
     for (int i = 0; i < T::kGroups; ++i) {
       Mbarrier::init(&shared.q_full[i], 1);
@@ -338,7 +328,7 @@ __global__ void __launch_bounds__(T::kThreads, 1) RowLseHopperKernel(const __gri
 
 template <class T>
 cudaError_t LaunchRowLse(RowLseParams params, int num_multiprocessors, cudaStream_t stream) {
-  constexpr int kSharedBytes = sizeof(RowLseShared<T>) + 1024;
+  constexpr int kSharedBytes = sizeof(RowLseShared<T>) + kSwizzleBytes;
   static_assert(kSharedBytes <= 227 * 1024);
   const cudaError_t error =
       cudaFuncSetAttribute(RowLseHopperKernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
