@@ -5,6 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include <limits>
+
 #include "select/probe_sums.cuh"
 
 namespace headscope::kernels::selection {
@@ -56,7 +58,8 @@ __host__ __device__ constexpr int RingPieces(int head_dim) {
 }
 
 struct ProbeShared {
-  float2 rows[kProbeWarps][kUnitRows];           // maximum and sum; later, in rows[0], maximum and 1 / sum
+  float2 rows[kProbeWarps][kUnitRows];           // reference and sum, as in RowStatistics
+  float row_lse[kUnitRows];                      // in base 2
   float slots[kProbeWarps][kMaxStripeSlots][8];  // diagonal stripes of each warp strip
 };
 
@@ -188,44 +191,49 @@ class ProbeWarp {
   int stage_ = 0;
 };
 
-// Adds the mass of maximum b and sum b to a.
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Adds what b stands for, the mass b.y * 2^b.x, to a.
 __device__ __forceinline__ void MergeRow(float2& a, float2 b) {
   const float best = fmaxf(a.x, b.x);
-  const float shift = best == -__int_as_float(0x7f800000) ? 0.0f : best;
+  const float shift = best == -kInfinity ? 0.0f : best;
   a.y = a.y * Exp2(a.x - shift) + b.y * Exp2(b.x - shift);
   a.x = best;
 }
 
-// Running maximum and sum of exponentials of the lane's 16 query rows over its keys.
+// Sums of exponentials of the lane's 16 query rows over its keys, each against a reference of its own. The reference is
+// a maximum of the row so far, and raised only where scores have outgrown it: any will do that keeps the sum in range.
 class RowStatistics {
  public:
   __device__ RowStatistics() {
 #pragma unroll
     for (int n = 0; n < kRowGroups; ++n) {
 #pragma unroll
-      for (int e = 0; e < 2; ++e) row_[n][e] = {-__int_as_float(0x7f800000), 0.0f};
+      for (int e = 0; e < 2; ++e) row_[n][e] = {-kInfinity, 0.0f};
     }
   }
 
   __device__ __forceinline__ void Add(const float (&scores)[kTileFragments][kRowGroups][4], float factor) {
+    float sums[kRowGroups][2];
+    float total = 0;
 #pragma unroll
     for (int n = 0; n < kRowGroups; ++n) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float2& row = row_[n][e];
-        float best = row.x;
-#pragma unroll
-        for (int m = 0; m < kTileFragments; ++m) {
-          best = fmaxf(best, fmaxf(scores[m][n][e] * factor, scores[m][n][2 + e] * factor));
-        }
-        const float shift = best == -__int_as_float(0x7f800000) ? 0.0f : best;  // no key seen yet: -inf - -inf
-        float sum = 0;
-#pragma unroll
-        for (int m = 0; m < kTileFragments; ++m) {
-          sum += Exp2(fmaf(scores[m][n][e], factor, -shift)) + Exp2(fmaf(scores[m][n][2 + e], factor, -shift));
-        }
-        row = {best, row.y * Exp2(row.x - shift) + sum};
+        sums[n][e] = SumAgainst(scores, factor, row_[n][e].x, n, e);
+        total += sums[n][e];
       }
+    }
+    // A score is then at most 20 above its reference. Without a reference the sum is infinite or no number.
+    constexpr float kMost = 1048576.0f;
+    if (!__all_sync(kFullWarp, total < kMost)) {
+      AddRaising(scores, factor);
+      return;
+    }
+#pragma unroll
+    for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) row_[n][e].y += sums[n][e];
     }
   }
 
@@ -248,7 +256,35 @@ class RowStatistics {
   }
 
  private:
-  float2 row_[kRowGroups][2];
+  // Of row e of group n.
+  __device__ __forceinline__ static float SumAgainst(const float (&scores)[kTileFragments][kRowGroups][4], float factor,
+                                                     float reference, int n, int e) {
+    float sum = 0;
+#pragma unroll
+    for (int m = 0; m < kTileFragments; ++m) {
+      sum += Exp2(fmaf(scores[m][n][e], factor, -reference)) + Exp2(fmaf(scores[m][n][2 + e], factor, -reference));
+    }
+    return sum;
+  }
+
+  __device__ __forceinline__ void AddRaising(const float (&scores)[kTileFragments][kRowGroups][4], float factor) {
+#pragma unroll
+    for (int n = 0; n < kRowGroups; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float2& row = row_[n][e];
+        float best = row.x;
+#pragma unroll
+        for (int m = 0; m < kTileFragments; ++m) {
+          best = fmaxf(best, fmaxf(scores[m][n][e] * factor, scores[m][n][2 + e] * factor));
+        }
+        const float shift = best == -kInfinity ? 0.0f : best;  // no key seen yet: -inf - -inf
+        row = {best, row.y * Exp2(row.x - shift) + SumAgainst(scores, factor, shift, n, e)};
+      }
+    }
+  }
+
+  float2 row_[kRowGroups][2];  // reference, sum
 };
 
 // Column and diagonal sums of one warp strip.
@@ -401,23 +437,23 @@ __device__ inline void LoadQueries(const ProbeParams& p, const UnitRows& rows, i
   }
 }
 
-// rows[r] = maximum and 1 / sum of row r over all strips, in the order of the strips; 0 and 0 for a row that the unit
-// does not have, which makes all its probabilities 0.
+// The rows' LSE over all strips, in the order of the strips; +inf for a row that the unit does not have, which makes
+// all its probabilities 0.
 __device__ inline void LoadRowStatistics(const ProbeParams& p, const UnitRows& rows, int64_t unit,
-                                         float2 (*halves)[kUnitRows]) {
+                                         ProbeShared& shared) {
   static_assert(kProbeThreads == 2 * kUnitRows);
   const int row = static_cast<int>(threadIdx.x) % kUnitRows;
   const int half = static_cast<int>(threadIdx.x) / kUnitRows;
   const int32_t keys_per_strip = p.keys_per_warp * kProbeWarps;
   const int32_t num_strips = (rows.VisibleKeys() + keys_per_strip - 1) / keys_per_strip;
   const float2* const partials = p.row_partials + unit * p.num_strips * kUnitRows + row;
-  float2 merged = {-__int_as_float(0x7f800000), 0.0f};
+  float2 merged = {-kInfinity, 0.0f};
   for (int32_t strip = half; strip < num_strips; strip += 2) MergeRow(merged, partials[int64_t{strip} * kUnitRows]);
-  if (half == 1) halves[1][row] = merged;
+  if (half == 1) shared.rows[1][row] = merged;
   __syncthreads();
   if (half == 0) {
-    MergeRow(merged, halves[1][row]);
-    halves[0][row] = row < rows.num_rows ? float2{merged.x, 1.0f / merged.y} : float2{0.0f, 0.0f};
+    MergeRow(merged, shared.rows[1][row]);
+    shared.row_lse[row] = row < rows.num_rows ? merged.x + log2f(merged.y) : kInfinity;
   }
 }
 
@@ -440,7 +476,7 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
   const int64_t unit = (int64_t{sequence} * p.num_qo_heads + head) * p.UnitsPerHead() + unit_of_head;
 
   LoadQueries(p, rows, sequence * p.q.batch_stride + head * p.q.head_stride, pieces);
-  if constexpr (kSums) LoadRowStatistics(p, rows, unit, shared.rows);
+  if constexpr (kSums) LoadRowStatistics(p, rows, unit, shared);
   __syncthreads();
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -470,14 +506,12 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
       probe.Score(key, scores);
 #pragma unroll
       for (int n = 0; n < kRowGroups; ++n) {
-        const float4 row = *reinterpret_cast<const float4*>(&shared.rows[0][8 * n + threadIdx.x % 4 * 2]);
+        const float2 lse = *reinterpret_cast<const float2*>(&shared.row_lse[8 * n + threadIdx.x % 4 * 2]);
 #pragma unroll
         for (int m = 0; m < kTileFragments; ++m) {
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
-            const float best = c % 2 == 0 ? row.x : row.z;
-            const float inverse = c % 2 == 0 ? row.y : row.w;
-            scores[m][n][c] = Exp2(fmaf(scores[m][n][c], probe.Factor(), -best)) * inverse;
+            scores[m][n][c] = Exp2(fmaf(scores[m][n][c], probe.Factor(), c % 2 == 0 ? -lse.x : -lse.y));
           }
         }
       }
