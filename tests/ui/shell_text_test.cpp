@@ -80,6 +80,15 @@ TEST(HeadFilter, LayersHeadsClassesAndNumbersMustAllHold) {
   EXPECT_TRUE(accepts("kurtosis<=2.5", {0, 0}));
   EXPECT_FALSE(accepts("kurtosis<2.5", {0, 0}));
   EXPECT_TRUE(accepts("4: sink kurtosis>2 sink_mass>7e-1", {4, 1}));
+  EXPECT_TRUE(accepts("layer=4 head>=1 head<2", {4, 1}));
+  EXPECT_FALSE(accepts("layer=4 head>=1 head<2", {4, 2}));
+  EXPECT_FALSE(accepts("layer=4", {14, 1}));
+  EXPECT_TRUE(accepts("class=sink", {0, 0}));
+  EXPECT_FALSE(accepts("class=block", {0, 0}));
+  // Equal at the digits typed: 0.75 is 0.8 rounded, and 2.5 is no 2.4.
+  EXPECT_TRUE(accepts("sink_mass=0.75 sink_mass==0.8 sink_mass=7.5e-1", {0, 0}));
+  EXPECT_FALSE(accepts("sink_mass=0.76", {0, 0}));
+  EXPECT_FALSE(accepts("kurtosis=2.4", {0, 0}));
   EXPECT_FALSE(accepts("4: sink kurtosis>3", {4, 1}));
 }
 
@@ -95,7 +104,8 @@ TEST(HeadFilter, AHeadWithoutNumbersFailsComparisonsAndClasses) {
 }
 
 TEST(HeadFilter, WhatIsNotUnderstoodIsNamedAndLetsEveryHeadPass) {
-  for (const char* text : {"kurtosi>2", "kurtosis>x", "kurtosis>1e+", "4:x", ":3", "kurtosis>", "a:b:c"}) {
+  for (const char* text : {"kurtosi>2", "kurtosi=2", "class>sink", "kurtosis=", "=2", "kurtosis=>2", "kurtosis>inf",
+                           "kurtosis>x", "kurtosis>1e+", "4:x", ":3", "kurtosis>", "a:b:c"}) {
     const HeadFilter filter = HeadFilter::Parse(text);
     EXPECT_TRUE(filter.error().startsWith(u'"')) << text << ": " << filter.error().toStdString();
     EXPECT_TRUE(filter.Accepts({1, 2}, nullptr)) << text;

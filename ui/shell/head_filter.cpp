@@ -3,69 +3,105 @@
 #include <QRegularExpression>
 #include <QStringList>
 #include <algorithm>
+#include <cmath>
 
 namespace headscope::ui {
+namespace {
+
+constexpr char kLayer[] = "layer", kHead[] = "head", kClass[] = "class";
+
+bool IsNumberOfAHead(const std::string& name) {
+  const auto& metrics = analysis::Metrics();
+  return name == kLayer || name == kHead ||
+         std::any_of(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.name == name; });
+}
+
+// "0.75" -> 0.005, "7e-1" -> 0.05.
+double HalfOfLastDigit(const QString& number) {
+  const QStringList parts = number.toLower().split(u'e');
+  const qsizetype point = parts[0].indexOf(u'.');
+  const double decimals = point < 0 ? 0 : static_cast<double>(parts[0].size() - point - 1);
+  const double exponent = parts.size() > 1 ? parts[1].toDouble() : 0;
+  return 0.5 * std::pow(10.0, exponent - decimals);
+}
+
+}  // namespace
 
 HeadFilter HeadFilter::Parse(const QString& text) {
-  static const QRegularExpression head_pattern(QStringLiteral("^(\\d{1,6}):(\\d{1,6})?$"));
-  static const QRegularExpression comparison_pattern(QStringLiteral("^([A-Za-z0-9_.]+)(<=|>=|<|>)([-+0-9.eE]+)$"));
   HeadFilter filter;
-  for (const QString& word : text.split(u' ', Qt::SkipEmptyParts)) {
-    Term term;
-    if (const auto head = head_pattern.match(word); head.hasMatch()) {
-      term.kind = head.captured(2).isEmpty() ? Kind::kLayer : Kind::kHead;
-      term.layer = head.captured(1).toInt();
-      term.head = head.captured(2).toInt();
-    } else if (const auto comparison = comparison_pattern.match(word); comparison.hasMatch()) {
-      term.text = comparison.captured(1).toStdString();
-      const QString sign = comparison.captured(2);
-      term.kind = sign == u"<"    ? Kind::kLess
-                  : sign == u"<=" ? Kind::kLessOrEqual
-                  : sign == u">"  ? Kind::kMore
-                                  : Kind::kMoreOrEqual;
-      bool is_number = false;
-      term.value = comparison.captured(3).toDouble(&is_number);
-      const auto& metrics = analysis::Metrics();
-      const bool is_metric =
-          std::any_of(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.name == term.text; });
-      if (!is_metric)
-        filter.error_ =
-            QStringLiteral("\"%1\" is not a metric: hover a column's title for its name.").arg(comparison.captured(1));
-      if (!is_number) filter.error_ = QStringLiteral("\"%1\" is not a number.").arg(comparison.captured(3));
-    } else if (word.contains(u'<') || word.contains(u'>') || word.contains(u':')) {
-      filter.error_ =
-          QStringLiteral("\"%1\" is not understood: type for instance 4: or 4:3 or sink or kurtosis>2.").arg(word);
-    } else {
-      term.kind = Kind::kClass;
-      term.text = word.toLower().toStdString();
-    }
-    filter.terms_.push_back(term);
-  }
+  for (const QString& word : text.split(u' ', Qt::SkipEmptyParts))
+    filter.terms_.push_back(ParseWord(word, &filter.error_));
   if (!filter.error_.isEmpty()) filter.terms_.clear();
   return filter;
 }
 
-bool HeadFilter::Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics) const {
-  return std::all_of(terms_.begin(), terms_.end(), [&](const Term& term) {
-    switch (term.kind) {
-      case Kind::kLayer:
-        return head.layer == term.layer;
-      case Kind::kHead:
-        return head == analysis::HeadId{term.layer, term.head};
-      case Kind::kClass:
-        return statistics != nullptr &&
-               std::string(analysis::HeadClassName(statistics->head_class)).find(term.text) != std::string::npos;
-      case Kind::kLess:
-        return statistics != nullptr && analysis::MetricValue(*statistics, term.text) < term.value;
-      case Kind::kLessOrEqual:
-        return statistics != nullptr && analysis::MetricValue(*statistics, term.text) <= term.value;
-      case Kind::kMore:
-        return statistics != nullptr && analysis::MetricValue(*statistics, term.text) > term.value;
-      case Kind::kMoreOrEqual:
-        return statistics != nullptr && analysis::MetricValue(*statistics, term.text) >= term.value;
+HeadFilter::Term HeadFilter::ParseWord(const QString& word, QString* error) {
+  static const QRegularExpression head_pattern(QStringLiteral("^(\\d{1,6}):(\\d{1,6})?$"));
+  static const QRegularExpression comparison_pattern(QStringLiteral("^([A-Za-z0-9_.]+)(<=|>=|==|<|>|=)([^<>=]+)$"));
+  Term term;
+  if (const auto head = head_pattern.match(word); head.hasMatch()) {
+    term.kind = head.captured(2).isEmpty() ? Kind::kLayer : Kind::kHead;
+    term.layer = head.captured(1).toInt();
+    term.head = head.captured(2).toInt();
+    return term;
+  }
+  const auto comparison = comparison_pattern.match(word);
+  if (!comparison.hasMatch()) {
+    if (word.contains(QRegularExpression(QStringLiteral("[<>=:]")))) {
+      *error = QStringLiteral("\"%1\" is not understood: type for instance 4: or 4:3 or sink or kurtosis>2.").arg(word);
     }
+    term.text = word.toLower().toStdString();
+    return term;
+  }
+  const QString name = comparison.captured(1), number = comparison.captured(3);
+  term.sign = comparison.captured(2);
+  if (name == QLatin1String(kClass) && term.sign.startsWith(u'=')) {
+    term.text = number.toLower().toStdString();
+    return term;
+  }
+  term.kind = Kind::kComparison;
+  term.text = name.toStdString();
+  bool is_number = false;
+  term.value = number.toDouble(&is_number);
+  term.half_digit = HalfOfLastDigit(number);
+  if (!is_number || !std::isfinite(term.value)) *error = QStringLiteral("\"%1\" is not a number.").arg(number);
+  if (!IsNumberOfAHead(term.text))
+    *error = QStringLiteral("\"%1\" is not a metric: hover a column's title for its name.").arg(name);
+  return term;
+}
+
+bool HeadFilter::Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics) const {
+  return std::all_of(terms_.begin(), terms_.end(), [&](const Term& term) { return Accepts(term, head, statistics); });
+}
+
+bool HeadFilter::Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics) {
+  switch (term.kind) {
+    case Kind::kLayer:
+      return head.layer == term.layer;
+    case Kind::kHead:
+      return head.layer == term.layer && head.head == term.head;
+    case Kind::kClass:
+      return statistics != nullptr &&
+             std::string(analysis::HeadClassName(statistics->head_class)).find(term.text) != std::string::npos;
+    case Kind::kComparison:
+      break;
+  }
+  double value = 0;
+  if (term.text == kLayer) {
+    value = head.layer;
+  } else if (term.text == kHead) {
+    value = head.head;
+  } else if (statistics != nullptr) {
+    value = analysis::MetricValue(*statistics, term.text);
+  } else {
     return false;
-  });
+  }
+  if (term.sign == u"<") return value < term.value;
+  if (term.sign == u"<=") return value <= term.value;
+  if (term.sign == u">") return value > term.value;
+  if (term.sign == u">=") return value >= term.value;
+  constexpr double kRounding = 1 + 1e-9;  // 0.8 - 0.75 is a little more than 0.05
+  return std::abs(value - term.value) <= term.half_digit * kRounding;
 }
 
 }  // namespace headscope::ui

@@ -1,7 +1,9 @@
 // The filter of the head table: words and comparisons, all of which a head must meet. Pure.
 //
-//   4:            heads of layer 4          sink            heads whose class holds "sink"
-//   4:3           that head                 kurtosis>2      a metric by its name, with < <= > >=
+//   4:            heads of layer 4          sink            heads whose class holds "sink"; class=sink as well
+//   4:3           that head                 kurtosis>2      layer, head or a metric by its name, with < <= > >= =
+//
+// `=` holds when the number, rounded to the digits typed, is the one typed: sink_mass=0.75 from 0.745 to 0.755.
 #pragma once
 
 #include <QString>
@@ -17,17 +19,23 @@ class HeadFilter {
   // On a word that is not understood error() says which; the filter then lets every head pass.
   static HeadFilter Parse(const QString& text);
   const QString& error() const { return error_; }
-  // `statistics` is null while the head's numbers are not known: comparisons and classes then fail.
+  // `statistics` is null while the head's numbers are not known: comparisons of metrics and classes then fail.
   bool Accepts(analysis::HeadId head, const analysis::HeadStatistics* statistics) const;
 
  private:
-  enum class Kind { kLayer, kHead, kClass, kLess, kLessOrEqual, kMore, kMoreOrEqual };
+  enum class Kind { kLayer, kHead, kClass, kComparison };
   struct Term {
     Kind kind = Kind::kClass;
     int layer = 0, head = 0;
-    std::string text;  // metric or part of a class name
+    std::string text;  // name of a number or part of a class name
+    QString sign;      // of a comparison
     double value = 0;
+    double half_digit = 0;  // half a unit of the last digit that was typed
   };
+  // One word; on failure `error` is set.
+  static Term ParseWord(const QString& word, QString* error);
+  static bool Accepts(const Term& term, analysis::HeadId head, const analysis::HeadStatistics* statistics);
+
   std::vector<Term> terms_;
   QString error_;
 };
