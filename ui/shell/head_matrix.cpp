@@ -258,7 +258,8 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
     if (i >= metrics.size()) return QString();
     const QString value = FormatMetric(analysis::MetricValue(*statistics, metrics[i].name));
     const QString title = QString::fromStdString(metrics[i].title).toHtmlEscaped();
-    return QStringLiteral("<td>%1&nbsp;</td><td align='right'>%2&nbsp;&nbsp;&nbsp;</td>").arg(title, value);
+    const QString unit = QString::fromStdString(metrics[i].unit).toHtmlEscaped();
+    return QStringLiteral("<td>%1&nbsp;</td><td align='right'>%2</td><td>%3&nbsp;&nbsp;</td>").arg(title, value, unit);
   };
   for (size_t i = 0; i < lines; ++i) text += QStringLiteral("<tr>%1%2</tr>").arg(cell(i), cell(i + lines));
   return text + QStringLiteral("</table>");
