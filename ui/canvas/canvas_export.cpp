@@ -105,7 +105,8 @@ void HeadCanvas::Impl::DrawExport(const Export& picture) {
     error = QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
                 .arg(picture.size.width())
                 .arg(picture.size.height());
-  } else if (!file.open(QIODevice::WriteOnly) || !image.save(&file, "PNG") || !file.commit()) {
+  } else if (!file.open(QIODevice::WriteOnly) || !image.save(&file, "PNG") || !file.flush() ||
+             !file.commit()) {  // commit() alone puts a file in place whose last buffer found the disk full
     error = QStringLiteral("%1 could not be written: %2. Choose another folder.").arg(picture.path, file.errorString());
   }
   Q_EMIT canvas->PngExported(picture.path, error);
