@@ -49,7 +49,7 @@ CaptureJob::~CaptureJob() {
   if (thread_.joinable()) thread_.join();
 }
 
-void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<std::string> done, ui::ErrorReply failed,
+void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::CapturedTrace> done, ui::ErrorReply failed,
                        ui::Reply<ui::ProgressReport> progress) {
   if (*running_) {
     post_([failed] { failed("A capture is under way: wait for its end or cancel it first."); });
@@ -75,9 +75,10 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<std::strin
             fail("The capture was cancelled before a token was recorded.");
             return;
           }
-          post_([running = running_, done, path = result.path] {
+          const ui::CapturedTrace trace{result.path, result.num_tokens, result.interrupted};
+          post_([running = running_, done, trace] {
             *running = false;
-            done(path);
+            done(trace);
           });
         } catch (const std::exception& refused) {
           fail(refused.what());

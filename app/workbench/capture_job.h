@@ -18,7 +18,7 @@ class CaptureJob {
   ~CaptureJob();  // cancels and joins: what was recorded stays a valid, shorter trace
 
   // Callbacks come on the UI thread. A second start while one runs fails.
-  void Start(const ui::CaptureSettings& settings, ui::Reply<std::string> done, ui::ErrorReply failed,
+  void Start(const ui::CaptureSettings& settings, ui::Reply<ui::CapturedTrace> done, ui::ErrorReply failed,
              ui::Reply<ui::ProgressReport> progress);
   void Cancel() { cancelled_ = true; }
 

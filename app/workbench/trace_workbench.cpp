@@ -16,6 +16,7 @@
 #include "capture/model_session.h"
 #include "capture/tasks.h"
 #include "capture_job.h"
+#include "kernels/cuda_executor.h"
 #include "mass_cache.h"
 #include "opened_trace.h"
 #include "repeat_report.h"
@@ -85,6 +86,12 @@ class TraceWorkbench : public ui::Workbench {
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
   std::vector<std::string> task_names() const override { return capture::TaskNames(); }
   std::string default_model_dir() const override { return paths_.share_dir + "/reference_model"; }
+  std::vector<std::string> capture_devices() const override {
+    std::vector<std::string> devices = {"cpu"};
+    kernels::CudaDeviceInfo info;
+    for (int32_t i = 0; kernels::QueryCudaDevice(i, &info).ok(); ++i) devices.push_back("cuda:" + std::to_string(i));
+    return devices;
+  }
 
   void OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) override;
   void RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
@@ -122,7 +129,7 @@ class TraceWorkbench : public ui::Workbench {
 
   void DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
                      ui::ErrorReply failed) override;
-  void Capture(const ui::CaptureSettings& settings, ui::Reply<std::string> done, ui::ErrorReply failed,
+  void Capture(const ui::CaptureSettings& settings, ui::Reply<ui::CapturedTrace> done, ui::ErrorReply failed,
                ui::Reply<ui::ProgressReport> progress) override {
     capture_.Start(settings, std::move(done), std::move(failed), std::move(progress));
   }

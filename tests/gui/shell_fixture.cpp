@@ -4,6 +4,7 @@
 #include <QElapsedTimer>
 #include <QFileDialog>
 #include <QLineEdit>
+#include <QMessageBox>
 #include <QTimer>
 #include <cmath>
 #include <random>
@@ -156,6 +157,12 @@ bool ShellTest::WaitForCanvas(int milliseconds) {
   return WaitFor(at_rest, milliseconds);
 }
 
+void ShellTest::Press(Qt::Key key, Qt::KeyboardModifiers modifiers) {
+  window_->activateWindow();
+  ASSERT_TRUE(QTest::qWaitForWindowActive(window_.get()));
+  QTest::keyClick(window_.get(), key, modifiers);
+}
+
 void ShellTest::AnswerFileDialog(const QString& path) {
   auto* timer = new QTimer(window_.get());
   QObject::connect(timer, &QTimer::timeout, timer, [timer, path] {
@@ -164,6 +171,26 @@ void ShellTest::AnswerFileDialog(const QString& path) {
     timer->deleteLater();
     dialog->findChild<QLineEdit*>(QStringLiteral("fileNameEdit"))->setText(path);
     QMetaObject::invokeMethod(dialog, "accept", Qt::QueuedConnection);
+  });
+  timer->start(20);
+}
+
+void ShellTest::AnswerQuestion(const QString& button) {
+  const auto plain = [](const QAbstractButton* of) { return of == nullptr ? QString() : of->text().remove(u'&'); };
+  auto* timer = new QTimer(window_.get());
+  QObject::connect(timer, &QTimer::timeout, timer, [this, timer, button, plain] {
+    auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+    if (box == nullptr) return;
+    timer->deleteLater();
+    questions_.push_back({box->text(), plain(box->defaultButton())});
+    for (QAbstractButton* candidate : box->buttons()) {
+      if (plain(candidate) == button) {
+        QTest::mouseClick(candidate, Qt::LeftButton);
+        return;
+      }
+    }
+    ADD_FAILURE() << "\"" << box->text().toStdString() << "\" has no button " << button.toStdString();
+    box->reject();
   });
   timer->start(20);
 }

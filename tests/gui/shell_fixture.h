@@ -7,6 +7,7 @@
 #include <QTest>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "main_window.h"
 #include "ui/workbench.h"
@@ -41,8 +42,17 @@ class ShellTest : public ::testing::Test {
     EXPECT_NE(found, nullptr) << name;
     return found;
   }
+  // A key to the window; it is made the active one first, for a dialog may just have closed, and shortcuts belong to
+  // the active window.
+  void Press(Qt::Key key, Qt::KeyboardModifiers modifiers = {});
   // Answers the next file dialog with this path.
   void AnswerFileDialog(const QString& path);
+  // Answers the next question by a click on the button of this text.
+  void AnswerQuestion(const QString& button);
+  struct Question {
+    QString text, default_button;
+  };
+  std::vector<Question> questions_;  // that were answered
 
   QTemporaryDir folder_;
   std::unique_ptr<ui::Workbench> workbench_;

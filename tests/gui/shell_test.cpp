@@ -315,68 +315,6 @@ TEST_F(ShellTest, BrokenFileIsOneSentenceAndTheWindowGoesOn) {
   EXPECT_TRUE(WaitForCanvas());
 }
 
-class CaptureShellTest : public ShellTest {
- protected:
-  // Fills the dialog for a task of the shipped model and presses Start.
-  ui::CaptureDialog* Begin(const QString& output, int length) {
-    OpenWindow(trace_path());
-    EXPECT_TRUE(WaitForCanvas());
-    QTest::keyClick(window_.get(), Qt::Key_N, Qt::ControlModifier);
-    auto* dialog = Find<ui::CaptureDialog>("captureDialog");
-    dialog->SetModelDir(QStringLiteral(HEADSCOPE_SOURCE_DIR "/data/reference_model"));
-    Find<QSpinBox>("captureLength")->setValue(length);
-    Find<QLineEdit>("captureOutput")->setText(output);
-    auto* start = Find<QPushButton>("captureStart");
-    EXPECT_TRUE(WaitFor([&] { return start->isEnabled(); })) << Find<QLabel>("captureProblem")->text().toStdString();
-    QTest::mouseClick(start, Qt::LeftButton);
-    EXPECT_TRUE(dialog->IsCapturing());
-    return dialog;
-  }
-};
-
-TEST_F(CaptureShellTest, DialogSaysWhyItCannotStart) {
-  OpenWindow(trace_path());
-  ASSERT_TRUE(WaitForCanvas());
-  QTest::keyClick(window_.get(), Qt::Key_N, Qt::ControlModifier);
-  Find<ui::CaptureDialog>("captureDialog")->SetModelDir(QStringLiteral(HEADSCOPE_SOURCE_DIR "/data/reference_model"));
-  auto* start = Find<QPushButton>("captureStart");
-  auto* problem = Find<QLabel>("captureProblem");
-  ASSERT_TRUE(WaitFor([&] { return start->isEnabled(); })) << problem->text().toStdString();
-  EXPECT_TRUE(problem->text().isEmpty());
-  auto* layers = Find<QLineEdit>("captureLayers");
-  QTest::keyClicks(layers, QStringLiteral("99"));
-  EXPECT_FALSE(start->isEnabled());
-  EXPECT_TRUE(problem->text().startsWith(QStringLiteral("Layers:")) &&
-              problem->text().contains(QStringLiteral("below 10")))
-      << problem->text().toStdString();
-  layers->clear();
-  EXPECT_TRUE(start->isEnabled());
-}
-
-TEST_F(CaptureShellTest, CaptureOpensItsTrace) {
-  const QString output = File(QStringLiteral("captured.h5"));
-  ui::CaptureDialog* dialog = Begin(output, 512);
-  ASSERT_TRUE(WaitFor([&] { return !dialog->IsCapturing(); }, 90000));
-  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().num_layers == 10; }))
-      << Find<QLabel>("captureStatus")->text().toStdString();
-  EXPECT_TRUE(window_->store()->trace().complete);
-  EXPECT_GT(window_->store()->trace().num_tokens, 480);
-  EXPECT_LE(window_->store()->trace().num_tokens, 512);
-}
-
-TEST_F(CaptureShellTest, CancelledCaptureKeepsAShorterTraceOrSaysWhy) {
-  const QString output = File(QStringLiteral("cancelled.h5"));
-  ui::CaptureDialog* dialog = Begin(output, 12000);
-  auto* status = Find<QLabel>("captureStatus");
-  ASSERT_TRUE(WaitFor([&] { return status->text().contains(QStringLiteral("tokens/s")); }, 60000))
-      << status->text().toStdString();
-  QTest::mouseClick(Find<QPushButton>("captureStop"), Qt::LeftButton);
-  ASSERT_TRUE(WaitFor([&] { return !dialog->IsCapturing(); }, 60000));
-  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().num_layers == 10; })) << status->text().toStdString();
-  EXPECT_GT(window_->store()->trace().num_tokens, 0);
-  EXPECT_LT(window_->store()->trace().num_tokens, 12000);
-}
-
 TEST_F(ShellTest, ExportWithoutASuffixAsksBeforeItReplacesAFile) {
   OpenWindow(trace_path());
   ASSERT_TRUE(WaitForStatistics());

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Starts the real program on the shipped trace, twice, each with nothing of a person's: it must paint its window and its
-first map in time, print nothing but that, end when its window is closed amidst the statistics, and keep its session.
+first map in time, print nothing but that, end when its window is closed amidst the statistics, and keep its session. Then
+two of them share one session file.
 
   startup_test.py HEADSCOPE TRACE [limit in seconds, default 20]
 
@@ -8,8 +9,10 @@ The requirement is 1.5 s to the painted window on a quiet machine; the default l
 printed.
 """
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,21 +20,31 @@ import tempfile
 LINE = re.compile(r"headscope: (window painted|map and mask painted) (\d+\.\d+) s after the process began")
 
 
-def start(program, trace, home, name):
+def environment_of(home):
     environment = {key: value for key, value in os.environ.items()
                    if key not in ("DBUS_SESSION_BUS_ADDRESS", "WAYLAND_DISPLAY", "QT_SCALE_FACTOR")}
     environment.update(XDG_CONFIG_HOME=os.path.join(home, "config"), XDG_CACHE_HOME=os.path.join(home, "cache"),
                        XDG_RUNTIME_DIR=os.path.join(home, "run"), HEADSCOPE_LOG_STARTUP="only",
                        QT_QPA_PLATFORM="xcb")
-    run = subprocess.run([program, trace], env=environment, capture_output=True, text=True, timeout=250)
-    assert run.returncode == 0, f"{name}: exit code {run.returncode}: {run.stderr}"
-    assert run.stdout == "", f"{name}: stdout is for results, but holds: {run.stdout}"
+    return environment
+
+
+def begin(program, trace, home):
+    return subprocess.Popen([program, trace], env=environment_of(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+def times_of(run, name):
+    """Waits for the end of a run; the seconds that it printed."""
+    stdout, stderr = run.communicate(timeout=250)
+    assert run.returncode == 0, f"{name}: exit code {run.returncode}: {stderr}"
+    assert stdout == "", f"{name}: stdout is for results, but holds: {stdout}"
     times = {}
-    for line in run.stderr.splitlines():
+    for line in stderr.splitlines():
         match = LINE.fullmatch(line)
         assert match, f"{name}: an unexpected line on stderr: {line}"
         times[match[1]] = float(match[2])
-    assert len(times) == 2, f"{name}: stderr lacks a time: {run.stderr}"
+    assert len(times) == 2, f"{name}: stderr lacks a time: {stderr}"
     return times
 
 
@@ -41,11 +54,21 @@ def main():
     with tempfile.TemporaryDirectory() as home:
         os.mkdir(os.path.join(home, "run"), 0o700)
         for name in ("first start", "second start"):
-            times = start(program, trace, home, name)
+            times = times_of(begin(program, trace, home), name)
             print(f"{name}: window painted after {times['window painted']:.2f} s, "
                   f"map and mask after {times['map and mask painted']:.2f} s")
             assert times["window painted"] <= limit, f"{name}: the window took more than {limit} s"
-        assert os.path.exists(os.path.join(home, "config", "headscope", "session.json")), "no session was kept"
+        session = os.path.join(home, "config", "headscope", "session.json")
+        assert os.path.exists(session), "no session was kept"
+        # Two at once, each on a trace of its own, end at about the same moment: the file is whole, and knows both.
+        copy = os.path.join(home, "copy.h5")
+        shutil.copyfile(trace, copy)
+        runs = [begin(program, path, home) for path in (trace, copy)]
+        for run in runs:
+            times_of(run, "one of two windows")
+        with open(session, encoding="utf-8") as file:
+            recent = json.load(file)["recent"]
+        assert {os.path.realpath(path) for path in recent} >= {os.path.realpath(path) for path in (trace, copy)}, recent
 
 
 main()

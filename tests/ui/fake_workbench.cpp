@@ -293,8 +293,8 @@ void FakeWorkbench::DescribeModel(const std::string&, Reply<ModelDescription>, E
   Post("run", [failed] { failed("model: config.json is missing."); });
 }
 
-void FakeWorkbench::Capture(const CaptureSettings&, Reply<std::string> done, ErrorReply, Reply<ProgressReport>) {
-  Post("run", [done] { done("synthetic.h5"); });
+void FakeWorkbench::Capture(const CaptureSettings&, Reply<CapturedTrace> done, ErrorReply, Reply<ProgressReport>) {
+  Post("run", [done] { done({"synthetic.h5", 1, false}); });
 }
 
 }  // namespace headscope::ui::testing

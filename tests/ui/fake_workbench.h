@@ -64,6 +64,7 @@ class FakeWorkbench : public Workbench {
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
   std::vector<std::string> task_names() const override { return {"passkey"}; }
   std::string default_model_dir() const override { return "model"; }
+  std::vector<std::string> capture_devices() const override { return {"cpu"}; }
   void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) override;
   void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          Reply<ProgressReport> progress) override;
@@ -84,7 +85,7 @@ class FakeWorkbench : public Workbench {
                  Reply<ProgressReport> progress) override;
   void CancelRun() override;
   void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) override;
-  void Capture(const CaptureSettings& settings, Reply<std::string> done, ErrorReply failed,
+  void Capture(const CaptureSettings& settings, Reply<CapturedTrace> done, ErrorReply failed,
                Reply<ProgressReport> progress) override;
   void CancelCapture() override {}
   std::string ExportRuns(const std::vector<analysis::MethodResult>&, const std::string&) override { return {}; }

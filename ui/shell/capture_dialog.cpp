@@ -5,6 +5,7 @@
 #include <QFileInfo>
 #include <QFormLayout>
 #include <QHBoxLayout>
+#include <QLocale>
 #include <QMessageBox>
 #include <QStackedWidget>
 #include <QStandardPaths>
@@ -73,6 +74,7 @@ void CaptureDialog::BuildForm() {
   progress_ = named(new QProgressBar, "captureProgress");
   start_ = named(new QPushButton(tr("Start capture")), "captureStart");
   stop_ = named(new QPushButton(tr("Cancel capture")), "captureStop");
+  open_ = named(new QPushButton(tr("Open trace")), "captureOpen");
   close_ = named(new QPushButton(tr("Close")), "captureClose");
   layers_->setPlaceholderText(tr("all; or for instance 0-3,7"));
   heads_->setPlaceholderText(tr("all query heads; or for instance 0-3,7"));
@@ -80,7 +82,8 @@ void CaptureDialog::BuildForm() {
   decode_->setRange(0, 1'000'000);
   decode_->setToolTip(tr("Tokens that the model writes after the prompt, recorded as decode steps"));
   dtype_->addItems({QStringLiteral("auto"), QStringLiteral("fp32"), QStringLiteral("bf16")});
-  device_->addItems({QStringLiteral("cpu"), QStringLiteral("cuda")});
+  for (const std::string& device : workbench_->capture_devices()) device_->addItem(QString::fromStdString(device));
+  device_->setToolTip(tr("Where the model runs: the processor, or a GPU of this machine"));
   model_label_->setWordWrap(true);
   status_->setWordWrap(true);
   status_->setTextFormat(Qt::PlainText);
@@ -89,8 +92,7 @@ void CaptureDialog::BuildForm() {
   problem_->setForegroundRole(QPalette::PlaceholderText);
   progress_->setTextVisible(false);
   start_->setDefault(true);
-  close_->setAutoDefault(false);
-  stop_->setAutoDefault(false);
+  for (QPushButton* button : {open_, close_, stop_}) button->setAutoDefault(false);
 
   form_ = new QWidget;
   auto* form = new QFormLayout(form_);
@@ -119,6 +121,7 @@ void CaptureDialog::BuildForm() {
   auto* buttons = new QHBoxLayout;
   buttons->addWidget(problem_, 1);
   buttons->addWidget(close_);
+  buttons->addWidget(open_);
   buttons->addWidget(stop_);
   buttons->addWidget(start_);
   auto* layout = new QVBoxLayout(this);
@@ -146,6 +149,10 @@ void CaptureDialog::BuildForm() {
   connect(start_, &QPushButton::clicked, this, &CaptureDialog::Start);
   connect(stop_, &QPushButton::clicked, this, &CaptureDialog::Stop);
   connect(close_, &QPushButton::clicked, this, &QDialog::close);
+  connect(open_, &QPushButton::clicked, this, [this] {
+    close();
+    Q_EMIT OpenRequested(captured_path_);
+  });
   Refresh();
 }
 
@@ -299,46 +306,64 @@ void CaptureDialog::Refresh() {
   problem_->setText(capturing_ ? QString() : problem);  // why the button sleeps
   start_->setVisible(!capturing_);
   stop_->setVisible(capturing_);
+  open_->setVisible(!capturing_ && !captured_path_.isEmpty());
   progress_->setVisible(capturing_);
+}
+
+bool CaptureDialog::AskToReplace() {
+  const QFileInfo output(output_->text());
+  const bool on_show =
+      !trace_on_show_.isEmpty() && output.canonicalFilePath() == QFileInfo(trace_on_show_).canonicalFilePath();
+  const QString question = on_show ? tr("%1 is the trace on show. Replace it? The window goes on showing the old one "
+                                        "until the new one is opened.")
+                                   : tr("%1 exists. Replace it?");
+  return QMessageBox::question(this, tr("Replace file"), question.arg(output_->text()),
+                               QMessageBox::Yes | QMessageBox::No, QMessageBox::No) == QMessageBox::Yes;
 }
 
 void CaptureDialog::Start() {
   CaptureSettings settings = Settings();
-  if (QFileInfo::exists(output_->text())) {
-    // The one question of the application that waits: the answer cannot be taken back.
-    const auto answer =
-        QMessageBox::question(this, tr("Replace file"), tr("%1 exists. Replace it?").arg(output_->text()),
-                              QMessageBox::Yes | QMessageBox::No, QMessageBox::No);
-    if (answer != QMessageBox::Yes) return;
-    settings.overwrite = true;
-  }
+  settings.overwrite = QFileInfo::exists(output_->text());
+  if (settings.overwrite && !AskToReplace()) return;
   capturing_ = true;
   stopping_ = false;
+  captured_path_.clear();
   status_->clear();
   status_->setPalette(palette());  // no longer the colour of an error before
   progress_->setRange(0, 0);
   Refresh();
-  workbench_->Capture(
-      settings,
-      WhileAlive(this,
-                 [this](const std::string& path) {
-                   const QString told =
-                       stopping_ ? tr("Cancelled; what was recorded until then is in %1") : tr("Written: %1");
-                   Finish(told.arg(QString::fromStdString(path)), false);
-                   Q_EMIT TraceCaptured(QString::fromStdString(path));
-                 }),
-      WhileAlive(this, [this](const std::string& sentence) { Finish(QString::fromStdString(sentence), true); }),
-      WhileAlive(this, [this](const ProgressReport& report) {
-        if (!capturing_) return;
-        status_->setText(DescribeProgress(report));
-        progress_->setRange(0, report.fraction < 0 ? 0 : 1000);
-        if (report.fraction >= 0) progress_->setValue(static_cast<int>(1000 * report.fraction));
-      }));
+  Q_EMIT Began();
+  workbench_->Capture(settings,
+                      WhileAlive(this,
+                                 [this](const CapturedTrace& trace) {
+                                   captured_path_ = QString::fromStdString(trace.path);
+                                   const QString told =
+                                       trace.cancelled ? tr("Cancelled; what was recorded until then is in %1 (%2)")
+                                                       : tr("Written: %1 (%2)");
+                                   Finish(told.arg(captured_path_, DescribeSize(trace)), false);
+                                   Q_EMIT Captured(trace);
+                                 }),
+                      WhileAlive(this,
+                                 [this](const std::string& sentence) {
+                                   Finish(QString::fromStdString(sentence), true);
+                                   Q_EMIT Failed(QString::fromStdString(sentence));
+                                 }),
+                      WhileAlive(this, [this](const ProgressReport& report) {
+                        if (!capturing_ || stopping_) return;
+                        status_->setText(DescribeProgress(report));
+                        progress_->setRange(0, report.fraction < 0 ? 0 : 1000);
+                        if (report.fraction >= 0) progress_->setValue(static_cast<int>(1000 * report.fraction));
+                        Q_EMIT Progressed(report);
+                      }));
 }
 
 void CaptureDialog::Stop() {
+  if (!capturing_) return;
   stopping_ = true;
-  status_->setText(tr("Cancelling: what is recorded so far is being kept…"));
+  ProgressReport report;
+  report.stage = tr("Cancelling: what is recorded so far is being kept…").toStdString();
+  status_->setText(QString::fromStdString(report.stage));
+  Q_EMIT Progressed(report);
   workbench_->CancelCapture();
 }
 
@@ -348,6 +373,12 @@ void CaptureDialog::Finish(const QString& sentence, bool error) {
   status_->setText(sentence);
   status_->setPalette(error ? ErrorPalette(palette()) : palette());
   Refresh();
+}
+
+QString DescribeSize(const CapturedTrace& trace) {
+  return QObject::tr("%1 tokens, %2")
+      .arg(QLocale::c().toString(static_cast<qlonglong>(trace.num_tokens)),
+           FormatBytes(QFileInfo(QString::fromStdString(trace.path)).size()));
 }
 
 }  // namespace headscope::ui

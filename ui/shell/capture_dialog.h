@@ -1,5 +1,5 @@
 // File > Capture: which model, which prompt, what to record, where to; then progress and cancel. Non-modal: the window
-// stays usable, and a capture goes on when the dialog is closed.
+// stays usable, and a capture goes on when the dialog is closed; its signals let the window show it then.
 #pragma once
 
 #include <QCheckBox>
@@ -27,9 +27,17 @@ class CaptureDialog : public QDialog {
   void SetModelDir(const QString& model_dir);
   CaptureSettings Settings() const;
   bool IsCapturing() const { return capturing_; }
+  // What was recorded so far is kept.
+  void Stop();
+  // The file that the window shows, so that replacing it is asked about by that name; empty: none.
+  void SetTraceOnShow(const QString& path) { trace_on_show_ = path; }
 
  Q_SIGNALS:
-  void TraceCaptured(const QString& path);
+  void Began();
+  void Progressed(const headscope::ui::ProgressReport& report);
+  void Captured(const headscope::ui::CapturedTrace& trace);
+  void Failed(const QString& sentence);
+  void OpenRequested(const QString& path);  // a captured trace, by the dialog's own button
 
  private:
   enum Prompt { kText, kFile, kTask };
@@ -39,14 +47,16 @@ class CaptureDialog : public QDialog {
   void Refresh();  // estimate, and what may be pressed
   int64_t PromptTokens(bool* exact) const;
   QString Problem() const;  // what is missing, one sentence; empty when the capture can start
+  bool AskToReplace();      // the file that is where the trace shall go
   void Start();
-  void Stop();
   void Finish(const QString& sentence, bool error);
 
   Workbench* const workbench_;
   std::optional<ModelDescription> model_;
   QString asked_dir_;  // the folder that was asked for last
   QTimer typing_;      // since the last letter of the model folder
+  QString trace_on_show_;
+  QString captured_path_;  // of the last capture; empty: none yet, or it failed
   bool capturing_ = false, stopping_ = false;
 
   QLineEdit *model_dir_, *prompt_file_, *layers_, *heads_, *rows_, *output_;
@@ -56,7 +66,10 @@ class CaptureDialog : public QDialog {
   QWidget* form_;
   QLabel *model_label_, *estimate_, *status_, *problem_;
   QProgressBar* progress_;
-  QPushButton *start_, *stop_, *close_;
+  QPushButton *start_, *stop_, *open_, *close_;
 };
+
+// "12,288 tokens, 37.4 MiB": what a captured trace holds and how large its file is.
+QString DescribeSize(const CapturedTrace& trace);
 
 }  // namespace headscope::ui

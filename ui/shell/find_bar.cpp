@@ -17,6 +17,7 @@ FindBar::FindBar(const HeadStore* store, QWidget* parent)
   input_->setObjectName(QStringLiteral("findInput"));
   result_->setObjectName(QStringLiteral("findResult"));
   input_->setMaximumWidth(360);
+  input_->setAcceptDrops(false);  // a file that is dropped here is for the window
   auto* close = new QToolButton(this);
   close->setAutoRaise(true);
   close->setIcon(style()->standardIcon(QStyle::SP_TitleBarCloseButton));

@@ -1,6 +1,7 @@
 #include "head_table.h"
 
 #include <QHeaderView>
+#include <QJsonArray>
 #include <QLabel>
 #include <QMenu>
 #include <QStyle>
@@ -13,6 +14,7 @@ namespace {
 
 // Metrics whose columns are shown at first; the header's menu shows the others.
 constexpr int kMetricsShown = 11;
+constexpr int kLongestFilter = 1000;  // characters
 
 class FilterProxy : public QSortFilterProxyModel {
  public:
@@ -126,6 +128,13 @@ QVariant HeadTableModel::headerData(int section, Qt::Orientation orientation, in
   return {};
 }
 
+QString HeadTableModel::ColumnName(int column) {
+  static constexpr const char* kNames[] = {"layer", "head", "kv_head", "class", "rows"};
+  return column < kFirstMetric
+             ? QString::fromLatin1(kNames[column])
+             : QString::fromStdString(analysis::Metrics()[static_cast<size_t>(column - kFirstMetric)].name);
+}
+
 HeadTable::HeadTable(HeadStore* store, QWidget* parent)
     : QWidget(parent), store_(store), model_(new HeadTableModel(store, this)) {
   proxy_ = new FilterProxy(store, model_, this);
@@ -133,6 +142,8 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   filter_->setObjectName(QStringLiteral("headFilter"));
   filter_->setPlaceholderText(tr("Filter: 4:   4:3   retrieval   kurtosis>2"));
   filter_->setClearButtonEnabled(true);
+  filter_->setMaxLength(kLongestFilter);
+  filter_->setAcceptDrops(false);  // a file that is dropped here is for the window, not its address for the filter
   view_ = new QTableView(this);
   view_->setObjectName(QStringLiteral("headTable"));
   view_->setModel(proxy_);
@@ -178,6 +189,10 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   over_rows->addWidget(no_match_);
 
   connect(filter_, &QLineEdit::textChanged, this, &HeadTable::ApplyFilter);
+  // Rows come and go with the trace and, under a filter, with every head whose numbers become known.
+  for (const auto changed : {&QAbstractItemModel::rowsInserted, &QAbstractItemModel::rowsRemoved})
+    connect(proxy_, changed, this, &HeadTable::SayWhetherNoneMatches);
+  connect(proxy_, &QAbstractItemModel::modelReset, this, &HeadTable::SayWhetherNoneMatches);
   connect(store, &HeadStore::SelectionChanged, this, &HeadTable::ShowSelection);
   connect(view_->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& current) {
     if (!following_ && current.isValid()) Q_EMIT HeadActivated(model_->HeadAt(proxy_->mapToSource(current).row()));
@@ -186,16 +201,45 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
 
 void HeadTable::ApplyFilter(const QString& text) {
   const HeadFilter filter = HeadFilter::Parse(text);
-  filter_->setToolTip(filter.error());
+  filter_error_ = filter.error();
+  filter_->setToolTip(filter_error_);
   QPalette colors = palette();
   if (!filter.error().isEmpty()) colors.setColor(QPalette::Text, QColor(200, 50, 50));
   filter_->setPalette(colors);
   following_ = true;  // a current row that the filter hides must not open another head
   static_cast<FilterProxy*>(proxy_)->SetFilter(filter);
   following_ = false;
-  const bool none = store_->HasTrace() && proxy_->rowCount() == 0;
-  no_match_->setText(filter.error().isEmpty() ? tr("No head matches the filter.") : filter.error());
-  no_match_->setVisible(none);
+  SayWhetherNoneMatches();
+}
+
+void HeadTable::SayWhetherNoneMatches() {
+  no_match_->setText(filter_error_.isEmpty() ? tr("No head matches the filter.") : filter_error_);
+  no_match_->setVisible(store_->HasTrace() && proxy_->rowCount() == 0);
+}
+
+QJsonObject HeadTable::ViewState() const {
+  QJsonArray columns;
+  for (int column = 0; column < model_->columnCount(); ++column) {
+    if (!view_->isColumnHidden(column)) columns.append(HeadTableModel::ColumnName(column));
+  }
+  const QHeaderView* header = view_->horizontalHeader();
+  return {{QStringLiteral("filter"), filter_->text()},
+          {QStringLiteral("sort"), HeadTableModel::ColumnName(header->sortIndicatorSection())},
+          {QStringLiteral("descending"), header->sortIndicatorOrder() == Qt::DescendingOrder},
+          {QStringLiteral("columns"), columns}};
+}
+
+void HeadTable::RestoreViewState(const QJsonObject& state) {
+  const QJsonArray shown = state.value(QLatin1String("columns")).toArray();
+  const QJsonValue sorted = state.value(QLatin1String("sort"));
+  const bool descending = state.value(QLatin1String("descending")).toBool();
+  for (int column = 0; column < model_->columnCount(); ++column) {
+    const QString name = HeadTableModel::ColumnName(column);
+    // The first columns say which head a row is; no menu hides them.
+    if (!shown.isEmpty() && column >= HeadTableModel::kClass) view_->setColumnHidden(column, !shown.contains(name));
+    if (sorted == name) view_->sortByColumn(column, descending ? Qt::DescendingOrder : Qt::AscendingOrder);
+  }
+  filter_->setText(state.value(QLatin1String("filter")).toString());
 }
 
 void HeadTable::ShowSelection(analysis::HeadId head) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <QAbstractTableModel>
+#include <QJsonObject>
 #include <QLabel>
 #include <QLineEdit>
 #include <QSortFilterProxyModel>
@@ -30,6 +31,8 @@ class HeadTableModel : public QAbstractTableModel {
 
   analysis::HeadId HeadAt(int row) const { return store_->trace().heads[static_cast<size_t>(row)]; }
   int RowOf(analysis::HeadId head) const;  // -1 when there is none
+  // "layer", "head", "kv_head", "class", "rows", or the metric's name.
+  static QString ColumnName(int column);
 
  private:
   QVariant Value(const analysis::HeadId& head, int row, int column) const;
@@ -42,11 +45,17 @@ class HeadTable : public QWidget {
  public:
   explicit HeadTable(HeadStore* store, QWidget* parent = nullptr);
 
+  // Filter, sort order and shown columns, for the session file. Restore takes what it understands and ignores what is
+  // missing, unknown or of a wrong type: session files are untrusted.
+  QJsonObject ViewState() const;
+  void RestoreViewState(const QJsonObject& state);
+
  Q_SIGNALS:
   void HeadActivated(headscope::analysis::HeadId head);
 
  private:
   void ApplyFilter(const QString& text);
+  void SayWhetherNoneMatches();
   void ShowSelection(analysis::HeadId head);
   void ShowColumnMenu(QPoint position);
 
@@ -54,6 +63,7 @@ class HeadTable : public QWidget {
   HeadTableModel* model_;
   QSortFilterProxyModel* proxy_;
   QLineEdit* filter_;
+  QString filter_error_;
   QLabel* no_match_;  // over an empty table
   QTableView* view_;
   bool following_ = false;  // the selection is being set by the store

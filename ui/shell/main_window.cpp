@@ -1,5 +1,6 @@
 #include "main_window.h"
 
+#include <QActionGroup>
 #include <QCloseEvent>
 #include <QDockWidget>
 #include <QDragEnterEvent>
@@ -50,6 +51,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   BuildToolBars();
   BuildStatusBar();
   BindCommands();
+  BuildCanvasActions();
   ConnectCanvas();
   palette_ = new CommandPalette(this);
   workbench_->SetBackgroundErrorHandler(
@@ -155,23 +157,27 @@ void MainWindow::BuildToolBars() {
   color_box_ = new QComboBox(bar);
   color_box_->setObjectName(QStringLiteral("colorBox"));
   color_box_->setToolTip(tr("Colours of the map"));
+  auto *metrics = new QActionGroup(this), *colors = new QActionGroup(this);  // a mark at the present one
   QMenu* metric_menu = commands_.menu(CommandMenu::kView)->addMenu(tr("Colour heads &by"));
   QMenu* color_menu = commands_.menu(CommandMenu::kView)->addMenu(tr("&Colours of the map"));
   const auto add_metric = [&](const QString& title, const std::string& name) {
     metric_box_->addItem(title, QString::fromStdString(name));
     QAction* action =
         metric_menu->addAction(tr("Colour heads by %1").arg(title), this, [this, name] { store_.SetMetric(name); });
-    metric_actions_.append(action);
+    action->setCheckable(true);
+    metric_actions_.append(metrics->addAction(action));
   };
   for (const analysis::MetricInfo& metric : analysis::Metrics())
     add_metric(QString::fromStdString(metric.title), metric.name);
   add_metric(tr("Class"), HeadStore::kClassMetric);
   for (const QString& name : HeadCanvas::ColorMapNames()) {
     color_box_->addItem(name);
-    color_actions_.append(color_menu->addAction(tr("Map in %1").arg(name), this, [this, name] {
+    QAction* action = color_menu->addAction(tr("Map in %1").arg(name), this, [this, name] {
       canvas_->SetColorMap(name);
       SyncViewCommands();
-    }));
+    });
+    action->setCheckable(true);
+    color_actions_.append(colors->addAction(action));
   }
   labelled(tr("Heads by"), metric_box_);
   labelled(tr("Map in"), color_box_);
@@ -182,9 +188,11 @@ void MainWindow::BuildToolBars() {
 
   connect(metric_box_, &QComboBox::activated, this,
           [this](int index) { store_.SetMetric(metric_box_->itemData(index).toString().toStdString()); });
-  connect(color_box_, &QComboBox::textActivated, canvas_, &HeadCanvas::SetColorMap);
-  connect(&store_, &HeadStore::MetricChanged, this,
-          [this] { metric_box_->setCurrentIndex(metric_box_->findData(QString::fromStdString(store_.metric()))); });
+  connect(color_box_, &QComboBox::textActivated, this, [this](const QString& name) {
+    canvas_->SetColorMap(name);
+    SyncViewCommands();
+  });
+  connect(&store_, &HeadStore::MetricChanged, this, &MainWindow::SyncMetric);
 
   QMenu* view = commands_.menu(CommandMenu::kView);
   view->addSeparator();
@@ -220,8 +228,9 @@ void MainWindow::RestoreSession() {
   if (!session_.window_geometry.isEmpty()) restoreGeometry(session_.window_geometry);
   if (!session_.window_layout.isEmpty()) restoreState(session_.window_layout, kLayoutVersion);
   canvas_->RestoreViewState(session_.canvas);
+  table_->RestoreViewState(session_.head_table);
   store_.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
-  metric_box_->setCurrentIndex(metric_box_->findData(QString::fromStdString(store_.metric())));
+  SyncMetric();
   commands_[session_.theme == u"dark"    ? Command::kThemeDark
             : session_.theme == u"light" ? Command::kThemeLight
                                          : Command::kThemeSystem]
@@ -233,6 +242,7 @@ void MainWindow::SaveSession() {
   session_.window_geometry = saveGeometry();
   session_.window_layout = saveState(kLayoutVersion);
   session_.canvas = canvas_->ViewState();
+  session_.head_table = table_->ViewState();
   session_.metric = QString::fromStdString(store_.metric());
   session_.theme = theme_.name();
   session_.head = store_.selected();
@@ -251,6 +261,10 @@ void MainWindow::closeEvent(QCloseEvent* event) {
       return;
     }
   }
+  if (!MayDropRuns(tr("Quitting forgets them."))) {
+    event->ignore();
+    return;
+  }
   SaveSession();
   QMainWindow::closeEvent(event);
 }
@@ -264,7 +278,8 @@ void MainWindow::dropEvent(QDropEvent* event) {
   const QString path = DroppedPath(event->mimeData());
   if (path.isEmpty()) return;
   event->acceptProposedAction();
-  OpenPath(path);
+  // The program that the file was dragged from waits for this event's end, and opening may ask something.
+  QTimer::singleShot(0, this, [this, path] { OpenPath(path); });
 }
 
 void MainWindow::keyPressEvent(QKeyEvent* event) {
@@ -272,9 +287,14 @@ void MainWindow::keyPressEvent(QKeyEvent* event) {
     QMainWindow::keyPressEvent(event);
   } else if (find_bar_->isVisible()) {
     find_bar_->hide();
-  } else {
-    notice_->hide();
+  } else if (!canvas_->ClearMark()) {
+    notice_->Dismiss();
   }
+}
+
+void MainWindow::changeEvent(QEvent* event) {
+  if (event->type() == QEvent::WindowStateChange) commands_[Command::kFullScreen]->setChecked(isFullScreen());
+  QMainWindow::changeEvent(event);
 }
 
 }  // namespace headscope::ui

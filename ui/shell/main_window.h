@@ -39,8 +39,11 @@ class MainWindow : public QMainWindow {
 
   // What a start shows: `open_path` when it is not empty, else the last session's trace, else the shipped one.
   void OpenAtStart(const QString& open_path, const QString& shipped_trace);
-  // A trace, or a model folder (which opens the capture dialog on it).
+  // A trace, or a model folder (which opens the capture dialog on it). A trace takes the place of the one on show and
+  // of its runs: when those are in no file, the user is asked first.
   void OpenPath(const QString& path);
+  // Drops the runs without a question: for a window that nobody sits at.
+  void ForgetRuns();
 
   HeadCanvas* canvas() const { return canvas_; }
   HeadStore* store() { return &store_; }
@@ -52,6 +55,7 @@ class MainWindow : public QMainWindow {
   void dragEnterEvent(QDragEnterEvent* event) override;
   void dropEvent(QDropEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;  // what no pane wanted
+  void changeEvent(QEvent* event) override;
 
  private:
   // main_window.cpp: what the window is made of.
@@ -66,8 +70,10 @@ class MainWindow : public QMainWindow {
 
   // main_window_commands.cpp: what commands, widgets and the canvas set going.
   void BindCommands();
+  void BuildCanvasActions();  // what the canvas offers beyond the menus: only the palette has it
   void ConnectCanvas();
   void SyncViewCommands();
+  void SyncMetric();
   void ShowHead(analysis::HeadId head);
   void Step(int step);
   void ShowCursor(qint64 row, qint64 column, double probability);
@@ -85,6 +91,9 @@ class MainWindow : public QMainWindow {
   void TraceOpened(const TraceSummary& trace);
   void RequestStatistics();
   void OpenCapture(const QString& model_dir);
+  void ConnectCapture();
+  void TraceCaptured(const CapturedTrace& trace);
+  bool MayDropRuns(const QString& consequence);
   void BeginCanvasRun();
   void RunAllMethods();
   void RunNextMethod();
@@ -92,8 +101,10 @@ class MainWindow : public QMainWindow {
   void MeetTarget();
   void StopSearch();
   void ExportCanvas();
-  void ExportTable(const QString& title, const QString& name,
+  // False when the user thought better of it or the file could not be written, which is then said.
+  bool ExportTable(const QString& title, const QString& name,
                    const std::function<std::string(const std::string&)>& write);
+  bool ExportRuns();
 
   Workbench* const workbench_;
   const QString session_path_;
@@ -119,7 +130,7 @@ class MainWindow : public QMainWindow {
   QDockWidget *matrix_dock_ = nullptr, *table_dock_ = nullptr, *info_dock_ = nullptr, *runs_dock_ = nullptr,
               *mass_dock_ = nullptr;
   QMenu* recent_menu_ = nullptr;
-  QList<QAction*> metric_actions_, color_actions_;
+  QList<QAction*> metric_actions_, color_actions_, canvas_actions_;
   QTimer run_watch_;  // only while the canvas measures: its panel's cancel button tells nobody
 
   struct PendingRun {
@@ -134,7 +145,8 @@ class MainWindow : public QMainWindow {
   // Names of work in the progress strip.
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
                               kRunWork = QStringLiteral("run"), kRunAllWork = QStringLiteral("run-all"),
-                              kSearchWork = QStringLiteral("search"), kExportWork = QStringLiteral("export");
+                              kSearchWork = QStringLiteral("search"), kExportWork = QStringLiteral("export"),
+                              kCaptureWork = QStringLiteral("capture");
 };
 
 }  // namespace headscope::ui

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "canvas_commands.h"
 #include "main_window.h"
 
 namespace headscope::ui {
@@ -34,6 +35,7 @@ constexpr Gesture kGestures[] = {
     {"Arrows in the matrix", "open the head beside"},
     {"Click on a table's title", "sort; right-click: choose columns"},
     {"Drop a .h5 file or a model folder", "open it; capture from it"},
+    {"Click on the progress of a capture", "open its dialog again"},
 };
 
 }  // namespace
@@ -52,10 +54,7 @@ void MainWindow::BindCommands() {
     ExportTable(tr("Export heads table"), QStringLiteral("heads.csv"),
                 [this](const std::string& path) { return workbench_->ExportStatistics(store_.AllStatistics(), path); });
   });
-  bind(Command::kExportRuns, [this] {
-    ExportTable(tr("Export runs table"), QStringLiteral("runs.csv"),
-                [this](const std::string& path) { return workbench_->ExportRuns(runs_->model()->runs(), path); });
-  });
+  bind(Command::kExportRuns, [this] { ExportRuns(); });
   bind(Command::kQuit, [this] { close(); });
   bind(Command::kUndo, [this] { parameters_.stack()->undo(); });
   bind(Command::kRedo, [this] { parameters_.stack()->redo(); });
@@ -73,6 +72,10 @@ void MainWindow::BindCommands() {
   bind(Command::kGoTo, [this] { find_bar_->OpenGoTo(); });
   bind(Command::kFindToken, [this] { find_bar_->OpenFind(); });
   bind(Command::kFit, [this] { canvas_->FitView(); });
+  bind(Command::kZoomIn, [this] { canvas_->ZoomIn(); });
+  bind(Command::kZoomOut, [this] { canvas_->ZoomOut(); });
+  bind(Command::kPreviousMethod, [this] { canvas_->StepMethod(-1); });
+  bind(Command::kNextMethod, [this] { canvas_->StepMethod(1); });
   commands_.Bind(Command::kLogScale,
                  [this](bool on) { canvas_->SetScale(on ? ColorScale::kLogarithmic : ColorScale::kLinear); });
   commands_.Bind(Command::kMeanReduction, [this](bool on) {
@@ -83,6 +86,8 @@ void MainWindow::BindCommands() {
   bind(Command::kThemeSystem, [this] { theme_.Set(QStringLiteral("system")); });
   bind(Command::kThemeLight, [this] { theme_.Set(QStringLiteral("light")); });
   bind(Command::kThemeDark, [this] { theme_.Set(QStringLiteral("dark")); });
+  commands_.Bind(Command::kFullScreen,
+                 [this](bool on) { setWindowState(windowState().setFlag(Qt::WindowFullScreen, on)); });
   bind(Command::kResetLayout, [this] { ResetLayout(); });
   bind(Command::kRun, [this] { canvas_->RunMethod(); });
   bind(Command::kRunAll, [this] { RunAllMethods(); });
@@ -140,12 +145,20 @@ void MainWindow::SyncViewCommands() {
   commands_[Command::kOverlay]->setChecked(canvas_->overlay());
   commands_[Command::kPanel]->setChecked(canvas_->panel_visible());
   color_box_->setCurrentText(canvas_->color_map());
+  if (color_box_->currentIndex() >= 0) color_actions_[color_box_->currentIndex()]->setChecked(true);
+}
+
+void MainWindow::SyncMetric() {
+  const int index = metric_box_->findData(QString::fromStdString(store_.metric()));
+  metric_box_->setCurrentIndex(index);
+  if (index >= 0) metric_actions_[index]->setChecked(true);
 }
 
 void MainWindow::UpdateCommands() {
   const bool has_head = canvas_->HasHead();
-  for (const Command command : {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kGoTo,
-                                Command::kFindToken, Command::kFit, Command::kPreviousHead, Command::kNextHead}) {
+  for (const Command command :
+       {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kGoTo, Command::kFindToken, Command::kFit,
+        Command::kZoomIn, Command::kZoomOut, Command::kPreviousHead, Command::kNextHead}) {
     commands_[command]->setEnabled(has_head);
   }
   const kernels::MethodSpec* const method = PrefillMethod(canvas_->method());
@@ -230,7 +243,25 @@ MethodState MainWindow::PresentMethodState() const {
 }
 
 void MainWindow::OpenPalette() {
-  palette_->Open(commands_.all() + metric_actions_ + color_actions_);
+  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_);
+}
+
+void MainWindow::BuildCanvasActions() {
+  const QList<QAction*> in_menus = commands_.all();
+  for (const CanvasCommand& command : CanvasCommands()) {
+    const QString text = QString::fromUtf8(command.text);
+    const bool is_in_menus = std::any_of(in_menus.begin(), in_menus.end(),
+                                         [&](const QAction* action) { return action->text().remove(u'&') == text; });
+    if (is_in_menus) continue;
+    auto* action = new QAction(text, this);
+    action->setObjectName(QLatin1String(command.id));
+    action->setStatusTip(QString::fromUtf8(command.help));
+    connect(action, &QAction::triggered, this, [this, &command] {
+      command.run(*canvas_);
+      SyncViewCommands();
+    });
+    canvas_actions_.append(action);
+  }
 }
 
 void MainWindow::ShowKeys() {

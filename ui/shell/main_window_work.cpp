@@ -1,5 +1,7 @@
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QMessageBox>
+#include <QPushButton>
 #include <algorithm>
 
 #include "main_window.h"
@@ -40,9 +42,32 @@ void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_tr
 void MainWindow::OpenPath(const QString& path) {
   if (QFileInfo(path).isDir()) {
     OpenCapture(path);
-  } else {
+  } else if (MayDropRuns(tr("Opening another trace forgets them."))) {
     OpenTrace(path);
   }
+}
+
+bool MainWindow::MayDropRuns(const QString& consequence) {
+  const int unsaved = runs_->model()->NumUnsaved();
+  if (unsaved == 0) return true;
+  QMessageBox box(
+      QMessageBox::Warning, tr("Unsaved runs"),
+      (unsaved == 1 ? tr("One measured run is in no file. ") : tr("%1 measured runs are in no file. ").arg(unsaved)) +
+          consequence,
+      QMessageBox::NoButton, this);
+  box.setObjectName(QStringLiteral("unsavedRuns"));
+  QPushButton* const save = box.addButton(tr("Save…"), QMessageBox::AcceptRole);
+  QPushButton* const discard = box.addButton(tr("Discard"), QMessageBox::DestructiveRole);
+  QPushButton* const cancel = box.addButton(QMessageBox::Cancel);
+  save->setToolTip(tr("Write them to .csv, .json or .h5"));
+  box.setDefaultButton(cancel);
+  box.exec();
+  if (box.clickedButton() == save) return ExportRuns();
+  return box.clickedButton() == discard;
+}
+
+void MainWindow::ForgetRuns() {
+  runs_->model()->Clear();
 }
 
 void MainWindow::OpenTrace(const QString& path) {
@@ -63,6 +88,7 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   progress_->End(kStatisticsWork);
   StopSearch();
   StopRunAll();
+  if (capture_ != nullptr) capture_->SetTraceOnShow(path);
   const std::optional<analysis::HeadId> last_head = session_.last_trace == path ? session_.head : std::nullopt;
   session_.last_trace = path;
   session_.AddRecent(path);
@@ -92,12 +118,43 @@ void MainWindow::RequestStatistics() {
 void MainWindow::OpenCapture(const QString& model_dir) {
   if (capture_ == nullptr) {
     capture_ = new CaptureDialog(workbench_, this);
-    connect(capture_, &CaptureDialog::TraceCaptured, this, [this](const QString& path) { OpenPath(path); });
+    capture_->SetTraceOnShow(QString::fromStdString(store_.trace().path));
+    ConnectCapture();
   }
   if (!model_dir.isEmpty() && !capture_->IsCapturing()) capture_->SetModelDir(model_dir);
   capture_->show();
   capture_->raise();
   capture_->activateWindow();
+}
+
+void MainWindow::ConnectCapture() {
+  connect(capture_, &CaptureDialog::Began, this, [this] {
+    progress_->Begin(
+        kCaptureWork, [this] { capture_->Stop(); }, [this] { OpenCapture({}); });
+  });
+  connect(capture_, &CaptureDialog::Progressed, this,
+          [this](const ProgressReport& report) { progress_->Update(kCaptureWork, report); });
+  connect(capture_, &CaptureDialog::Captured, this, &MainWindow::TraceCaptured);
+  connect(capture_, &CaptureDialog::Failed, this, [this](const QString& sentence) {
+    progress_->End(kCaptureWork);
+    if (!capture_->isVisible()) notice_->ShowError(sentence);  // an open dialog says it itself
+  });
+  connect(capture_, &CaptureDialog::OpenRequested, this, &MainWindow::OpenPath);
+}
+
+void MainWindow::TraceCaptured(const CapturedTrace& trace) {
+  progress_->End(kCaptureWork);
+  const QString path = QString::fromStdString(trace.path);
+  session_.AddRecent(path);
+  FillRecentMenu();
+  if (!store_.HasTrace()) {
+    OpenPath(path);
+    return;
+  }
+  // What is on show stays there: its runs belong to it.
+  const QString told =
+      trace.cancelled ? tr("The capture was cancelled; %1 holds what was recorded (%2).") : tr("Captured %1 (%2).");
+  notice_->ShowOffer(told.arg(path, DescribeSize(trace)), tr("Open"), [this, path] { OpenPath(path); });
 }
 
 void MainWindow::BeginCanvasRun() {
@@ -210,16 +267,24 @@ void MainWindow::ExportCanvas() {
   canvas_->ExportPng(path, canvas_->size() * canvas_->devicePixelRatioF());
 }
 
-void MainWindow::ExportTable(const QString& title, const QString& name,
+bool MainWindow::ExportRuns() {
+  const auto write = [this](const std::string& path) { return workbench_->ExportRuns(runs_->model()->runs(), path); };
+  if (!ExportTable(tr("Export runs table"), QStringLiteral("runs.csv"), write)) return false;
+  runs_->model()->MarkSaved();
+  return true;
+}
+
+bool MainWindow::ExportTable(const QString& title, const QString& name,
                              const std::function<std::string(const std::string&)>& write) {
   const QString path = AskWhereToWrite(this, title, name, tr("Tables (*.csv *.json *.h5)"), QStringLiteral("csv"));
-  if (path.isEmpty()) return;
+  if (path.isEmpty()) return false;
   const std::string error = write(path.toStdString());
   if (error.empty()) {
     notice_->ShowMessage(tr("The table is in %1.").arg(path));
   } else {
     notice_->ShowError(QString::fromStdString(error));
   }
+  return error.empty();
 }
 
 }  // namespace headscope::ui

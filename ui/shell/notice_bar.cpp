@@ -3,16 +3,19 @@
 #include <QHBoxLayout>
 #include <QStyle>
 #include <QToolButton>
+#include <utility>
 
 namespace headscope::ui {
 
-NoticeBar::NoticeBar(QWidget* parent) : QFrame(parent), label_(new QLabel(this)) {
+NoticeBar::NoticeBar(QWidget* parent) : QFrame(parent), label_(new QLabel(this)), action_(new QPushButton(this)) {
   setObjectName(QStringLiteral("notice"));
   setAutoFillBackground(true);
   label_->setObjectName(QStringLiteral("noticeText"));
   label_->setWordWrap(true);
   label_->setTextFormat(Qt::PlainText);  // sentences name files and tokens, which must not be read as markup
   label_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  action_->setObjectName(QStringLiteral("noticeAction"));
+  action_->setAutoDefault(false);
   auto* close = new QToolButton(this);
   close->setObjectName(QStringLiteral("noticeClose"));
   close->setAutoRaise(true);
@@ -21,32 +24,59 @@ NoticeBar::NoticeBar(QWidget* parent) : QFrame(parent), label_(new QLabel(this))
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(12, 6, 6, 6);
   layout->addWidget(label_, 1);
+  layout->addWidget(action_);
   layout->addWidget(close);
   timer_.setSingleShot(true);
-  connect(close, &QToolButton::clicked, this, &QWidget::hide);
-  connect(&timer_, &QTimer::timeout, this, &QWidget::hide);
+  connect(action_, &QPushButton::clicked, this, &NoticeBar::TakeOffer);
+  connect(close, &QToolButton::clicked, this, &NoticeBar::Dismiss);
+  connect(&timer_, &QTimer::timeout, this, &NoticeBar::Dismiss);
   hide();
 }
 
 void NoticeBar::ShowError(const QString& sentence) {
-  Show(sentence, true);
+  Show(sentence, Kind::kError);
 }
 
 void NoticeBar::ShowMessage(const QString& sentence) {
-  Show(sentence, false);
+  Show(sentence, Kind::kMessage);
 }
 
-void NoticeBar::Show(const QString& sentence, bool error) {
+void NoticeBar::ShowOffer(const QString& sentence, const QString& button, std::function<void()> act) {
+  offer_ = {sentence, button, std::move(act)};
+  Show(sentence, Kind::kOffer);
+}
+
+void NoticeBar::Dismiss() {
+  timer_.stop();
+  if (shown_ == Kind::kOffer) offer_.reset();
+  if (offer_) {
+    Show(offer_->sentence, Kind::kOffer);
+  } else {
+    hide();
+  }
+}
+
+void NoticeBar::TakeOffer() {
+  if (!offer_) return;
+  const Offer taken = *std::exchange(offer_, std::nullopt);
+  hide();
+  taken.act();
+}
+
+void NoticeBar::Show(const QString& sentence, Kind kind) {
   constexpr int kShownMs = 6000;
+  shown_ = kind;
   label_->setText(sentence);
+  action_->setVisible(kind == Kind::kOffer);
+  if (kind == Kind::kOffer) action_->setText(offer_->button);
   QPalette colors = palette();
-  colors.setColor(QPalette::Window, error ? QColor(150, 36, 36) : QColor(38, 92, 140));
+  colors.setColor(QPalette::Window, kind == Kind::kError ? QColor(150, 36, 36) : QColor(38, 92, 140));
   colors.setColor(QPalette::WindowText, QColor(255, 255, 255));
   setPalette(colors);
-  if (error) {
-    timer_.stop();
-  } else {
+  if (kind == Kind::kMessage) {
     timer_.start(kShownMs);
+  } else {
+    timer_.stop();
   }
   show();
 }

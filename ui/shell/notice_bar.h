@@ -1,9 +1,12 @@
-// One sentence over the map: an error or a piece of news. It never stops the work under it.
+// One sentence over the map: an error, a piece of news, or an offer. It never stops the work under it.
 #pragma once
 
 #include <QFrame>
 #include <QLabel>
+#include <QPushButton>
 #include <QTimer>
+#include <functional>
+#include <optional>
 
 namespace headscope::ui {
 
@@ -14,11 +17,26 @@ class NoticeBar : public QFrame {
   explicit NoticeBar(QWidget* parent = nullptr);
   void ShowError(const QString& sentence);    // stays until it is closed or replaced
   void ShowMessage(const QString& sentence);  // goes by itself
+  // With a button that does `act`. Stays until it is closed, taken, or replaced by another offer: news in between hides
+  // it for their own time only.
+  void ShowOffer(const QString& sentence, const QString& button, std::function<void()> act);
+  // As the button at its end: closes what is on show.
+  void Dismiss();
   QString text() const { return label_->text(); }
 
  private:
-  void Show(const QString& sentence, bool error);
+  struct Offer {
+    QString sentence, button;
+    std::function<void()> act;
+  };
+  enum class Kind { kError, kMessage, kOffer };
+  void Show(const QString& sentence, Kind kind);
+  void TakeOffer();
+
+  std::optional<Offer> offer_;
+  Kind shown_ = Kind::kMessage;
   QLabel* label_;
+  QPushButton* action_;
   QTimer timer_;
 };
 

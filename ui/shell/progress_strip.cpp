@@ -1,6 +1,7 @@
 #include "progress_strip.h"
 
 #include <QHBoxLayout>
+#include <QMouseEvent>
 #include <QStyle>
 #include <algorithm>
 #include <cmath>
@@ -32,6 +33,7 @@ QString DescribeProgress(const ProgressReport& report) {
 ProgressStrip::ProgressStrip(QWidget* parent)
     : QWidget(parent), label_(new QLabel(this)), bar_(new QProgressBar(this)), cancel_(new QToolButton(this)) {
   setObjectName(QStringLiteral("progressStrip"));
+  label_->setObjectName(QStringLiteral("progressText"));
   bar_->setObjectName(QStringLiteral("progressBar"));
   bar_->setFixedWidth(140);
   bar_->setMaximumHeight(14);
@@ -54,8 +56,8 @@ std::map<QString, ProgressStrip::Work>::const_iterator ProgressStrip::Shown() co
                           [](const auto& a, const auto& b) { return a.second.started < b.second.started; });
 }
 
-void ProgressStrip::Begin(const QString& name, std::function<void()> cancel) {
-  work_[name] = {std::move(cancel), {}, ++starts_};
+void ProgressStrip::Begin(const QString& name, std::function<void()> cancel, std::function<void()> open) {
+  work_[name] = {std::move(cancel), std::move(open), {}, ++starts_};
   Refresh();
 }
 
@@ -78,14 +80,27 @@ void ProgressStrip::CancelShown() {
   cancel();
 }
 
+void ProgressStrip::mouseReleaseEvent(QMouseEvent* event) {
+  const auto shown = Shown();
+  if (event->button() != Qt::LeftButton || shown == work_.end() || !shown->second.open) return;
+  const std::function<void()> open = shown->second.open;  // it may call End()
+  open();
+}
+
 void ProgressStrip::Refresh() {
   setVisible(!work_.empty());
   if (work_.empty()) {
     bar_->setRange(0, 1000);  // an unknown share is an animation, which would draw frames while hidden
     return;
   }
-  const ProgressReport& report = Shown()->second.report;
-  label_->setText(DescribeProgress(report));
+  const Work& shown = Shown()->second;
+  const ProgressReport& report = shown.report;
+  QStringList all;
+  for (const auto& [name, work] : work_) all.append(DescribeProgress(work.report));
+  setToolTip(all.join(u'\n'));
+  setCursor(shown.open ? Qt::PointingHandCursor : Qt::ArrowCursor);
+  const QString others = work_.size() > 1 ? tr("   (+%1 more)").arg(work_.size() - 1) : QString();
+  label_->setText(DescribeProgress(report) + others);
   if (report.fraction < 0) {
     bar_->setRange(0, 0);
   } else {

@@ -1,4 +1,5 @@
-// Background work in the status bar: what runs, how far it is, how long it takes, and a button that stops it.
+// Background work in the status bar: what runs, how far it is, how long it takes, and a button that stops it. A click
+// beside the button opens the window that the work came from, if it has one.
 #pragma once
 
 #include <QLabel>
@@ -20,16 +21,20 @@ class ProgressStrip : public QWidget {
 
  public:
   explicit ProgressStrip(QWidget* parent = nullptr);
-  // Several pieces of work may run; the one that started last is on show. `cancel` stops it; End takes it away.
-  void Begin(const QString& name, std::function<void()> cancel);
+  // Several pieces of work may run; the one that started last is on show. `cancel` stops it; End takes it away. `open`
+  // brings up its window.
+  void Begin(const QString& name, std::function<void()> cancel, std::function<void()> open = {});
   void Update(const QString& name, const ProgressReport& report);
   void End(const QString& name);
   bool IsBusy() const { return !work_.empty(); }
   void CancelShown();
 
+ protected:
+  void mouseReleaseEvent(QMouseEvent* event) override;
+
  private:
   struct Work {
-    std::function<void()> cancel;
+    std::function<void()> cancel, open;
     ProgressReport report;
     int started = 0;
   };

@@ -6,6 +6,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <tuple>
 
 namespace headscope::ui {
@@ -98,9 +99,15 @@ QString Text(const MethodResult& run, int column) {
       return QString::number(run.cosine, 'f', 5);
     case RunsTableModel::kParameters:
       return QString::fromStdString(run.parameters);
+    case RunsTableModel::kNote:
+      return QString::fromStdString(run.note);
     default:
       return {};
   }
+}
+
+bool IsText(int column) {
+  return column <= RunsTableModel::kPhase || column >= RunsTableModel::kParameters;
 }
 
 struct ColumnText {
@@ -111,7 +118,7 @@ constexpr ColumnText kColumns[] = {
     {"Head", "layer:head"},
     {"Method", "dense is the baseline of its head and phase"},
     {"Phase", "prefill: all recorded rows at once; decode: the last rows, one step each"},
-    {"Kept", "kept pairs / pairs that the model sees: causal, and inside its window if it has one"},
+    {"Kept", "kept pairs / visible pairs: those that are causal and inside the model's window, if it has one"},
     {"CRA min", "least kept mass of a row"},
     {"CRA mean", "kept mass, mean over rows"},
     {"Select ms", "making the index: median ± median absolute deviation"},
@@ -122,6 +129,7 @@ constexpr ColumnText kColumns[] = {
     {"Max error", "largest absolute difference of an output"},
     {"Cosine", "of O and O_dense, mean over rows"},
     {"Parameters", "as typed after --method"},
+    {"Note", "what else to know beside the numbers: for instance why a part ran on another device"},
 };
 static_assert(std::size(kColumns) == RunsTableModel::kNumColumns);
 
@@ -141,7 +149,7 @@ QVariant RunsTableModel::data(const QModelIndex& index, int role) const {
     case Qt::DisplayRole:
       return Text(run, index.column());
     case Qt::ToolTipRole:
-      return index.column() == kParameters ? QVariant(QString::fromStdString(run.parameters))
+      return index.column() >= kParameters ? QVariant(Text(run, index.column()))
              : index.column() == kAttend
                  ? QVariant(tr("%1 repeats on %2").arg(run.attend.repeats).arg(QString::fromStdString(run.device)))
                  : QVariant();
@@ -150,10 +158,8 @@ QVariant RunsTableModel::data(const QModelIndex& index, int role) const {
       font.setBold(IsDense(run));
       return font;
     }
-    case Qt::TextAlignmentRole: {
-      const bool is_text = index.column() <= kPhase || index.column() == kParameters;
-      return static_cast<int>(Qt::AlignVCenter | (is_text ? Qt::AlignLeft : Qt::AlignRight));
-    }
+    case Qt::TextAlignmentRole:
+      return static_cast<int>(Qt::AlignVCenter | (IsText(index.column()) ? Qt::AlignLeft : Qt::AlignRight));
     default:
       return {};
   }
@@ -181,11 +187,10 @@ void RunsTableModel::Arrange() {
       return std::tuple(run.head, run.phase == "decode", !IsDense(run));
     };
     if (group(a) != group(b)) return group(a) < group(b);
-    const bool is_text = sort_column_ <= kPhase || sort_column_ == kParameters;
     const bool ascending = sort_order_ == Qt::AscendingOrder;
     const MethodResult &low = ascending ? a : b, &high = ascending ? b : a;
-    return is_text ? Text(low, sort_column_) < Text(high, sort_column_)
-                   : Value(low, sort_column_) < Value(high, sort_column_);
+    return IsText(sort_column_) ? Text(low, sort_column_) < Text(high, sort_column_)
+                                : Value(low, sort_column_) < Value(high, sort_column_);
   });
 }
 
@@ -211,6 +216,7 @@ void RunsTableModel::Add(const MethodResult& result) {
     run.speedup = dense.dense_attend.median_ms / (run.select.median_ms + run.attend.median_ms);
   }
   if (!IsDense(result)) put(result);
+  is_saved_ = false;
   Arrange();
   endResetModel();
 }
@@ -218,7 +224,12 @@ void RunsTableModel::Add(const MethodResult& result) {
 void RunsTableModel::Clear() {
   beginResetModel();
   runs_.clear();
+  is_saved_ = true;
   endResetModel();
+}
+
+int RunsTableModel::NumUnsaved() const {
+  return is_saved_ ? 0 : static_cast<int>(std::count_if(runs_.begin(), runs_.end(), std::not_fn(IsDense)));
 }
 
 RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableModel(this)) {
@@ -243,6 +254,8 @@ RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableMod
   for (int column = 0; column < RunsTableModel::kNumColumns; ++column) {
     const QString widest = column == RunsTableModel::kMethod ? QStringLiteral("vertical-slash ")
                            : column == RunsTableModel::kKept ? QStringLiteral("100.0 %")
+                           : column == RunsTableModel::kParameters
+                               ? QStringLiteral("alpha_c=0.95,alpha_s=0.95,chunk_n=1")
                            : column == RunsTableModel::kSelect || column == RunsTableModel::kAttend
                                ? QStringLiteral("000.0 ± 00.0")
                                : QString::fromUtf8(kColumns[column].title);

@@ -32,6 +32,7 @@ class RunsTableModel : public QAbstractTableModel {
     kMaxError,
     kCosine,
     kParameters,
+    kNote,
     kNumColumns
   };
 
@@ -48,10 +49,14 @@ class RunsTableModel : public QAbstractTableModel {
   void Add(const analysis::MethodResult& result);
   void Clear();
   const std::vector<analysis::MethodResult>& runs() const { return runs_; }
+  // Measured runs that no file holds; baselines come with them and do not count.
+  int NumUnsaved() const;
+  void MarkSaved() { is_saved_ = true; }
 
  private:
   void Arrange();
   std::vector<analysis::MethodResult> runs_;  // as shown, dense rows included
+  bool is_saved_ = true;
   int sort_column_ = kSpeedup;
   Qt::SortOrder sort_order_ = Qt::DescendingOrder;
 };

@@ -16,7 +16,8 @@ struct Session {
   QByteArray window_geometry, window_layout;
   QString last_trace;
   std::optional<analysis::HeadId> head;
-  QJsonObject canvas;  // HeadCanvas::ViewState
+  QJsonObject canvas;      // HeadCanvas::ViewState
+  QJsonObject head_table;  // HeadTable::ViewState
   QString metric;
   QString theme = QStringLiteral("system");  // system, light or dark
   QStringList recent;                        // traces, latest first
@@ -29,9 +30,10 @@ struct Session {
 
   // session.json in the user's config folder ($XDG_CONFIG_HOME/headscope).
   static QString DefaultPath();
-  // A file that is absent or no JSON object gives the defaults.
+  // A file that is absent, no JSON object or larger than any session gives the defaults.
   static Session Load(const QString& path);
-  // Written to a temporary name and renamed. Returns an empty string or one sentence.
+  // Written to a temporary name and renamed, together with the recent files that another window has put there
+  // meanwhile. Returns an empty string or one sentence.
   QString Save(const QString& path) const;
 };
 

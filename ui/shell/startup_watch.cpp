@@ -96,6 +96,7 @@ void StartupWatch::Look() {
 
 void StartupWatch::TakePicture() {
   if (window_->grab().save(picture_)) {
+    window_->ForgetRuns();
     window_->close();
     return;
   }

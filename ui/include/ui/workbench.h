@@ -81,6 +81,13 @@ struct ModelDescription {
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
 };
 
+// A trace that a capture has written.
+struct CapturedTrace {
+  std::string path;        // of a cancelled capture it may lie beside the chosen name, whose file is then as it was
+  int64_t num_tokens = 0;  // recorded
+  bool cancelled = false;  // valid, and shorter than asked for
+};
+
 template <typename T>
 using Reply = std::function<void(T)>;
 using ErrorReply = std::function<void(std::string)>;  // one sentence
@@ -96,6 +103,7 @@ class Workbench {
   virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first
   virtual std::vector<std::string> task_names() const = 0;
   virtual std::string default_model_dir() const = 0;
+  virtual std::vector<std::string> capture_devices() const = 0;  // of this machine: cpu, then cuda:0, ..
 
   virtual void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) = 0;
   // Statistics of all heads, each as soon as it is known (quick ones first, then exact); `finished` at the end. Kept in
@@ -130,9 +138,9 @@ class Workbench {
   virtual void CancelRun() = 0;
 
   virtual void DescribeModel(const std::string& model_dir, Reply<ModelDescription> done, ErrorReply failed) = 0;
-  // `done` brings the trace's path. After CancelCapture one of the two still comes: done when tokens were recorded (the
-  // trace is valid and shorter), else failed.
-  virtual void Capture(const CaptureSettings& settings, Reply<std::string> done, ErrorReply failed,
+  // After CancelCapture one of the two still comes: done when tokens were recorded (the trace is valid and shorter),
+  // else failed.
+  virtual void Capture(const CaptureSettings& settings, Reply<CapturedTrace> done, ErrorReply failed,
                        Reply<ProgressReport> progress) = 0;
   virtual void CancelCapture() = 0;
 

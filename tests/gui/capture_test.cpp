@@ -1,0 +1,137 @@
+// File > Capture in the real window: a real model runs, in sight of the dialog and behind it.
+#include <QComboBox>
+#include <QDir>
+#include <QFile>
+#include <QFileInfo>
+#include <QLabel>
+#include <QLineEdit>
+#include <QProgressBar>
+#include <QSpinBox>
+#include <QTableView>
+#include <QToolButton>
+
+#include "shell_fixture.h"
+
+namespace headscope::gui_test {
+namespace {
+
+class CaptureTest : public ShellTest {
+ protected:
+  // Fills the dialog for a task of the shipped model, up to the press on Start.
+  void Prepare(const QString& output, int length) {
+    OpenWindow(trace_path());
+    ASSERT_TRUE(WaitForCanvas());
+    QTest::keyClick(window_.get(), Qt::Key_N, Qt::ControlModifier);
+    dialog_ = Find<ui::CaptureDialog>("captureDialog");
+    dialog_->SetModelDir(QStringLiteral(HEADSCOPE_SOURCE_DIR "/data/reference_model"));
+    Find<QSpinBox>("captureLength")->setValue(length);
+    Find<QLineEdit>("captureOutput")->setText(output);
+    ASSERT_TRUE(WaitFor([&] { return Find<QPushButton>("captureStart")->isEnabled(); }))
+        << Find<QLabel>("captureProblem")->text().toStdString();
+  }
+  void Begin(const QString& output, int length) {
+    ASSERT_NO_FATAL_FAILURE(Prepare(output, length));
+    QTest::mouseClick(Find<QPushButton>("captureStart"), Qt::LeftButton);
+    ASSERT_TRUE(dialog_->IsCapturing());
+  }
+  QString Notice() { return Find<QLabel>("noticeText")->text(); }
+  bool OffersToOpen() { return Find<QPushButton>("noticeAction")->isVisible(); }
+
+  ui::CaptureDialog* dialog_ = nullptr;
+};
+
+TEST_F(CaptureTest, DialogSaysWhyItCannotStart) {
+  ASSERT_NO_FATAL_FAILURE(Prepare(File(QStringLiteral("captured.h5")), 512));
+  auto* start = Find<QPushButton>("captureStart");
+  auto* problem = Find<QLabel>("captureProblem");
+  EXPECT_TRUE(problem->text().isEmpty());
+  auto* layers = Find<QLineEdit>("captureLayers");
+  QTest::keyClicks(layers, QStringLiteral("99"));
+  EXPECT_FALSE(start->isEnabled());
+  EXPECT_TRUE(problem->text().startsWith(QStringLiteral("Layers:")) &&
+              problem->text().contains(QStringLiteral("below 10")))
+      << problem->text().toStdString();
+  layers->clear();
+  EXPECT_TRUE(start->isEnabled());
+
+  // A GPU is offered where the driver lists one.
+  auto* device = Find<QComboBox>("captureDevice");
+  EXPECT_EQ(device->itemText(0), QStringLiteral("cpu"));
+  const QDir driver(QStringLiteral("/proc/driver/nvidia/gpus"));
+  if (driver.entryList(QDir::Dirs | QDir::NoDotAndDotDot).isEmpty()) {
+    EXPECT_EQ(device->count(), 1) << device->itemText(1).toStdString() << " is offered, and no GPU is there";
+  }
+}
+
+TEST_F(CaptureTest, FinishedCaptureIsOfferedAndWhatIsOnShowStays) {
+  const QString output = File(QStringLiteral("captured.h5"));
+  ASSERT_NO_FATAL_FAILURE(Begin(output, 512));
+  window_->canvas()->SetRepeats(1);
+  window_->commands()[ui::Command::kRun]->trigger();
+  auto* runs = Find<QTableView>("runsTable");
+  ASSERT_TRUE(WaitFor([&] { return runs->model()->rowCount() == 2; }, 90000));
+  ASSERT_TRUE(WaitFor([&] { return !dialog_->IsCapturing(); }, 90000));
+  EXPECT_EQ(runs->model()->rowCount(), 2) << "the runs of the trace on show";
+  EXPECT_EQ(window_->store()->trace().num_layers, 2) << "the trace on show";
+  ASSERT_TRUE(OffersToOpen()) << Find<QLabel>("captureStatus")->text().toStdString();
+  EXPECT_TRUE(Notice().contains(output) && Notice().contains(QStringLiteral(" tokens, "))) << Notice().toStdString();
+
+  // News in between does not cost the offer.
+  AnswerQuestion(QStringLiteral("Discard"));
+  window_->OpenPath(File(QStringLiteral("missing.h5")));
+  ASSERT_TRUE(WaitFor([&] { return Notice().contains(QStringLiteral("missing.h5")); }));
+  EXPECT_FALSE(OffersToOpen());
+  EXPECT_EQ(runs->model()->rowCount(), 2) << "nothing was opened";
+  QTest::mouseClick(Find<QToolButton>("noticeClose"), Qt::LeftButton);
+  ASSERT_TRUE(OffersToOpen());
+
+  AnswerQuestion(QStringLiteral("Discard"));
+  QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().num_layers == 10; })) << Notice().toStdString();
+  EXPECT_EQ(questions_.size(), 2U);
+  EXPECT_EQ(runs->model()->rowCount(), 0);
+  EXPECT_TRUE(window_->store()->trace().complete);
+  EXPECT_GT(window_->store()->trace().num_tokens, 480);
+  EXPECT_LE(window_->store()->trace().num_tokens, 512);
+  EXPECT_FALSE(Find<QFrame>("notice")->isVisible());
+}
+
+TEST_F(CaptureTest, CaptureBehindAClosedDialogIsSeenReopenedAndCancelled) {
+  const QString output = File(QStringLiteral("cancelled.h5"));
+  ASSERT_NO_FATAL_FAILURE(Begin(output, 12000));
+  QTest::keyClick(dialog_, Qt::Key_Escape);
+  ASSERT_FALSE(dialog_->isVisible());
+  ASSERT_TRUE(dialog_->IsCapturing());
+  auto* text = Find<QLabel>("progressText");
+  ASSERT_TRUE(WaitFor([&] { return text->isVisible() && text->text().contains(QStringLiteral("tokens/s")); }, 60000))
+      << text->text().toStdString();
+  EXPECT_TRUE(text->text().contains(QStringLiteral(" left"))) << text->text().toStdString();
+  QTest::mouseClick(text, Qt::LeftButton);
+  EXPECT_TRUE(dialog_->isVisible());
+  dialog_->close();
+
+  QTest::mouseClick(Find<QToolButton>("progressCancel"), Qt::LeftButton);
+  EXPECT_TRUE(text->text().contains(QStringLiteral("Cancelling"))) << text->text().toStdString();
+  ASSERT_TRUE(WaitFor([&] { return !dialog_->IsCapturing(); }, 60000));
+  ASSERT_TRUE(OffersToOpen()) << Notice().toStdString();
+  EXPECT_TRUE(Notice().contains(QStringLiteral("cancelled"))) << Notice().toStdString();
+  QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().num_layers == 10; })) << Notice().toStdString();
+  EXPECT_GT(window_->store()->trace().num_tokens, 0);
+  EXPECT_LT(window_->store()->trace().num_tokens, 12000);
+}
+
+TEST_F(CaptureTest, ReplacingTheTraceOnShowIsAskedAboutByThatName) {
+  ASSERT_NO_FATAL_FAILURE(Prepare(trace_path(), 512));
+  const qint64 size = QFileInfo(trace_path()).size();
+  AnswerQuestion(QStringLiteral("No"));
+  QTest::mouseClick(Find<QPushButton>("captureStart"), Qt::LeftButton);
+  ASSERT_EQ(questions_.size(), 1U);
+  EXPECT_TRUE(questions_[0].text.contains(QStringLiteral("the trace on show"))) << questions_[0].text.toStdString();
+  EXPECT_EQ(questions_[0].default_button, QStringLiteral("No"));
+  EXPECT_FALSE(dialog_->IsCapturing());
+  EXPECT_EQ(QFileInfo(trace_path()).size(), size);
+}
+
+}  // namespace
+}  // namespace headscope::gui_test

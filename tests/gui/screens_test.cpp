@@ -1,0 +1,102 @@
+// The window on small screens and at two device pixels a logical one. CTest also runs these on displays of such sizes;
+// on a larger one the window is given those sizes.
+#include <QAction>
+#include <QDialog>
+#include <QDockWidget>
+#include <QMenuBar>
+#include <QScreen>
+#include <QStatusBar>
+#include <QTableView>
+#include <QToolBar>
+#include <QToolButton>
+
+#include "shell_fixture.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using analysis::HeadId;
+
+class ScreensTest : public ShellTest {
+ protected:
+  // A first start: nothing says how large the window shall be.
+  void FirstStart() {
+    window_ = std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("session.json")));
+    window_->show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(window_.get()));
+    window_->OpenAtStart(trace_path(), QString());
+    ASSERT_TRUE(WaitForCanvas());
+  }
+  // Everything that a person needs is there and none lies over another.
+  void ExpectUsable() {
+    const ui::HeadCanvas* canvas = window_->canvas();
+    EXPECT_GE(canvas->width(), 400);
+    EXPECT_GE(canvas->height(), 250);
+    std::vector<std::pair<std::string, QRect>> placed;
+    const auto place = [&](const char* name, const QWidget* widget) {
+      const QRect rect(widget->mapTo(window_.get(), QPoint()), widget->size());
+      EXPECT_TRUE(window_->rect().contains(rect)) << name << " lies outside of the window";
+      for (const auto& [other, taken] : placed) EXPECT_FALSE(taken.intersects(rect)) << name << " over " << other;
+      placed.emplace_back(name, rect);
+    };
+    place("canvas", canvas);
+    place("menu", window_->menuBar());
+    place("tools", Find<QToolBar>("toolBar"));
+    place("status", window_->statusBar());
+    for (const char* dock : {"matrixDock", "tableDock", "runsDock", "massDock"}) place(dock, Find<QDockWidget>(dock));
+    for (const QAction* menu : window_->menuBar()->actions())
+      EXPECT_TRUE(window_->menuBar()->rect().contains(window_->menuBar()->actionGeometry(const_cast<QAction*>(menu))))
+          << menu->text().toStdString();
+    EXPECT_GE(Find<QTableView>("headTable")->viewport()->height(), 60);
+    EXPECT_GE(Find<QTableView>("runsTable")->viewport()->height(), 40);
+  }
+};
+
+TEST_F(ScreensTest, FirstWindowAndDialogsFitTheScreen) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  const QRect screen = window_->screen()->availableGeometry();
+  EXPECT_TRUE(screen.contains(window_->frameGeometry()))
+      << window_->frameGeometry().width() << " x " << window_->frameGeometry().height();
+  ExpectUsable();
+  Press(Qt::Key_N, Qt::ControlModifier);
+  Press(Qt::Key_Question);
+  for (const char* name : {"captureDialog", "keysDialog"}) {
+    auto* dialog = Find<QDialog>(name);
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(dialog));
+    EXPECT_LE(dialog->frameGeometry().width(), screen.width()) << name;
+    EXPECT_LE(dialog->frameGeometry().height(), screen.height()) << name;
+    dialog->close();
+  }
+}
+
+TEST_F(ScreensTest, WindowIsUsableAtTheSizesOfSmallScreens) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  // 28 pixels for a title and 24 for a desktop's bar.
+  for (const QSize size : {QSize(1280, 720 - 52), QSize(1024, 768 - 52)}) {
+    if (!QRect(QPoint(), window_->screen()->availableSize()).contains(QRect(QPoint(), size))) continue;
+    SCOPED_TRACE(std::to_string(size.width()) + " x " + std::to_string(size.height()));
+    window_->resize(size);
+    ASSERT_TRUE(WaitFor([&] { return window_->size() == size; }, 3000))
+        << window_->width() << " x " << window_->height() << " is as small as it gets";
+    ASSERT_TRUE(WaitForCanvas());
+    ExpectUsable();
+  }
+}
+
+TEST_F(ScreensTest, ClicksMeetWhatIsDrawn) {
+  ASSERT_NO_FATAL_FAILURE(FirstStart());
+  ASSERT_TRUE(WaitForStatistics());
+  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
+  const QImage image = matrix->grab().toImage();
+  for (const HeadId head : {HeadId{0, 3}, HeadId{1, 0}}) {
+    const QPoint centre = *matrix->CellCentre(head);
+    // Beside the cell's number, in device pixels.
+    const QPoint corner = centre - QPoint(0, 9);
+    EXPECT_EQ(image.pixelColor(corner * image.devicePixelRatio()).rgb(), matrix->CellColor(head)->rgb());
+    QTest::mouseClick(matrix, Qt::LeftButton, {}, centre);
+    EXPECT_EQ(window_->canvas()->head(), head);
+  }
+}
+
+}  // namespace
+}  // namespace headscope::gui_test

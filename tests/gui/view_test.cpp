@@ -1,0 +1,181 @@
+// The View menu and the small texts: what is checked, what a tooltip says, and the whole screen.
+#include <QAction>
+#include <QComboBox>
+#include <QHelpEvent>
+#include <QLabel>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QMenu>
+#include <QRegularExpression>
+#include <QSet>
+#include <QTableView>
+#include <QToolTip>
+
+#include "shell_fixture.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using ui::Command;
+
+class ViewTest : public ShellTest {
+ protected:
+  void Open() {
+    OpenWindow(trace_path());
+    ASSERT_TRUE(WaitForStatistics());
+    ASSERT_TRUE(WaitForCanvas());
+  }
+  // The checked entries of a submenu of View.
+  QStringList Checked(const QString& menu_title) {
+    QStringList checked;
+    for (const QMenu* menu : window_->findChildren<QMenu*>()) {
+      if (menu->title().remove(u'&') != menu_title) continue;
+      for (const QAction* action : menu->actions()) {
+        if (action->isChecked()) checked.append(action->text());
+      }
+    }
+    return checked;
+  }
+};
+
+TEST_F(ViewTest, MenusMarkThePresentColoursAndMetric) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const QString colors = QStringLiteral("Colours of the map"), metrics = QStringLiteral("Colour heads by");
+  EXPECT_EQ(Checked(colors), QStringList{QStringLiteral("Map in ") + window_->canvas()->color_map()});
+  auto* box = Find<QComboBox>("colorBox");
+  const QString before = box->currentText();
+  box->setFocus();
+  QTest::keyClick(box, Qt::Key_Down);
+  ASSERT_NE(box->currentText(), before);
+  EXPECT_EQ(window_->canvas()->color_map(), box->currentText());
+  EXPECT_EQ(Checked(colors), QStringList{QStringLiteral("Map in ") + box->currentText()});
+
+  auto* metric = Find<QComboBox>("metricBox");
+  EXPECT_EQ(Checked(metrics), QStringList{QStringLiteral("Colour heads by ") + metric->currentText()});
+  window_->store()->SetMetric("entropy");
+  EXPECT_EQ(metric->currentData().toString(), QStringLiteral("entropy"));
+  EXPECT_EQ(Checked(metrics), QStringList{QStringLiteral("Colour heads by ") + metric->currentText()});
+}
+
+TEST_F(ViewTest, TooltipOfACellGivesEveryUnit) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
+  const QPoint cell = *matrix->CellCentre({1, 2});
+  QHelpEvent help(QEvent::ToolTip, cell, matrix->mapToGlobal(cell));
+  QApplication::sendEvent(matrix, &help);
+  const QString tip = QToolTip::text();
+  int with_unit = 0;
+  for (const analysis::MetricInfo& metric : analysis::Metrics()) {
+    if (metric.unit.empty()) continue;
+    ++with_unit;
+    const QString value = ui::FormatMetric(analysis::MetricValue(*window_->store()->Find({1, 2}), metric.name));
+    const QRegularExpression line(QRegularExpression::escape(QString::fromStdString(metric.title).toHtmlEscaped()) +
+                                  QStringLiteral("&nbsp;</td><td[^>]*>") + QRegularExpression::escape(value) +
+                                  QStringLiteral("</td><td>") +
+                                  QRegularExpression::escape(QString::fromStdString(metric.unit)));
+    EXPECT_TRUE(line.match(tip).hasMatch()) << metric.name << " in " << tip.toStdString();
+  }
+  EXPECT_GT(with_unit, 10);
+}
+
+TEST_F(ViewTest, F11FillsTheScreenAndGivesItBack) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const QAction* action = window_->commands()[Command::kFullScreen];
+  Press(Qt::Key_F11);
+  EXPECT_TRUE(window_->isFullScreen());
+  EXPECT_TRUE(action->isChecked());
+  EXPECT_TRUE(WaitForCanvas());
+  Press(Qt::Key_F11);
+  EXPECT_FALSE(window_->isFullScreen());
+  EXPECT_FALSE(action->isChecked());
+}
+
+TEST_F(ViewTest, ZoomAndMethodsFollowKeysWhereverTheFocusIs) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  ui::HeadCanvas* canvas = window_->canvas();
+  const auto scale = [&] {
+    return canvas->ViewState()[QStringLiteral("view")].toObject()[QStringLiteral("scores_per_pixel")].toDouble();
+  };
+  Find<QTableView>("headTable")->setFocus();
+  const double fitted = scale();
+  Press(Qt::Key_Plus, Qt::ControlModifier);
+  EXPECT_LT(scale(), fitted);
+  Press(Qt::Key_Minus, Qt::ControlModifier);
+  EXPECT_NEAR(scale(), fitted, fitted * 1e-9);
+
+  const QString first = canvas->method();
+  Press(Qt::Key_BracketRight);
+  EXPECT_NE(canvas->method(), first);
+  Press(Qt::Key_BracketLeft);
+  EXPECT_EQ(canvas->method(), first);
+}
+
+TEST_F(ViewTest, PaletteHasWhatTheMapOffersBeyondTheMenus) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const auto choose = [&](const QString& letters, const QString& expected) {
+    Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+    auto* input = Find<QLineEdit>("paletteInput");
+    QTest::keyClicks(input, letters);
+    const auto* list = Find<QListWidget>("paletteList");
+    ASSERT_GT(list->count(), 0) << letters.toStdString();
+    EXPECT_EQ(list->item(0)->text(), expected);
+    QTest::keyClick(input, Qt::Key_Return);
+  };
+  window_->canvas()->SetScale(ui::ColorScale::kLogarithmic);
+  choose(QStringLiteral("linear"), QStringLiteral("Linear scale"));
+  EXPECT_EQ(window_->canvas()->scale(), ui::ColorScale::kLinear);
+  EXPECT_FALSE(window_->commands()[Command::kLogScale]->isChecked());
+  choose(QStringLiteral("zoom in"), QStringLiteral("Zoom in"));
+
+  // Nothing is offered twice.
+  Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+  const auto* list = Find<QListWidget>("paletteList");
+  QSet<QString> names;
+  for (int row = 0; row < list->count(); ++row) {
+    EXPECT_FALSE(names.contains(list->item(row)->text())) << list->item(row)->text().toStdString();
+    names.insert(list->item(row)->text());
+  }
+}
+
+TEST_F(ViewTest, NoHeadMatchesIsSaidOnlyWhileItIsTrue) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->HasTrace(); }));
+  auto* none = Find<QLabel>("noHeadMatches");
+  auto* rows = Find<QTableView>("headTable")->model();
+  // Typed before the numbers are there: no head matches yet, and the table says so until the first one does.
+  QTest::keyClicks(Find<QLineEdit>("headFilter"), QStringLiteral("sink_mass>=0"));
+  ASSERT_TRUE(WaitForStatistics());
+  EXPECT_EQ(rows->rowCount(), 8);
+  EXPECT_FALSE(none->isVisible());
+  Find<QLineEdit>("headFilter")->setText(QStringLiteral("layer=1 head<=1"));
+  EXPECT_EQ(rows->rowCount(), 2);
+  Find<QLineEdit>("headFilter")->setText(QStringLiteral("head=1.5"));
+  EXPECT_TRUE(none->isVisible());
+  EXPECT_EQ(none->text(), QStringLiteral("No head matches the filter."));
+  Find<QLineEdit>("headFilter")->setText(QStringLiteral("sink_mas=1"));
+  EXPECT_TRUE(Find<QLineEdit>("headFilter")->toolTip().contains(QStringLiteral("sink_mas")));
+  EXPECT_FALSE(none->isVisible()) << "a filter that is not understood lets every head pass";
+}
+
+TEST_F(ViewTest, RunsTableShowsTheNoteOfARun) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  analysis::MethodResult run;
+  run.head = {0, 0};
+  run.method = "a-shape";
+  run.phase = "prefill";
+  run.parameters = "sinks=4";
+  run.note = "a-shape ran on the CPU: head_dim 80 is not supported";
+  window_->findChild<ui::RunsTable*>()->model()->Add(run);
+  const QAbstractItemModel* rows = Find<QTableView>("runsTable")->model();
+  ASSERT_EQ(rows->rowCount(), 2);
+  int column = 0;
+  while (column < rows->columnCount() && rows->headerData(column, Qt::Horizontal) != QStringLiteral("Note")) ++column;
+  ASSERT_LT(column, rows->columnCount());
+  EXPECT_EQ(rows->index(1, column).data().toString().toStdString(), run.note);
+  EXPECT_EQ(rows->index(1, column).data(Qt::ToolTipRole).toString().toStdString(), run.note);
+  EXPECT_EQ(rows->index(0, column).data().toString(), QString()) << "the baseline's own";
+  window_->ForgetRuns();
+}
+
+}  // namespace
+}  // namespace headscope::gui_test
