@@ -284,6 +284,13 @@ std::vector<Case> Cases() {
   cases.push_back({9001, 2, 2, 128, DType::kBFloat16, 17, 100});
   cases.push_back({9001, 2, 2, 128, DType::kBFloat16, 128, 512});
   cases.push_back({20000, 1, 1, 128, DType::kBFloat16, 48, 1024});
+  // More spans than a GPU runs blocks at once, so that blocks take several, the ring runs on from one into the next,
+  // and teams of blocks meet again.
+  cases.push_back({130, 300, 300, 64, DType::kBFloat16});
+  cases.push_back({130, 300, 300, 64, DType::kFloat16, 5, 16});
+  cases.push_back({130, 600, 300, 64, DType::kBFloat16});
+  cases.push_back({4100, 70, 70, 64, DType::kBFloat16});
+  cases.push_back({2100, 350, 70, 64, DType::kFloat16});
   for (const Keys keys : {Keys::kSideBySide, Keys::kEqual}) {
     cases.push_back({4096, 1, 1, 128, DType::kBFloat16, 32, 128, keys});
     cases.push_back({20000, 1, 1, 128, DType::kBFloat16, 32, 128, keys});

@@ -205,6 +205,7 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
   params.candidate_token = reinterpret_cast<int32_t*>(scratch + layout.token);
   params.candidate_value = reinterpret_cast<float*>(scratch + layout.value);
   params.span_softmax = reinterpret_cast<float4*>(scratch + layout.softmax);
+  params.local_share = reinterpret_cast<float*>(scratch + layout.local_share);
   const cudaError_t error = Dispatch(problem, [&]<typename T, int D>() {
     return decode::LaunchSparq<T, D>(params, static_cast<cudaStream_t>(stream));
   });

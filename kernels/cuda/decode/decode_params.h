@@ -15,6 +15,8 @@ constexpr int kSparqThreads = 256;
 constexpr int kSparqWarps = kSparqThreads / 32;
 constexpr int kSpanTokens = 16 * kSparqThreads;
 constexpr int kSparqSharedBytes = 7296;  // of a SparQ block, before the plan's parts
+constexpr int kBatchRows = 4;            // of a SparQ block's ring of key rows
+constexpr int kMaxBatches = 2;  // of the ring: more take from L1, through which attended rows come, and delay these
 
 // One token per sequence against its cache. Strides count elements; rows are contiguous.
 struct DecodeOperands {
@@ -53,19 +55,31 @@ struct DenseParams {
   float soft_cap;
 };
 
-// Sizes of one SparQ launch. A block takes one span of one KV head. Byte offsets count from the start of its dynamic
-// shared memory.
+// How the scores are made. Each way is a kernel of its own: what one does not need takes neither registers nor room in
+// the instruction cache, which a step of many short phases would otherwise overflow.
+enum class SparqPath : int32_t {
+  kOneHead,     // component-major K and one query head a KV head: scores never leave the registers
+  kTensorCores  // more heads, or whole rows of K
+};
+
+// Sizes of one SparQ launch. Item i is span i % num_spans of list (KV head) i / num_spans. Byte offsets count from the
+// start of a block's dynamic shared memory.
 struct SparqPlan {
-  int32_t span_tokens, num_spans;  // tokens that a block scores, at most kSpanTokens; spans of one KV head
-  int32_t lists;                   // batch * num_kv_heads
-  int32_t in_registers;            // scores never see shared memory: one query head, component-major K
-  int32_t waits;                   // the spans of a KV head wait for each other's softmax
-  int32_t steps, head_tiles;       // products of a tile: steps of 16 components, tiles of 8 query heads; or 0
-  int32_t selected, local;         // tokens that the scores choose, and newest tokens that are kept anyway
-  int32_t list_stride;             // entries of a list of candidates: selected, rounded up to 8
-  int32_t score_pitch;             // floats between the heads' rows of scores
-  int32_t query, weight, list_key, list_index, list_source, token;
-  int32_t tile;  // scores, and when they are done with a tile of K and V for each warp
+  int32_t span_tokens, num_spans;  // tokens of an item, at most kSpanTokens; items of one KV head
+  int32_t lists, items;            // batch * num_kv_heads; lists * num_spans
+  int32_t blocks;                  // a multiple of num_spans if `waits`
+  SparqPath path;
+  int32_t waits;                 // the spans of a KV head wait for each other's softmax
+  int32_t batches;               // of the ring of key rows, for one head; else 0
+  int32_t rows;                  // component rows of an item, with those that pad the last batch
+  int32_t steps, head_tiles;     // products of a tile: steps of 16 components, tiles of 8 query heads; or 0
+  int32_t selected, local;       // tokens that the scores choose, and newest tokens that are kept anyway
+  int32_t list_stride;           // entries of a list of candidates: selected, rounded up to 8
+  int32_t score_pitch;           // floats between the heads' rows of scores
+  int32_t query, query_bytes;    // three of them: of the item before, this and the next
+  int32_t weight, weight_bytes;  // two: of this item and the next
+  int32_t list_key, list_index, list_source, token, ring, scores;
+  int32_t merged;  // the warps' results; with several query heads in the place of the scores
   int32_t shared_bytes;
 };
 
@@ -81,9 +95,10 @@ struct SparqParams {
   uint32_t* candidate_key;   // [lists, num_spans, list_stride], 32-byte aligned
   int32_t* candidate_token;  // same
   float* candidate_value;    // [lists, num_spans, list_stride, group], for groups alone: each head's probability
-  float4* span_softmax;      // [lists, num_spans, group]: see SoftmaxPart
-  // Zero between calls. [lists]: spans that have left their softmax, and then their candidates. Where spans wait, the
-  // number of blocks that have started is behind it.
+  float4* span_softmax;      // [lists, num_spans, group]: see SoftmaxOfWarp
+  float* local_share;        // [lists, group], for groups alone: the probability of the local window
+  // Zero between calls. [lists]: spans that have left their softmax, and then their candidates. Behind it the number of
+  // blocks that have started, where spans wait, or of items that were asked for.
   uint32_t* finished;
 };
 

@@ -26,6 +26,11 @@ Status FindDecodeDevice(DecodeDevice* device) {
   return {};
 }
 
+size_t CounterBytes(const AttentionProblem& problem) {
+  const size_t counters = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_qo_heads) + 1;
+  return (4 * counters + 255) / 256 * 256;
+}
+
 DensePlan PlanDense(const AttentionProblem& problem, const DecodeDevice& device) {
   DensePlan plan{};
   DenseParams& x = plan.params;
@@ -51,8 +56,7 @@ DensePlan PlanDense(const AttentionProblem& problem, const DecodeDevice& device)
   // A share has at least steps / blocks steps, so a pass meets at most so many shares.
   x.parts = static_cast<int32_t>((x.steps - 1) / (steps / x.blocks) + 2);
 
-  plan.partial =
-      (size_t{4} * static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_qo_heads) + 255) / 256 * 256;
+  plan.partial = CounterBytes(problem);
   plan.total = plan.partial + size_t{4} * static_cast<size_t>(x.passes) * static_cast<size_t>(x.parts) *
                                   kMaxDenseGroup * static_cast<size_t>(problem.head_dim + 2);
   return plan;

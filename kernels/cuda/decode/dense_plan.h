@@ -17,6 +17,10 @@ struct DecodeDevice {
 // The current GPU; not ok without one of compute capability 8.0 or newer.
 Status FindDecodeDevice(DecodeDevice* device);
 
+// The counters that begin the workspace, in dense decode and SparQ alike: one for each query head and one more, zero
+// between calls.
+size_t CounterBytes(const AttentionProblem& problem);
+
 struct DensePlan {
   DenseParams params;     // shapes alone: no pointers, strides or scales
   size_t partial, total;  // scratch: where the partial results begin, and its size

@@ -1,10 +1,11 @@
 // The exact k largest of up to 4096 keys by one block, 16 of them in each thread's registers.
 //
 // Where few are wanted, the threads' maxima vote: the k-th largest of 256 maxima is reached by at least k keys and by
-// few more, so it cuts the crowd to a short list, whose k-th largest is then found exactly. Every warp finds both
-// thresholds by itself, by halving an interval, which costs no barriers. Where many are wanted, or the list overflows
-// (high keys side by side), all threads halve the interval over all keys. Places come from prefix sums, so that the
-// result is in ascending order of index and depends on no order of arrival; of equal keys the lower index wins.
+// few more, so it cuts the crowd to a short list, of which every entry then counts the larger ones. Every warp finds
+// the threshold by itself, by halving an interval, which costs no barriers. Where many are wanted, or the list
+// overflows (high keys side by side), all threads halve the interval over all keys. Places come from prefix sums, so
+// that the result is in ascending order of index and depends on no order of arrival; of equal keys the lower index
+// wins.
 #pragma once
 
 #include "decode/decode_common.cuh"
@@ -30,6 +31,7 @@ struct SelectedList {
 // does. count(t): the number of keys >= t.
 template <typename Count>
 __device__ __forceinline__ uint32_t Bisect(uint32_t low, uint32_t high, int k, int most, Count&& count) {
+#pragma unroll 1
   while (low < high) {
     const uint32_t middle = high - (high - low) / 2;
     const int reached = count(middle);
@@ -114,47 +116,44 @@ __device__ __forceinline__ uint32_t VoteForBound(const uint32_t (&best)[kSparqTh
   return Bisect(least, most, k, k + k / 4, count);
 }
 
-// Leaves the k largest of the list's n <= kSparqThreads entries, none of which is below `bound`, in `to`.
-__device__ __forceinline__ int KeepLargest(const ShortList& list, int n, uint32_t bound, int k, SelectedList to) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  uint32_t key[8], most = kNoToken;
-#pragma unroll
-  for (int c = 0; c < 8; ++c) {
-    key[c] = c * 32 + lane < n ? list.key[c * 32 + lane] : kNoToken;
-    most = max(most, key[c]);
-  }
-  uint32_t cut = kNoToken;  // keep what is above, and of what equals it the first `ties`
-  int ties = 0;
-  if (n > k) {
-    cut = Bisect(bound, __reduce_max_sync(kAllLanes, most), k, k, [&](uint32_t t) { return CountInWarp(key, t); });
-    uint32_t above = 0;
-#pragma unroll
-    for (int c = 0; c < 8; ++c) above += key[c] > cut ? 1u : 0u;
-    ties = k - static_cast<int>(__reduce_add_sync(kAllLanes, above));
-  }
-  const uint32_t below = (1u << lane) - 1;
-  int kept = 0;
-#pragma unroll
-  for (int c = 0; c < 8; ++c) {
-    const uint32_t equal = __ballot_sync(kAllLanes, key[c] == cut);
-    const bool keep = key[c] > cut || (key[c] == cut && __popc(equal & below) < ties);
-    ties -= __popc(equal);
-    const uint32_t keeps = __ballot_sync(kAllLanes, keep);
-    if (c == warp && keep) {
-      const int place = kept + __popc(keeps & below);
-      to.key[place] = key[c];
-      to.index[place] = list.index[c * 32 + lane];
+// Leaves the k largest of the list's n <= kSparqThreads entries in `to`, in the list's order. Every thread counts what
+// comes before its entry: no search and one barrier, before which none of `to` is written. Up to three entries behind
+// the n-th are kNoToken.
+__device__ __forceinline__ int KeepLargest(const ShortList& list, int n, int k, uint32_t (&sums)[kSparqWarps],
+                                           SelectedList to) {
+  const int entry = threadIdx.x, lane = entry % 32, warp = entry / 32;
+  const uint32_t mine = list.key[entry];
+  int before = 0;
+  if (warp * 32 < n) {
+#pragma unroll 4
+    for (int four = 0; four < (n + 3) / 4; ++four) {
+      const uint4 other = reinterpret_cast<const uint4*>(list.key)[four];
+      const uint32_t larger = four < entry / 4 ? mine : mine + 1;  // an equal one comes first if its index is lower
+      before += (other.x >= larger) + (other.y >= larger) + (other.z >= larger) + (other.w >= larger);
     }
-    kept += __popc(keeps);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) before += i < entry % 4 && list.key[entry / 4 * 4 + i] == mine;
   }
-  return kept;
+  const bool keep = entry < n && before < k;
+  const uint32_t keeps = __ballot_sync(kAllLanes, keep);
+  if (lane == 0) sums[warp] = static_cast<uint32_t>(__popc(keeps));
+  __syncthreads();
+  int place = __popc(keeps & ((1u << lane) - 1));
+#pragma unroll
+  for (int w = 0; w < kSparqWarps; ++w) place += w < warp ? static_cast<int>(sums[w]) : 0;
+  if (keep) {
+    to.key[place] = mine;
+    to.index[place] = list.index[entry];
+  }
+  return min(n, k);
 }
 
 // The k largest of the block's keys that are not kNoToken (all, if fewer exist) into `to`, in ascending order of
-// index: key [piece][i] has index (piece * kSparqThreads + threadIdx.x) * 8 + i. Returns their number. Ends with a
-// barrier. `list` may be what other threads still read before they come here, if a barrier lies between.
-__device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPiece], int k, SelectShared& shared,
-                                             ShortList& list, SelectedList to) {
+// index: key [piece][i] has index (piece * kSparqThreads + threadIdx.x) * neighbours + i; those from i = neighbours <=
+// 8 on are kNoToken. Returns their number. Ends with a barrier. `list` may be what other threads still read before they
+// come here, if a barrier lies between.
+__device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPiece], int neighbours, int k,
+                                             SelectShared& shared, ShortList& list, SelectedList to) {
   constexpr int kMostVotes = 160;  // wanted of 256 maxima: beyond, few keys would be cut
   if (k == 0) {
     __syncthreads();
@@ -173,7 +172,7 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
 #pragma unroll
       for (int i = 0; i < kKeysOfPiece; ++i) {
         if (keep(piece, i))
-          f(place++, key[piece][i], (piece * kSparqThreads + static_cast<int>(threadIdx.x)) * kKeysOfPiece + i);
+          f(place++, key[piece][i], (piece * kSparqThreads + static_cast<int>(threadIdx.x)) * neighbours + i);
       }
     }
   };
@@ -193,8 +192,10 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
             list.key[place] = x;
             list.index[place] = index;
           });
+      if (threadIdx.x < 3 && places.total + threadIdx.x < kSparqThreads)
+        list.key[places.total + threadIdx.x] = kNoToken;
       __syncthreads();
-      const int kept = KeepLargest(list, places.total, bound, k, to);
+      const int kept = KeepLargest(list, places.total, k, shared.sums[3], to);
       __syncthreads();
       return kept;
     }

@@ -6,51 +6,22 @@
 
 namespace headscope::kernels::decode {
 
-// A KV head's rows in memory, and each warp's tile of 16 of them in shared memory.
-template <typename T, int D>
-struct AttendedRows {
-  const SparqParams& p;
-  const T *k, *v;
-  SharedTile<T, D> tile;
-  float* merged;  // the first warp's tile, which the warps' partial outputs take in the end
-  static constexpr int kMergedStride = SharedTile<T, D>::kElements * sizeof(T) / sizeof(float);
-
-  __device__ __forceinline__ AttendedRows(const SpanView& view, char* shared)
-      : p(view.p),
-        k(static_cast<const T*>(p.x.k) + view.list / p.x.num_kv_heads * p.x.k_batch +
-          view.list % p.x.num_kv_heads * p.x.k_head),
-        v(static_cast<const T*>(p.x.v) + view.list / p.x.num_kv_heads * p.x.v_batch +
-          view.list % p.x.num_kv_heads * p.x.v_head),
-        tile{reinterpret_cast<T*>(shared + p.plan.tile) + threadIdx.x / 32 * SharedTile<T, D>::kElements},
-        merged(reinterpret_cast<float*>(shared + p.plan.tile)) {}
-
-  // Requests the warp's 16 slots from `base` on; token(slot) for slots below `kept`, whose last is repeated.
-  template <typename Token>
-  __device__ __forceinline__ void Request(int base, int kept, Token&& token) const {
-    tile.Request(k, p.x.k_row, v, p.x.v_row, [&](int t) { return int64_t{token(min(base + t, kept - 1))}; });
-  }
-};
-
-// Whether the warp's first tile is of the local window alone, so that its rows are known from the start.
-__device__ __forceinline__ bool TileIsLocal(const SparqPlan& plan) {
-  const int first = static_cast<int>(threadIdx.x) / 32 * 16;
-  return first >= plan.selected && first < plan.selected + plan.local;
-}
-
 // The probability that the kept tokens have together, into fixed.alpha: by one warp per head. For one query head a
 // token's probability follows from its key; for groups it is computed from the scores (value == null) or was, by the
 // block that had them.
+template <SparqPath kPath>
 __device__ __forceinline__ void SumShares(const SpanView& view, SelectedList list, const int* source, int chosen,
                                           const float* value) {
   SparqShared& fixed = view.fixed;
-  const int group = view.p.x.group;
+  const int group = GroupOf<kPath>(view.p);
+#pragma unroll 1
   for (int head = threadIdx.x / 32; head < group; head += kSparqWarps) {
     const float2 whole = fixed.whole[head];
     float sum = 0;
-#pragma unroll 4
+#pragma unroll 1
     for (int i = threadIdx.x % 32; i < chosen; i += 32) {
       if (group == 1) {
-        sum += __expf(fixed.factor[0] * FromOrderKey(list.key[i]) - whole.x);
+        sum += __expf(view.choice.factor[0] * FromOrderKey(list.key[i]) - whole.x);
       } else if (value == nullptr) {
         sum += view.Probability(head, list.index[i]);
       } else {
@@ -63,43 +34,56 @@ __device__ __forceinline__ void SumShares(const SpanView& view, SelectedList lis
 }
 
 // Attends `token`, `kept` slots in shared memory, and writes the output row of every query head of the group, 8 heads
-// at a time. while_waiting() runs once, with the first rows on their way. Begins after a barrier. requested: this
-// warp's first rows are on their way.
-template <typename T, int D, typename WhileWaiting>
-__device__ __forceinline__ void AttendTokens(const SpanView& view, const AttendedRows<T, D>& rows, const T* query,
-                                             const int* token, int kept, bool requested, WhileWaiting&& while_waiting) {
+// at a time. meanwhile() runs once, by a warp that has its first rows. Begins after a barrier, ends with one.
+template <typename T, int D, SparqPath kPath, typename Meanwhile>
+__device__ __forceinline__ void AttendTokens(const SpanView& view, float* merged, const T* query, const int* token,
+                                             int kept, Meanwhile&& meanwhile) {
+  static_assert(kSparqThreads % D == 0);
   const SparqParams& p = view.p;
   const DecodeOperands& x = p.x;
-  const int warp = threadIdx.x / 32;
-  for (int first = 0; first < x.group; first += kMaxDenseGroup) {
-    const int heads = min(kMaxDenseGroup, x.group - first);
-    WarpAttention<T, D, SharedQuery<T, D>> attention{{query + first * D, heads}};
-    attention.out.Clear();
-    for (int base = warp * 16; base < kept || (base < kSparqWarps * 16 && first == 0); base += kSparqWarps * 16) {
-      if (base < kept && !requested) rows.Request(base, kept, [&](int slot) { return token[slot]; });
-      requested = false;
-      if (first == 0 && base < kSparqWarps * 16) {
-        if (p.mean_value != nullptr && threadIdx.x < D)
-          CopyAsync4(view.fixed.mean + threadIdx.x, p.mean_value + int64_t{view.list} * D + threadIdx.x);
-        while_waiting();
-      }
-      asm volatile("cp.async.wait_all;" ::: "memory");
-      __syncwarp();
-      if (base < kept) attention.Step(rows.tile, x.scale, 0.0f, kept - base);
-      __syncwarp();
+  const int group = GroupOf<kPath>(p), warp = threadIdx.x / 32, d = static_cast<int>(threadIdx.x) % D;
+  const T* k = static_cast<const T*>(x.k) + view.Sequence() * x.k_batch + view.KvHead() * x.k_head;
+  const T* v = static_cast<const T*>(x.v) + view.Sequence() * x.v_batch + view.KvHead() * x.v_head;
+  float mean = 0;
+  if (p.mean_value != nullptr) mean = __ldg(p.mean_value + int64_t{view.list} * D + d);
+#pragma unroll 1
+  for (int first = 0; first < group; first += kMaxDenseGroup) {
+    const int heads = min(kMaxDenseGroup, group - first);
+    WarpAttention<T, D, SharedQuery<T, D>, GatheredTile<T, D>> attention{{query + first * D, heads}};
+    GatheredTile<T, D> tile;
+    int base = warp * 16;
+    const auto row = [&](int t) { return int64_t{token[min(base + t, kept - 1)]}; };
+    if (base < kept) {
+      tile.LoadKeys(k, x.k_row, row);
+      tile.LoadValues(v, x.v_row, row);
+      const uint2 weights = attention.template Weigh<true>(tile, x.scale, 0.0f, kept - base);
+      attention.out.Clear();  // not before: its registers are the keys'
+      tile.Accumulate(attention.out, weights.x, weights.y);
+    } else {
+      attention.out.Clear();
     }
-    attention.Finish(heads, reinterpret_cast<float(*)[D + 2]>(rows.tile.k));
+    // Beside an output there are registers for keys or values, not for both.
+#pragma unroll 1
+    for (base += kSparqWarps * 16; base < kept; base += kSparqWarps * 16) {
+      tile.LoadKeys(k, x.k_row, row);
+      const uint2 weights = attention.Weigh(tile, x.scale, 0.0f, kept - base);
+      tile.LoadValues(v, x.v_row, row);
+      tile.Accumulate(attention.out, weights.x, weights.y);
+    }
+    if (first == 0) meanwhile();  // not with rows under way, which take the registers
+    attention.Finish(heads, reinterpret_cast<float(*)[D + 2]>(merged + warp * heads * (D + 2)));
     __syncthreads();
+#pragma unroll 1
     for (int at = threadIdx.x; at < heads * D; at += kSparqThreads) {
-      const int h = at / D, d = at % D;
+      const int h = at / D;
       float best, sum;
-      float result = MergeWarps<D, kSparqWarps>(rows.merged + h * (D + 2), rows.kMergedStride, d, &best, &sum) / sum;
+      float result = MergeWarps<D, kSparqWarps>(merged + h * (D + 2), heads * (D + 2), d, &best, &sum) / sum;
       if (p.mean_value != nullptr) {
         const float alpha = view.fixed.alpha[first + h];
-        result = alpha * result + (1 - alpha) * view.fixed.mean[d];
+        result = alpha * result + (1 - alpha) * mean;
       }
-      const int64_t head = int64_t{view.list % x.num_kv_heads} * x.group + first + h;
-      Store(static_cast<T*>(x.o) + view.list / x.num_kv_heads * x.o_batch + head * x.o_head + d, result);
+      const int64_t head = int64_t{view.KvHead()} * group + first + h;
+      Store(static_cast<T*>(x.o) + view.Sequence() * x.o_batch + head * x.o_head + d, result);
     }
     __syncthreads();
   }

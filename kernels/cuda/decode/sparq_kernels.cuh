@@ -1,16 +1,19 @@
 // SparQ in one launch. See kernels/cuda_decode.h for the method; this page is about the machine.
 //
-// One block per (span of tokens, KV head) makes the approximate scores of its span and keeps its best tokens; the block
-// that finishes last of a KV head (a counter tells) makes of the spans' lists the exact top k and attends it, while
-// other KV heads' spans still stream. The bytes that must move are the chosen components of every key, so everything
-// else has to be short or hide behind that stream: two blocks share a multiprocessor, and while one selects, the
-// other loads. With one query head the scores never leave the registers. For a group of query heads the softmaxed
-// scores are summed, which needs each head's normaliser over the *whole* sequence: the scores wait in shared memory
-// until all spans of the KV head have left their (max, sum) in global memory.
+// A block makes the approximate scores of one item, a span of tokens of a KV head, and keeps its best tokens; the block
+// that finishes last of a KV head (a counter tells) makes of the spans' lists the exact top k and attends it. The bytes
+// that must move are the chosen components of every key, so everything else has to be short or hide behind that stream:
+// blocks stay, two a multiprocessor, and request the rows of their next item (sparq_ring.cuh) while they select and
+// attend. With one query head the scores never leave the registers. For a group of query heads the softmaxed scores are
+// summed, which needs each head's normaliser over the *whole* sequence: the scores wait in shared memory until all
+// spans of the KV head have left their (max, sum) in global memory. As one block's merging would then make its whole
+// team wait (sparq_deal.cuh), teams merge and attend when they have scored all their items.
 #pragma once
 
 #include "decode/sparq_attend.cuh"
 #include "decode/sparq_choose.cuh"
+#include "decode/sparq_deal.cuh"
+#include "decode/sparq_merge.cuh"
 #include "decode/sparq_score.cuh"
 
 namespace headscope::kernels::decode {
@@ -34,203 +37,184 @@ __device__ __forceinline__ void LoadOwn(const SpanView& view, int head, float (&
 
 // The softmax of the span, and what each of a thread's tokens is ranked by: the score or, for a group, the sum of the
 // heads' probabilities.
+template <SparqPath kPath>
 __device__ __forceinline__ void RankTokens(const SpanView& view, float (&rank)[2][8]) {
   SparqShared& fixed = view.fixed;
-  const int group = view.p.x.group, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  float score[2][8];
-  for (int head = 0; head < group; ++head) {
-    if (view.p.plan.in_registers == 0) LoadOwn(view, head, rank);
-    const float4 part = SoftmaxOfWarp(rank, fixed.factor[head], view.eligible);
-    if (lane == 0) fixed.part[head][warp] = part;
-  }
-  if (group == 1) return;
-  ExchangeSoftmax(view);
+  const int group = GroupOf<kPath>(view.p), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if constexpr (kPath == SparqPath::kOneHead) {
+    const float4 part = SoftmaxOfWarp(rank, view.choice.factor[0], view.eligible);
+    if (lane == 0) fixed.part[0][warp] = part;
+  } else {
+#pragma unroll 1
+    for (int head = 0; head < group; ++head) {
+      float score[2][8];
+      LoadOwn(view, head, score);
+      const float4 part = SoftmaxOfWarp(score, view.choice.factor[head], view.eligible);
+      if (lane == 0) fixed.part[head][warp] = part;
+    }
+    if (group == 1) {
+      LoadOwn(view, 0, rank);
+      return;
+    }
+    ExchangeSoftmax(view);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) rank[0][i] = rank[1][i] = 0;
-  for (int head = 0; head < group; ++head) {
-    LoadOwn(view, head, score);
+    for (int i = 0; i < 8; ++i) rank[0][i] = rank[1][i] = 0;
+#pragma unroll 1
+    for (int head = 0; head < group; ++head) {
+      float score[2][8];
+      LoadOwn(view, head, score);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      rank[0][i] += __expf(fixed.factor[head] * score[0][i] - fixed.whole[head].x);
-      rank[1][i] += __expf(fixed.factor[head] * score[1][i] - fixed.whole[head].x);
+      for (int i = 0; i < 8; ++i) {
+        rank[0][i] += __expf(view.choice.factor[head] * score[0][i] - fixed.whole[head].x);
+        rank[1][i] += __expf(view.choice.factor[head] * score[1][i] - fixed.whole[head].x);
+      }
     }
   }
 }
 
-// Leaves the span's `found` candidates and softmax in global memory. True in the block that is the last of its KV head
-// to do so; all spans' are then there to read.
-__device__ __forceinline__ bool PublishSpan(const SpanView& view, SelectedList list, int found) {
+// Attends the `found` tokens of a KV head's chosen list, with the local window, and writes its outputs. The list holds
+// places in the one span or, with several, merged candidates. For one query head it finds the whole softmax first.
+template <typename T, int D, SparqPath kPath>
+__device__ __forceinline__ void AttendList(const SpanView& view, const ChosenList& chosen, int found, float* merged,
+                                           const T* query) {
   const SparqParams& p = view.p;
-  const int group = p.x.group;
-  const int64_t base = (int64_t{view.list} * p.plan.num_spans + view.span) * p.plan.list_stride;
-  for (int e = threadIdx.x; e < p.plan.list_stride; e += kSparqThreads) {
-    p.candidate_key[base + e] = e < found ? list.key[e] : kNoToken;
-    if (e >= found) continue;
-    p.candidate_token[base + e] = view.first + list.index[e];
-    if (group == 1) continue;
-    for (int head = 0; head < group; ++head)
-      p.candidate_value[(base + e) * group + head] = view.Probability(head, list.index[e]);
-  }
-  if (group == 1 && threadIdx.x / 32 == kSparqWarps - 1) {
-    const float4 part = PartOfSpan(view.fixed, 0);
-    if (threadIdx.x % 32 == 0) *SpanParts(view, view.span) = part;
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();  // the candidates, of all threads, before the count, for whoever reads them
-    const int rounds = p.plan.waits != 0 ? 2 : 1;
-    const bool last = atomicAdd(p.finished + view.list, 1u) + 1 == static_cast<uint32_t>(rounds * p.plan.num_spans);
-    if (last) p.finished[view.list] = 0;  // ready for the next call
-    view.fixed.is_last = last;
-    __threadfence();
+  const int group = GroupOf<kPath>(p), kept = p.plan.selected + p.plan.local, oldest = p.x.seq_k - p.plan.local;
+  const int64_t candidates = int64_t{view.list} * p.plan.num_spans * p.plan.list_stride;
+  if (group == 1 && threadIdx.x / 32 == kSparqWarps - 1)
+    SetWhole(view, 0, view.alone ? PartOfSpan(view, 0) : PartOfSequence(view, 0));
+  const auto sum_shares = [&] {
+    SumShares<kPath>(view, chosen.list, chosen.source, found,
+                     view.alone ? nullptr : p.candidate_value + candidates * group);
+  };
+  const bool at_once = view.alone && group > 1;  // from scores whose place the results take
+  if (at_once) sum_shares();
+#pragma unroll 1
+  for (int e = threadIdx.x; e < kept; e += kSparqThreads) {
+    chosen.token[e] = e >= found   ? oldest + e - found
+                      : view.alone ? chosen.list.index[e]
+                                   : __ldcg(p.candidate_token + candidates + chosen.source[e]);
   }
   __syncthreads();
-  return view.fixed.is_last != 0;
+  AttendTokens<T, D, kPath>(view, merged, query, chosen.token, kept, [&] {
+    if (!at_once) sum_shares();
+    if (p.chosen == nullptr) return;
+#pragma unroll 1
+    for (int e = threadIdx.x; e < kept; e += kSparqThreads)
+      p.chosen[int64_t{view.list} * p.num_tokens + e] = chosen.token[e];
+  });
 }
 
-// Keys of up to 4096 candidates: `running` of the list in shared memory, then those of the KV head from `next` on.
-__device__ __forceinline__ void LoadCandidates(const SpanView& view, SelectedList list, int running, int next,
-                                               uint32_t (&key)[2][8]) {
-  const SparqPlan& plan = view.p.plan;
-  const int total = plan.num_spans * plan.list_stride;
-  const uint32_t* from = view.p.candidate_key + int64_t{view.list} * total + next - running;
-#pragma unroll
-  for (int piece = 0; piece < 2; ++piece) {
-    const int first = PlaceInSpan(piece, 0);
-    uint4 x[2] = {};
-    if (first < running) {
-      x[0] = *reinterpret_cast<const uint4*>(list.key + first);
-      x[1] = *reinterpret_cast<const uint4*>(list.key + first + 4);
-    } else if (first - running + next < total) {
-      x[0] = __ldcg(reinterpret_cast<const uint4*>(from + first));
-      x[1] = __ldcg(reinterpret_cast<const uint4*>(from + first + 4));
+// The scores of an item, in `rank` or in shared memory. On its way requests the next item's first rows, for which
+// prepare() chooses the components.
+template <typename T, int D, SparqPath kPath, typename Prepare>
+__device__ __forceinline__ void ScoreItem(const SpanView& view, KeyRing<T>& ring, const KeySource<T>& next,
+                                          bool has_next, const char* weight, float (&rank)[2][8], Prepare&& prepare) {
+  if constexpr (kPath == SparqPath::kOneHead) {
+    ScoreOneHead<T>(view, ring, next, has_next, weight, rank, prepare);
+  } else {
+    if (has_next) {
+      WaitForCopies();  // the query
+      prepare();
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      key[piece][half * 4] = x[half].x;
-      key[piece][half * 4 + 1] = x[half].y;
-      key[piece][half * 4 + 2] = x[half].z;
-      key[piece][half * 4 + 3] = x[half].w;
+    if (view.p.kt != nullptr) {
+      ScoreComponentRows<T>(view, reinterpret_cast<const uint2*>(weight));
+    } else {
+      ScoreWholeRows<T, D>(view, reinterpret_cast<const uint2*>(weight));
     }
   }
 }
 
-template <typename T, int D>
+template <typename T, int D, SparqPath kPath>
 __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_constant__ SparqParams p) {
   extern __shared__ __align__(128) char shared[];
   auto& fixed = *reinterpret_cast<SparqShared*>(shared);
   const SparqPlan& plan = p.plan;
-  const DecodeOperands& x = p.x;
-  int number = static_cast<int>(blockIdx.x);
-  if (plan.waits != 0) {
-    if (threadIdx.x == 0) fixed.ticket = TakeTicket(p);
-    __syncthreads();
-    number = fixed.ticket;
-  }
-  const int span = number % plan.num_spans, list = number / plan.num_spans;
-  const int sequence = list / x.num_kv_heads, kv_head = list % x.num_kv_heads, first = span * plan.span_tokens;
-  const int tokens = min(plan.span_tokens, x.seq_k - first), oldest = x.seq_k - plan.local;
-  const SpanView view{p,
-                      fixed,
-                      reinterpret_cast<float*>(shared + plan.tile),
-                      list,
-                      span,
-                      first,
-                      tokens,
-                      min(tokens, oldest - first),
-                      plan.num_spans == 1};
-  const AttendedRows<T, D> rows(view, shared);
-  T* query = reinterpret_cast<T*>(shared + plan.query);
-  auto* weight = reinterpret_cast<uint2*>(shared + plan.weight);
-  const int kept = plan.selected + plan.local;
-  const bool requested = view.alone && plan.in_registers != 0 && TileIsLocal(plan);
-  if (requested) {
-    rows.Request(static_cast<int>(threadIdx.x) / 32 * 16, kept,
-                 [&](int slot) { return oldest + slot - plan.selected; });
-  }
-
-  ChooseComponents<T, D>(view, query, weight);
-  float rank[2][8];
-  if (p.kt != nullptr) {
-    const T* kt = static_cast<const T*>(p.kt) + sequence * p.kt_batch + kv_head * p.kt_head + first;
-    if (plan.in_registers != 0) {
-      ScoreInRegisters<T>(view, kt, rank);
-    } else if (plan.head_tiles == 0) {
-      ScoreFewHeads<T>(view, kt);
-    } else {
-      ScoreComponentRows<T>(view, kt, weight);
-    }
-  } else {
-    const T* k = static_cast<const T*>(x.k) + sequence * x.k_batch + kv_head * x.k_head + first * x.k_row;
-    ScoreWholeRows<T, D>(view, k, weight);
-  }
-  if (plan.in_registers == 0) __syncthreads();
-  RankTokens(view, rank);
-
-  uint32_t key[2][8];
-#pragma unroll
-  for (int piece = 0; piece < 2; ++piece) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      key[piece][i] = PlaceInSpan(piece, i) < view.eligible ? OrderKey(rank[piece][i]) : kNoToken;
-  }
-  const SelectedList selected{reinterpret_cast<uint32_t*>(shared + plan.list_key),
-                              reinterpret_cast<int*>(shared + plan.list_index)};
-  int* source = reinterpret_cast<int*>(shared + plan.list_source);
-  int* token = reinterpret_cast<int*>(shared + plan.token);
-  const int total = plan.num_spans * plan.list_stride;
-  // The span's tokens first; then, in the last block, the spans' candidates, as many at a time as threads can hold.
-  int chosen, running = 0, next = 0;
-  for (bool merging = false;; merging = true) {
-    chosen = SelectLargest(key, plan.selected, fixed.select, fixed.short_list, selected);
-    if (!merging) {
-      if (!view.alone && !PublishSpan(view, selected, chosen)) return;
-    } else {
-      // An entry of the list came from the list before or from the candidates.
-      int was[kMaxKept / kSparqThreads];
-#pragma unroll
-      for (int i = 0; i < kMaxKept / kSparqThreads; ++i) {
-        const int e = i * kSparqThreads + static_cast<int>(threadIdx.x);
-        const int index = e < chosen ? selected.index[e] : running;
-        was[i] = index < running ? source[index] : index - running + next;
-      }
-      __syncthreads();
-#pragma unroll
-      for (int i = 0; i < kMaxKept / kSparqThreads; ++i) {
-        const int e = i * kSparqThreads + static_cast<int>(threadIdx.x);
-        if (e < chosen) source[e] = was[i];
-      }
-      for (int e = chosen + static_cast<int>(threadIdx.x); e < plan.list_stride; e += kSparqThreads)
-        selected.key[e] = kNoToken;
-      __syncthreads();
-      next += kSpanTokens - running;
-      running = plan.list_stride;
-    }
-    if (view.alone || next >= total) break;
-    LoadCandidates(view, selected, running, next, key);
-  }
-
-  const float* value = view.alone ? nullptr : p.candidate_value + int64_t{list} * total * x.group;
-  const auto sum_shares = [&] {
-    if (x.group == 1) {
-      if (threadIdx.x / 32 != 0) return;
-      SetWhole(fixed, 0, view.alone ? PartOfSpan(fixed, 0) : PartOfSequence(view, 0));
-      __syncwarp();
-    }
-    SumShares(view, selected, source, chosen, value);
+  const ChosenList chosen(plan, shared);
+  const auto query = [&](int turn) { return reinterpret_cast<T*>(shared + plan.query + turn % 3 * plan.query_bytes); };
+  const auto weight = [&](int turn) { return shared + plan.weight + (turn & 1) * plan.weight_bytes; };
+  const auto request_query = [&](int item, int turn) {
+    if (item < plan.items) RequestQuery<T, D, kPath>(p, item / plan.num_spans, query(turn));
   };
-  const bool at_once = view.alone && x.group > 1;  // from scores whose place the rows take
-  if (at_once) sum_shares();
-  const int32_t* candidate_token = p.candidate_token + int64_t{list} * total;
-  for (int e = threadIdx.x; e < kept; e += kSparqThreads) {
-    token[e] = e >= chosen ? oldest + e - chosen : view.alone ? selected.index[e] : __ldcg(candidate_token + source[e]);
+  KeyRing<T> ring(plan, shared);
+  constexpr bool kTeams = kPath != SparqPath::kOneHead;
+  const int blocks = static_cast<int>(gridDim.x), total = plan.num_spans * plan.list_stride;
+
+  // Turn 0 prepares the first item. In the end a team's block merges those of its KV heads that fall to it: their items
+  // in its own sequence are `merge`, counted on from the last.
+  int item = -1, next = FirstItem(p, fixed);
+  int merge = next + (kTeams ? next % plan.num_spans * blocks : 0);
+  request_query(next, 1);
+#pragma unroll 1
+  for (int turn = 0;; ++turn) {
+    const auto choose_next = [&] {
+      ChooseComponents<T, D, kPath>(p, fixed, fixed.choice[(turn + 1) & 1], query(turn + 1), weight(turn + 1));
+    };
+    const KeySource<T> ahead(SpanView(p, shared, min(next, plan.items - 1), turn + 1));
+    if (turn == 0) {
+      WaitForCopies();  // the query
+      choose_next();
+      if constexpr (kPath == SparqPath::kOneHead) ring.Begin(ahead, p.kt_component);
+      item = next;
+      next += blocks;
+      request_query(next, 2);
+      continue;
+    }
+
+    const bool merging_only = kTeams && item >= plan.items;
+    if (item >= plan.items && (!merging_only || plan.waits == 0 || merge >= plan.items)) break;
+    const SpanView view(p, shared, merging_only ? merge : item, turn);
+    uint32_t key[2][8];
+    int neighbours = 8, running = 0, read = 0, found = 0;  // candidates: in the list, and read
+    if (merging_only) {
+      merge += plan.num_spans * blocks;
+      RequestQuery<T, D, kPath>(p, view.list, query(turn));
+      WaitForCount(p, view.list, 2 * plan.num_spans);
+      if (threadIdx.x == 0) p.finished[view.list] = 0;  // ready for the next call
+      if (threadIdx.x < p.x.group)
+        fixed.whole[threadIdx.x].y = __ldcg(p.local_share + int64_t{view.list} * p.x.group + threadIdx.x);
+    } else {
+      int after = 0;
+      if (threadIdx.x == 0) after = ItemAfter(p, next);  // arrives while the scores are made
+      float rank[2][8];
+      ScoreItem<T, D, kPath>(view, ring, ahead, next < plan.items, weight(turn), rank, choose_next);
+      if (threadIdx.x == 0) fixed.after = after;
+      if constexpr (kPath != SparqPath::kOneHead) __syncthreads();
+      RankTokens<kPath>(view, rank);
+#pragma unroll
+      for (int piece = 0; piece < 2; ++piece) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          key[piece][i] = i < view.eligible - PlaceInSpan(piece, 0) ? OrderKey(rank[piece][i]) : kNoToken;
+      }
+    }
+
+    // The item's best tokens; then, in the KV head's last block or in its team's, the best of all spans' candidates, as
+    // many at a time as the threads hold keys.
+    bool merging = merging_only, is_done = false;
+    for (bool loaded = !merging_only;; loaded = true) {
+      if (loaded) {
+        found = SelectLargest(key, neighbours, plan.selected, fixed.select, fixed.short_list, chosen.list);
+        if (merging) {
+          const int entries = min(kSpanTokens, running + total - read);
+          NoteSources(plan, chosen, found, running, read);
+          read += entries - running;
+          running = plan.list_stride;
+        } else {
+          item = next;
+          next = fixed.after;
+          request_query(next, turn + 2);
+          is_done = !view.alone && !PublishSpan<kPath>(view, chosen.list, found);
+          merging = true;
+          if (is_done || view.alone) break;
+        }
+        if (read >= total) break;
+      }
+      neighbours = LoadCandidates(view, chosen.list, running, read, min(kSpanTokens, running + total - read), key);
+    }
+    if (is_done) continue;
+    if (merging_only) WaitForCopies();  // the query; AttendList has a barrier
+    AttendList<T, D, kPath>(view, chosen, found, reinterpret_cast<float*>(shared + plan.merged), query(turn));
   }
-  __syncthreads();
-  AttendTokens<T, D>(view, rows, query, token, kept, requested, [&] {
-    if (!at_once) sum_shares();
-    if (p.chosen == nullptr) return;
-    for (int e = threadIdx.x; e < kept; e += kSparqThreads) p.chosen[int64_t{list} * p.num_tokens + e] = token[e];
-  });
 }
 
 }  // namespace headscope::kernels::decode

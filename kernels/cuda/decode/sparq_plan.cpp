@@ -10,6 +10,46 @@ int32_t Up(int32_t value, int32_t to) {
   return (value + to - 1) / to * to;
 }
 
+constexpr int32_t kMostResident = 2;    // blocks of a multiprocessor, as SparqKernel's registers allow
+constexpr int32_t kSystemBytes = 1024;  // of every resident block
+
+// Fills in where the parts of a block's shared memory are, and how deep the ring is: as deep as leaves room for all
+// resident blocks or, if that is hardly a ring, for one.
+void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& options, const DecodeDevice& device,
+                  SparqPlan* plan) {
+  const int32_t group = problem.GroupSize();
+  SparqPlan& x = *plan;
+  int32_t at = kSparqSharedBytes;
+  const auto take = [&](int32_t bytes) {
+    const int32_t from = at;
+    at = Up(at + bytes, 16);
+    return from;
+  };
+  x.query_bytes = group * problem.head_dim * 2;
+  x.query = take(3 * x.query_bytes);
+  x.weight_bytes = x.head_tiles > 0 ? x.head_tiles * x.steps * 32 * 8 : Up(options.rank, 16) * 4;
+  x.weight = take(2 * x.weight_bytes);
+  x.list_key = take(x.list_stride * 4);
+  x.list_index = take(x.list_stride * 4);
+  x.list_source = take(x.list_stride * 4);
+  x.token = take((x.selected + x.local) * 4);
+  x.score_pitch = x.span_tokens + (x.head_tiles > 0 ? 4 : 0);
+  const int32_t results = kSparqWarps * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
+  const int32_t scores = x.path == SparqPath::kOneHead ? 0 : group * x.score_pitch * 4;
+  x.scores = x.merged = take(std::max(scores, results));
+  x.ring = at;
+  if (x.path == SparqPath::kOneHead) {
+    constexpr int32_t kBatchBytes = kBatchRows * kSpanTokens * 2;
+    const auto batches = [&](int32_t room) { return std::min((room - at) / kBatchBytes, int32_t{kMaxBatches}); };
+    x.batches = batches(device.shared_of_multiprocessor / kMostResident - kSystemBytes);
+    if (x.batches < kMaxBatches) x.batches = std::max(batches(device.shared_of_block), 1);
+    at += x.batches * kBatchBytes;
+    x.rows =
+        std::max(Up(options.rank, kBatchRows), x.batches * kBatchRows);  // components are padded to a multiple of 16
+  }
+  x.shared_bytes = at;
+}
+
 }  // namespace
 
 Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& options, bool whole_rows,
@@ -25,8 +65,8 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   x.selected = std::min(options.num_tokens, problem.seq_k) - x.local;
   x.list_stride = Up(x.selected, 8);
   x.lists = problem.batch * problem.num_kv_heads;
-  x.in_registers = group == 1 && !whole_rows ? 1 : 0;
-  const bool on_tensor_cores = whole_rows || group > 4;
+  const bool on_tensor_cores = whole_rows || group > 1;
+  x.path = on_tensor_cores ? SparqPath::kTensorCores : SparqPath::kOneHead;
   x.steps = on_tensor_cores ? ((whole_rows ? problem.head_dim : options.rank) + 15) / 16 : 0;
   x.head_tiles = on_tensor_cores ? (group + 7) / 8 : 0;
   x.span_tokens = group <= 4 ? kSpanTokens : kSpanTokens / 2;
@@ -37,27 +77,18 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
                                           " query heads per KV head SparQ on this GPU takes at most " +
                                           std::to_string(x.span_tokens * device.num_multiprocessors) + " tokens"};
   }
-  int32_t at = kSparqSharedBytes;
-  const auto take = [&](int32_t bytes) {
-    const int32_t from = at;
-    at = Up(at + bytes, 16);
-    return from;
-  };
-  x.query = take(group * problem.head_dim * 2);
-  x.weight = take(x.head_tiles * x.steps * 32 * 8);
-  x.list_key = take(x.list_stride * 4);
-  x.list_index = take(x.list_stride * 4);
-  x.list_source = take(x.list_stride * 4);
-  x.token = take((x.selected + x.local) * 4);
-  x.score_pitch = x.span_tokens + (on_tensor_cores ? 4 : 0);
-  const int32_t scores = x.in_registers != 0 ? 0 : group * x.score_pitch * 4;
-  x.tile = take(std::max(scores, kSparqWarps * 2 * 16 * problem.head_dim * 2));
-  x.shared_bytes = at;
+  x.items = x.lists * x.num_spans;
+  LayOutShared(problem, options, device, plan);
   if (x.shared_bytes > device.shared_of_block) {
     return {StatusCode::kUnsupported,
             "num_tokens " + std::to_string(options.num_tokens) + " with " + std::to_string(group) +
                 " query heads per KV head needs more shared memory than a block has; lower num_tokens"};
   }
+  const int32_t resident =
+      std::clamp(device.shared_of_multiprocessor / (x.shared_bytes + kSystemBytes), 1, kMostResident);
+  // Long items, whole rows of K, gain nothing from blocks that stay: the GPU deals them out.
+  x.blocks = whole_rows ? x.items : std::min(x.items, resident * device.num_multiprocessors);
+  if (x.waits != 0) x.blocks = x.blocks / x.num_spans * x.num_spans;
   return {};
 }
 
@@ -72,12 +103,12 @@ SparqScratch LayOutScratch(const AttentionProblem& problem, const SparqPlan& pla
     at += (bytes + 255) / 256 * 256;
     return from;
   };
-  layout.finished = take(4 * static_cast<size_t>(problem.batch) *
-                         static_cast<size_t>(problem.num_qo_heads));  // first and of one size, as dense decode has it
+  layout.finished = take(CounterBytes(problem));
   layout.key = take(4 * candidates);
   layout.token = take(4 * candidates);
   layout.value = take(group == 1 ? 0 : 4 * candidates * group);
   layout.softmax = take(16 * spans * group);
+  layout.local_share = take(group == 1 ? 0 : 4 * lists * group);
   layout.total = at;
   return layout;
 }

@@ -18,7 +18,7 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
 
 // Byte offsets of the scratch arrays of SparqParams.
 struct SparqScratch {
-  size_t finished, key, token, value, softmax, total;
+  size_t finished, key, token, value, softmax, local_share, total;
 };
 SparqScratch LayOutScratch(const AttentionProblem& problem, const SparqPlan& plan);
 

@@ -1,11 +1,12 @@
-// SparQ's approximate scores: products of the keys with the chosen components of the query. Keys go from memory to
-// registers to the products: eight or sixteen 16-byte loads a thread are under way at once, and the other warps of the
-// multiprocessor cover the rest. Up to four query heads are multiplied in plain fp32, because then a warp may read 512
-// contiguous bytes of a component's row; more heads, and whole rows of K, go through the tensor cores, whose fragments
-// want 128 or 64 bytes of a row. There tokens are the 16 rows and 8 query heads the columns.
+// SparQ's approximate scores: products of the keys with the chosen components of the query.
+// - One query head is multiplied in plain fp32: its keys come through a ring of each thread (sparq_ring.cuh), because
+//   then a warp may read 512 contiguous bytes of a component's row.
+// - More heads, and whole rows of K, go from memory to registers to the tensor cores, whose fragments want 128 or 64
+//   bytes of a row, with eight loads a thread under way and the other warps of the multiprocessor to cover the rest.
+//   There tokens are the 16 rows and 8 query heads the columns.
 #pragma once
 
-#include "decode/sparq_shared.cuh"
+#include "decode/sparq_ring.cuh"
 #include "decode/tensor_core.cuh"
 
 namespace headscope::kernels::decode {
@@ -26,74 +27,49 @@ __device__ __forceinline__ void StoreFour(float* to, float4 x, int live, bool ad
   *at = x;
 }
 
-// Sums of products of 8 tokens with kHeads query heads in plain fp32; kt: the first token's place in row 0. A warp's
-// threads take neighbours: 512 contiguous bytes of a row; 16 rows at once for one head, 8 for more.
-template <typename T, int kHeads>
-__device__ __forceinline__ void ScoreEight(const SparqParams& p, const SparqShared& fixed, const T* kt,
-                                           float (&sum)[kHeads][8]) {
-  constexpr int kRows = kHeads == 1 ? 16 : 8;
+// The scores of a thread's 16 tokens of the one query head; -inf from the span's end on. prepare: see KeyRing::Stream.
+template <typename T, typename Prepare>
+__device__ __forceinline__ void ScoreOneHead(const SpanView& view, KeyRing<T>& ring, const KeySource<T>& next,
+                                             bool has_next, const char* weight, float (&score)[2][8],
+                                             Prepare&& prepare) {
 #pragma unroll
-  for (int head = 0; head < kHeads; ++head) {
+  for (int i = 0; i < 8; ++i) score[0][i] = score[1][i] = 0;
+  ring.Stream(
+      view.p, KeySource<T>(view), next, has_next,
+      [&](int row, const uint4(&raw)[kBatchRows][2]) {
+        static_assert(kBatchRows == 4);
+        const float4 four = reinterpret_cast<const float4*>(weight)[row / 4];
+        const float of_row[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum[head][i] = 0;
-  }
-#pragma unroll 1
-  for (int row = 0; row < p.rank; row += kRows) {  // rows past the rank repeat one and weigh nothing
-    uint4 raw[kRows];
+        for (int r = 0; r < kBatchRows; ++r) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) raw[r] = LoadStreaming(kt + fixed.component[row + r] * p.kt_component);
+          for (int piece = 0; piece < 2; ++piece) {
+            float key[8];
+            Unpack(raw[r][piece], key, T());
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      float key[8];
-      Unpack(raw[r], key, T());
-#pragma unroll
-      for (int head = 0; head < kHeads; ++head) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sum[head][i] += fixed.weight[head][row + r] * key[i];
-      }
-    }
-  }
-}
-
-// The scores of a thread's 16 tokens of the one query head; -inf from the span's end on. A piece of 8 tokens that
-// straddles the end is read (rows are padded); none is that starts behind it.
-template <typename T>
-__device__ __forceinline__ void ScoreInRegisters(const SpanView& view, const T* kt, float (&score)[2][8]) {
+            for (int i = 0; i < 8; ++i) score[piece][i] += of_row[r] * key[i];
+          }
+        }
+      },
+      prepare);
 #pragma unroll
   for (int piece = 0; piece < 2; ++piece) {
-    const int first = PlaceInSpan(piece, 0);
-    float sum[1][8] = {};
-    if (first < view.tokens) ScoreEight<T, 1>(view.p, view.fixed, kt + first, sum);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) score[piece][i] = first + i < view.tokens ? sum[0][i] : kNegativeInfinity;
-  }
-}
-
-// The same of up to four query heads, into shared memory.
-template <typename T>
-__device__ __forceinline__ void ScoreFewHeads(const SpanView& view, const T* kt) {
-#pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x) * 8; first < view.tokens; first += kSparqThreads * 8) {
-    float sum[4][8];
-    ScoreEight<T, 4>(view.p, view.fixed, kt + first, sum);
-#pragma unroll
-    for (int head = 0; head < 4; ++head) {
-      if (head >= view.p.x.group) break;
-      const float(&x)[8] = sum[head];
-      StoreFour(view.Row(head) + first, make_float4(x[0], x[1], x[2], x[3]), view.tokens - first, false);
-      StoreFour(view.Row(head) + first + 4, make_float4(x[4], x[5], x[6], x[7]), view.tokens - first - 4, false);
+    for (int i = 0; i < 8; ++i) {
+      if (i >= view.tokens - PlaceInSpan(piece, 0)) score[piece][i] = kNegativeInfinity;
     }
   }
 }
 
-// Scores of the span's tokens from component rows; kt: the first token's place in row 0. A warp takes 64 tokens, a
+// Scores of the span's tokens from component rows. A warp takes 64 tokens, a
 // thread 8 of them and 4 components a step; two steps are loaded at once. Pairs of components are interleaved for the
 // products, whose row i is token 8 i + 2 u, and row i + 8 the next one. A piece of 8 that straddles the end is read
 // (rows are padded); none is that starts behind it.
 template <typename T>
-__device__ __forceinline__ void ScoreComponentRows(const SpanView& view, const T* kt, const uint2* weight) {
+__device__ __forceinline__ void ScoreComponentRows(const SpanView& view, const uint2* weight) {
   const SparqParams& p = view.p;
-  const int* component = view.fixed.component;
+  const T* kt = static_cast<const T*>(p.kt) + view.Sequence() * p.kt_batch + view.KvHead() * p.kt_head + view.first;
+  const int* component = view.choice.component;
   const int tokens = view.tokens;
   const int lane = threadIdx.x % 32, i = lane / 4, j = lane % 4, steps = p.plan.steps;
 #pragma unroll 1
@@ -146,8 +122,10 @@ __device__ __forceinline__ void ScoreComponentRows(const SpanView& view, const T
 // The same from whole rows of K, 16 tokens a warp; a thread takes 8 neighbouring components of tokens i and i + 8 and
 // spreads them over two steps.
 template <typename T, int D>
-__device__ __forceinline__ void ScoreWholeRows(const SpanView& view, const T* k, const uint2* weight) {
+__device__ __forceinline__ void ScoreWholeRows(const SpanView& view, const uint2* weight) {
   const SparqParams& p = view.p;
+  const T* k = static_cast<const T*>(p.x.k) + view.Sequence() * p.x.k_batch + view.KvHead() * p.x.k_head +
+               view.first * p.x.k_row;
   const int tokens = view.tokens;
   const int lane = threadIdx.x % 32, i = lane / 4, j = lane % 4;
 #pragma unroll 1

@@ -8,40 +8,63 @@
 
 namespace headscope::kernels::decode {
 
+// The components that an item's scores read.
+struct Choice {
+  int component[kMaxRank];  // the largest first, padded to a multiple of 16 by repeating one
+  float factor[kMaxGroup];  // scale over temperature: what takes a sum of products to a score
+};
+
 struct SparqShared {
   SelectShared select;
-  union {
-    float weight[4][kMaxRank];  // of the chosen components, for the first four heads; until the scores are made
-    ShortList short_list;       // from then on
-  };
-  int component[kMaxRank];    // the chosen ones, the largest first, padded to a multiple of 16
+  ShortList short_list;
+  Choice choice[2];           // of this item and the next
   float magnitude[kMaxRank];  // sum over the group of |q|
   bool is_chosen[kMaxRank];
-  float factor[kMaxGroup];  // scale over temperature: what takes a sum of products to a score
   float4 part[kMaxGroup][kSparqWarps];
   // The sequence's log-sum-exp of the scores, and the probability of the local window.
   float2 whole[kMaxGroup];
   float alpha[kMaxGroup];
-  float mean[kMaxRank];
-  int ticket, is_last;
+  int started, after, is_last;
 };
 static_assert(sizeof(SparqShared) <= kSparqSharedBytes);
 
-// A block's span. `scores` are sums of products, without a head's factor.
+// A span, as the block that scores it sees it. `scores` are sums of products, without a head's factor.
 struct SpanView {
   const SparqParams& p;
   SparqShared& fixed;
+  const Choice& choice;
   float* scores;
   int list, span, first, tokens;
   int eligible;  // tokens of the span before the local window
   bool alone;    // the sequence is one span
 
+  // turn: of the block's items, the number of this one.
+  __device__ __forceinline__ SpanView(const SparqParams& params, char* shared, int item, int turn)
+      : p(params),
+        fixed(*reinterpret_cast<SparqShared*>(shared)),
+        choice(fixed.choice[turn & 1]),
+        scores(reinterpret_cast<float*>(shared + p.plan.scores)),
+        list(item / p.plan.num_spans),
+        span(item % p.plan.num_spans),
+        first(span * p.plan.span_tokens),
+        tokens(min(p.plan.span_tokens, p.x.seq_k - first)),
+        eligible(min(tokens, p.x.seq_k - p.plan.local - first)),
+        alone(p.plan.num_spans == 1) {}
+
+  __device__ __forceinline__ int Sequence() const { return list / p.x.num_kv_heads; }
+  __device__ __forceinline__ int KvHead() const { return list % p.x.num_kv_heads; }
   __device__ __forceinline__ float* Row(int head) const { return scores + head * p.plan.score_pitch; }
   // For groups, once fixed.whole is known.
   __device__ __forceinline__ float Probability(int head, int at) const {
-    return __expf(fixed.factor[head] * Row(head)[at] - fixed.whole[head].x);
+    return __expf(choice.factor[head] * Row(head)[at] - fixed.whole[head].x);
   }
 };
+
+// Query heads of a KV head: a constant where the path knows it.
+template <SparqPath kPath>
+__device__ __forceinline__ int GroupOf(const SparqParams& p) {
+  return kPath == SparqPath::kOneHead ? 1 : p.x.group;
+}
 
 // The place in its span of token i of a thread's piece.
 __device__ __forceinline__ int PlaceInSpan(int piece, int i) {

@@ -24,7 +24,7 @@ __device__ __forceinline__ float4 SoftmaxOfWarp(const float (&score)[2][8], floa
     for (int i = 0; i < 8; ++i) {
       const float x = __expf(factor * (score[piece][i] - best));
       sum += x;
-      if (PlaceInSpan(piece, i) >= eligible) local += x;
+      if (i >= eligible - PlaceInSpan(piece, 0)) local += x;
     }
   }
   return make_float4(best, WarpSum(sum), WarpSum(local), 0);
@@ -34,9 +34,11 @@ __device__ __forceinline__ float4 SoftmaxOfWarp(const float (&score)[2][8], floa
 template <typename Load>
 __device__ __forceinline__ float4 MergeParts(int parts, float factor, Load&& load) {
   float best = kNegativeInfinity;
+#pragma unroll 1
   for (int i = threadIdx.x % 32; i < parts; i += 32) best = fmaxf(best, load(i).x);
   best = WarpMax(best);
   float sum = 0, local = 0;
+#pragma unroll 1
   for (int i = threadIdx.x % 32; i < parts; i += 32) {
     const float4 part = load(i);
     if (part.x == kNegativeInfinity) continue;
@@ -48,14 +50,14 @@ __device__ __forceinline__ float4 MergeParts(int parts, float factor, Load&& loa
 }
 
 // By one warp: fixed.whole[head] of the whole sequence's part.
-__device__ __forceinline__ void SetWhole(SparqShared& fixed, int head, float4 part) {
+__device__ __forceinline__ void SetWhole(const SpanView& view, int head, float4 part) {
   if (threadIdx.x % 32 == 0)
-    fixed.whole[head] = make_float2(fixed.factor[head] * part.x + __logf(part.y), part.z / part.y);
+    view.fixed.whole[head] = make_float2(view.choice.factor[head] * part.x + __logf(part.y), part.z / part.y);
 }
 
 // The span's part of one head, of its warps' (fixed.part).
-__device__ __forceinline__ float4 PartOfSpan(const SparqShared& fixed, int head) {
-  return MergeParts(kSparqWarps, fixed.factor[head], [&](int warp) { return fixed.part[head][warp]; });
+__device__ __forceinline__ float4 PartOfSpan(const SpanView& view, int head) {
+  return MergeParts(kSparqWarps, view.choice.factor[head], [&](int warp) { return view.fixed.part[head][warp]; });
 }
 
 __device__ __forceinline__ float4* SpanParts(const SpanView& view, int span) {
@@ -64,29 +66,32 @@ __device__ __forceinline__ float4* SpanParts(const SpanView& view, int span) {
 
 // The sequence's part of one head, once all spans have left theirs in global memory.
 __device__ __forceinline__ float4 PartOfSequence(const SpanView& view, int head) {
-  return MergeParts(view.p.plan.num_spans, view.fixed.factor[head],
+  return MergeParts(view.p.plan.num_spans, view.choice.factor[head],
                     [&](int span) { return __ldcg(SpanParts(view, span) + head); });
 }
 
-// Number of the block in order of start. Blocks that wait for each other take their work by it, for who waits then
-// waits for blocks that have started or start next. The last to start leaves the counter ready for the next call.
-__device__ __forceinline__ int TakeTicket(const SparqParams& p) {
-  uint32_t* started = p.finished + p.plan.lists;
-  const uint32_t ticket = atomicAdd(started, 1u);
-  if (ticket + 1 == gridDim.x) *started = 0;
-  return static_cast<int>(ticket);
+// Waits until the KV head's counter has come to `count`; what was written before it did is then there to read. Ends
+// with a barrier.
+__device__ __forceinline__ void WaitForCount(const SparqParams& p, int list, int count) {
+  if (threadIdx.x == 0) {
+    uint32_t arrived;
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(p.finished + list) : "memory");
+    } while (arrived < static_cast<uint32_t>(count));
+  }
+  __syncthreads();
 }
 
 // For groups: fixed.whole of all heads. Waits for the KV head's other spans. Begins and ends with a barrier.
 __device__ __forceinline__ void ExchangeSoftmax(const SpanView& view) {
-  SparqShared& fixed = view.fixed;
   const SparqParams& p = view.p;
   const int warp = threadIdx.x / 32;
   __syncthreads();
+#pragma unroll 1
   for (int head = warp; head < p.x.group; head += kSparqWarps) {
-    const float4 part = PartOfSpan(fixed, head);
+    const float4 part = PartOfSpan(view, head);
     if (view.alone) {
-      SetWhole(fixed, head, part);
+      SetWhole(view, head, part);
     } else if (threadIdx.x % 32 == 0) {
       SpanParts(view, view.span)[head] = part;
     }
@@ -96,14 +101,10 @@ __device__ __forceinline__ void ExchangeSoftmax(const SpanView& view) {
   if (threadIdx.x == 0) {
     __threadfence();  // the parts, of all threads, before the count
     atomicAdd(p.finished + view.list, 1u);
-    const auto all = static_cast<uint32_t>(p.plan.num_spans);
-    uint32_t arrived;
-    do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(p.finished + view.list) : "memory");
-    } while (arrived < all);
   }
-  __syncthreads();
-  for (int head = warp; head < p.x.group; head += kSparqWarps) SetWhole(fixed, head, PartOfSequence(view, head));
+  WaitForCount(p, view.list, p.plan.num_spans);
+#pragma unroll 1
+  for (int head = warp; head < p.x.group; head += kSparqWarps) SetWhole(view, head, PartOfSequence(view, head));
   __syncthreads();
 }
 

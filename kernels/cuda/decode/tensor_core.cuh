@@ -92,8 +92,8 @@ __device__ __forceinline__ void ScoreTokens(const Query& query, const uint4 (&ra
   }
 }
 
-// The output's accumulator: O^T, D / 16 tiles of 16 components x 8 heads. Thread (i, j) has components i (elements 0,
-// 1) and i + 8 (elements 2, 3) of heads 2j and 2j + 1.
+// The output's accumulator: O^T, D / 16 tiles of 16 components x 8 heads. Thread (i, j) has rows i (elements 0, 1) and
+// i + 8 (elements 2, 3) of heads 2j and 2j + 1; which components these are, the tile of keys and values says.
 template <typename T, int D>
 struct OutputFragment {
   float c[D / 16][4];
@@ -138,6 +138,8 @@ struct SharedTile {
   static constexpr int kElements = 2 * 16 * D;
   T* k;  // [16][D], and V behind it
 
+  // The component in row i, or i + 8, of an output's tile m.
+  __device__ __forceinline__ static int Component(int m, int half, int i) { return m * 16 + half * 8 + i; }
   __device__ __forceinline__ static int Swizzle(int token) { return (token & 1) * 4 + (token / 2 & 3); }
 
   // Requests the tile by cp.async. row(t) is the cache row of the tile's token t; where a tile has fewer than 16 tokens
@@ -175,15 +177,78 @@ struct SharedTile {
   }
 };
 
+// 16 tokens of K and V in a warp's registers, straight from memory: for warps that take few tiles from anywhere. Thread
+// (i, j) has of K what the products want of it: tokens i and i + 8, the 16-byte pieces 4 block + j. Of V it has tokens
+// 2j, 2j + 1, 2j + 8 and 2j + 9, pieces i and, of 16, i + 8; pairs of tokens are then interleaved for each component.
+template <typename T, int D>
+struct GatheredTile {
+  uint4 key[2][D / 32];
+  uint4 value[4][D / 64];
+
+  // row(t) is the cache row of the tile's token t; where a tile has fewer than 16 tokens it repeats one.
+  template <typename Row>
+  __device__ __forceinline__ void LoadKeys(const T* k, int64_t k_row, Row&& row) {
+    const int i = threadIdx.x % 32 / 4, j = threadIdx.x % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const T* from = k + row(half * 8 + i) * k_row + j * 8;
+#pragma unroll
+      for (int block = 0; block < D / 32; ++block) key[half][block] = LoadStreaming(from + block * 32);
+    }
+  }
+  template <typename Row>
+  __device__ __forceinline__ void LoadValues(const T* v, int64_t v_row, Row&& row) {
+    const int i = threadIdx.x % 32 / 4, j = threadIdx.x % 4;
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      const T* from = v + row(2 * j + t % 2 + t / 2 * 8) * v_row + i * 8;
+#pragma unroll
+      for (int far = 0; far < D / 64; ++far) value[t][far] = LoadStreaming(from + far * 64);
+    }
+  }
+  __device__ __forceinline__ void Keys(int half, uint4 (&raw)[D / 32]) const {
+#pragma unroll
+    for (int block = 0; block < D / 32; ++block) raw[block] = key[half][block];
+  }
+  __device__ __forceinline__ void Accumulate(OutputFragment<T, D>& out, uint32_t p0, uint32_t p1) const {
+#pragma unroll
+    for (int m = 0; m < D / 16; ++m) {
+      // A pair of tokens' component Component(m, half, i).
+      const auto pair = [&](int t, int half) {
+        const int far = D == 128 ? half : 0, element = D == 128 ? m : half * 4 + m;
+        return __byte_perm(Word(value[t][far], element / 2), Word(value[t + 1][far], element / 2),
+                           element % 2 == 0 ? 0x5410 : 0x7632);
+      };
+      Mma(out.c[m], pair(0, 0), pair(0, 1), pair(2, 0), pair(2, 1), p0, p1, T());
+    }
+  }
+  __device__ __forceinline__ static int Component(int m, int half, int i) {
+    return D == 128 ? (half * 8 + i) * 8 + m : i * 8 + half * 4 + m;
+  }
+
+ private:
+  __device__ __forceinline__ static uint32_t Word(const uint4& x, int at) {
+    return at == 0 ? x.x : at == 1 ? x.y : at == 2 ? x.z : x.w;
+  }
+};
+
 // Online-softmax attention of one warp: 16 tokens a step, any order of tokens.
-template <typename T, int D, typename Query>
+template <typename T, int D, typename Query, typename Tile = SharedTile<T, D>>
 struct WarpAttention {
   Query query;
   OutputFragment<T, D> out;
   float row_max = kNegativeInfinity, row_sum = 0;  // of head lane / 4; row_sum is this thread's share until Finish()
 
   // One tile of 16 tokens; those from `live` >= 1 on get no weight.
-  __device__ __forceinline__ void Step(const SharedTile<T, D>& tile, float scale, float soft_cap, int live) {
+  __device__ __forceinline__ void Step(const Tile& tile, float scale, float soft_cap, int live) {
+    const uint2 weights = Weigh(tile, scale, soft_cap, live);
+    tile.Accumulate(out, weights.x, weights.y);
+  }
+
+  // The first half of a step, which needs the keys alone: the tokens' weights as Accumulate wants them. kFirst: of the
+  // first step, which does not touch the output.
+  template <bool kFirst = false>
+  __device__ __forceinline__ uint2 Weigh(const Tile& tile, float scale, float soft_cap, int live) {
     const int j = threadIdx.x % 4;
     float score[2][4];
 #pragma unroll
@@ -203,17 +268,19 @@ struct WarpAttention {
     best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, 1));
     best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, 2));
     best = fmaxf(best, row_max);  // finite, since the tile has a live token
-    const float rescale = __expf(row_max - best);
+    if constexpr (!kFirst) {
+      const float rescale = __expf(row_max - best);
+      row_sum *= rescale;
+      // The accumulator's columns are heads 2j and 2j + 1; their factors live with the threads i = 2j and 2j + 1.
+      out.Scale(__shfl_sync(kAllLanes, rescale, 8 * j), __shfl_sync(kAllLanes, rescale, 8 * j + 4));
+    }
     row_max = best;
-    row_sum *= rescale;
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
       x[t] = __expf(x[t] - best);
       row_sum += x[t];
     }
-    // The accumulator's columns are heads 2j and 2j + 1; their factors live with the threads i = 2j and 2j + 1.
-    out.Scale(__shfl_sync(kAllLanes, rescale, 8 * j), __shfl_sync(kAllLanes, rescale, 8 * j + 4));
-    tile.Accumulate(out, Pack(x[0], x[1], T()), Pack(x[2], x[3], T()));
+    return make_uint2(Pack(x[0], x[1], T()), Pack(x[2], x[3], T()));
   }
 
   // Leaves the warp's result as merged[head][0 .. D) = weighted V, [D] = max, [D + 1] = sum, for the group's heads.
@@ -225,7 +292,7 @@ struct WarpAttention {
     for (int m = 0; m < D / 16; ++m) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if (2 * j + (e & 1) < group) merged[2 * j + (e & 1)][m * 16 + (e >> 1) * 8 + i] = out.c[m][e];
+        if (2 * j + (e & 1) < group) merged[2 * j + (e & 1)][Tile::Component(m, e >> 1, i)] = out.c[m][e];
       }
     }
     if (j == 0 && i < group) {
