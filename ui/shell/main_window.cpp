@@ -14,6 +14,8 @@
 #include <QScrollArea>
 #include <QStatusBar>
 #include <QVBoxLayout>
+#include <algorithm>
+#include <utility>
 
 namespace headscope::ui {
 namespace {
@@ -127,10 +129,22 @@ void MainWindow::ResetLayout() {
   splitDockWidget(runs_dock_, mass_dock_, Qt::Horizontal);
   for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_}) dock->show();
   table_dock_->raise();
+  SizeDocks();
+}
+
+void MainWindow::SizeDocks() {
+  // The first metric's column is whole where the map keeps most of the window with it.
+  const int left = std::min(450, width() * 36 / 100);
   resizeDocks({matrix_dock_, table_dock_}, {430, 300}, Qt::Vertical);
-  resizeDocks({matrix_dock_}, {450}, Qt::Horizontal);  // the sparsity column is whole
+  resizeDocks({matrix_dock_}, {left}, Qt::Horizontal);
   resizeDocks({runs_dock_}, {200}, Qt::Vertical);
   resizeDocks({runs_dock_, mass_dock_}, {620, 360}, Qt::Horizontal);
+}
+
+void MainWindow::showEvent(QShowEvent* event) {
+  // Sizes that docks are given before the window has its own are scaled with it.
+  if (!std::exchange(has_layout_, true)) SizeDocks();
+  QMainWindow::showEvent(event);
 }
 
 void MainWindow::BuildToolBars() {
@@ -226,7 +240,7 @@ void MainWindow::FillRecentMenu() {
 void MainWindow::RestoreSession() {
   resize(QSize(1440, 900).boundedTo(screen()->availableSize()));
   if (!session_.window_geometry.isEmpty()) restoreGeometry(session_.window_geometry);
-  if (!session_.window_layout.isEmpty()) restoreState(session_.window_layout, kLayoutVersion);
+  has_layout_ = !session_.window_layout.isEmpty() && restoreState(session_.window_layout, kLayoutVersion);
   canvas_->RestoreViewState(session_.canvas);
   table_->RestoreViewState(session_.head_table);
   store_.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());

@@ -56,6 +56,7 @@ class MainWindow : public QMainWindow {
   void dropEvent(QDropEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;  // what no pane wanted
   void changeEvent(QEvent* event) override;
+  void showEvent(QShowEvent* event) override;
 
  private:
   // main_window.cpp: what the window is made of.
@@ -64,6 +65,7 @@ class MainWindow : public QMainWindow {
   void BuildToolBars();
   void BuildStatusBar();
   void ResetLayout();
+  void SizeDocks();
   void FillRecentMenu();
   void RestoreSession();
   void SaveSession();
@@ -138,6 +140,7 @@ class MainWindow : public QMainWindow {
     kernels::MethodSpec method;
   };
   std::deque<PendingRun> pending_runs_;
+  bool has_layout_ = false;  // the session's, or the first one at its final size
   bool searching_ = false;
   size_t num_runs_ = 0;
   QElapsedTimer since_runs_began_;
