@@ -22,7 +22,9 @@ class LivePanelTest : public HeadCanvasTest {
   }
   // Tab until the control has the focus.
   void TabTo(const QString& name) {
-    for (int press = 0; press < 30 && canvas_->FocusedControl() != name; ++press) Press(Qt::Key_Tab);
+    for (int press = 0; press < 30 && canvas_->FocusedControl() != name; ++press)
+      QTest::keyClick(canvas_.get(), Qt::Key_Tab);
+    Settle();
     ASSERT_EQ(canvas_->FocusedControl(), name);
   }
   int Value(const char* name) const { return canvas_->method_values().Integer(name); }
@@ -246,14 +248,15 @@ TEST_F(LivePanelTest, TabLeavesThePanelAtItsEndsForTheNextPane) {
   EXPECT_EQ(canvas_->FocusedControl(), "") << "the map comes first";
   int stops = 0;
   while (canvas_->hasFocus() && stops < 40) {
-    Press(Qt::Key_Tab);
+    QTest::keyClick(canvas_.get(), Qt::Key_Tab);
     ++stops;
   }
   EXPECT_TRUE(after->hasFocus());
   EXPECT_GT(stops, 6);
   QTest::keyClick(after, Qt::Key_Backtab, Qt::ShiftModifier);
   EXPECT_EQ(canvas_->FocusedControl(), "display") << "backwards, the panel's last control comes first";
-  for (int press = 0; press < stops && canvas_->hasFocus(); ++press) Press(Qt::Key_Backtab, Qt::ShiftModifier);
+  for (int press = 0; press < stops && canvas_->hasFocus(); ++press)
+    QTest::keyClick(canvas_.get(), Qt::Key_Backtab, Qt::ShiftModifier);
   EXPECT_TRUE(before->hasFocus());
   layout->removeWidget(canvas_.get());
   canvas_->setParent(nullptr);
