@@ -88,7 +88,7 @@ int TraceInfo(const std::string& path, bool json) {
         << ")\n  layers     " << Compact(layout.layers) << "\n  heads      " << Compact(layout.qo_heads) << " (KV "
         << Compact(layout.kv_heads) << ")\n  values     " << EncodingName(layout.encoding) << ", q and k "
         << layout.capture_point << ", RoPE " << layout.rope_convention << ", scale " << layout.softmax_scale << '\n';
-    if (!layout.task_answer.empty()) out << "  answer     " << layout.task_answer << '\n';
+    if (!layout.task_answer.empty()) out << "  answer     \"" << layout.task_answer << "\"\n";
   }
   WriteText(out.str(), "", false);
   return kDone;

@@ -1,5 +1,6 @@
 // headscope: one binary, the window or one subcommand.
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -118,6 +119,8 @@ int Main(int argc, char** argv) {
 }  // namespace headscope::app
 
 int main(int argc, char** argv) {
+  // A file that grows beyond the limit (ulimit -f) is then a write that fails, with a sentence and nothing left behind.
+  std::signal(SIGXFSZ, SIG_IGN);
   headscope::app::LetThreadsSleepWhileTheyWait(argv);
   return headscope::app::Main(argc, argv);
 }

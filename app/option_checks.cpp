@@ -29,7 +29,7 @@ std::optional<Bounds> BoundsOf(const CLI::Option& option) {
       {"repeat", {1, 100'000}},          {"threads", {0, 4096}},
       {"samples", {1, 100'000}},         {"seed", {0, std::numeric_limits<int64_t>::max()}},
       {"length", {1, kMostTokens}},      {"max-rows", {0, kMostTokens}},
-      {"decode-rows", {1, kMostTokens}},
+      {"decode-rows", {1, kMostTokens}}, {"questions", {1, 100'000}},
   };
   for (const Named& named : kNamed) {
     if (option.check_lname(std::string(named.name))) return named.bounds;

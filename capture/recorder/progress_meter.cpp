@@ -15,8 +15,9 @@ double Seconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
-ProgressMeter::ProgressMeter(std::string stage, std::string unit, int64_t total, const ProgressFunction& report)
-    : report_(report) {
+ProgressMeter::ProgressMeter(std::string stage, std::string unit, int64_t total, const ProgressFunction& report,
+                             RateOver rate_over)
+    : report_(report), rate_over_(rate_over) {
   progress_.stage = std::move(stage);
   progress_.unit = std::move(unit);
   progress_.total = total;
@@ -26,9 +27,11 @@ ProgressMeter::ProgressMeter(std::string stage, std::string unit, int64_t total,
 void ProgressMeter::Report(int64_t done) {
   if (!report_) return;
   const Clock::time_point now = Clock::now();
-  recent_.push_back({now, done});
-  // One sample older than the window stays, so that the rate is over the whole of it.
-  while (recent_.size() > 2 && now - recent_[1].time > kRateWindow) recent_.pop_front();
+  if (rate_over_ == RateOver::kLastSeconds) {
+    recent_.push_back({now, done});
+    // One sample older than the window stays, so that the rate is over the whole of it.
+    while (recent_.size() > 2 && now - recent_[1].time > kRateWindow) recent_.pop_front();
+  }
   if (done < progress_.total && now - last_report_ < kBetweenReports) return;
   last_report_ = now;
   progress_.done = done;

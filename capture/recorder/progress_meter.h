@@ -12,7 +12,11 @@ namespace headscope::capture {
 
 class ProgressMeter {
  public:
-  ProgressMeter(std::string stage, std::string unit, int64_t total, const ProgressFunction& report);
+  // What the rate is taken over: the last seconds suits work that slows down as it grows, the whole stage suits work of
+  // fast and slow parts that alternate.
+  enum class RateOver { kLastSeconds, kWholeStage };
+  ProgressMeter(std::string stage, std::string unit, int64_t total, const ProgressFunction& report,
+                RateOver rate_over = RateOver::kLastSeconds);
   void Report(int64_t done);
 
  private:
@@ -23,7 +27,8 @@ class ProgressMeter {
   };
   Progress progress_;
   const ProgressFunction& report_;
-  std::deque<Sample> recent_;  // of the last seconds
+  RateOver rate_over_;
+  std::deque<Sample> recent_;  // what the rate is taken over, oldest first
   Clock::time_point last_report_;
 };
 

@@ -60,7 +60,7 @@ class Evaluation {
         questionnaire_(questionnaire),
         session_(*session),
         cancelled_(cancelled),
-        meter_("evaluating", "tokens", total_tokens, progress) {}
+        meter_("evaluating", "tokens", total_tokens, progress, ProgressMeter::RateOver::kWholeStage) {}
 
   bool Cancelled() const { return cancelled_ != nullptr && cancelled_->load(); }
 

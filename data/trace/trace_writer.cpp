@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -148,7 +149,15 @@ TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, boo
   impl_->layout = layout;
   impl_->progress.resize(layout.layers.size());
   impl_->file.Create(path, overwrite);
-  impl_->Guarded([&] { impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens); });
+  try {
+    impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens);
+  } catch (const TraceError& error) {
+    // Nothing is in it yet, and half a skeleton is no trace.
+    impl_->broken = true;
+    impl_->file.Abandon();
+    ::unlink(path.c_str());
+    throw TraceError(path + ": " + error.what() + "; free some disk space or choose another folder");
+  }
 }
 
 TraceWriter::~TraceWriter() {

@@ -133,8 +133,9 @@ class CommandLine(unittest.TestCase):
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
         for command in (("export", self.trace, "-o", out), ("analyze", self.trace, "--heads", "8:4", "-o", out),
-                        ("render", self.trace, "--head", "8:4", "-o", folder / "map.png")):
-            said = run(*command, "--quiet", code=1, preexec_fn=limit, restore_signals=False).stderr
+                        ("render", self.trace, "--head", "8:4", "-o", folder / "map.png"),
+                        ("capture", MODEL, "--text", "hi", "-o", folder / "new.h5")):
+            said = run(*command, "--quiet", code=1, preexec_fn=limit).stderr
             self.assertIn(str(command[-1]), said)
             self.assertNotIn("partial", said)
         self.assertEqual(list(folder.iterdir()), [])

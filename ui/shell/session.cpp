@@ -51,7 +51,7 @@ Session Session::FromJson(const QJsonObject& json) {
   if (theme == u"light" || theme == u"dark") session.theme = theme;
   const QJsonArray head = json.value(QLatin1String("head")).toArray();
   if (head.size() == 2) session.head = analysis::HeadId{head[0].toInt(-1), head[1].toInt(-1)};
-  for (const QJsonValue& path : json.value(QLatin1String("recent")).toArray()) {
+  for (const QJsonValue path : json.value(QLatin1String("recent")).toArray()) {
     if (path.isString() && session.recent.size() < kMostRecent) session.recent.append(path.toString());
   }
   return session;
