@@ -167,8 +167,8 @@ template <uint32_t kSlots>
 __device__ inline void WaitFull(uint64_t (&full)[kSlots], uint32_t number) {
   Mbarrier::wait(&full[number % kSlots], number / kSlots & 1u);
 }
-// Whether it has been filled already. All lanes ask and get one answer: code around wgmma is compiled for warps that stay
-// together, so that lanes which saw different moments of the barrier would part for good.
+// Whether it has been filled already. All lanes ask and get one answer: code around wgmma is compiled for warps that
+// stay together, so that lanes which saw different moments of the barrier would part for good.
 template <uint32_t kSlots>
 __device__ inline bool IsFull(uint64_t (&full)[kSlots], uint32_t number) {
   return __all_sync(kAllLanes, Mbarrier::test_wait(&full[number % kSlots], number / kSlots & 1u, /*pred=*/1)) != 0;
