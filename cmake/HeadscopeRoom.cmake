@@ -74,9 +74,10 @@ function(headscope_precompiled_by_gcc target)
   endif()
 endfunction()
 
-# headscope_test_precompile(<target>): GoogleTest's headers, compiled once for all test binaries.
+# headscope_test_precompile(<target>): GoogleTest's headers, compiled once for all test binaries but those of folders that set
+# HEADSCOPE_TESTS_USE_QT: Qt wants -fPIC, and such a unit cannot take a header that was compiled for the others.
 function(headscope_test_precompile target)
-  if(NOT HEADSCOPE_PRECOMPILE)
+  if(NOT HEADSCOPE_PRECOMPILE OR HEADSCOPE_TESTS_USE_QT)
     return()
   endif()
   if(NOT TARGET headscope_test_headers)
