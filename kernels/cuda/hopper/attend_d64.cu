@@ -2,6 +2,10 @@
 
 namespace headscope::kernels::hopper {
 
+cudaError_t LaunchBf16D64(const KernelParams& params, int num_blocks, cudaStream_t stream) {
+  return LaunchKernel<Traits<cutlass::bfloat16_t, 64, 128, 2>>(params, num_blocks, stream);
+}
+
 cudaError_t LaunchFp16D64(const KernelParams& params, int num_blocks, cudaStream_t stream) {
   return LaunchKernel<Traits<cutlass::half_t, 64, 128, 2>>(params, num_blocks, stream);
 }

@@ -1,9 +1,0 @@
-#include "hopper/kernel.cuh"
-
-namespace headscope::kernels::hopper {
-
-cudaError_t LaunchBf16D64(const KernelParams& params, int num_blocks, cudaStream_t stream) {
-  return LaunchKernel<Traits<cutlass::bfloat16_t, 64, 128, 2>>(params, num_blocks, stream);
-}
-
-}  // namespace headscope::kernels::hopper
