@@ -1,4 +1,5 @@
-// The compiled variants of the Hopper kernel: one per dtype and (padded) head_dim, one translation unit for each head_dim.
+// The compiled variants of the Hopper kernel: one per dtype and (padded) head_dim, one translation unit for each
+// head_dim.
 #pragma once
 
 #include <cuda_runtime_api.h>
