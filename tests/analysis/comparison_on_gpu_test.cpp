@@ -3,11 +3,11 @@
 
 #include "analysis/compare.h"
 #include "head_pair.h"
+#include "support/gpu.h"
 
 namespace headscope::analysis {
 namespace {
 
-using testing::HaveGpu;
 using testing::HeadPair;
 using testing::OnBoth;
 using testing::RandomHeadShape;
@@ -23,7 +23,7 @@ struct Case {
 class OnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {
  protected:
   void SetUp() override {
-    if (!HaveGpu()) GTEST_SKIP() << "no usable GPU";
+    SKIP_WITHOUT_GPU();
     pair_ = OnBoth(GetParam(), 5);
     ASSERT_NE(pair_.gpu->gpu, nullptr);
     CompareOptions options;

@@ -11,13 +11,14 @@
 #include "analysis/statistics.h"
 #include "analysis/tiles.h"
 #include "head_pair.h"
+#include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
+#include "support/gpu.h"
 
 namespace headscope::analysis {
 namespace {
 
 using testing::Bf16Head;
-using testing::HaveGpu;
 using testing::HeadPair;
 using testing::OnBoth;
 using testing::RandomHeadShape;
@@ -26,7 +27,7 @@ using testing::RandomIndex;
 class HeadOnGpu : public ::testing::TestWithParam<RandomHeadShape> {
  protected:
   void SetUp() override {
-    if (!HaveGpu()) GTEST_SKIP() << "no usable GPU";
+    SKIP_WITHOUT_GPU();
     pair_ = OnBoth(GetParam(), 3);
     ASSERT_NE(pair_.gpu->gpu, nullptr);
   }
@@ -129,7 +130,7 @@ TEST(CopyToGpu, RefusesWhatItWouldRound) {
   head.k[7] = 1.0f + 0x1p-20f;
   const kernels::Status status = CopyToGpu(head, &head.gpu);
   EXPECT_EQ(head.gpu, nullptr);
-  if (!HaveGpu()) {
+  if (kernels::CudaDeviceInfo info; !kernels::QueryCudaDevice(0, &info).ok()) {
     EXPECT_EQ(status.code(), kernels::StatusCode::kDeviceMissing) << status.message();
     return;
   }

@@ -6,14 +6,8 @@
 
 #include "head/head_on_gpu.h"
 #include "kernels/cpu_scores.h"
-#include "kernels/cuda_executor.h"
 
 namespace headscope::analysis::testing {
-
-bool HaveGpu() {
-  kernels::CudaDeviceInfo info;
-  return kernels::QueryCudaDevice(0, &info).ok();
-}
 
 HeadTensors Bf16Head(const RandomHeadShape& shape, uint32_t seed) {
   HeadTensors head = *RandomHead(shape, seed);

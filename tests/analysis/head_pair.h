@@ -8,8 +8,6 @@
 
 namespace headscope::analysis::testing {
 
-bool HaveGpu();
-
 // Values that bf16 holds, and the LSE of just these.
 HeadTensors Bf16Head(const RandomHeadShape& shape, uint32_t seed);
 

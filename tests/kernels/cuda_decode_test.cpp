@@ -16,18 +16,13 @@
 #include <vector>
 
 #include "kernels/cpu_executor.h"
-#include "kernels/cuda_executor.h"
 #include "kernels/method.h"
+#include "support/gpu.h"
 
 namespace headscope::kernels {
 namespace {
 
 using ::testing::HasSubstr;
-
-bool HasGpu(int32_t compute_capability) {
-  CudaDeviceInfo info;
-  return QueryCudaDevice(0, &info).ok() && info.compute_capability >= compute_capability;
-}
 
 // fp32 to the nearest bf16, ties to even; no NaN comes in but the one that is wanted.
 uint16_t ToBf16(float x) {
@@ -109,7 +104,7 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
   static constexpr int32_t kBatch = 2;
 
   void SetUp() override {
-    if (!HasGpu(80)) GTEST_SKIP() << "no GPU of compute capability 8.0 or newer";
+    SKIP_WITHOUT_GPU();
     const auto seed = std::random_device()();
     RecordProperty("seed", std::to_string(seed));
     std::mt19937 random(seed);
@@ -213,7 +208,7 @@ TEST_P(CudaDecode, DenseMatchesFloat64) {
 }
 
 TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
-  if (!HasGpu(80)) GTEST_SKIP() << "no GPU of compute capability 8.0 or newer";
+  SKIP_WITHOUT_GPU();
   const Case& c = GetParam();
   const DecodeMethod* method = FindDecodeMethod("sparq");
   ParameterValues values(method->spec());
@@ -305,7 +300,7 @@ INSTANTIATE_TEST_SUITE_P(Table, CudaDecode, ::testing::ValuesIn(Cases()), NameOf
 // A step must be capturable: no allocation, no synchronisation, nothing on another stream. The graph's second replay
 // finds the workspace as the first left it; dense and SparQ share it.
 TEST(CudaDecodeGraph, RepeatsACapturedStep) {
-  if (!HasGpu(80)) GTEST_SKIP() << "no GPU of compute capability 8.0 or newer";
+  SKIP_WITHOUT_GPU();
   constexpr int32_t kHeads = 4, kKvHeads = 2, kTokens = 9000, kDim = 128;
   std::mt19937 random(7);
   std::normal_distribution<float> normal;

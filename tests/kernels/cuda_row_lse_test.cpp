@@ -17,7 +17,6 @@ namespace headscope::kernels {
 namespace {
 
 using testing::DeviceArray;
-using testing::HaveGpu;
 using testing::kInfinity;
 using testing::StatisticsCase;
 using testing::StatisticsProblem;

@@ -14,6 +14,7 @@
 #include "cuda_lists.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/sparse_index.h"
+#include "support/gpu.h"
 
 namespace headscope::kernels {
 namespace {
@@ -88,8 +89,7 @@ double Decode(uint16_t code, DType dtype) {
 class CudaScoreRange : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CudaScoreRange, MatchesFloat64) {
-  CudaDeviceInfo info;
-  if (!QueryCudaDevice(0, &info).ok()) GTEST_SKIP() << "no GPU on this machine";
+  SKIP_WITHOUT_GPU();
   const Case& c = GetParam();
   constexpr int32_t kLength = 900;
   const auto head_dim = static_cast<size_t>(c.head_dim);

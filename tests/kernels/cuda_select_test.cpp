@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "cuda_select_ties.h"
-#include "kernels/cuda_executor.h"
 #include "kernels/method.h"
 #include "random_problem.h"
+#include "support/gpu.h"
 
 namespace headscope::kernels {
 namespace {
@@ -27,11 +27,6 @@ using testing::ChoiceIsATie;
 using ::testing::HasSubstr;
 using testing::ProblemShape;
 using testing::RandomProblem;
-
-bool HasGpu() {
-  CudaDeviceInfo info;
-  return QueryCudaDevice(0, &info).ok();
-}
 
 // Device memory between two guards, filled with garbage.
 class DeviceBuffer {
@@ -188,7 +183,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 class CudaSelect : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CudaSelect, KeepsWhatTheCpuKeeps) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU of compute capability 8.0 or newer";
+  SKIP_WITHOUT_GPU();
   const Case& c = GetParam();
   const auto seed = std::random_device()();
   RecordProperty("seed", std::to_string(seed));
@@ -321,7 +316,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaSelect, ::testing::ValuesIn(Cases()),
                          [](const auto& test) { return NameOfCase(test.param); });
 
 TEST(CudaSelectGraph, ReplaysInACudaGraph) {
-  if (!HasGpu()) GTEST_SKIP() << "no GPU of compute capability 8.0 or newer";
+  SKIP_WITHOUT_GPU();
   std::mt19937 random(7);
   const RandomProblem problem(Whole(2000), &random);
   const DeviceTensor q(problem.q.View(), 1);

@@ -11,18 +11,11 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda_executor.h"
+#include "support/gpu.h"
 
 namespace headscope::kernels::testing {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-inline bool HaveGpu() {
-  CudaDeviceInfo info;
-  return QueryCudaDevice(0, &info).ok();
-}
-#define SKIP_WITHOUT_GPU() \
-  if (!HaveGpu()) GTEST_SKIP() << "no usable GPU"
 
 // The largest error over what is allowed for it; at most 1 passes.
 class WorstError {

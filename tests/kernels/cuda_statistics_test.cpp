@@ -21,7 +21,6 @@
 namespace headscope::kernels {
 namespace {
 
-using testing::HaveGpu;
 using testing::kInfinity;
 using testing::Pattern;
 using testing::StatisticsCase;
