@@ -45,9 +45,9 @@ struct TraceWriter::Impl {
   void FlushAll();
 
   // Runs `action` on the file. A failure inside HDF5 leaves its caches unfit for anything, closing included: from then
-  // on the file is left as it stands on disk, which is what a kill would have left.
+  // on the file is left as it stands on disk, which is what a kill would have left. `left` says what that is.
   template <typename Action>
-  void Guarded(Action action) {
+  void Guarded(Action action, const char* left = "what was flushed before is intact: ") {
     if (broken) {
       throw TraceError(
           path + ": the trace cannot be written any further after the earlier failure; what was flushed is intact");
@@ -57,8 +57,7 @@ struct TraceWriter::Impl {
     } catch (const TraceError& error) {
       broken = true;
       file.Abandon();
-      throw TraceError(path + ": " + error.what() +
-                       "; what was flushed before is intact: free some disk space or choose another folder");
+      throw TraceError(path + ": " + error.what() + "; " + left + "free some disk space or choose another folder");
     }
   }
 };
@@ -150,13 +149,11 @@ TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, boo
   impl_->progress.resize(layout.layers.size());
   impl_->file.Create(path, overwrite);
   try {
-    impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens);
-  } catch (const TraceError& error) {
-    // Nothing is in it yet, and half a skeleton is no trace.
-    impl_->broken = true;
-    impl_->file.Abandon();
-    ::unlink(path.c_str());
-    throw TraceError(path + ": " + error.what() + "; free some disk space or choose another folder");
+    impl_->Guarded([&] { impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens); },
+                   "");
+  } catch (const TraceError&) {
+    ::unlink(path.c_str());  // nothing is in it yet, and half a skeleton is no trace
+    throw;
   }
 }
 
