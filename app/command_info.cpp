@@ -6,6 +6,7 @@
 
 #include "capture/model_session.h"
 #include "command.h"
+#include "data/model_json.h"
 #include "data/trace_reader.h"
 #include "exit_codes.h"
 #include "output_file.h"
@@ -69,15 +70,7 @@ int TraceInfo(const std::string& path, bool json) {
                  {"softmax_scale", layout.softmax_scale},
                  {"soft_cap", layout.soft_cap},
                  {"row_selection", layout.row_selection},
-                 {"model",
-                  {{"name", model.name},
-                   {"model_type", model.model_type},
-                   {"num_layers", model.num_layers},
-                   {"num_qo_heads", model.num_qo_heads},
-                   {"num_kv_heads", model.num_kv_heads},
-                   {"head_dim", model.head_dim},
-                   {"weights_sha256", model.weights_sha256},
-                   {"tokenizer_sha256", model.tokenizer_sha256}}}});
+                 {"model", data::ModelJson(model)}});
   } else {
     out << path << ": trace, " << FormatBytes(bytes)
         << (trace.complete() ? ", complete" : ", NOT complete (the capture was cut short; all of this is readable)")

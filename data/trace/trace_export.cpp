@@ -8,7 +8,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "data/model_json.h"
 #include "data/trace_writer.h"
+#include "trace/trace_format.h"
 
 namespace headscope::data {
 namespace {
@@ -259,22 +261,17 @@ bool WholeOrNothing(const std::string& path, Write write) {
   return finished;
 }
 
-nlohmann::json Head(const TraceReader& trace, const Cut& cut) {
-  const ModelInfo& model = cut.layout.model;
-  nlohmann::json tokens = nlohmann::json::array();
+// All of the JSON export but the vectors.
+nlohmann::ordered_json Head(const TraceReader& trace, const Cut& cut) {
+  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
   for (int64_t i = cut.begin; i < cut.end; ++i) {
     const TokenRecord& token = trace.tokens()[static_cast<size_t>(i)];
     tokens.push_back({{"id", token.id}, {"text", token.text}});
   }
   return {{"format", "headscope-export"},
           {"version", 1},
-          {"model",
-           {{"name", model.name},
-            {"model_type", model.model_type},
-            {"num_layers", model.num_layers},
-            {"num_qo_heads", model.num_qo_heads},
-            {"num_kv_heads", model.num_kv_heads},
-            {"head_dim", model.head_dim}}},
+          {"model", ModelJson(cut.layout.model)},
+          {"encoding", EncodingName(cut.layout.encoding)},
           {"softmax_scale", cut.layout.softmax_scale},
           {"first_token", cut.layout.first_token},
           {"tokens", tokens}};
@@ -304,8 +301,10 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
     const bool finished = ForEachStep(trace, cut, meter, [&](const Vectors& step, bool, bool) {
       for (size_t i = 0; i < step.tokens.size(); ++i) {
         line = step.tensor;
-        line += "," + std::to_string(step.layer) + "," + std::to_string(step.head) + "," +
-                std::to_string(step.tokens[i]) + ",";
+        for (const int64_t cell : {int64_t{step.layer}, int64_t{step.head}, step.tokens[i]}) {
+          line.append(",").append(std::to_string(cell));
+        }
+        line += ',';
         if (!step.lse.empty()) {
           AppendNumber(line, step.lse[i], false);
         }

@@ -108,6 +108,16 @@ TEST_F(TraceExport, JsonReadsBackExactly) {
                          folder_.File("cut.json")));
   const nlohmann::json json = nlohmann::json::parse(std::ifstream(folder_.File("cut.json")));
   EXPECT_EQ(json["format"], "headscope-export");
+  EXPECT_EQ(json["encoding"], "float32");
+  const ModelInfo& model = whole_->layout().model;
+  EXPECT_EQ(json["model"], (nlohmann::json{{"name", model.name},
+                                           {"model_type", model.model_type},
+                                           {"num_layers", model.num_layers},
+                                           {"num_qo_heads", model.num_qo_heads},
+                                           {"num_kv_heads", model.num_kv_heads},
+                                           {"head_dim", model.head_dim},
+                                           {"weights_sha256", model.weights_sha256},
+                                           {"tokenizer_sha256", model.tokenizer_sha256}}));
   EXPECT_EQ(json["tokens"].size(), 1396u);
   EXPECT_EQ(json["tokens"][1]["text"],
             testing::TokenAt(5, 3000).text.substr(0, 3) + "\xef\xbf\xbd");  // a lone lead byte

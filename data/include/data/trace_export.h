@@ -23,7 +23,7 @@ using ExportProgress = std::function<bool(double)>;
 
 // All three create `path`, which must not exist, and throw TraceError naming the field when the selection asks for what
 // the trace does not hold. They return false when `progress` stopped them; the unfinished file is removed then and
-// after an error. Memory use does not depend on the trace's length.
+// after an error. Memory use: a bounded part of the vectors, and some bytes a token.
 
 // A complete trace of the part. Token positions start at 0 again; TraceLayout::first_token tells where they were, and
 // the log-sum-exp of every row stays the one of the full context.
@@ -35,11 +35,10 @@ bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, con
 bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                const ExportProgress& progress = {});
 
-// {"format": "headscope-export", "version": 1, "model": {..}, "encoding", "softmax_scale", "first_token", "tokens":
-// [{"id", "text"}],
-//  "heads": [{"tensor", "layer", "head", "tokens": [..], "lse": [..], "values": [[..], ..]}]}; lse of q only. Bytes of
-//  a token that are no
-// valid UTF-8 appear as U+FFFD, numbers that are not finite as null.
+// {"format": "headscope-export", "version": 1, "model": {..} (model_json.h), "encoding" (how the trace stores q, k and
+// v: float32, bfloat16 or float16), "softmax_scale", "first_token", "tokens": [{"id", "text"}],
+//  "heads": [{"tensor", "layer", "head", "values": [[..], ..], "tokens": [..], "lse": [..]}]}; lse (natural log) of q
+// only. Bytes of a token that are no valid UTF-8 appear as U+FFFD, numbers that are not finite as null.
 bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                 const ExportProgress& progress = {});
 
