@@ -113,13 +113,10 @@ class Consumer {
       warpgroup_fence_operand(scores);
       Release(s_.k_empty[step % kStages]);
       cap_and_mask(step, flags);
-      bool values_pending = false;  // those of the step before have not been let go of
       while (true) {
         // Here the shifts are raised: for an item's first step, and whenever the loop below is left for it. That stays
-        // out of the loop, and in one place.
-        warpgroup_wait<0>();
-        warpgroup_fence_operand(output);
-        if (values_pending) ReleaseValues(step - 1);
+        // out of the loop, and in one place. Warps leave it each for itself, so nothing here may wait for the tensor
+        // cores: all warps of a group must come to the same such instruction.
         float correction[2];
         softmax.Raise(scores, p_.scale_log2, correction);
         CUTE_UNROLL
@@ -146,15 +143,15 @@ class Consumer {
           cap_and_mask(step, flags);
           ahead = LookAhead(step + 1);
           softmax.template Weigh<0, kEarly>(scores, p_.scale_log2, sums, keep);
-          values_pending = true;
-          // A branch that needs this half, so that the compiler does not move it behind the wait.
+          // Something that needs this half, so that the compiler does not move it behind the wait.
           fits = softmax.Fits(sums);
           if (!fits) [[unlikely]]
-            break;
+            __nanosleep(0);
           warpgroup_wait<0>();
           warpgroup_fence_operand(output);
           ReleaseValues(step - 1);
-          values_pending = false;
+          if (!fits) [[unlikely]]
+            break;
           CUTE_UNROLL
           for (int i = 0; i < kEarly; i += 2) pack(i, early[i], early[i + 1]);
           softmax.template Weigh<kEarly, kScores>(scores, p_.scale_log2, sums, pack);
