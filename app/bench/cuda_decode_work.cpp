@@ -116,8 +116,8 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
   append.variant = "append a token";
   append.upkeep = true;
   append.attend = [&placed, state] {
-    Require(kernels::AppendTokenCuda(placed.problem, state->transposed_memory.get(), state->transposed,
-                                     static_cast<float*>(state->mean_value.get()), nullptr));
+    Require(kernels::AppendTokenCuda(placed.problem, state->transposed, static_cast<float*>(state->mean_value.get()),
+                                     nullptr));
   };
   append.bytes_moved = int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim *
                        (3 * kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});

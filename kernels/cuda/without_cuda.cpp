@@ -47,7 +47,7 @@ Status DecodeSparqCuda(const AttentionProblem&, const SparqCudaOptions&, const T
                        const AttentionOutput&, int32_t*, void*, size_t, void*) {
   return NoCuda();
 }
-Status AppendTokenCuda(const AttentionProblem&, void*, const TransposedKeys&, float*, void*) {
+Status AppendTokenCuda(const AttentionProblem&, const TransposedKeys&, float*, void*) {
   return NoCuda();
 }
 bool HasCudaSelector(std::string_view) {

@@ -3,10 +3,14 @@
 // allocated, so a step can be captured in a CUDA graph.
 //
 // SparQ (Ribar et al., sections 3 and 4; docs/methods.md) in one launch: each thread block reads r rows of a
-// component-major copy of K over a span of tokens, makes the approximate scores and keeps the span's best; the last
-// block of a KV head merges the spans' lists into the exact top k, reads the chosen rows of K and V and mixes in the
-// mean value. Dense is one launch as well: blocks take equal shares of all sequences, the last one to finish a KV head
-// merges.
+// component-major copy of K over a span of tokens, makes the approximate scores and keeps the span's best; the spans'
+// lists of a KV head are merged into the exact top k, whose rows of K and V are read and mixed with the mean value.
+// With one query head a KV head the last block to finish merges; with more, the blocks of a KV head wait for each
+// other's normalisers. Dense is one launch as well: blocks take equal shares of all sequences, the last one to finish a
+// KV head merges.
+//
+// Errors of all calls: kInvalidArgument and kUnsupported name the field, its value and what is allowed; kDeviceMissing
+// and kDeviceError are the GPU's. After an error nothing has been launched and nothing has been written.
 #pragma once
 
 #include <cstddef>
@@ -24,39 +28,44 @@ struct SparqCudaOptions {
   bool mean_value = true;    // y = alpha * attention + (1 - alpha) * mean_value; false: alpha is 1
 };
 
-// K once more, component-major, for the estimate: k_transposed [batch, num_kv_heads, head_dim, >= seq_k], last
-// dimension contiguous, its stride (component_stride) a multiple of 8 elements, 16-byte aligned. Without it (data ==
-// nullptr) the estimate reads whole rows of K.
+// K once more, component-major, for the estimate: [batch, num_kv_heads, head_dim, >= seq_k] in the problem's dtype,
+// tokens contiguous, a component's tokens component_stride elements behind those of the one before, room for seq_k
+// rounded up to 8. All strides count elements and are multiples of 8; 16-byte aligned. Decode reads it (without it,
+// data
+// == nullptr, the estimate reads whole rows of K), AppendTokenCuda writes it.
 struct TransposedKeys {
-  const void* data = nullptr;
+  void* data = nullptr;
   int64_t batch_stride = 0;
   int64_t head_stride = 0;
   int64_t component_stride = 0;
 };
 
-// Bytes of scratch memory that a decode call of this shape needs at most (dense or SparQ) on the current GPU. The
-// caller zeroes the memory once per batch and number of heads; every call leaves it ready for the next, dense or SparQ,
-// of any seq_k that it is large enough for. One stream at a time may use it.
+// Bytes of scratch memory that a decode call of this shape needs at most (dense or SparQ) on the current GPU; 0 for a
+// shape that the call will refuse. The memory is aligned to 256 bytes, as cudaMalloc's is; the caller zeroes it once
+// per batch and number of heads; every call leaves it ready for the next, dense or SparQ, of any seq_k that it is large
+// enough for. One stream at a time may use it.
 size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOptions& options);
 
-// problem.seq_q == 1, first_position == seq_k - 1; q, k, v in bf16 or fp16, head_dim 64 or 128, any number of query
-// heads per KV head (every 8 of them read K and V once); output.o in the problem's dtype, output.lse (dense only) fp32
-// or null. Compute capability 8.0 or newer.
+// Attends every key. seq_q is 1 and first_position seq_k - 1; q [batch, num_qo_heads, 1, head_dim], k and v [batch,
+// num_kv_heads, seq_k, head_dim] in bf16 or fp16, 16-byte aligned, their strides multiples of 8 elements; head_dim 64
+// or 128, any number of query heads per KV head (every 8 of them read K and V once). output.o [batch, num_qo_heads, 1,
+// head_dim] in the problem's dtype, output.lse fp32 or null. Compute capability 8.0 or newer.
 Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
                        size_t workspace_bytes, void* stream);
 
-// The same, but at most 16 query heads per KV head; with more than one, seq_k is at most 4096 (groups up to 4) or 2048
-// tokens times the number of multiprocessors, because the blocks of a KV head wait for each other. mean_value: fp32
-// [batch, num_kv_heads, head_dim], the running mean of all V rows (see AppendTokenCuda); may be null when
-// options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads, num_tokens], ascending, or null: what was
-// attended (the first min(num_tokens, seq_k) of each row are written).
+// The same by SparQ, with no soft cap and no lse, and at most 16 query heads per KV head; with more than one, seq_k is
+// at most 4096 (groups up to 4) or 2048 tokens times the number of multiprocessors, because the blocks of a KV head
+// wait for each other. mean_value: fp32 [batch, num_kv_heads, head_dim], the running mean of all V rows (see
+// AppendTokenCuda); may be null when options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads,
+// num_tokens], ascending, or null: what was attended (the first min(num_tokens, seq_k) of each row are written).
 Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& options,
                        const TransposedKeys& transposed, const float* mean_value, const AttentionOutput& output,
                        int32_t* chosen_tokens, void* workspace, size_t workspace_bytes, void* stream);
 
-// The write side of a step: copies the new token's K row into the component-major copy and moves the running mean of V,
-// mean += (v - mean) / seq_k. The row itself must already stand in the cache at position seq_k - 1.
-Status AppendTokenCuda(const AttentionProblem& problem, void* transposed_keys, const TransposedKeys& layout,
-                       float* mean_value, void* stream);
+// The write side of a step: copies the new token's row of K into the component-major copy and moves the running mean of
+// V, mean += (v - mean) / seq_k, fp32 [batch, num_kv_heads, head_dim]. Either may be left out (null), not both. The row
+// must already stand in the cache at position seq_k - 1, so problem.seq_k counts it; problem.q is not looked at.
+Status AppendTokenCuda(const AttentionProblem& problem, const TransposedKeys& transposed, float* mean_value,
+                       void* stream);
 
 }  // namespace headscope::kernels

@@ -1,0 +1,175 @@
+#include "decode/decode_check.h"
+
+#include <cstdint>
+#include <string>
+
+#include "decode/decode_params.h"
+#include "problem_check.h"
+
+namespace headscope::kernels::decode {
+namespace {
+
+constexpr int64_t kVector = 8;  // elements of 16 bytes, the widest load
+
+Status Invalid(const std::string& message) {
+  return {StatusCode::kInvalidArgument, message};
+}
+Status Unsupported(const std::string& message) {
+  return {StatusCode::kUnsupported, message};
+}
+
+// One dimension of a tensor that the kernels step through.
+struct Dimension {
+  const char* name;
+  int64_t stride;
+  int64_t extent;
+};
+
+// Every dimension of more than one element has a stride of at least `least` elements, a multiple of `multiple`; the
+// others' strides are never used.
+template <typename... Dimensions>
+Status CheckStrides(const std::string& tensor, int64_t least, int64_t multiple, const Dimensions&... dimensions) {
+  for (const Dimension& dimension : {dimensions...}) {
+    if (dimension.extent <= 1) continue;
+    const std::string field = tensor + "." + dimension.name + " " + std::to_string(dimension.stride);
+    if (dimension.stride < least) return Invalid(field + ": it must be at least " + std::to_string(least));
+    if (dimension.stride % multiple != 0) {
+      return Invalid(field + ": it must be a multiple of " + std::to_string(multiple) + " elements (16 bytes)");
+    }
+  }
+  return {};
+}
+
+Status CheckPointer(const std::string& tensor, const void* data, uintptr_t alignment) {
+  if (data == nullptr) return Invalid(tensor + " is null");
+  if (reinterpret_cast<uintptr_t>(data) % alignment != 0) {
+    return Invalid(tensor + " is not aligned: its address must be a multiple of " + std::to_string(alignment) +
+                   " bytes");
+  }
+  return {};
+}
+
+// Keys or values of the cache.
+Status CheckCache(const std::string& name, const StridedTensor<const void>& tensor, const AttentionProblem& problem) {
+  if (Status status = CheckPointer(name, tensor.data, 16); !status.ok()) return status;
+  return CheckStrides(name, problem.head_dim, kVector, Dimension{"row_stride", tensor.row_stride, problem.seq_k},
+                      Dimension{"head_stride", tensor.head_stride, problem.num_kv_heads},
+                      Dimension{"batch_stride", tensor.batch_stride, problem.batch});
+}
+
+Status CheckTransposed(const AttentionProblem& problem, const TransposedKeys& transposed) {
+  if (Status status = CheckPointer("transposed", transposed.data, 16); !status.ok()) return status;
+  // Eight tokens of a component are read at a time.
+  const int64_t padded = (int64_t{problem.seq_k} + kVector - 1) / kVector * kVector;
+  if (Status status = CheckStrides("transposed", padded, kVector,
+                                   Dimension{"component_stride", transposed.component_stride, problem.head_dim});
+      !status.ok()) {
+    return status;
+  }
+  const int64_t head = (int64_t{problem.head_dim} - 1) * transposed.component_stride + padded;
+  return CheckStrides("transposed", head, kVector,
+                      Dimension{"head_stride", transposed.head_stride, problem.num_kv_heads},
+                      Dimension{"batch_stride", transposed.batch_stride, problem.batch});
+}
+
+}  // namespace
+
+Status CheckDecodeShape(const AttentionProblem& problem) {
+  if (Status status = CheckShape(problem); !status.ok()) return status;
+  const auto number = [](int64_t value) { return std::to_string(value); };
+  if (problem.seq_q != 1) {
+    return Invalid("seq_q " + number(problem.seq_q) + ": decode takes one query row per sequence");
+  }
+  if (problem.first_position != problem.seq_k - 1) {
+    return Invalid("first_position " + number(problem.first_position) +
+                   ": decode's query is the newest token and stands at seq_k - 1 (" + number(problem.seq_k - 1) + ")");
+  }
+  if (problem.head_dim != 64 && problem.head_dim != 128) {
+    return Unsupported("head_dim " + number(problem.head_dim) + ": the CUDA decode executor takes 64 or 128");
+  }
+  if (problem.dtype == DType::kFloat32) {
+    return Unsupported("dtype fp32: the CUDA decode executor takes bf16 or fp16");
+  }
+  const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
+  if (lists > 65535) return Unsupported("batch * num_kv_heads " + number(lists) + ": at most 65535 a call");
+  return {};
+}
+
+Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& output) {
+  if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
+  if (Status status = CheckPointer("q", problem.q.data, 16); !status.ok()) return status;
+  if (Status status = CheckStrides("q", problem.head_dim, kVector,
+                                   Dimension{"head_stride", problem.q.head_stride, problem.num_qo_heads},
+                                   Dimension{"batch_stride", problem.q.batch_stride, problem.batch});
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = CheckCache("k", problem.k, problem); !status.ok()) return status;
+  if (Status status = CheckCache("v", problem.v, problem); !status.ok()) return status;
+  const auto element = static_cast<uintptr_t>(SizeOf(problem.dtype));
+  if (Status status = CheckPointer("output.o", output.o.data, element); !status.ok()) return status;
+  if (reinterpret_cast<uintptr_t>(output.lse) % sizeof(float) != 0) {
+    return Invalid("output.lse is not aligned: its address must be a multiple of 4 bytes");
+  }
+  // Heads may be stored inside a sequence or sequences inside a head, but no two rows may share memory.
+  const StridedTensor<void>& o = output.o;
+  if (Status status =
+          CheckStrides("output.o", problem.head_dim, 1, Dimension{"head_stride", o.head_stride, problem.num_qo_heads},
+                       Dimension{"batch_stride", o.batch_stride, problem.batch});
+      !status.ok()) {
+    return status;
+  }
+  const bool heads_inside = o.batch_stride >= (int64_t{problem.num_qo_heads} - 1) * o.head_stride + problem.head_dim;
+  const bool sequences_inside = o.head_stride >= (int64_t{problem.batch} - 1) * o.batch_stride + problem.head_dim;
+  if (problem.batch > 1 && problem.num_qo_heads > 1 && !heads_inside && !sequences_inside) {
+    return Invalid("output.o.batch_stride " + std::to_string(o.batch_stride) + " with head_stride " +
+                   std::to_string(o.head_stride) + ": heads of different sequences would overlap");
+  }
+  return {};
+}
+
+Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& transposed,
+                  const float* mean_value) {
+  if (options.rank < 1 || options.rank > problem.head_dim) {
+    return Invalid("rank " + std::to_string(options.rank) + ": it must lie in 1 .. head_dim (" +
+                   std::to_string(problem.head_dim) + ")");
+  }
+  if (options.num_tokens < 1 || options.num_tokens > kMaxKept) {
+    return Invalid("num_tokens " + std::to_string(options.num_tokens) + ": it must lie in 1 .. " +
+                   std::to_string(kMaxKept));
+  }
+  if (options.num_local < 0) {
+    return Invalid("num_local " + std::to_string(options.num_local) + ": it must not be negative");
+  }
+  if (options.mean_value) {
+    if (mean_value == nullptr) return Invalid("mean_value is null although options.mean_value is on");
+    if (Status status = CheckPointer("mean_value", mean_value, sizeof(float)); !status.ok()) return status;
+  }
+  if (problem.soft_cap != 0) return Unsupported("soft_cap: SparQ's estimate is not defined for capped scores");
+  return transposed.data == nullptr ? Status{} : CheckTransposed(problem, transposed);
+}
+
+Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value) {
+  if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
+  if (transposed.data == nullptr && mean_value == nullptr) {
+    return Invalid("transposed and mean_value are both null: there is nothing to append to");
+  }
+  if (transposed.data != nullptr) {
+    if (Status status = CheckCache("k", problem.k, problem); !status.ok()) return status;
+    if (Status status = CheckTransposed(problem, transposed); !status.ok()) return status;
+  }
+  if (mean_value != nullptr) {
+    if (Status status = CheckCache("v", problem.v, problem); !status.ok()) return status;
+    if (Status status = CheckPointer("mean_value", mean_value, sizeof(float)); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed) {
+  if (workspace == nullptr || bytes < needed) {
+    return Invalid("workspace: " + std::to_string(needed) + " bytes are needed (DecodeWorkspaceBytes)");
+  }
+  return CheckPointer("workspace", workspace, 256);
+}
+
+}  // namespace headscope::kernels::decode

@@ -1,0 +1,26 @@
+// What the decode calls ask of their arguments before they launch anything. Nothing here looks at device memory.
+#pragma once
+
+#include "kernels/cuda_decode.h"
+
+namespace headscope::kernels::decode {
+
+// Sizes that the decode kernels take: one query row at the last position, bf16 or fp16, head_dim 64 or 128. Looks at no
+// tensor. Errors: kInvalidArgument, kUnsupported, naming the field, its value and what is allowed.
+Status CheckDecodeShape(const AttentionProblem& problem);
+
+// The shape, and q, k, v, o: present, aligned as the kernels read them, heads and sequences of o apart. Errors as
+// above.
+Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& output);
+
+// What SparQ asks for besides. Errors as above.
+Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& transposed,
+                  const float* mean_value);
+
+// The appended token's operands. Errors as above.
+Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value);
+
+// The caller's scratch memory: large enough, and aligned as cudaMalloc aligns. Errors: kInvalidArgument.
+Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed);
+
+}  // namespace headscope::kernels::decode
