@@ -17,13 +17,15 @@ import h5py
 import numpy as np
 
 HEADSCOPE = sys.argv.pop(1)
+# How many times longer than an optimised build this one may take (cmake/HeadscopeRoom.cmake).
+PATIENCE = int(os.environ.get("HEADSCOPE_TEST_PATIENCE", "1"))
 LENGTH, HEADS, KV_HEADS, HEAD_DIM = 300, 4, 2, 64
 SHAPE = ["--heads", f"{HEADS}:{KV_HEADS}", "--head-dim", str(HEAD_DIM), "--lengths", str(LENGTH)]
 METHODS = "dense,blocks-50,a-shape-16+64,vertical-slash-20x64,s2-l1v3,vertical-slash:n_vertical=16,n_slash=32,decode/dense,sparq:r=16,k=32"
 
 
 def bench(*arguments):
-    return subprocess.run([HEADSCOPE, "bench", *arguments], capture_output=True, text=True, timeout=120)
+    return subprocess.run([HEADSCOPE, "bench", *arguments], capture_output=True, text=True, timeout=120 * PATIENCE)
 
 
 def kept_pairs(path):
@@ -279,12 +281,12 @@ class Refusals(unittest.TestCase):
         out = os.path.join(self.folder.name, "interrupted.json")
         process = subprocess.Popen([HEADSCOPE, "bench", *SHAPE, "--methods", "dense", "--repeat", "100000", "--save-index", saved, "-o", out, "--quiet"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 60 * PATIENCE
         while not [n for n in os.listdir(saved) if not n.startswith(".")] and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(2)  # rounds of some 50 ms are under way
+        time.sleep(2 * PATIENCE)  # rounds of some 50 ms are under way
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=60 * PATIENCE)
         self.assertEqual(process.returncode, 130, stderr)
         self.assertIn("interrupted", stdout)
         with open(out, encoding="utf-8") as f:

@@ -1,0 +1,52 @@
+"""What the tests of the command line share: the binary, the shipped model, one small trace.
+
+Each of them is run as: SCRIPT HEADSCOPE DATA_DIR. A start of headscope loads LibTorch, so its processor time is most of what these tests cost,
+under a sanitizer three to four times as much: OMP_WAIT_POLICY=passive in their environment saves the second start of commands that run a model.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HEADSCOPE, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
+MODEL = str(DATA / "reference_model")
+# How many times longer than an optimised build this one may take; the tests' own limit counts in it as well (cmake/HeadscopeRoom.cmake).
+PATIENCE = int(os.environ.get("HEADSCOPE_TEST_PATIENCE", "1"))
+
+
+def run(*arguments, code=0, **options):
+    """Runs headscope and checks its exit code; a refusal must be one sentence on stderr and nothing on stdout."""
+    done = subprocess.run([HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, timeout=240 * PATIENCE, **options)
+    assert done.returncode == code, f"{arguments}: exit code {done.returncode}, expected {code}\n{done.stderr}"
+    if code in (1, 2, 3, 4):
+        assert done.stdout == "", f"{arguments}: a refused run wrote to stdout: {done.stdout!r}"
+        assert done.stderr.startswith("headscope: ") and done.stderr.count("\n") == 1, f"{arguments}: not one sentence: {done.stderr!r}"
+    return done
+
+
+def environment_without(*names):
+    return {name: value for name, value in os.environ.items() if name not in names}
+
+
+class TraceCase(unittest.TestCase):
+    """Tests on a trace of 1,024 tokens, in a folder of their own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.trace = str(cls.path / "trace.h5")
+        run("capture", MODEL, "--task", "passkey", "--length", 1024, "--decode", 8, "-o", cls.trace, "--quiet")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def names(self):
+        return sorted(entry.name for entry in self.path.iterdir())
+
+
+def main():
+    unittest.main(argv=sys.argv[:1])

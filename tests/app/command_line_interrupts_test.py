@@ -1,0 +1,94 @@
+"""Commands that are interrupted or killed: what was done stays valid, what was not leaves nothing behind.
+
+    command_line_interrupts_test.py HEADSCOPE DATA_DIR
+"""
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+
+import h5py
+import numpy
+
+import command_line
+from command_line import HEADSCOPE, MODEL, PATIENCE, run, TraceCase
+
+
+class Interrupts(TraceCase):
+    def test_render_is_watched_and_interrupted(self):
+        out = self.path / "large.png"
+        command = [HEADSCOPE, "render", self.trace, "--head", "8:4", "--size", "3000x3000", "-o", str(out)]
+        before = self.names()
+        screen, terminal = pty.openpty()  # progress comes at once on a terminal
+        process = subprocess.Popen(command, stderr=terminal, stdout=subprocess.PIPE)
+        os.close(terminal)
+        seen = b""
+        while b"drawing" not in seen:
+            seen += os.read(screen, 4096)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60 * PATIENCE)
+        os.close(screen)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(self.names(), before, "an interrupted picture left something behind")
+        self.assertRegex(run(*command[1:]).stderr, r"^drawing: 100 %$")
+        self.assertTrue(out.exists())
+        self.assertEqual(run(*command[1:], "--quiet", "--force").stderr, "")
+
+    def test_interrupt_leaves_the_beginning_of_the_full_trace(self):
+        def command(out):
+            return ["capture", MODEL, "--task", "kv", "--length", "3072", "--chunk", "64", "-o", str(out)]
+
+        full, part = self.path / "whole.h5", self.path / "interrupted.h5"
+        run(*command(full), "--quiet")
+        process = subprocess.Popen([HEADSCOPE, *command(part)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        deadline = time.time() + 60 * PATIENCE
+        while time.time() < deadline and process.poll() is None and (not part.exists() or part.stat().st_size < 8_000_000):
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60 * PATIENCE)
+        self.assertEqual(process.returncode, 130, stderr)
+        self.assertEqual(stdout.strip(), str(part))
+        self.assertIn("shorter", stderr)
+        with h5py.File(full, "r") as whole, h5py.File(part, "r", swmr=True) as begun:
+            tokens, rows = int(begun.attrs["tokens_flushed"]), int(begun.attrs["rows_flushed"])
+            self.assertTrue(whole.attrs["complete"])
+            self.assertFalse(begun.attrs["complete"])
+            self.assertGreater(tokens, 0)
+            self.assertLess(tokens, whole.attrs["tokens_flushed"])
+            self.assertEqual(tokens % 64, 0, "a capture stops between passes")
+            self.assertEqual(rows, tokens)
+            for name in ("ids", "phase", "step"):
+                numpy.testing.assert_array_equal(begun["tokens"][name][:tokens], whole["tokens"][name][:tokens])
+            numpy.testing.assert_array_equal(begun["attention/q_rows"][:rows], whole["attention/q_rows"][:rows])
+            for name in ("q", "k", "v", "lse"):
+                self.assertEqual(stored_bytes(begun["attention"][name], tokens), stored_bytes(whole["attention"][name], tokens), name)
+        run("analyze", part, "--heads", "0:0", "--max-rows", 64, "--quiet")
+
+    def test_killed_capture_stays_readable(self):
+        out = self.path / "killed.h5"
+        process = subprocess.Popen([HEADSCOPE, "capture", MODEL, "--task", "kv", "--length", "16384", "-o", str(out), "--quiet"])
+        deadline = time.time() + 60 * PATIENCE
+        while time.time() < deadline and (not out.exists() or out.stat().st_size < 40_000_000):
+            time.sleep(0.05)
+        time.sleep(2.5)  # a flush a second
+        process.kill()
+        process.wait()
+        info = json.loads(run("info", out, "--json").stdout)
+        self.assertFalse(info["complete"])
+        self.assertGreater(info["num_tokens"], 0)
+
+
+def stored_bytes(dataset, count):
+    """The first `count` tokens or rows of all heads, bit by bit as the file holds them (no conversion of bfloat16)."""
+    shape = dataset.shape[:2] + (count,) + dataset.shape[3:]
+    values = numpy.empty(shape, f"V{dataset.id.get_type().get_size()}")
+    space = dataset.id.get_space()
+    space.select_hyperslab((0,) * len(shape), shape)
+    dataset.id.read(h5py.h5s.create_simple(shape), space, values, mtype=dataset.id.get_type())
+    return values.tobytes()
+
+
+if __name__ == "__main__":
+    command_line.main()
