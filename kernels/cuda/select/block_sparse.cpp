@@ -31,9 +31,11 @@ Status SelectBlockSparse(Call* call) {
   // block; the diagonal cuts a run of each half.
   const int64_t most_changes = std::min<int64_t>(int64_t{4} * params.num_kept, params.num_key_blocks);
   const ListArrays arrays = TakeLists(call, call->view.NumLists(), most_changes + 3, 0);
-  params.pooled_q = call->workspace.Take<float>(call->NumHeads() * params.num_query_blocks * problem.head_dim);
-  params.pooled_k = call->workspace.Take<float>(int64_t{problem.batch} * problem.num_kv_heads * params.num_key_blocks *
-                                                problem.head_dim);
+  const int64_t group_pieces = GroupPieces(problem.head_dim);
+  const int64_t num_kv_lists = int64_t{problem.batch} * problem.num_kv_heads;
+  params.q_terms = call->workspace.Take<uint4>(call->NumHeads() * TermGroups(params.num_query_blocks) * group_pieces);
+  params.k_terms = call->workspace.Take<uint4>(num_kv_lists * TermGroups(params.num_key_blocks) * group_pieces);
+  params.k_factors = call->workspace.Take<float>(num_kv_lists * params.FactorPitch());
   params.bitmaps = call->workspace.Take<uint64_t>(call->NumHeads() * params.num_query_blocks * params.words);
   if (params.NumBlocks() > std::numeric_limits<int32_t>::max()) {
     return {StatusCode::kUnsupported, "the number of blocks of 64 rows in Q and K is " +

@@ -1,4 +1,4 @@
-// Means of blocks of 64 rows.
+// Means of blocks of 64 rows, as terms of products.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -21,6 +21,23 @@ __device__ __forceinline__ void AddEight(const uint4& raw, bool is_bf16, float (
     sums[2 * i] += pair.x;
     sums[2 * i + 1] += pair.y;
   }
+}
+
+// Eight components of a mean, scaled, as high and low terms.
+__device__ __forceinline__ void Split(const float (&mean)[8], float scale, uint4* high, uint4* low) {
+  uint32_t highs[4];
+  uint32_t lows[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 pair = {mean[2 * i] * scale, mean[2 * i + 1] * scale};
+    const __half2 rounded = __float22half2_rn(pair);
+    const float2 taken = __half22float2(rounded);
+    const __half2 left = __float22half2_rn({pair.x - taken.x, pair.y - taken.y});
+    highs[i] = *reinterpret_cast<const uint32_t*>(&rounded);
+    lows[i] = *reinterpret_cast<const uint32_t*>(&left);
+  }
+  *high = {highs[0], highs[1], highs[2], highs[3]};
+  *low = {lows[0], lows[1], lows[2], lows[3]};
 }
 
 // A warp per block of 64 rows, those of Q first. Neighbouring lanes take neighbouring 16 bytes of a row, and as many
@@ -65,11 +82,27 @@ __global__ void __launch_bounds__(kPoolThreads) PoolKernel(const PooledBlocksPar
 #pragma unroll
     for (int i = 0; i < 8; ++i) totals[i] += __shfl_down_sync(kFullWarp, sums[i], static_cast<unsigned>(row * pieces));
   }
-  if (lane >= pieces) return;
-  const float rows = static_cast<float>(num_rows);
-  float* const to = (is_query ? p.pooled_q : p.pooled_k) + int64_t{block_of_tensor} * p.head_dim + piece * 8;
-  *reinterpret_cast<float4*>(to) = {totals[0] / rows, totals[1] / rows, totals[2] / rows, totals[3] / rows};
-  *reinterpret_cast<float4*>(to + 4) = {totals[4] / rows, totals[5] / rows, totals[6] / rows, totals[7] / rows};
+  float mean[8];
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    mean[i] = totals[i] / static_cast<float>(num_rows);
+    if (lane < pieces) largest = fmaxf(largest, fabsf(mean[i]));
+  }
+  // Numbers that are not negative are ordered as their bits. The scale is 2^127 at most.
+  const uint32_t bits = __reduce_max_sync(kFullWarp, __float_as_uint(largest));
+  const uint32_t exponent = max(bits >> 23, 14u);
+  const float scale = __uint_as_float((268u - exponent) << 23);
+  if (lane < pieces) {
+    const uint32_t group =
+        list * static_cast<uint32_t>(TermGroups(static_cast<int32_t>(blocks_per_head))) + block / kTermGroup;
+    uint4* const to = (is_query ? p.q_terms : p.k_terms) + int64_t{group} * GroupPieces(p.head_dim) +
+                      piece / 4 * kStepPieces + static_cast<int>(block) % kTermGroup * 4 + piece % 4;
+    Split(mean, scale, to, to + kStepPieces / 2);
+  }
+  if (!is_query && lane == 0) {
+    p.k_factors[int64_t{list} * p.FactorPitch() + block] = exponent == 255 ? 0.0f : 1.0f / scale;
+  }
 }
 
 }  // namespace
