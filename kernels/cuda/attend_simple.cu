@@ -1,6 +1,6 @@
 // The simple executor: no tensor cores, no asynchronous copies, nothing to tune. It runs on every GPU from compute
-// capability 8.0, takes every dtype and every head_dim up to 256, and is the twin that the fast kernel is tested
-// against.
+// capability 8.0 and takes every dtype and every multiple of 8 up to 256 as head_dim; the Hopper kernel is compared
+// with it as well as with float64 (tests/kernels/cuda_attend_calls_test.cpp).
 //
 // Method: a thread block owns 32 rows of a row tile, a warp four of them. Keys come in chunks of 32: a lane scores one
 // key against the warp's rows, the warp updates its online softmax, then a lane accumulates every 32nd component of the
@@ -18,6 +18,7 @@
 #include "kernels/cuda_executor.h"
 #include "key_interval.cuh"
 #include "problem_check.h"
+#include "shared_memory.h"
 
 namespace headscope::kernels {
 namespace {
@@ -202,11 +203,7 @@ Status Launch(const AttentionProblem& problem, const SparseIndexView& index, con
                                           " lists: the CUDA executor takes fewer; attend fewer heads at a time."};
   }
   const std::string what = "AttendSimpleKernel (" + Describe(problem) + ")";
-  Status status =
-      CudaStatus(cudaFuncSetAttribute(AttendSimpleKernel<T, kSlices>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(shared_bytes)),
-                 what);
-  if (!status.ok()) return status;
+  if (Status status = CudaStatus(AllowSharedMemory(AttendSimpleKernel<T, kSlices>), what); !status.ok()) return status;
   AttendSimpleKernel<T, kSlices>
       <<<static_cast<unsigned>(blocks), kWarps * 32, shared_bytes, stream>>>(problem, index, output);
   return CudaStatus(cudaGetLastError(), what);

@@ -8,6 +8,7 @@
 #include "cuda_error.h"
 #include "kernels/attention_problem.h"
 #include "problem_check.h"
+#include "shared_memory.h"
 #include "statistics/score_tile.cuh"
 
 namespace headscope::kernels::statistics {
@@ -16,12 +17,7 @@ template <typename... Args>
 Status LaunchScores(const char* name, const AttentionProblem& problem, void (*kernel)(Args...), dim3 grid,
                     int64_t shared_bytes, void* stream, Args... args) {
   const std::string what = std::string(name) + " (" + Describe(problem) + ")";
-  if (Status status = CudaStatus(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
-          what);
-      !status.ok()) {
-    return status;
-  }
+  if (Status status = CudaStatus(AllowSharedMemory(kernel), what); !status.ok()) return status;
   kernel<<<grid, kThreads, static_cast<size_t>(shared_bytes), static_cast<cudaStream_t>(stream)>>>(args...);
   return CudaStatus(cudaGetLastError(), what);
 }
