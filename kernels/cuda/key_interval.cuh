@@ -23,7 +23,8 @@ __device__ inline KeyInterval KeptKeys(const ElementRule& rule, KeyRun run, int3
   if (run.Partial() && rule.kind != MaskKind::kNone) {
     kept.end = min(kept.end, position - run.start + 1);
     if (rule.kind == MaskKind::kCausalWindow) {
-      kept.begin = position - rule.window + 1 - run.start;
+      // Not below 0 in between: a window may be as long as 2^31 - 1.
+      kept.begin = max(position - rule.window + 1, 0) - run.start;
       kept.sinks_end = rule.num_sinks - run.start;
     }
   }

@@ -64,8 +64,15 @@ class ListMaker {
       case Pattern::kHoles:
         FillWithHoles(index);
         return;
+      case Pattern::kOverhang:
+        FillWithOverhang(index);
+        return;
       case Pattern::kColumns:
         for (int32_t c = Below(4); c < LastFree(); c += 1 + Below(7)) index->columns.push_back(c);
+        return;
+      case Pattern::kAllColumns:
+        for (int32_t c = 0; c < LastFree(); ++c) index->columns.push_back(c);
+        if (end_ > LastFree()) AddRun(LastFree(), end_ - LastFree(), 0, true, index);
         return;
       case Pattern::kOneKey: {
         const int32_t column = Below(LastFree());
@@ -132,6 +139,22 @@ class ListMaker {
         AddRun(at, end - at, kind == 5 ? kRunUpperHalf : kRunLowerHalf, false, index);
       }
       at = end;
+    }
+  }
+
+  // Runs that reach behind their rows' last position, in front of their rows' windows, and into rows that there are
+  // not.
+  void FillWithOverhang(SparseIndex* index) {
+    for (int32_t at = Below(40); at < shape_.seq_k;) {
+      const int32_t length = std::min(1 + Below(300), shape_.seq_k - at);
+      const int32_t kind = Below(5);
+      if (kind == 4 && length > 1) {
+        AddRun(at, length - 1, kRunUpperHalf, true, index);
+        AddRun(at + length / 2, length - length / 2, kRunLowerHalf, true, index);
+      } else {
+        AddRun(at, length, kind % 3 == 1 ? kRunUpperHalf : kind % 3 == 2 ? kRunLowerHalf : 0u, true, index);
+      }
+      at += length + Below(30);
     }
   }
 

@@ -10,19 +10,21 @@
 namespace headscope::kernels::testing {
 
 enum class Pattern {
-  kDense,      // everything that the rule keeps
-  kRandom,     // unaligned runs of any length, single columns between them
-  kShortRuns,  // runs of 1 to 100 keys, full and partial
-  kColumns,    // single columns alone
-  kHalves,     // runs that belong to one half of a tile's rows
-  kHoles,      // short runs of either half or both next to each other, and keys between them that no list names
-  kOneKey,     // one column per list, or one run of length 1
-  kSomeEmpty,  // every other list keeps nothing
-  kEmpty,      // nothing at all
+  kDense,       // everything that the rule keeps
+  kRandom,      // unaligned runs of any length, single columns between them
+  kShortRuns,   // runs of 1 to 100 keys, full and partial
+  kColumns,     // single columns alone
+  kAllColumns,  // all that causality leaves, every key that all rows keep as a single column
+  kHalves,      // runs that belong to one half of a tile's rows
+  kHoles,       // short runs of either half or both next to each other, and keys between them that no list names
+  kOneKey,      // one column per list, or one run of length 1
+  kOverhang,    // partial runs over all keys, of either half or both, whatever their rows keep of them
+  kSomeEmpty,   // every other list keeps nothing
+  kEmpty,       // nothing at all
 };
 inline const char* NameOf(Pattern pattern) {
-  constexpr const char* kNames[] = {"dense", "random",  "short_runs", "columns", "halves",
-                                    "holes", "one_key", "some_empty", "empty"};
+  constexpr const char* kNames[] = {"dense", "random",  "short_runs", "columns",    "all_columns", "halves",
+                                    "holes", "one_key", "overhang",   "some_empty", "empty"};
   return kNames[static_cast<int>(pattern)];
 }
 

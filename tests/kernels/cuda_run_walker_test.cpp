@@ -8,6 +8,7 @@
 #include <barrier>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -131,9 +132,27 @@ std::vector<Tile> WalkItem(const SparseIndexView& index, int item) {
   return tiles;
 }
 
-// How often each of the item's rows keeps each key, by what its tiles say; and that their flags say what holds.
+// What each of an item's rows keeps of the list's runs. Single columns are not the walk's.
+std::vector<std::vector<int>> KeptOfItem(const SparseIndexView& index, int item) {
+  std::vector<std::vector<int>> kept;
+  for (int row = item * kItemRows; row < min((item + 1) * kItemRows, index.seq_q); ++row) {
+    std::vector<int>& keys = kept.emplace_back(static_cast<size_t>(index.seq_k), 0);
+    std::vector<ColumnRange> ranges;
+    AppendKeptRanges(index, 0, 0, row, &ranges);
+    for (const ColumnRange& range : ranges) std::fill(keys.begin() + range.begin, keys.begin() + range.end, 1);
+    const int32_t list = row / index.tile_rows;
+    for (int32_t i = 0; i < index.column_count[list]; ++i) {
+      keys[static_cast<size_t>(index.columns[index.column_begin[list] + i])] = 0;
+    }
+  }
+  return kept;
+}
+
+// Adds to `taken` how often each of the item's rows gets each key by what a tile says, and checks that its flags say
+// what holds. `kept`: what the rows keep.
 template <int kSegments>
-void CountPairsOf(const SparseIndexView& index, int item, const Tile& tile, std::vector<std::vector<int>>* kept) {
+void CountPairsOf(const SparseIndexView& index, int item, const Tile& tile, const std::vector<std::vector<int>>& kept,
+                  std::vector<std::vector<int>>* taken) {
   bool adjacent = true;
   for (int i = 1; i < kSegments; ++i) adjacent &= tile.start[i] == tile.start[i - 1] + kSegmentRows;
   EXPECT_EQ((tile.flags & kStepWhole) != 0, adjacent);
@@ -143,10 +162,16 @@ void CountPairsOf(const SparseIndexView& index, int item, const Tile& tile, std:
     const int column = tile.start[segment] + bit;
     const bool upper = (tile.upper[segment] >> bit & 1u) != 0;
     const bool lower = (tile.lower[segment] >> bit & 1u) != 0;
-    if (!upper && !lower) {
+    if (upper || lower) {
+      // The values of such a key are multiplied as they are, by weights of 0 too, and 0 * NaN is NaN.
+      ASSERT_LT(column, index.seq_k);
+      const bool used = std::any_of(kept.begin(), kept.end(),
+                                    [&](const auto& keys) { return keys[static_cast<size_t>(column)] != 0; });
+      ASSERT_TRUE(used) << "key " << column << " is taken and kept by no row";
+    } else {
       EXPECT_TRUE(column >= index.seq_k || (tile.flags & kStepUnreadValues) != 0) << "key " << column << " is unread";
     }
-    for (int row = 0; row < static_cast<int>(kept->size()); ++row) {
+    for (int row = 0; row < static_cast<int>(taken->size()); ++row) {
       const bool keeps = (tile.upper_quarters >> row / 32 & 1u) != 0   ? upper
                          : (tile.lower_quarters >> row / 32 & 1u) != 0 ? lower
                                                                        : false;
@@ -154,11 +179,10 @@ void CountPairsOf(const SparseIndexView& index, int item, const Tile& tile, std:
         ASSERT_NE(tile.flags & kStepMasked, 0u) << "key " << column << " is not kept by row " << row;
         continue;
       }
-      ASSERT_LT(column, index.seq_k);
       const bool ruled = (tile.flags & kStepRuled) != 0;
       EXPECT_TRUE(!ruled || (tile.flags & kStepMasked) != 0);
       if (ruled && !index.rule.Keeps(index.first_position + item * kItemRows + row, column)) continue;
-      ++(*kept)[static_cast<size_t>(row)][static_cast<size_t>(column)];
+      ++(*taken)[static_cast<size_t>(row)][static_cast<size_t>(column)];
     }
   }
 }
@@ -166,24 +190,13 @@ void CountPairsOf(const SparseIndexView& index, int item, const Tile& tile, std:
 template <int kSegments>
 void CheckWalk(const SparseIndexView& index) {
   for (int item = 0; item * kItemRows < index.seq_q; ++item) {
-    const int rows = min(kItemRows, index.seq_q - item * kItemRows);
-    std::vector<std::vector<int>> kept(static_cast<size_t>(rows), std::vector<int>(static_cast<size_t>(index.seq_k)));
+    const std::vector<std::vector<int>> kept = KeptOfItem(index, item);
+    std::vector<std::vector<int>> taken(kept.size(), std::vector<int>(static_cast<size_t>(index.seq_k)));
     for (const Tile& tile : WalkItem<kSegments>(index, item)) {
-      ASSERT_NO_FATAL_FAILURE(CountPairsOf<kSegments>(index, item, tile, &kept));
+      ASSERT_NO_FATAL_FAILURE(CountPairsOf<kSegments>(index, item, tile, kept, &taken));
     }
-    for (int row = 0; row < rows; ++row) {
-      std::vector<int> expected(static_cast<size_t>(index.seq_k), 0);
-      std::vector<ColumnRange> ranges;
-      AppendKeptRanges(index, 0, 0, item * kItemRows + row, &ranges);
-      for (const ColumnRange& range : ranges) {
-        std::fill(expected.begin() + range.begin, expected.begin() + range.end, 1);
-      }
-      // Single columns are not the walk's.
-      const int32_t list = (item * kItemRows + row) / index.tile_rows;
-      for (int32_t i = 0; i < index.column_count[list]; ++i) {
-        expected[static_cast<size_t>(index.columns[index.column_begin[list] + i])] = 0;
-      }
-      ASSERT_EQ(kept[static_cast<size_t>(row)], expected) << "row " << item * kItemRows + row;
+    for (size_t row = 0; row < kept.size(); ++row) {
+      ASSERT_EQ(taken[row], kept[row]) << "row " << item * kItemRows + static_cast<int>(row);
     }
   }
 }
@@ -210,9 +223,46 @@ TEST_P(CudaRunWalker, TakesEveryKeptPairOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Patterns, CudaRunWalker,
                          ::testing::Values(Pattern::kDense, Pattern::kRandom, Pattern::kShortRuns, Pattern::kColumns,
-                                           Pattern::kHalves, Pattern::kHoles, Pattern::kOneKey, Pattern::kSomeEmpty,
-                                           Pattern::kEmpty),
+                                           Pattern::kHalves, Pattern::kHoles, Pattern::kOneKey, Pattern::kOverhang,
+                                           Pattern::kSomeEmpty, Pattern::kEmpty),
                          [](const auto& parameter) { return std::string(NameOf(parameter.param)); });
+
+// Where a window begins behind the sinks, a partial run over all keys falls into two parts, and the keys between them
+// hold what nobody reads. Lists of 64 rows and of 128, rows in front of the window's end and far behind it.
+TEST(CudaRunWalker, LeavesOutWhatTheWindowHasPassed) {
+  for (const int32_t tile_rows : {64, 128}) {
+    for (const int32_t num_sinks : {0, 10, 300}) {
+      const ElementRule rule{MaskKind::kCausalWindow, 40, num_sinks};
+      SparseIndex index = MakeLists({1, 1, 400, 700, 300, tile_rows, rule}, Pattern::kDense, 1);
+      ASSERT_NO_FATAL_FAILURE(CheckWalk<4>(index.View()));
+      const std::vector<Tile> tiles = WalkItem<4>(index.View(), 2);  // rows 256 to 383, positions 556 to 683
+      EXPECT_TRUE(std::none_of(tiles.begin(), tiles.end(), [&](const Tile& tile) {
+        return std::any_of(tile.start, tile.start + 4,
+                           [&](int start) { return start > std::max(0, num_sinks) && start < 556 - 40; });
+      }));
+    }
+  }
+}
+
+// The rule's bits for 32 keys, at the ends of what 32 bits hold.
+TEST(CudaRunWalker, RuledKeysAreTheRules) {
+  constexpr int32_t kLargest = std::numeric_limits<int32_t>::max();
+  for (const int32_t window : {1, 31, 4096, kLargest - 1, kLargest}) {
+    for (const int32_t num_sinks : {0, 4, kLargest}) {
+      for (const int32_t start : {0, 5, 1000, (1 << 28) - 32}) {
+        for (const int32_t position : {0, 5, 1010, 1 << 28, kLargest - 256}) {
+          for (const MaskKind kind : {MaskKind::kNone, MaskKind::kCausal, MaskKind::kCausalWindow}) {
+            const ElementRule rule{kind, window, num_sinks};
+            uint32_t expected = 0;
+            for (int32_t key = 0; key < 32; ++key) expected |= rule.Keeps(position, start + key) ? 1u << key : 0u;
+            ASSERT_EQ(RuledKeys(rule, start, position), expected)
+                << "window " << window << ", sinks " << num_sinks << ", start " << start << ", position " << position;
+          }
+        }
+      }
+    }
+  }
+}
 
 // One key in 40: no cover by 32 keys takes two of them, so each needs a segment. One key in 8: four of them lie in one.
 TEST(CudaRunWalker, CoversWithTheFewestSegments) {

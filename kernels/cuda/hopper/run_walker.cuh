@@ -2,11 +2,17 @@
 // so that short runs share a tile and the tensor cores see full width whatever the lists look like.
 //
 // A segment begins at the first key that is still to be taken and brings 32 neighbouring keys; two words of bits say
-// which of them the upper and which the lower rows keep. So it takes the pieces of all runs in it, of either half, and
-// no other cover by 32 keys has fewer segments.
+// which of them the upper and which the lower rows keep. So it takes the pieces of all runs in it, of either half.
 //
-// A warp works on 32 runs at a time, each lane on what is left of one. All starts and bits come from reductions over
-// the lanes.
+// A warp works on up to 32 runs at a time, each lane on what is left of one, and brings in more when those of half its
+// lanes are used up. All starts and bits come from reductions over the lanes. Where the lanes hold every run that the
+// segments of a tile touch, no other cover by 32 keys has fewer segments; where runs are so short and dense that they
+// do not, a segment ends at the last run that the lanes hold, and one more begins behind it.
+//
+// Runs are cut to what some row of theirs keeps: the rest of a partial run is read by nobody, and what is read by
+// nobody must not reach the product, because 0 * NaN is NaN. Under a causal rule that is what lies behind the rows'
+// last position; under a window also what lies between the sinks and the first row's window, so that a partial run can
+// fall into two parts, which go in different walks.
 #pragma once
 
 #include "hopper/key_bits.cuh"
@@ -33,9 +39,7 @@ class RunWalker {
   // `lists` stays valid until the walk ends.
   __device__ void Start(const ItemLists& lists, int tile) {
     lists_ = &lists;
-    // Under a causal rule nothing right of the item's last position is kept.
-    const int last_row = min((tile + 1) * kItemRows, p_.index.seq_q) - 1;
-    causal_end_ = p_.index.rule.kind == MaskKind::kNone ? p_.index.seq_k : p_.index.first_position + last_row + 1;
+    item_begin_ = tile * kItemRows;
     walk_ = 0;
     begin_ = end_ = 0;
     whole_left_ = 0;
@@ -60,19 +64,56 @@ class RunWalker {
  private:
   static constexpr int kNoKey = 1 << 29;  // behind every key
 
-  // One walk per list; a window with sinks rules over partial runs alone, so full and partial runs then go separately.
-  __device__ int WalksPerList() const { return p_.index.rule.kind == MaskKind::kCausalWindow ? 2 : 1; }
+  // One walk per list. A window rules over partial runs alone, so under one the full runs go first, then what the
+  // partial ones have of the sinks, then what they have of the rows' windows.
+  enum WindowedWalk { kFullRuns, kSinks, kWindows };
+  __device__ bool Windowed() const { return p_.index.rule.kind == MaskKind::kCausalWindow; }
+  __device__ int WalksPerList() const { return Windowed() ? 3 : 1; }
   __device__ int List() const { return walk_ / WalksPerList(); }
-  __device__ bool Takes(KeyRun run) const { return WalksPerList() == 1 || run.Partial() == (walk_ % 2 != 0); }
+
+  // False behind the item's last walk.
+  __device__ bool NextWalk() {
+    ++walk_;
+    // Sinks are hardly ever in partial runs, and a walk that finds nothing waits for its runs all the same.
+    if (Windowed() && walk_ % 3 == kSinks && !__any_sync(kAllLanes, reaches_sinks_)) ++walk_;
+    if (walk_ == lists_->count * WalksPerList()) return false;
+    StartWalk();
+    return true;
+  }
 
   __device__ void StartWalk() {
+    if (!Windowed() || walk_ % 3 == kFullRuns) reaches_sinks_ = false;
     const int list = List();
     const uint32_t quarters = lists_->Quarters(list);
     upper_quarters_ = lists_->count == 1 ? 0x3u : quarters & 0x5u;
     lower_quarters_ = quarters & ~upper_quarters_;
+    const int first_row = item_begin_ + list * p_.index.tile_rows;
+    first_position_ = p_.index.first_position + first_row;
+    num_rows_ = min(p_.index.tile_rows, p_.index.seq_q - first_row);
     runs_ = p_.index.runs + lists_->run_begin[list];
     unfetched_ = static_cast<int>(lists_->run_count[list]);
     Prefetch(0);
+  }
+
+  // The lane's run becomes `run`, cut to the keys that this walk takes of it.
+  __device__ void Take(KeyRun run) {
+    begin_ = run.start;
+    end_ = run.End();
+    flags_ = run.Flags();
+    const int half = p_.index.tile_rows / 2;
+    const int first_row = (flags_ & kRunLowerHalf) != 0 ? half : 0;
+    const int end_row = (flags_ & kRunUpperHalf) != 0 ? min(half, num_rows_) : num_rows_;
+    if (run.Partial() && p_.index.rule.kind != MaskKind::kNone) end_ = min(end_, first_position_ + end_row);
+    if (Windowed()) {
+      const int part = walk_ % 3;
+      const int sinks = p_.index.rule.num_sinks;
+      reaches_sinks_ |= run.Partial() && begin_ < sinks;
+      if (run.Partial() != (part != kFullRuns)) end_ = begin_;
+      if (part == kSinks) end_ = min(end_, sinks);
+      if (part == kWindows) begin_ = max(begin_, max(sinks, first_position_ + first_row + 1 - p_.index.rule.window));
+    }
+    // Rows behind the last one keep nothing.
+    if (first_row >= end_row) end_ = begin_;
   }
 
   // Makes the prefetch hold the runs `taken` behind those that it holds.
@@ -91,10 +132,8 @@ class RunWalker {
         ShiftBatch(live == 0 ? 32 : 16);
       } else if (live != 0) {
         return true;
-      } else if (++walk_ == lists_->count * WalksPerList()) {
+      } else if (!NextWalk()) {
         return false;
-      } else {
-        StartWalk();
       }
     }
   }
@@ -107,11 +146,7 @@ class RunWalker {
     begin_ = __shfl_sync(kAllLanes, begin_, from % 32);
     end_ = __shfl_sync(kAllLanes, end_, from % 32);
     flags_ = __shfl_sync(kAllLanes, flags_, from % 32);
-    if (from >= 32) {
-      begin_ = run.start;
-      end_ = !Takes(run) ? run.start : run.Partial() ? min(run.End(), causal_end_) : run.End();
-      flags_ = run.Flags();
-    }
+    if (from >= 32) Take(run);
     Prefetch(shift);
   }
 
@@ -197,7 +232,10 @@ class RunWalker {
   KeyRun prefetched_;   // the run `lane_` behind the batch
   const KeyRun* runs_;  // the first of those
   int unfetched_;       // runs from there on
-  int causal_end_;
+  int item_begin_;      // first row of the item
+  int first_position_;  // of the list's first row
+  int num_rows_;        // of the list
+  bool reaches_sinks_;  // a partial run that this lane has seen holds sinks
   const ItemLists* lists_;
   int walk_;
   uint32_t upper_quarters_;

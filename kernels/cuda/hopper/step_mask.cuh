@@ -5,16 +5,8 @@
 
 #include "hopper/key_bits.cuh"
 #include "hopper/traits.cuh"
-#include "key_interval.cuh"
 
 namespace headscope::kernels::hopper {
-
-// Which of 32 keys from `start` on the element rule keeps for the row at `position`.
-__device__ inline uint32_t RuledKeys(const ElementRule& rule, int start, int position) {
-  const KeyRun run = KeyRun::Make(start, kSegmentRows, kRunPartial);
-  const cuda::KeyInterval kept = cuda::KeptKeys(rule, run, position, true);
-  return BitsBelow(kept.end) & (~BitsBelow(kept.begin) | BitsBelow(kept.sinks_end));
-}
 
 // Sets to -inf what a row does not keep. `row` is the thread's first row in its item, `position` that row's token
 // position. All lanes of a warp call it: lane 0 reads the step.
