@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "fast_math.cuh"
 #include "statistics/score_params.h"
 
 namespace headscope::kernels::statistics {
@@ -66,18 +67,8 @@ __device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint3
   }
 }
 
-// exp2 to 2 ulp; 0 for -inf and below 2^-126.
-__device__ __forceinline__ float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// tanh to 2e-7 absolute, saturating; a seventh of tanhf's code, which would be there 64 times.
-__device__ __forceinline__ float Tanh(float x) {
-  constexpr float kTwoLog2E = 2.885390081777926815f;
-  return 1.0f - __fdividef(2.0f, 1.0f + Exp2(kTwoLog2E * x));
-}
+using cuda::Exp2;
+using cuda::Tanh;
 
 // Copies `count` rows of head_dim elements; row i comes from source(i), a pointer, or null for zeros. The caller
 // commits.
@@ -194,7 +185,7 @@ struct RowColumns {
 
   __device__ RowColumns(const ScoreParams& params, int row, int column_begin) {
     const int position = params.first_position + row;
-    begin = (params.window > 0 ? position - params.window + 1 : 0) - column_begin;
+    begin = (params.window > 0 ? max(position - params.window + 1, 0) : 0) - column_begin;
     end = min(position + 1, params.seq_k) - column_begin;
   }
   __device__ bool Attends(int column) const { return (column >= begin) & (column < end); }
