@@ -1,7 +1,10 @@
 #include "problem_check.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <string>
 
 namespace headscope::kernels {
@@ -15,12 +18,12 @@ Status AtLeastOne(const char* field, int32_t value) {
   return value >= 1 ? Status{} : Invalid(field, std::to_string(value), "must be 1 or more");
 }
 
-// Rows of one head may interleave with other heads' ([batch, row, head, dim] storage), but must not overlap each other.
 template <typename Void>
 Status CheckTensor(const char* name, const StridedTensor<Void>& tensor, const AttentionProblem& problem, int32_t heads,
                    int32_t rows) {
   const std::string field = name;
-  if (tensor.data == nullptr) return Invalid(field + ".data", "null", "must point to device memory");
+  const auto alignment = static_cast<size_t>(SizeOf(problem.dtype));
+  if (Status status = CheckPointer(field + ".data", tensor.data, alignment); !status.ok()) return status;
   if (rows > 1 && tensor.row_stride < problem.head_dim) {
     return Invalid(field + ".row_stride", std::to_string(tensor.row_stride),
                    "must be at least head_dim (" + std::to_string(problem.head_dim) + " elements)");
@@ -30,6 +33,33 @@ Status CheckTensor(const char* name, const StridedTensor<Void>& tensor, const At
   }
   if (problem.batch > 1 && tensor.batch_stride < problem.head_dim) {
     return Invalid(field + ".batch_stride", std::to_string(tensor.batch_stride), "sequences would overlap");
+  }
+  return {};
+}
+
+// What is written must not be written twice. Rows may lie inside heads or heads inside rows ([batch, row, head, dim]
+// storage): in order of their strides, each dimension must reach over all that lies inside it.
+Status CheckDisjoint(const char* name, const StridedTensor<void>& tensor, const AttentionProblem& problem) {
+  struct Dimension {
+    const char* field;
+    int64_t stride;
+    int32_t count;
+  };
+  std::array<Dimension, 3> dimensions = {Dimension{".row_stride", tensor.row_stride, problem.seq_q},
+                                         {".head_stride", tensor.head_stride, problem.num_qo_heads},
+                                         {".batch_stride", tensor.batch_stride, problem.batch}};
+  std::ranges::stable_sort(dimensions, {}, &Dimension::stride);
+  // In double, which no product of a stride and a count leaves: exact up to 2^53 elements, more than there is.
+  double inside = problem.head_dim;
+  for (const Dimension& dimension : dimensions) {
+    if (dimension.count == 1) continue;
+    const auto stride = static_cast<double>(dimension.stride);
+    if (stride < inside) {
+      return Invalid(std::string(name) + dimension.field, std::to_string(dimension.stride),
+                     "rows of the output would overlap; it must be at least " +
+                         std::to_string(static_cast<int64_t>(inside)) + " beside the other strides");
+    }
+    inside += stride * (dimension.count - 1);
   }
   return {};
 }
@@ -60,10 +90,11 @@ Status CheckShape(const AttentionProblem& problem) {
     return Invalid("num_qo_heads", std::to_string(problem.num_qo_heads),
                    "must be a multiple of num_kv_heads (" + std::to_string(problem.num_kv_heads) + ")");
   }
-  if (problem.first_position < 0 ||
-      int64_t{problem.first_position} + problem.seq_q > std::numeric_limits<int32_t>::max()) {
+  // Kernels reckon in whole tiles of up to 256 rows, the last of which reaches past the last row.
+  constexpr int32_t kPositionsEnd = std::numeric_limits<int32_t>::max() - 255;
+  if (problem.first_position < 0 || int64_t{problem.first_position} + problem.seq_q > kPositionsEnd) {
     return Invalid("first_position", std::to_string(problem.first_position),
-                   "positions must lie between 0 and 2147483647");
+                   "positions must lie between 0 and " + std::to_string(kPositionsEnd - 1));
   }
   if (!std::isfinite(problem.scale) || problem.scale < 0) {
     return Invalid("scale", std::to_string(problem.scale), "must be positive and finite, or 0 for head_dim^-0.5");
@@ -74,15 +105,19 @@ Status CheckShape(const AttentionProblem& problem) {
   return {};
 }
 
-Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output) {
-  if (Status status = CheckShape(problem); !status.ok()) return status;
-  for (const Status& status : {CheckTensor("q", problem.q, problem, problem.num_qo_heads, problem.seq_q),
-                               CheckTensor("k", problem.k, problem, problem.num_kv_heads, problem.seq_k),
-                               CheckTensor("v", problem.v, problem, problem.num_kv_heads, problem.seq_k),
-                               CheckTensor("output.o", output.o, problem, problem.num_qo_heads, problem.seq_q)}) {
-    if (!status.ok()) return status;
-  }
+Status CheckPointer(const std::string& field, const void* pointer, size_t alignment) {
+  if (pointer == nullptr) return Invalid(field, "null", "must point to device memory");
+  if (reinterpret_cast<uintptr_t>(pointer) % alignment == 0) return {};
+  std::ostringstream address;
+  address << pointer;
+  return Invalid(field, address.str(), "must be a multiple of its elements' " + std::to_string(alignment) + " bytes");
+}
 
+Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index) {
+  // A run's length has 28 bits, and kernels keep key numbers of tiles beyond the last key.
+  if (problem.seq_k >= 1 << 28) {
+    return Invalid("seq_k", std::to_string(problem.seq_k), "an index takes 1 to 2^28 - 1 keys");
+  }
   if (index.tile_rows != 64 && index.tile_rows != 128) {
     return Invalid("index.tile_rows", std::to_string(index.tile_rows), "must be 64 or 128");
   }
@@ -98,19 +133,35 @@ Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& inde
         "window " + std::to_string(index.rule.window) + " with " + std::to_string(index.rule.num_sinks) + " sinks",
         "a causal window needs window >= 1 and num_sinks >= 0");
   }
-  if (index.run_begin == nullptr || index.run_count == nullptr) {
-    return Invalid("index.run_begin or run_count", "null", "must point to device memory");
+  for (const Status& status : {CheckPointer("index.run_begin", index.run_begin, alignof(int64_t)),
+                               CheckPointer("index.run_count", index.run_count, alignof(int32_t)),
+                               CheckPointer("index.column_begin", index.column_begin, alignof(int64_t)),
+                               CheckPointer("index.column_count", index.column_count, alignof(int32_t))}) {
+    if (!status.ok()) return status;
   }
-  if (index.column_begin == nullptr || index.column_count == nullptr) {
-    return Invalid("index.column_begin or column_count", "null", "must point to device memory");
+  // Without a single entry there need be no array.
+  if (index.runs != nullptr || index.runs_size > 0) {
+    if (Status status = CheckPointer("index.runs", index.runs, alignof(KeyRun)); !status.ok()) return status;
   }
-  if (index.runs == nullptr && index.runs_size > 0) {
-    return Invalid("index.runs", "null", "runs_size is " + std::to_string(index.runs_size));
-  }
-  if (index.columns == nullptr && index.columns_size > 0) {
-    return Invalid("index.columns", "null", "columns_size is " + std::to_string(index.columns_size));
+  if (index.columns != nullptr || index.columns_size > 0) {
+    if (Status status = CheckPointer("index.columns", index.columns, alignof(int32_t)); !status.ok()) return status;
   }
   return {};
+}
+
+Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output) {
+  if (Status status = CheckShape(problem); !status.ok()) return status;
+  for (const Status& status : {CheckTensor("q", problem.q, problem, problem.num_qo_heads, problem.seq_q),
+                               CheckTensor("k", problem.k, problem, problem.num_kv_heads, problem.seq_k),
+                               CheckTensor("v", problem.v, problem, problem.num_kv_heads, problem.seq_k),
+                               CheckTensor("output.o", output.o, problem, problem.num_qo_heads, problem.seq_q),
+                               CheckDisjoint("output.o", output.o, problem)}) {
+    if (!status.ok()) return status;
+  }
+  if (output.lse != nullptr) {
+    if (Status status = CheckPointer("output.lse", output.lse, alignof(float)); !status.ok()) return status;
+  }
+  return CheckIndex(problem, index);
 }
 
 }  // namespace headscope::kernels

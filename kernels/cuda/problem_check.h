@@ -1,5 +1,9 @@
-// What every CUDA executor asks of its arguments before it launches anything.
+// What every CUDA executor asks of its arguments before it launches anything. All errors are kInvalidArgument and name
+// the field, its value and what is allowed.
 #pragma once
+
+#include <cstdint>
+#include <string>
 
 #include "kernels/attention_problem.h"
 #include "kernels/sparse_index.h"
@@ -7,14 +11,20 @@
 
 namespace headscope::kernels {
 
-// Sizes, heads, positions, scale and soft cap are positive and in range. Looks at no tensor. Errors: kInvalidArgument,
-// as below.
+// Sizes, heads, positions, scale and soft cap are positive and in range. Looks at no tensor.
 Status CheckShape(const AttentionProblem& problem);
 
-// Pointers present, shapes positive and in range, index and problem of the same shape. Looks at no device memory: lists
-// are checked by Validate() where they are made. Errors: kInvalidArgument, naming the field, its value and what is
-// allowed.
+// The index is of the problem's shape, its arrays are there and aligned to their elements. Looks at no device memory:
+// lists are checked by Validate() where they are made.
+Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index);
+
+// Both, and the tensors: present, aligned to their elements, rows of q, k and v apart from the rows beside them, and
+// all rows of the output apart from one another.
 Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output);
+
+// A pointer that the GPU reads or writes as elements of `alignment` bytes. The kernel that met another would end with
+// cudaErrorMisalignedAddress, which no later call of the process survives.
+Status CheckPointer(const std::string& field, const void* pointer, size_t alignment);
 
 // "batch 1, 32:8 heads, 4096 x 4096, head_dim 128", for messages.
 std::string Describe(const AttentionProblem& problem);

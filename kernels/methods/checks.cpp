@@ -41,8 +41,9 @@ Status CheckProblem(const AttentionProblem& problem, bool reads_v) {
   if (problem.dtype != DType::kFloat32 && problem.dtype != DType::kBFloat16 && problem.dtype != DType::kFloat16) {
     return RefuseField("dtype", static_cast<int64_t>(problem.dtype), "fp32 (0), bf16 (1) or fp16 (2)");
   }
-  if (!std::isfinite(problem.scale) || !std::isfinite(problem.soft_cap) || problem.soft_cap < 0) {
-    return Refuse("attention problem: scale or soft_cap is not a finite number, or soft_cap is negative");
+  if (!std::isfinite(problem.scale) || problem.scale < 0 || !std::isfinite(problem.soft_cap) || problem.soft_cap < 0) {
+    return Refuse("attention problem: scale is " + std::to_string(problem.scale) + " and soft_cap " +
+                  std::to_string(problem.soft_cap) + ", allowed are finite numbers that are 0 or more");
   }
   Status status = CheckTensor("q", problem.q, problem.head_dim, problem.seq_q);
   if (status.ok()) status = CheckTensor("k", problem.k, problem.head_dim, problem.seq_k);

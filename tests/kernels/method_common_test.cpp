@@ -237,6 +237,7 @@ TEST_P(EveryPrefillMethod, RefusesBadProblemsByName) {
   expect_refused([](AttentionProblem& p) { p.first_position = -1; }, "first_position is -1");
   expect_refused([](AttentionProblem& p) { p.dtype = static_cast<DType>(7); }, "dtype is 7");
   expect_refused([](AttentionProblem& p) { p.scale = std::numeric_limits<float>::quiet_NaN(); }, "scale");
+  expect_refused([](AttentionProblem& p) { p.scale = -0.125f; }, "scale is -0.125");
   expect_refused([](AttentionProblem& p) { p.soft_cap = -1; }, "soft_cap");
 }
 

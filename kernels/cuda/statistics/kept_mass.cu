@@ -111,45 +111,17 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
 }
 
-Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index) {
-  struct Field {
-    const char* name;
-    int32_t index_value, problem_value;
-  };
-  for (const Field& field :
-       {Field{"batch", index.batch, problem.batch}, Field{"num_qo_heads", index.num_qo_heads, problem.num_qo_heads},
-        Field{"seq_q", index.seq_q, problem.seq_q}, Field{"seq_k", index.seq_k, problem.seq_k},
-        Field{"first_position", index.first_position, problem.first_position}}) {
-    if (field.index_value != field.problem_value) {
-      return {StatusCode::kInvalidArgument, std::string("index.") + field.name + " is " +
-                                                std::to_string(field.index_value) + ": the problem has " +
-                                                std::to_string(field.problem_value) + "."};
-    }
-  }
-  if (index.tile_rows != 64 && index.tile_rows != 128) {
-    return {StatusCode::kInvalidArgument,
-            "index.tile_rows is " + std::to_string(index.tile_rows) + ": must be 64 or 128."};
-  }
-  return {};
-}
-
 }  // namespace
 }  // namespace statistics
 
 Status KeptMassCuda(const AttentionProblem& problem, int32_t window, const float* lse, const SparseIndexView& index,
                     float* mass, void* stream) {
-  if (Status status = statistics::CheckIndex(problem, index); !status.ok()) return status;
+  if (Status status = CheckShape(problem); !status.ok()) return status;
+  if (Status status = CheckIndex(problem, index); !status.ok()) return status;
   statistics::ScoreParams params;
   // Room for the kernel's static shared memory beside the tiles.
   constexpr int64_t kStatic = sizeof(statistics::Workspace) + 64;
-  if (Status status = statistics::MakeScoreParams(problem, window, kStatic,
-                                                  {{"lse", lse},
-                                                   {"mass", mass},
-                                                   {"index.run_begin", index.run_begin},
-                                                   {"index.run_count", index.run_count},
-                                                   {"index.column_begin", index.column_begin},
-                                                   {"index.column_count", index.column_count}},
-                                                  &params);
+  if (Status status = statistics::MakeScoreParams(problem, window, kStatic, {{"lse", lse}, {"mass", mass}}, &params);
       !status.ok()) {
     return status;
   }

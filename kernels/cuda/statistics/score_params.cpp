@@ -24,11 +24,9 @@ Status CheckArguments(const AttentionProblem& problem, int32_t window) {
     return Invalid("seq_k", std::to_string(problem.seq_k), "must be at most 2147483583");
   }
   if (window < 0) return Invalid("window", std::to_string(window), "must be 0 (none) or more");
-  const NamedPointer tensors[] = {{"q.data", problem.q.data}, {"k.data", problem.k.data}};
-  for (const auto& [name, pointer] : tensors) {
-    if (pointer == nullptr) return Invalid(name, "null", "must point to device memory");
-  }
-  return {};
+  const auto element = static_cast<size_t>(SizeOf(problem.dtype));
+  Status status = CheckPointer("q.data", problem.q.data, element);
+  return status.ok() ? CheckPointer("k.data", problem.k.data, element) : status;
 }
 
 Status Unsupported(const std::string& what) {
@@ -82,10 +80,10 @@ Status CheckFormat(const AttentionProblem& problem) {
 }  // namespace
 
 Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t extra_shared_bytes,
-                       std::initializer_list<NamedPointer> pointers, ScoreParams* params) {
+                       std::initializer_list<NamedPointer> arrays, ScoreParams* params) {
   if (Status status = CheckArguments(problem, window); !status.ok()) return status;
-  for (const NamedPointer& named : pointers) {
-    if (named.pointer == nullptr) return Invalid(named.name, "null", "must point to device memory");
+  for (const NamedPointer& array : arrays) {
+    if (Status status = CheckPointer(array.name, array.pointer, array.alignment); !status.ok()) return status;
   }
   if (Status status = CheckFormat(problem); !status.ok()) return status;
   CurrentDevice device;
@@ -100,6 +98,10 @@ Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t 
 
   constexpr auto kLog2E = std::numbers::log2e_v<float>;
   const float scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  if (int64_t{problem.batch} * problem.num_qo_heads > std::numeric_limits<int32_t>::max()) {
+    return Unsupported("batch times num_qo_heads is " + std::to_string(int64_t{problem.batch} * problem.num_qo_heads) +
+                       ": the GPU's statistics take fewer heads over all sequences at a time");
+  }
   ScoreParams made{};
   made.q = static_cast<const uint16_t*>(problem.q.data);
   made.k = static_cast<const uint16_t*>(problem.k.data);

@@ -1,6 +1,7 @@
 // What the statistics kernels get: a checked problem, ready for the device, and how its blocks are laid out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 
@@ -38,14 +39,19 @@ struct ScoreParams {
   }
 };
 
-// Checks `problem` and the current device and fills `params`; extra_shared_bytes is what the kernel needs beside
-// queries and keys. Errors: those of cuda_statistics.h. lse and output must not be null; `names` are theirs in the
-// message.
+// An array that a call reads or writes, as its message names it.
 struct NamedPointer {
   const char* name;
   const void* pointer;
+  size_t alignment;  // bytes, of its elements
+
+  template <typename T>
+  NamedPointer(const char* array_name, const T* array) : name(array_name), pointer(array), alignment(alignof(T)) {}
 };
+
+// Checks `problem`, the arrays and the current device and fills `params`; extra_shared_bytes is what the kernel needs
+// beside queries and keys. Errors: those of cuda_statistics.h; an array must be there and aligned to its elements.
 Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t extra_shared_bytes,
-                       std::initializer_list<NamedPointer> pointers, ScoreParams* params);
+                       std::initializer_list<NamedPointer> arrays, ScoreParams* params);
 
 }  // namespace headscope::kernels::statistics

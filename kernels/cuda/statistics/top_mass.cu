@@ -283,9 +283,9 @@ Status TopMassCuda(const AttentionProblem& problem, int32_t window, const float*
                    int64_t workspace_bytes, void* stream) {
   statistics::ScoreParams params;
   int64_t blocks = 0;
-  if (Status status =
-          statistics::MakeScoreParams(problem, window, statistics::kStaticShared,
-                                      {{"lse", lse}, {"top_mass", top_mass}, {"workspace", workspace}}, &params);
+  if (Status status = statistics::MakeScoreParams(
+          problem, window, statistics::kStaticShared,
+          {{"lse", lse}, {"top_mass", top_mass}, {"workspace", static_cast<const float*>(workspace)}}, &params);
       !status.ok()) {
     return status;
   }

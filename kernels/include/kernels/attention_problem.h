@@ -33,21 +33,25 @@ struct AttentionProblem {
   int32_t seq_q = 0;
   int32_t seq_k = 0;
   int32_t first_position = 0;  // token position of query row 0
+  // Numbers, in their layer, of query head 0 and of its KV head: some patterns differ from head to head
+  // (S2-Attention), and a problem may hold one head of many.
+  int32_t first_qo_head = 0;
+  int32_t first_kv_head = 0;
   DType dtype = DType::kFloat32;
   StridedTensor<const void> q;  // [batch, num_qo_heads, seq_q, head_dim]
   StridedTensor<const void> k;  // [batch, num_kv_heads, seq_k, head_dim]
   StridedTensor<const void> v;  // [batch, num_kv_heads, seq_k, head_dim]
-  float scale = 0.0f;           // multiplies q.k; 0 means head_dim^-0.5
-  float soft_cap = 0.0f;        // > 0: score = soft_cap * tanh(scale * q.k / soft_cap), before the mask
+  float scale = 0.0f;           // multiplies q.k; finite and > 0, or 0 for head_dim^-0.5; all else is kInvalidArgument
+  float soft_cap = 0.0f;        // > 0: score = soft_cap * tanh(scale * q.k / soft_cap), before the mask; 0: none
 
   int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }
 };
 
 // Where an executor writes. o has the problem's dtype unless the executor says otherwise.
 struct AttentionOutput {
-  StridedTensor<void> o;  // [batch, num_qo_heads, seq_q, head_dim]
-  float* lse =
-      nullptr;  // [batch, num_qo_heads, seq_q] fp32, natural log, contiguous; may be null. Empty row: -inf (and o = 0)
+  StridedTensor<void> o;  // [batch, num_qo_heads, seq_q, head_dim]; shares no memory with q, k or v
+  // [batch, num_qo_heads, seq_q] fp32, natural log, contiguous; may be null. Empty row: -inf (and o = 0)
+  float* lse = nullptr;
 };
 
 }  // namespace headscope::kernels

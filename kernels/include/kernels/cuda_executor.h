@@ -38,15 +38,31 @@ Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& 
                         CudaKernelChoice* choice);
 
 // O and LSE of `problem` on the index's kept set. Every pointer (problem, index lists, output) is on the current
-// device; `stream` is a cudaStream_t. output.o has the problem's dtype. Asynchronous: no host synchronisation; can be
-// captured in a CUDA graph. Runs the kernel that ChooseCudaKernel names. Nothing is launched on error. The lists are
-// trusted: Validate() them where they are made (UploadIndex does). Memory: 12 bytes per list, from a pool that belongs
-// to the stream's order.
+// device; `stream` is a cudaStream_t. output.o has the problem's dtype. Runs the kernel that ChooseCudaKernel names;
+// may be called from several threads at once, on one stream or many. Asynchronous: no host synchronisation. Results do
+// not change from run to run.
+//
+// Memory: 8 bytes per 128 query rows of a head, and 4, from a pool of our own in the stream's order. In a CUDA graph
+// that is captured from it, that becomes an allocation and a free node, with the limits that CUDA sets such graphs: no
+// two launches of one instance at the same time, no clone.
+//
+// NaN and infinities: keys and values that no row keeps may hold anything. In a key that some row keeps, NaN in K
+// reaches the rows that keep it, NaN or an infinity in V may reach any row of the same 128-row tile: a weight of 0
+// times it is NaN.
+//
+// Errors. kInvalidArgument names the field: a null or misaligned pointer, a shape, stride, position, scale or soft cap
+// out of range, an output whose rows overlap, an index of another shape. kUnsupported: what AttendCudaSimple does not
+// take either, a GPU older than compute capability 8.0. kDeviceMissing without a GPU or in a build without CUDA,
+// kOutOfMemory, kDeviceError. Nothing is launched where arguments are refused. The lists themselves are trusted:
+// Validate() them where they are made (UploadIndex does).
 Status AttendCuda(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                   void* stream);
 
 // The simple executor, whatever the GPU (compute capability 8.0 or newer): fp32, bf16 and fp16, head_dim any multiple
-// of 8 up to 256. fp32 arithmetic without tensor cores: the twin that the fast one is tested against.
+// of 8 up to 256. fp32 arithmetic without tensor cores; the Hopper kernel is compared with it. Allocates nothing. NaN
+// in K or V reaches the rows that keep that key, and no other.
+//
+// Errors as above; kUnsupported for another head_dim and for more than 2^31 - 1 blocks of 32 query rows.
 Status AttendCudaSimple(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                         void* stream);
 

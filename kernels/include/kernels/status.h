@@ -1,7 +1,7 @@
 // Result of a call into the kernels room: success, or one sentence that names the field, its value and what is allowed.
 //
-// Kernels never throw and never print: a caller on a render thread must be able to go on. Selection and execution
-// return a Status and leave their outputs untouched when it is not ok.
+// Kernels never throw and never print: a caller on a render thread must be able to go on. A call that is refused has
+// written nothing; one that fails under way (out of memory, device error, cancelled) leaves its outputs undefined.
 #pragma once
 
 #include <string>
