@@ -1,6 +1,9 @@
 // DownloadIndex: lists lie far apart in their slots, so they are pushed together on the device and copied once.
 #include <cuda_runtime.h>
 
+#include <limits>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -86,15 +89,33 @@ class Downloader {
   cudaError_t error_ = cudaSuccess;
 };
 
-}  // namespace
-
-Status DownloadIndex(const SparseIndexView& device_index, SparseIndex* host_index, void* stream) {
-  if (host_index == nullptr) return {StatusCode::kInvalidArgument, "DownloadIndex: host_index is null."};
-  if (device_index.run_begin == nullptr || device_index.run_count == nullptr || device_index.column_begin == nullptr ||
-      device_index.column_count == nullptr) {
-    return {StatusCode::kInvalidArgument,
-            "DownloadIndex: run_begin, run_count, column_begin or column_count is null: the index was not made."};
+Status CheckShape(const SparseIndexView& index) {
+  struct Field {
+    const char* name;
+    int32_t value;
+  };
+  for (const auto& [name, value] : {Field{"batch", index.batch}, Field{"num_qo_heads", index.num_qo_heads},
+                                    Field{"seq_q", index.seq_q}, Field{"seq_k", index.seq_k}}) {
+    // The last tile's end must be a number too.
+    constexpr int32_t kMost = std::numeric_limits<int32_t>::max() - 127;
+    if (value >= 1 && value <= kMost) continue;
+    return {StatusCode::kInvalidArgument, std::string("DownloadIndex: ") + name + " is " + std::to_string(value) +
+                                              ": must lie between 1 and " + std::to_string(kMost) + "."};
   }
+  if (index.tile_rows != 64 && index.tile_rows != 128) {
+    return {StatusCode::kInvalidArgument,
+            "DownloadIndex: tile_rows is " + std::to_string(index.tile_rows) + ": must be 64 or 128."};
+  }
+  // One block of a launch per list.
+  const int64_t heads = int64_t{index.batch} * index.num_qo_heads;
+  const int64_t most = std::numeric_limits<int32_t>::max() / int64_t{index.NumRowTiles()};
+  if (heads <= most) return {};
+  return {StatusCode::kUnsupported, "DownloadIndex: batch times num_qo_heads is " + std::to_string(heads) +
+                                        ": it takes " + std::to_string(most) + " heads of " +
+                                        std::to_string(index.NumRowTiles()) + " row tiles at a time."};
+}
+
+Status Download(const SparseIndexView& device_index, SparseIndex* host_index, cudaStream_t stream) {
   SparseIndex index;
   index.batch = device_index.batch;
   index.num_qo_heads = device_index.num_qo_heads;
@@ -104,7 +125,7 @@ Status DownloadIndex(const SparseIndexView& device_index, SparseIndex* host_inde
   index.tile_rows = device_index.tile_rows;
   index.rule = device_index.rule;
   const auto num_lists = static_cast<size_t>(device_index.NumLists());
-  Downloader downloader(static_cast<cudaStream_t>(stream));
+  Downloader downloader(stream);
   int64_t num_runs = 0;
   int64_t num_columns = 0;
   if (!downloader.Copy(device_index.run_count, num_lists, &index.run_count) ||
@@ -121,6 +142,27 @@ Status DownloadIndex(const SparseIndexView& device_index, SparseIndex* host_inde
   }
   *host_index = std::move(index);
   return {};
+}
+
+}  // namespace
+
+Status DownloadIndex(const SparseIndexView& device_index, SparseIndex* host_index, void* stream) {
+  if (host_index == nullptr) return {StatusCode::kInvalidArgument, "DownloadIndex: host_index is null."};
+  if (device_index.run_begin == nullptr || device_index.run_count == nullptr || device_index.column_begin == nullptr ||
+      device_index.column_count == nullptr) {
+    return {StatusCode::kInvalidArgument,
+            "DownloadIndex: run_begin, run_count, column_begin or column_count is null: the index was not made."};
+  }
+  if (Status status = CheckShape(device_index); !status.ok()) return status;
+  // Vectors throw where the kernels room promises a status.
+  try {
+    return Download(device_index, host_index, static_cast<cudaStream_t>(stream));
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  return {StatusCode::kOutOfMemory, "DownloadIndex: host memory for the index is not to be had: its " +
+                                        std::to_string(device_index.NumLists()) +
+                                        " lists are too many or hold too much; select fewer heads at a time."};
 }
 
 }  // namespace headscope::kernels

@@ -60,6 +60,29 @@ Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows
   return {};
 }
 
+// Makes a GPU the calling thread's current one for its lifetime; the caller finds the one before again.
+class DeviceScope {
+ public:
+  DeviceScope() = default;
+  ~DeviceScope() {
+    if (left_ >= 0) cudaSetDevice(left_);
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+  Status Enter(int device) {
+    int current = 0;
+    Status status = CudaStatus(cudaGetDevice(&current), "asking for the current GPU");
+    if (!status.ok() || current == device) return status;
+    status = CudaStatus(cudaSetDevice(device), "choosing the GPU that holds the head");
+    if (status.ok()) left_ = current;
+    return status;
+  }
+
+ private:
+  int left_ = -1;
+};
+
 StridedTensor<const void> DenseTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const void* data) {
   const int64_t head_stride = int64_t{rows} * problem.head_dim;
   return {data, heads * head_stride, head_stride, problem.head_dim};
@@ -75,14 +98,12 @@ struct CudaScores::Impl {
   float* lse = nullptr;
 
   int64_t NumRows() const { return int64_t{problem.batch} * problem.num_qo_heads * problem.seq_q; }
-  // The current device is each thread's own.
-  Status Enter() const { return CudaStatus(cudaSetDevice(device), "choosing the GPU that holds the head"); }
-
   // Runs run(output) with `count` elements of T on the device and brings them to `host`.
   template <typename T, typename Run>
   Status Compute(const char* what, T* host, int64_t count, Run&& run) const {
     if (host == nullptr) return {StatusCode::kInvalidArgument, std::string(what) + ": the output is null."};
-    if (Status status = Enter(); !status.ok()) return status;
+    DeviceScope scope;
+    if (Status status = scope.Enter(device); !status.ok()) return status;
     DeviceMemory output;
     Status status = Allocate(count * int64_t{sizeof(T)}, what, &output);
     if (status.ok()) status = run(static_cast<T*>(output.get()));
@@ -141,7 +162,8 @@ Status CudaScores::RowLse(float* lse) const {
 }
 
 Status CudaScores::KeptMass(const SparseIndexView& host_index, float* mass) const {
-  if (Status status = impl_->Enter(); !status.ok()) return status;
+  DeviceScope scope;
+  if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
   CudaIndexBuffers index;
   const std::unique_ptr<CudaIndexBuffers, void (*)(CudaIndexBuffers*)> free_index(&index, FreeIndex);
   if (Status status = UploadIndex(host_index, &index); !status.ok()) return status;
@@ -162,7 +184,8 @@ Status CudaScores::LineMass(const LineOptions& options, double* columns, double*
 }
 
 Status CudaScores::TopMass(float* top_mass) const {
-  if (Status status = impl_->Enter(); !status.ok()) return status;
+  DeviceScope scope;
+  if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
   int64_t bytes = 0;
   DeviceMemory workspace;
   Status status = TopMassWorkspaceBytes(impl_->problem, &bytes);

@@ -179,13 +179,16 @@ Status CheckRequest(const TexelRequest& request) {
   const int64_t step = int64_t{1} << request.level;
   for (const auto& [name, value] :
        {std::pair{"row_begin", request.row_begin}, std::pair{"column_begin", request.column_begin}}) {
-    if (value < 0 || value % step != 0) {
-      return invalid(name, value, "must be a multiple of 2^level (" + std::to_string(step) + "), 0 or more");
+    // Far beyond every key, and the last texel's end is still a number.
+    constexpr int64_t kLargestBegin = int64_t{1} << 40;
+    if (value < 0 || value > kLargestBegin || value % step != 0) {
+      return invalid(name, value, "must be a multiple of 2^level (" + std::to_string(step) + ") between 0 and 2^40");
     }
   }
   for (const auto& [name, value] :
        {std::pair{"num_rows", request.num_rows}, std::pair{"num_columns", request.num_columns}}) {
-    if (value < 1 || value > 65536) return invalid(name, value, "must lie between 1 and 65536 texels");
+    // A launch takes as many blocks along y.
+    if (value < 1 || value > 65535) return invalid(name, value, "must lie between 1 and 65535 texels");
   }
   return {};
 }
