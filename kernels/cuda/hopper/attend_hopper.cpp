@@ -97,14 +97,29 @@ std::string WhyNot(const AttentionProblem& problem, const SparseIndexView& index
     return "the GPU has compute capability " + std::to_string(device.compute_capability / 10) + "." +
            std::to_string(device.compute_capability % 10) + ": the Hopper kernel needs 9.0";
   }
+  int has_pools = 0;
+  if (cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, device.ordinal) != cudaSuccess ||
+      has_pools == 0) {
+    cudaGetLastError();
+    return "the GPU's driver has no memory pools: the Hopper kernel takes its work order's memory from one";
+  }
   if (problem.dtype == DType::kFloat32) return "dtype is fp32: the Hopper kernel takes bf16 and fp16";
   if (FindInstance(problem.dtype, problem.head_dim) == nullptr) {
     return "head_dim is " + std::to_string(problem.head_dim) + ": the Hopper kernel takes 64, 96, 128 and 256";
   }
-  const std::pair<const char*, StridedTensor<const void>> tensors[] = {
-      {"q", problem.q}, {"k", problem.k}, {"v", problem.v}, {"output.o", Const(output.o)}};
-  for (const auto& [name, tensor] : tensors) {
-    if (!IsTmaAligned(tensor)) return std::string(name) + " is not aligned to 16 bytes in its base and its strides";
+  struct Tensor {
+    const char* name;
+    StridedTensor<const void> tensor;
+    int32_t heads;
+    int32_t rows;
+  };
+  for (const Tensor& t : {Tensor{"q", problem.q, problem.num_qo_heads, problem.seq_q},
+                          Tensor{"k", problem.k, problem.num_kv_heads, problem.seq_k},
+                          Tensor{"v", problem.v, problem.num_kv_heads, problem.seq_k},
+                          Tensor{"output.o", Const(output.o), problem.num_qo_heads, problem.seq_q}}) {
+    if (!IsTmaAligned(t.tensor, problem.batch, t.heads, t.rows)) {
+      return std::string(t.name) + " is not aligned to 16 bytes in its base and its strides";
+    }
   }
   const int64_t items_per_head = (int64_t{index.seq_q} + kItemRows - 1) / kItemRows;
   if (items_per_head * problem.num_qo_heads * problem.batch > std::numeric_limits<int32_t>::max() / 64) {

@@ -27,10 +27,10 @@ Status FindEncoder(Encoder* encoder) {
 
 }  // namespace
 
-bool IsTmaAligned(const StridedTensor<const void>& tensor) {
-  auto whole = [](int64_t elements) { return elements * 2 % 16 == 0; };
-  return reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && whole(tensor.row_stride) && whole(tensor.head_stride) &&
-         whole(tensor.batch_stride);
+bool IsTmaAligned(const StridedTensor<const void>& tensor, int32_t batch, int32_t heads, int32_t rows) {
+  auto whole = [](int32_t extent, int64_t stride) { return extent == 1 || stride * 2 % 16 == 0; };
+  return reinterpret_cast<uintptr_t>(tensor.data) % 16 == 0 && whole(rows, tensor.row_stride) &&
+         whole(heads, tensor.head_stride) && whole(batch, tensor.batch_stride);
 }
 
 Status EncodeTensorMap(const TensorMapShape& shape, const StridedTensor<const void>& tensor, CUtensorMap* map) {

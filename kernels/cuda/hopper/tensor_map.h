@@ -25,7 +25,7 @@ struct TensorMapShape {
 
 Status EncodeTensorMap(const TensorMapShape& shape, const StridedTensor<const void>& tensor, CUtensorMap* map);
 
-// Base and strides are multiples of 16 bytes, as TMA asks.
-bool IsTmaAligned(const StridedTensor<const void>& tensor);
+// The base and those strides that lead from one element to another are multiples of 16 bytes, as TMA asks.
+bool IsTmaAligned(const StridedTensor<const void>& tensor, int32_t batch, int32_t heads, int32_t rows);
 
 }  // namespace headscope::kernels::hopper
