@@ -1,7 +1,10 @@
 #include "bench/placed_problem.h"
 
-#include <bit>
 #include <cmath>
+
+#include "data/trace_reader.h"
+#include "errors.h"
+#include "kernels/contiguous.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -24,22 +27,16 @@ std::shared_ptr<void> PlaceTensor(Device& device, const SeededProblem& shape, Se
   return memory;
 }
 
-// Contiguous [batch, heads, rows, head_dim].
-template <typename Void>
-kernels::StridedTensor<Void> Contiguous(Void* data, int64_t heads, int64_t rows, int64_t head_dim) {
-  return {data, heads * rows * head_dim, rows * head_dim, head_dim};
-}
-
-float FromFloat16(uint16_t bits) {
-  const int exponent = (bits >> 10) & 0x1f;
-  const auto mantissa = static_cast<float>(bits & 0x3ff);
-  float magnitude = 0;
-  if (exponent == 0x1f) {
-    magnitude = mantissa == 0 ? INFINITY : NAN;
-  } else {
-    magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024.0f + mantissa, exponent - 25);
+data::Encoding EncodingOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return data::Encoding::kFloat32;
+    case DType::kBFloat16:
+      return data::Encoding::kBFloat16;
+    case DType::kFloat16:
+      return data::Encoding::kFloat16;
   }
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+  throw CommandError("an output of an unknown element type cannot be read; please report this");
 }
 
 }  // namespace
@@ -65,27 +62,18 @@ std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& 
   problem.first_position = shape.seq_k - shape.seq_q;
   problem.dtype = dtype;
   const auto data = [&](size_t i) -> void* { return placed->memory[i].get(); };
-  problem.q = Contiguous<const void>(data(0), shape.num_qo_heads, shape.seq_q, shape.head_dim);
-  problem.k = Contiguous<const void>(data(1), shape.num_kv_heads, shape.seq_k, shape.head_dim);
-  problem.v = Contiguous<const void>(data(2), shape.num_kv_heads, shape.seq_k, shape.head_dim);
-  placed->output.o = Contiguous<void>(data(3), shape.num_qo_heads, shape.seq_q, shape.head_dim);
+  kernels::SetContiguousTensors(data(0), data(1), data(2), &problem);
+  placed->output.o = kernels::ContiguousTensor<void>(data(3), problem.num_qo_heads, problem.seq_q, problem.head_dim);
   placed->output.lse = static_cast<float*>(data(4));
   return placed;
 }
 
 std::vector<float> ReadFirstHead(Device& device, const PlacedProblem& placed) {
-  const auto count = static_cast<size_t>(int64_t{placed.problem.seq_q} * placed.problem.head_dim);
-  std::vector<float> values(count);
-  if (placed.output_dtype == DType::kFloat32) {
-    device.Download(placed.output.o.data, static_cast<int64_t>(count * sizeof(float)), values.data());
-    return values;
-  }
-  std::vector<uint16_t> stored(count);
-  device.Download(placed.output.o.data, static_cast<int64_t>(count * sizeof(uint16_t)), stored.data());
-  for (size_t i = 0; i < count; ++i) {
-    values[i] = placed.output_dtype == DType::kBFloat16 ? std::bit_cast<float>(static_cast<uint32_t>(stored[i]) << 16)
-                                                        : FromFloat16(stored[i]);
-  }
+  const int64_t count = int64_t{placed.problem.seq_q} * placed.problem.head_dim;
+  std::vector<char> stored(static_cast<size_t>(count * kernels::SizeOf(placed.output_dtype)));
+  device.Download(placed.output.o.data, static_cast<int64_t>(stored.size()), stored.data());
+  std::vector<float> values(static_cast<size_t>(count));
+  data::DecodeToFloat(stored.data(), EncodingOf(placed.output_dtype), count, values.data());
   return values;
 }
 

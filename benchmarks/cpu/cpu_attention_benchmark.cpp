@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "capture/reference_attention.h"
+#include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
@@ -126,17 +127,14 @@ void Compare(const Shape& shape, int rounds, const RunOptions& options) {
   const std::vector<float> q = tensor(shape.num_qo_heads), k = tensor(shape.num_kv_heads),
                            v = tensor(shape.num_kv_heads);
   std::vector<float> o(q.size());
-  const int64_t head_stride = int64_t{shape.seq_len} * shape.head_dim;
   AttentionProblem problem;
   problem.num_qo_heads = shape.num_qo_heads;
   problem.num_kv_heads = shape.num_kv_heads;
   problem.head_dim = shape.head_dim;
   problem.seq_q = problem.seq_k = shape.seq_len;
-  problem.q = {q.data(), 0, head_stride, shape.head_dim};
-  problem.k = {k.data(), 0, head_stride, shape.head_dim};
-  problem.v = {v.data(), 0, head_stride, shape.head_dim};
+  SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
   AttentionOutput output;
-  output.o = {o.data(), 0, head_stride, shape.head_dim};
+  output.o = ContiguousTensor<void>(o.data(), shape.num_qo_heads, shape.seq_len, shape.head_dim);
 
   ReferenceAttention libtorch({.q = q.data(),
                                .k = k.data(),

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/contiguous.h"
 #include "kernels/cpu_scores.h"
 #include "peak_flops.h"
 
@@ -85,8 +86,7 @@ void RowLse(benchmark::State& state) {
   problem.first_position = problem.seq_k - problem.seq_q;
   const std::vector<float> q = RandomFloats(int64_t{problem.seq_q} * head_dim);
   const std::vector<float> k = RandomFloats(int64_t{problem.seq_k} * head_dim);
-  problem.q = {q.data(), 0, 0, head_dim};
-  problem.k = {k.data(), 0, 0, head_dim};
+  headscope::kernels::SetContiguousTensors(q.data(), k.data(), nullptr, &problem);
   std::vector<float> lse(static_cast<size_t>(problem.seq_q));
   for (auto _ : state) {
     if (!headscope::kernels::RowLse(problem, 0, {.num_threads = 1}, lse.data()).ok())

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cuda_reference.h"
+#include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/fixed_index.h"
 #include "kernels/sparse_index.h"
@@ -107,11 +108,9 @@ void Measure(const std::string& name, int32_t length, int32_t heads, const Spars
   problem.head_dim = kHeadDim;
   problem.seq_q = problem.seq_k = length;
   problem.dtype = DType::kBFloat16;
-  problem.q = {q.data(), count, int64_t{length} * kHeadDim, kHeadDim};
-  problem.k = {k.data(), count, int64_t{length} * kHeadDim, kHeadDim};
-  problem.v = {v.data(), count, int64_t{length} * kHeadDim, kHeadDim};
+  SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
   AttentionOutput output;
-  output.o = {o.data(), count, int64_t{length} * kHeadDim, kHeadDim};
+  output.o = ContiguousTensor<void>(o.data(), heads, length, kHeadDim);
   output.lse = static_cast<float*>(lse.data());
 
   const Timing timing = Time(problem, index.view, output, repeats);

@@ -17,6 +17,7 @@
 
 #include "cuda_lists.h"
 #include "cuda_reference.h"
+#include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 
@@ -95,8 +96,7 @@ void RunLength(int32_t length, int32_t num_qo_heads, int32_t num_kv_heads, int r
     std::fprintf(stderr, "statistics_bench: the inputs could not be filled\n");
     std::exit(1);
   }
-  problem.q = {q.get(), num_qo_heads * head_size, head_size, kHeadDim};
-  problem.k = {k.get(), num_kv_heads * head_size, head_size, kHeadDim};
+  SetContiguousTensors(q.get(), k.get(), nullptr, &problem);
   DeviceArray<float> lse(rows), floats(rows * kTopMassCounts), texels(int64_t{num_qo_heads} * 65536);
   DeviceArray<double> columns(rows), distances(rows);
 

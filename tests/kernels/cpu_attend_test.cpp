@@ -158,14 +158,15 @@ TEST_P(CpuAttend, RandomIndicesOfEveryLengthGroupAndDtype) {
     for (const int32_t tile_rows : {64, 128}) {
       for (const ElementRule& rule : rules) {
         const auto& [qo_heads, kv_heads] = heads[turn % 6];
-        const OwnedProblem owned = MakeProblem(random, {.batch = 1 + turn % 2,
-                                                        .num_qo_heads = qo_heads,
-                                                        .num_kv_heads = kv_heads,
-                                                        .head_dim = turn % 4 == 3 ? 128 : 64,
-                                                        .seq_q = length,
-                                                        .seq_k = length,
-                                                        .dtype = dtypes[turn % 3],
-                                                        .row_padding = turn % 5});
+        const OwnedProblem owned = MakeProblem(random,
+                                               {.batch = 1 + turn % 2,
+                                                .num_qo_heads = qo_heads,
+                                                .num_kv_heads = kv_heads,
+                                                .head_dim = turn % 4 == 3 ? 128 : 64,
+                                                .seq_q = length,
+                                                .seq_k = length,
+                                                .dtype = dtypes[turn % 3]},
+                                               /*row_padding=*/turn % 5);
         SCOPED_TRACE("length " + std::to_string(length) + ", tile of " + std::to_string(tile_rows) + ", turn " +
                      std::to_string(turn));
         ExpectEqualsReference(owned.problem, RandomIndex(random, owned.problem, tile_rows, rule));
@@ -194,7 +195,7 @@ TEST_P(CpuAttend, EveryHeadDim) {
 
 TEST_P(CpuAttend, ScaleAndSoftCap) {
   std::mt19937 random = test::SeededRandom();
-  for (const float scale : {0.5f, -0.2f}) {
+  for (const float scale : {0.5f, 0.02f}) {
     for (const float soft_cap : {0.0f, 1.5f, 30.0f}) {
       const OwnedProblem owned = MakeProblem(random, {.num_qo_heads = 1,
                                                       .num_kv_heads = 1,
