@@ -94,16 +94,17 @@ TEST_P(CpuDecode, AnySelectionGroupAndDtype) {
     for (const int32_t group : {1, 2, 7, 130}) {
       if (group == 130 && length > 100) continue;
       const double shares[] = {1.0, 0.1, 0.9};
-      const OwnedProblem owned = MakeProblem(random, {.batch = 1 + turn % 2,
-                                                      .num_qo_heads = 2 * group,
-                                                      .num_kv_heads = 2,
-                                                      .head_dim = turn % 2 == 0 ? 64 : 128,
-                                                      .seq_q = 1,
-                                                      .seq_k = length,
-                                                      .first_position = length - 1,
-                                                      .dtype = dtypes[turn % 3],
-                                                      .soft_cap = turn % 4 == 3 ? 4.0f : 0.0f,
-                                                      .row_padding = turn % 3});
+      const OwnedProblem owned = MakeProblem(random,
+                                             {.batch = 1 + turn % 2,
+                                              .num_qo_heads = 2 * group,
+                                              .num_kv_heads = 2,
+                                              .head_dim = turn % 2 == 0 ? 64 : 128,
+                                              .seq_q = 1,
+                                              .seq_k = length,
+                                              .first_position = length - 1,
+                                              .dtype = dtypes[turn % 3],
+                                              .soft_cap = turn % 4 == 3 ? 4.0f : 0.0f},
+                                             /*row_padding=*/turn % 3);
       SCOPED_TRACE("length " + std::to_string(length) + ", group " + std::to_string(group));
       ExpectEqualsReference(owned.problem,
                             RandomSelection(random, owned.problem, shares[turn % 3], turn % 4 == 1, turn % 2 == 1));

@@ -10,12 +10,12 @@
 #include <limits>
 #include <memory>
 #include <ostream>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "cuda_lists.h"
 #include "cuda_reference.h"
+#include "float_codes.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/sparse_index.h"
 #include "support/gpu.h"
@@ -90,20 +90,9 @@ float ToFloat(const char* bytes, DType dtype) {
     std::memcpy(&x, bytes, 4);
     return x;
   }
-  uint16_t bits;
-  std::memcpy(&bits, bytes, 2);
-  if (dtype == DType::kBFloat16) {
-    const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-    float x;
-    std::memcpy(&x, &wide, 4);
-    return x;
-  }
-  const int exponent = bits >> 10 & 31;
-  const float mantissa = static_cast<float>(bits & 1023);
-  const float magnitude = exponent == 31  ? (mantissa == 0 ? INFINITY : NAN)
-                          : exponent == 0 ? std::ldexp(mantissa, -24)
-                                          : std::ldexp(1024.0f + mantissa, exponent - 25);
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+  uint16_t code;
+  std::memcpy(&code, bytes, 2);
+  return test::FromCode(code, dtype);
 }
 
 // Keys that no list of a KV head's query heads names, as (sequence, kv_head, key) flags.

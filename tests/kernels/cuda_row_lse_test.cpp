@@ -85,21 +85,8 @@ TEST_P(CudaLongRowLseTest, ManyItems) {
   const DeviceArray<uint16_t> q(q_rows * shape.head_dim), k(k_rows * shape.head_dim);
   ASSERT_TRUE(testing::FillNormal(shape.dtype, q.get(), q_rows * shape.head_dim, 1.6f, 3));
   ASSERT_TRUE(testing::FillNormal(shape.dtype, k.get(), k_rows * shape.head_dim, 1.6f, 4));
-  AttentionProblem problem;
-  problem.batch = shape.batch;
-  problem.num_qo_heads = shape.num_qo_heads;
-  problem.num_kv_heads = shape.num_kv_heads;
-  problem.head_dim = shape.head_dim;
-  problem.seq_q = shape.seq_q;
-  problem.seq_k = shape.seq_k;
-  problem.first_position = shape.first_position;
-  problem.dtype = shape.dtype;
-  problem.soft_cap = shape.soft_cap;
-  const auto dense = [&](const void* data, int64_t heads, int64_t rows) {
-    return StridedTensor<const void>{data, heads * rows * shape.head_dim, rows * shape.head_dim, shape.head_dim};
-  };
-  problem.q = dense(q.get(), shape.num_qo_heads, shape.seq_q);
-  problem.k = problem.v = dense(k.get(), shape.num_kv_heads, shape.seq_k);
+  AttentionProblem problem = testing::ProblemOf(shape, q.get(), k.get());
+  problem.v = problem.k;  // for the reference, which computes O as well
 
   std::vector<testing::ReferenceRow> rows;
   std::vector<uint8_t> mask;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <ostream>
 #include <random>
@@ -12,6 +11,8 @@
 #include <vector>
 
 #include "cuda_lists.h"
+#include "float_codes.h"
+#include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/sparse_index.h"
 #include "support/gpu.h"
@@ -60,32 +61,6 @@ float CourseAt(Course course, int32_t key, int32_t num_keys) {
   return 0;
 }
 
-// Exact for the few-bit values that this test draws.
-uint16_t Encode(float value, DType dtype) {
-  if (dtype == DType::kBFloat16) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, 4);
-    return static_cast<uint16_t>(bits >> 16);
-  }
-  if (value == 0) return 0;
-  int exponent;
-  const float mantissa = std::frexp(std::abs(value), &exponent);  // [0.5, 1)
-  const auto fraction = static_cast<uint16_t>(std::ldexp(mantissa, 11)) & 0x3ffu;
-  return static_cast<uint16_t>((value < 0 ? 0x8000u : 0u) | static_cast<uint32_t>(exponent + 14) << 10 | fraction);
-}
-double Decode(uint16_t code, DType dtype) {
-  if (dtype == DType::kBFloat16) {
-    const uint32_t bits = static_cast<uint32_t>(code) << 16;
-    float value;
-    std::memcpy(&value, &bits, 4);
-    return value;
-  }
-  const int exponent = code >> 10 & 31;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(code & 0x3ff, -24) : std::ldexp(0x400 + (code & 0x3ff), exponent - 25);
-  return (code & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
 class CudaScoreRange : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CudaScoreRange, MatchesFloat64) {
@@ -110,8 +85,8 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   const auto encode = [&](const std::vector<float>& values) {
     std::vector<uint16_t> codes(values.size());
     for (size_t i = 0; i < values.size(); ++i) {
-      codes[i] = Encode(values[i], c.dtype);
-      EXPECT_EQ(Decode(codes[i], c.dtype), static_cast<double>(values[i]));
+      codes[i] = test::ToCode(values[i], c.dtype);
+      EXPECT_EQ(test::FromCode(codes[i], c.dtype), values[i]);  // few bits, so nothing is rounded
     }
     return codes;
   };
@@ -125,12 +100,9 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   problem.seq_q = problem.seq_k = kLength;
   problem.dtype = c.dtype;
   problem.scale = 1;
-  const auto stride = static_cast<int64_t>(count);
-  problem.q = {q_codes.data(), stride, stride, c.head_dim};
-  problem.k = {k_codes.data(), stride, stride, c.head_dim};
-  problem.v = {v_codes.data(), stride, stride, c.head_dim};
+  SetContiguousTensors(q_codes.data(), k_codes.data(), v_codes.data(), &problem);
   AttentionOutput output;
-  output.o = {o.data(), stride, stride, c.head_dim};
+  output.o = ContiguousTensor<void>(o.data(), problem.num_qo_heads, problem.seq_q, problem.head_dim);
   output.lse = lse.data();
   const SparseIndex index = MakeLists({1, 1, kLength, kLength, 0, 128, c.rule}, c.pattern, 7);
   const Status status = AttendCudaFromHost(problem, index.View(), output, 0, nullptr);
@@ -165,7 +137,7 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
     }
     for (size_t d = 0; d < head_dim; ++d) {
       const double want = scores.empty() ? 0.0 : expected[d] / sum;
-      const double got = Decode(o[static_cast<size_t>(row) * head_dim + d], c.dtype);
+      const double got = test::FromCode(o[static_cast<size_t>(row) * head_dim + d], c.dtype);
       ASSERT_TRUE(std::isfinite(got)) << "row " << row;
       error += (got - want) * (got - want);
       norm += want * want;

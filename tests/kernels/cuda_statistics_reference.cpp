@@ -1,36 +1,29 @@
 #include "cuda_statistics_reference.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "float_codes.h"
+#include "kernels/contiguous.h"
+#include "problem_shape.h"
 
 namespace headscope::kernels::testing {
-namespace {
 
-// fp32 to bf16: nearest, ties to even. Finite input.
-uint16_t ToBFloat16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+AttentionProblem ProblemOf(const StatisticsCase& shape, const void* q, const void* k) {
+  AttentionProblem problem = test::ProblemOf({.batch = shape.batch,
+                                              .num_qo_heads = shape.num_qo_heads,
+                                              .num_kv_heads = shape.num_kv_heads,
+                                              .head_dim = shape.head_dim,
+                                              .seq_q = shape.seq_q,
+                                              .seq_k = shape.seq_k,
+                                              .first_position = shape.first_position,
+                                              .dtype = shape.dtype,
+                                              .soft_cap = shape.soft_cap});
+  SetContiguousTensors(q, k, nullptr, &problem);
+  return problem;
 }
-
-// fp32 to fp16 by truncation: any fp16 number will do. Magnitudes below 2^-14 become 0.
-uint16_t ToFloat16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const auto exponent = static_cast<int32_t>((bits >> 23) & 0xffu) - 127;
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  if (exponent < -14) return static_cast<uint16_t>(sign);
-  return static_cast<uint16_t>(sign | static_cast<uint32_t>(exponent + 15) << 10 | ((bits >> 13) & 0x3ffu));
-}
-
-double ToDouble(uint16_t bits, DType dtype) {
-  if (dtype == DType::kBFloat16) return static_cast<double>(std::bit_cast<float>(uint32_t{bits} << 16));
-  const int32_t exponent = (bits >> 10) & 0x1f;
-  const double magnitude = exponent == 0    ? std::ldexp(bits & 0x3ff, -24)
-                           : exponent == 31 ? std::numeric_limits<double>::quiet_NaN()
-                                            : std::ldexp(1024 + (bits & 0x3ff), exponent - 25);
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
-}  // namespace
 
 StatisticsProblem::StatisticsProblem(const StatisticsCase& shape, uint32_t seed) : shape_(shape) {
   const int64_t head_dim = shape.head_dim;
@@ -41,10 +34,7 @@ StatisticsProblem::StatisticsProblem(const StatisticsCase& shape, uint32_t seed)
   std::normal_distribution<float> normal(0.0f, 1.6f);
   const auto fill = [&](std::vector<uint16_t>* values, int64_t count) {
     values->resize(static_cast<size_t>(count));
-    for (uint16_t& value : *values) {
-      const float x = normal(random);
-      value = shape.dtype == DType::kBFloat16 ? ToBFloat16(x) : ToFloat16(x);
-    }
+    for (uint16_t& value : *values) value = test::ToCode(normal(random), shape.dtype);
   };
   fill(&q_, q_rows * head_dim);
   fill(&k_, k_rows * head_dim);
@@ -55,17 +45,7 @@ StatisticsProblem::StatisticsProblem(const StatisticsCase& shape, uint32_t seed)
     if (!read) std::fill_n(k_.begin() + row * head_dim, head_dim, uint16_t{0x7fff});  // NaN in both formats
   }
 
-  problem_.batch = shape.batch;
-  problem_.num_qo_heads = shape.num_qo_heads;
-  problem_.num_kv_heads = shape.num_kv_heads;
-  problem_.head_dim = shape.head_dim;
-  problem_.seq_q = shape.seq_q;
-  problem_.seq_k = shape.seq_k;
-  problem_.first_position = shape.first_position;
-  problem_.dtype = shape.dtype;
-  problem_.soft_cap = shape.soft_cap;
-  problem_.q = {q_.data(), shape.num_qo_heads * shape.seq_q * head_dim, shape.seq_q * head_dim, head_dim};
-  problem_.k = {k_.data(), shape.num_kv_heads * shape.seq_k * head_dim, shape.seq_k * head_dim, head_dim};
+  problem_ = ProblemOf(shape, q_.data(), k_.data());
 
   const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
   p_.assign(static_cast<size_t>(q_rows * shape.seq_k), 0.0);
@@ -78,12 +58,12 @@ StatisticsProblem::StatisticsProblem(const StatisticsCase& shape, uint32_t seed)
     if (row == 0) {
       keys.resize(static_cast<size_t>(shape.seq_k * head_dim));
       for (size_t i = 0; i < keys.size(); ++i) {
-        keys[i] = ToDouble(k_[static_cast<size_t>(kv * shape.seq_k * head_dim) + i], shape.dtype);
+        keys[i] = test::FromCode(k_[static_cast<size_t>(kv * shape.seq_k * head_dim) + i], shape.dtype);
       }
     }
     std::vector<double> query(static_cast<size_t>(head_dim));
     for (size_t i = 0; i < query.size(); ++i) {
-      query[i] = ToDouble(q_[static_cast<size_t>(slot * head_dim) + i], shape.dtype);
+      query[i] = test::FromCode(q_[static_cast<size_t>(slot * head_dim) + i], shape.dtype);
     }
     double* const p = p_.data() + slot * shape.seq_k;
     double largest = -std::numeric_limits<double>::infinity();

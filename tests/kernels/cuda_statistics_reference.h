@@ -2,10 +2,7 @@
 // statistics are tested against. Shares no code with the kernels.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -21,6 +18,9 @@ struct StatisticsCase {
   int32_t window = 0;
   float soft_cap = 0;
 };
+
+// The case's problem over contiguous Q and K; V is null, which no statistic reads.
+AttentionProblem ProblemOf(const StatisticsCase& shape, const void* q, const void* k);
 
 // What every statistic is tested on.
 inline constexpr StatisticsCase kStatisticsCases[] = {

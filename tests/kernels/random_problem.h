@@ -2,26 +2,18 @@
 // sequences.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "float_codes.h"
 #include "kernels/attention_problem.h"
+#include "problem_shape.h"
 
 namespace headscope::kernels::testing {
 
-struct ProblemShape {
-  int32_t batch = 1;
-  int32_t num_qo_heads = 1;
-  int32_t num_kv_heads = 1;
-  int32_t head_dim = 16;
-  int32_t seq_q = 1;
-  int32_t seq_k = 1;
-  int32_t first_position = 0;
-  DType dtype = DType::kFloat32;
-};
+using test::ProblemShape;
 
 // A tensor [batch, heads, rows, head_dim]; values are kept as floats that the storage type holds exactly.
 class OwnedTensor {
@@ -40,15 +32,7 @@ class OwnedTensor {
       std::memcpy(bytes_.data() + 4 * at, &value, 4);
       return;
     }
-    // Truncation is enough: any value of the type serves.
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    uint16_t half = static_cast<uint16_t>(bits >> 16);
-    if (dtype_ == DType::kFloat16) {
-      const int32_t exponent = static_cast<int32_t>((bits >> 23) & 0xffu) - 127;
-      const uint32_t sign = (bits >> 16) & 0x8000u;
-      half = static_cast<uint16_t>(
-          exponent < -14 ? sign : sign | static_cast<uint32_t>(exponent + 15) << 10 | ((bits >> 13) & 0x3ffu));
-    }
+    const uint16_t half = test::ToCode(value, dtype_);
     std::memcpy(bytes_.data() + 2 * at, &half, 2);
   }
 
@@ -61,10 +45,7 @@ class OwnedTensor {
     }
     uint16_t half = 0;
     std::memcpy(&half, bytes_.data() + 2 * at, 2);
-    if (dtype_ == DType::kBFloat16) return std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
-    const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-    if ((half & 0x7c00u) == 0) return std::bit_cast<float>(sign);  // Set makes no subnormals
-    return std::bit_cast<float>(sign | ((((half >> 10) & 0x1fu) + 112u) << 23) | (half & 0x3ffu) << 13);
+    return test::FromCode(half, dtype_);
   }
 
   void FillNormal(float deviation, std::mt19937* random) {
@@ -107,6 +88,8 @@ class OwnedTensor {
 struct RandomProblem {
   RandomProblem(const ProblemShape& s, std::mt19937* random, float deviation = 1.5f)
       : shape(s),
+        scale(s.scale),
+        soft_cap(s.soft_cap),
         q(s.batch, s.num_qo_heads, s.seq_q, s.head_dim, s.dtype),
         k(s.batch, s.num_kv_heads, s.seq_k, s.head_dim, s.dtype),
         v(s.batch, s.num_kv_heads, s.seq_k, s.head_dim, s.dtype) {
@@ -116,15 +99,7 @@ struct RandomProblem {
   }
 
   AttentionProblem View() const {
-    AttentionProblem problem;
-    problem.batch = shape.batch;
-    problem.num_qo_heads = shape.num_qo_heads;
-    problem.num_kv_heads = shape.num_kv_heads;
-    problem.head_dim = shape.head_dim;
-    problem.seq_q = shape.seq_q;
-    problem.seq_k = shape.seq_k;
-    problem.first_position = shape.first_position;
-    problem.dtype = shape.dtype;
+    AttentionProblem problem = test::ProblemOf(shape);
     problem.q = q.View();
     problem.k = k.View();
     problem.v = v.View();
@@ -134,8 +109,8 @@ struct RandomProblem {
   }
 
   ProblemShape shape;
-  float scale = 0.0f;
-  float soft_cap = 0.0f;
+  float scale;  // of View(), where it may differ from the shape's
+  float soft_cap;
   OwnedTensor q;
   OwnedTensor k;
   OwnedTensor v;
