@@ -68,6 +68,8 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
 }
 
 MainWindow::~MainWindow() {
+  // While the members are there that the panes read as they vanish: QWidget's destructor would hide them afterwards.
+  hide();
   workbench_->CancelStatistics();
   workbench_->SetBackgroundErrorHandler({});
   canvas_->SetWorkbench(nullptr);
