@@ -102,9 +102,7 @@ ShellTest::ShellTest() {
   WriteSmallTrace(trace_path().toStdString());
   workbench_ = app::MakeTraceWorkbench(
       {.share_dir = HEADSCOPE_SOURCE_DIR "/data", .cache_dir = File(QStringLiteral("results")).toStdString()},
-      [](std::function<void()> function) {
-        QMetaObject::invokeMethod(qApp, std::move(function), Qt::QueuedConnection);
-      });
+      [this](std::function<void()> function) { ui_thread_.Post(std::move(function)); });
 }
 
 ShellTest::~ShellTest() {

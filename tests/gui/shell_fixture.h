@@ -11,6 +11,7 @@
 
 #include "main_window.h"
 #include "ui/workbench.h"
+#include "ui_thread.h"
 
 namespace headscope::gui_test {
 
@@ -55,6 +56,7 @@ class ShellTest : public ::testing::Test {
   std::vector<Question> questions_;  // that were answered
 
   QTemporaryDir folder_;
+  ui::UiThread ui_thread_;
   std::unique_ptr<ui::Workbench> workbench_;
   std::unique_ptr<ui::MainWindow> window_;
 };

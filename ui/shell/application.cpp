@@ -2,13 +2,13 @@
 
 #include <QApplication>
 #include <QIcon>
-#include <QMetaObject>
 #include <QStyleFactory>
 #include <QSurfaceFormat>
 #include <QTimer>
 
 #include "main_window.h"
 #include "startup_watch.h"
+#include "ui_thread.h"
 
 namespace headscope::ui {
 
@@ -28,9 +28,9 @@ int RunApplication(int& argc, char** argv, const ApplicationOptions& options, co
   QApplication::setStyle(QStyleFactory::create(QStringLiteral("Fusion")));
   QApplication::setWindowIcon(QIcon(QStringLiteral(":/headscope/shell/headscope.svg")));
 
-  const std::unique_ptr<Workbench> workbench = make_workbench([&application](std::function<void()> function) {
-    QMetaObject::invokeMethod(&application, std::move(function), Qt::QueuedConnection);
-  });
+  UiThread ui_thread;
+  const std::unique_ptr<Workbench> workbench =
+      make_workbench([&ui_thread](std::function<void()> function) { ui_thread.Post(std::move(function)); });
   MainWindow window(workbench.get(), Session::DefaultPath());
   StartupWatch::FromEnvironment(&window);
   window.show();
