@@ -6,18 +6,19 @@
 #include <sstream>
 
 #include "errors.h"
+#include "listed.h"
 
 namespace headscope::app {
 namespace {
 
+constexpr int64_t kFullBudgetTokens = 65536;  // from here on a demonstration runs the defaults
+constexpr double kBudgetFloor = 32.0;
+constexpr double kBlockFloor = 8.0;
+constexpr double kForcedFloor = 4.0;
+
 std::string KnownNames() {
-  std::string names;
-  for (const kernels::PrefillMethod* method : kernels::PrefillMethods())
-    names += (names.empty() ? "" : ", ") + method->spec().name;
-  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
-    names += ", " + OptionName(method->spec());
-  }
-  return names;
+  const auto name_of = [](const auto* method) { return OptionName(method->spec()); };
+  return Listed(kernels::PrefillMethods(), name_of) + ", " + Listed(kernels::DecodeMethods(), name_of);
 }
 
 MethodChoice Choose(const std::string& name) {
@@ -68,22 +69,35 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
     choices.push_back(Choose(OptionName(method->spec())));
   }
   // The papers' defaults are for 100K tokens and more. Lengths counted in tokens, lines or blocks shrink with the
-  // sequence, down to a useful floor.
-  const double factor = std::clamp(static_cast<double>(seq_len) / 65536.0, 0.0, 1.0);
+  // sequence, down to a useful floor. What is kept unasked shrinks alike: it would take up the whole budget.
+  const double factor = std::clamp(static_cast<double>(seq_len) / kFullBudgetTokens, 0.0, 1.0);
   for (MethodChoice& choice : choices) {
     if (choice.decode != nullptr) continue;
     for (const kernels::ParameterSpec& parameter : choice.spec->parameters) {
       // Budgets only (hundreds of tokens, lines or blocks); block edges, strides and probe sizes are smaller and stay.
       const bool budget = parameter.type == kernels::ParameterType::kInteger && parameter.default_value >= 100 &&
                           parameter.name.starts_with("n_");
-      if (!budget) continue;
-      const double floor = parameter.unit == "blocks" ? 8.0 : 32.0;
+      const bool forced = parameter.name.starts_with("forced_");
+      if (!budget && !forced) continue;
+      const double floor = forced ? kForcedFloor : parameter.unit == "blocks" ? kBlockFloor : kBudgetFloor;
       const double value = std::max({parameter.minimum, floor, std::round(parameter.default_value * factor)});
       const std::string error = choice.values.Set(*choice.spec, parameter.name, std::min(value, parameter.maximum));
       if (!error.empty()) throw CommandError(choice.name + ": " + error);
     }
   }
   return choices;
+}
+
+std::string DemonstrationNote(int64_t seq_len) {
+  if (seq_len >= kFullBudgetTokens) return "Every method runs with its defaults.";
+  std::ostringstream out;
+  out << "Budgets are not the methods' defaults, which are meant for long prompts: those counted in tokens, lines or "
+         "blocks are multiplied by "
+      << seq_len << " / " << kFullBudgetTokens << " (at least " << kBudgetFloor << "; " << kBlockFloor << " blocks; "
+      << kForcedFloor
+      << " lines that are kept unasked). The methods so keep different shares, and a row is to be read with its share "
+         "beside it. The column of parameters has what was run.";
+  return out.str();
 }
 
 std::string ComparisonTable(const std::vector<analysis::MethodResult>& results) {

@@ -24,6 +24,8 @@ std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts);
 // Every registered method with its defaults, scaled to a sequence of `seq_len` tokens where a default is an absolute
 // length that a short sequence would make dense (a-shape's window on 4K tokens, say): what `demo` compares.
 std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len);
+// The same in words, for whoever reads the outcome.
+std::string DemonstrationNote(int64_t seq_len);
 
 // The name that a command line takes for a registered method: "decode/NAME" where both phases have it.
 std::string OptionName(const kernels::MethodSpec& spec);

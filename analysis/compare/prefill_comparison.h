@@ -27,7 +27,7 @@ class PrefillComparison {
   const HeadTensorsPtr head_;
   const CompareOptions options_;
   std::unique_ptr<PrefillDevice> device_;
-  std::vector<float> dense_o_;  // empty until measured
+  PrefillRun dense_;  // the baseline; its output is empty until measured
   Timing dense_attend_;
 };
 

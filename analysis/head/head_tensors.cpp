@@ -70,6 +70,8 @@ kernels::AttentionProblem HeadTensors::Problem() const {
   kernels::AttentionProblem problem;
   problem.num_qo_heads = 1;
   problem.num_kv_heads = 1;
+  problem.first_qo_head = id.head;
+  problem.first_kv_head = kv_head;
   problem.head_dim = head_dim;
   problem.seq_q = static_cast<int32_t>(num_rows);
   problem.seq_k = static_cast<int32_t>(num_tokens);

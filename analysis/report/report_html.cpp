@@ -170,7 +170,7 @@ std::string DetailTable(const std::vector<MethodResult>& results) {
   return html + "</table></details>\n";
 }
 
-std::string ComparisonSection(const std::vector<MethodResult>& results) {
+std::string ComparisonSection(const std::vector<MethodResult>& results, const std::string& results_note) {
   if (results.empty()) return {};
   std::string html =
       "<h2>Methods</h2>\n<p class=\"note\">Each method ran on the heads above, on their recorded Q, K and V. Kept: "
@@ -181,6 +181,7 @@ std::string ComparisonSection(const std::vector<MethodResult>& results) {
       "error: the executor against a float64 "
       "reference on the same kept pairs. Times are medians over repeats; means over heads, except the least CRA and "
       "the largest kernel error.</p>\n";
+  if (!results_note.empty()) html += "<p class=\"note\">" + EscapeHtml(results_note) + "</p>\n";
   if (const std::string prefill = SummaryTable(results, "prefill"); !prefill.empty())
     html += "<h3>Prefill: all query rows</h3>\n" + prefill;
   if (const std::string decode = SummaryTable(results, "decode"); !decode.empty()) {
@@ -201,7 +202,7 @@ std::string ReportHtml(const ReportInput& input) {
           "<br>Measured on: " + EscapeHtml(input.environment) + "</p>\n";
   html += MatrixSection(input.statistics);
   html += PictureSection(input.pictures);
-  html += ComparisonSection(input.results);
+  html += ComparisonSection(input.results, input.results_note);
   return html + "</body></html>\n";
 }
 

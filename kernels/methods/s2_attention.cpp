@@ -4,7 +4,7 @@
 // Source: Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 4. In
 // blocks of 64 tokens, query block i of head h keeps key block j <= i if i - j < local_blocks, or if j plus (or minus)
 // the head's offset is a multiple of vertical_stride and the distance is below max_distance. The offset is head *
-// head_step + offset.
+// head_step + offset, head being its number in the layer.
 //
 // Distant blocks are chosen by absolute key position, so a key that a later query needs was used by every earlier query
 // too: a KV cache can drop the others. The sign of the offset is lost from the paper's text; the released code's plus
@@ -102,7 +102,8 @@ class S2AttentionMethod final : public internal::PrefillSelector {
     std::vector<int64_t> residues;
     std::vector<int32_t> pattern_of_head;
     for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
-      const int64_t number = values.Flag("per_kv_head") ? head / problem.GroupSize() : head;
+      const int64_t number = values.Flag("per_kv_head") ? int64_t{problem.first_kv_head} + head / problem.GroupSize()
+                                                        : int64_t{problem.first_qo_head} + head;
       const int64_t shift = (number * values.Integer("head_step") + values.Integer("offset")) % stride;
       const int64_t residue = values.Flag("subtract_offset") ? shift : (stride - shift) % stride;
       const auto [pattern, is_new] = pattern_of_residue.try_emplace(residue, static_cast<int32_t>(residues.size()));

@@ -251,6 +251,24 @@ TEST(S2Attention, HeadsAStrideApartAreTheSame) {
   EXPECT_NE(MaskOf(index, 0, 0), MaskOf(index, 0, 1));
 }
 
+// A problem may hold one head of a layer: it keeps its own shard, not head 0's.
+TEST(S2Attention, OneHeadAloneKeepsWhatItKeepsAmongAll) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem layer(SquareShape(640, 6, 3, 8), &random);
+  const RandomProblem alone(SquareShape(640, 1, 1, 8), &random);
+  for (const char* parameters : {"vertical_stride=5", "vertical_stride=5,per_kv_head=1",
+                                 "vertical_stride=4,head_step=3,offset=2,subtract_offset=1"}) {
+    const SparseIndex all = Select("s2-attention", parameters, layer.View());
+    for (int32_t head = 0; head < 6; ++head) {
+      AttentionProblem problem = alone.View();
+      problem.first_qo_head = head;
+      problem.first_kv_head = head / 2;
+      EXPECT_EQ(MaskOf(Select("s2-attention", parameters, problem), 0, 0), MaskOf(all, 0, head))
+          << parameters << ", head " << head;
+    }
+  }
+}
+
 TEST(S2Attention, KeepsLocalBlocksAndForgetsDistantOnesForGood) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(1920, 3, 3, 8), &random);

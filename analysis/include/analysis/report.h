@@ -48,6 +48,7 @@ struct ReportInput {
   };
   std::vector<Picture> pictures;
   std::vector<MethodResult> results;
+  std::string results_note;  // how the methods' parameters were chosen; may be empty
 };
 // report.html: self-contained but for the PNG files beside it.
 std::string ReportHtml(const ReportInput& input);

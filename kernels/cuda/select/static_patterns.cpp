@@ -16,8 +16,11 @@ Status SelectS2Attention(Call* call) {
   lists.local_blocks = values.Integer("local_blocks");
   lists.stride = values.Integer("vertical_stride");
   lists.head_step = values.Integer("head_step");
-  lists.offset = values.Integer("offset");
-  lists.heads_per_number = values.Flag("per_kv_head") ? call->problem.GroupSize() : 1;
+  const bool per_kv_head = values.Flag("per_kv_head");
+  lists.heads_per_number = per_kv_head ? call->problem.GroupSize() : 1;
+  // The offset of query head 0, whose number in its layer need not be 0.
+  const int64_t first_number = per_kv_head ? call->problem.first_kv_head : call->problem.first_qo_head;
+  lists.offset = static_cast<int32_t>((first_number * lists.head_step + values.Integer("offset")) % lists.stride);
   lists.subtract_offset = values.Flag("subtract_offset");
   lists.max_distance = values.Integer("max_distance");
   // A half's blocks are those of at most two query blocks of one residue: apart from the local ones, neighbours only
