@@ -40,14 +40,19 @@ struct ListCounts {
 };
 
 // A unit at which the state of the units changes, and the state from it on: whether the upper rows keep them (bit 0),
-// whether the lower (bit 1), and whether the diagonal may cut them (bit 2).
+// whether the lower (bit 1), and whether the diagonal may cut them (bit 2). Keys are below 2^28, as runs are shorter.
 struct StateChange {
-  int32_t unit;
-  uint32_t state;
+  uint32_t packed;  // state | unit << 3
+
+  __device__ static StateChange Make(int32_t unit, uint32_t state) {
+    return {state | static_cast<uint32_t>(unit) << 3};
+  }
+  __device__ int32_t Unit() const { return static_cast<int32_t>(packed >> 3); }
+  __device__ uint32_t State() const { return packed & 7; }
 };
 // Changes in order, in shared memory, on their way from the lanes that found them to lanes that write a run each. Room
-// for what stays behind (32) and for more than nearly every step finds.
-constexpr int kChangeQueue = 128;
+// for what stays behind (32) and for more than nearly every step finds: a list of scattered blocks has 320 changes.
+constexpr int kChangeQueue = 512;
 
 // Walks the units of one list, 64 per lane, and writes its runs and columns in order. Changes are few and unevenly
 // spread over the lanes, so each lane only notes its own in a queue, and a run is made of two neighbours there, by a
@@ -78,7 +83,7 @@ class ListWriter {
     const int32_t num_words = (last_unit + 1) / 64 + 1;
     // Words in front of this one hold nothing that the diagonal cuts or masks.
     const int32_t first_near_word = (rows_.first >> kUnitShift) / 64;
-    if (lane_ == 0) queue_[0] = {0, 0};
+    if (lane_ == 0) queue_[0] = StateChange::Make(0, 0);
     int32_t first = 0;
     for (; first + kStep <= first_near_word; first += kStep) {
       const int32_t word = first + kWords * lane_;
@@ -94,7 +99,7 @@ class ListWriter {
       }
       Step</*kNear=*/true>(word, units);
     }
-    while (queued_ > 1) WriteRuns();
+    WriteRuns(/*left=*/1);
     return counts_;
   }
 
@@ -179,30 +184,32 @@ class ListWriter {
       int32_t next = counts_.columns + static_cast<int32_t>(sums >> 16) - num_singles;
 #pragma unroll
       for (int i = 0; i < kWords; ++i) {
-        ForEachBit(singles[i], [&](int bit) { columns_[next++] = (word + i) * 64 + bit; });
+        ForEachBit(singles[i], [&](int half, int bit) { columns_[next++] = (word + i) * 64 + 32 * half + bit; });
       }
       counts_.columns += static_cast<int32_t>(totals >> 16);
     }
     Enqueue(changes, static_cast<int32_t>(sums & 0xffff) - num_changes, static_cast<int32_t>(totals & 0xffff),
-            [&](int i, int bit) {
-              auto bit_of = [&](uint64_t bits) { return static_cast<uint32_t>(bits >> bit) & 1; };
+            [&](int i, int half, int bit) {
+              auto bit_of = [&](uint64_t bits) { return static_cast<uint32_t>(bits >> (32 * half)) >> bit & 1; };
               uint32_t state = bit_of(units[i].upper) | bit_of(units[i].lower) << 1;
               if constexpr (kNear) state |= bit_of(cut[i]) << 2;
-              return StateChange{(word + i) * 64 + bit, state};
+              return StateChange::Make((word + i) * 64 + 32 * half + bit, state);
             });
   }
 
-  // Half by half: steps on 32 bits are a third of the work of those on 64.
+  // Half by half: steps on 32 bits are a third of the work of those on 64. use(half, bit of the half).
   template <class Use>
   __device__ __forceinline__ static void ForEachBit(uint64_t bits, Use&& use) {
-    for (auto left = static_cast<uint32_t>(bits); left != 0; left &= left - 1) use(__ffs(static_cast<int>(left)) - 1);
+    for (auto left = static_cast<uint32_t>(bits); left != 0; left &= left - 1) {
+      use(0, __ffs(static_cast<int>(left)) - 1);
+    }
     for (auto left = static_cast<uint32_t>(bits >> 32); left != 0; left &= left - 1) {
-      use(__ffs(static_cast<int>(left)) + 31);
+      use(1, __ffs(static_cast<int>(left)) - 1);
     }
   }
 
   // Puts the lanes' changes into the queue, lane by lane. before: those of the lanes below; total: of all lanes.
-  // change_at(i, bit): what to put there for a bit of word i.
+  // change_at(i, half, bit): what to put there for a bit of a half of word i.
   template <class ChangeAt>
   __device__ __forceinline__ void Enqueue(uint64_t (&changes)[kWords], int32_t before, int32_t total,
                                           ChangeAt&& change_at) {
@@ -210,11 +217,11 @@ class ListWriter {
     if (queued_ + total <= kChangeQueue) {
 #pragma unroll
       for (int i = 0; i < kWords; ++i) {
-        ForEachBit(changes[i], [&](int bit) { queue_[next++] = change_at(i, bit); });
+        ForEachBit(changes[i], [&](int half, int bit) { queue_[next++] = change_at(i, half, bit); });
       }
       queued_ += total;
       __syncwarp();
-      while (queued_ > 32) WriteRuns();
+      WriteRuns(/*left=*/32);
       return;
     }
     // More than there is room for: as many at a time as fit.
@@ -222,13 +229,14 @@ class ListWriter {
 #pragma unroll
       for (int i = 0; i < kWords; ++i) {
         for (; changes[i] != 0 && next < kChangeQueue; changes[i] &= changes[i] - 1, ++next) {
-          queue_[next] = change_at(i, __ffsll(static_cast<long long>(changes[i])) - 1);
+          const int bit = __ffsll(static_cast<long long>(changes[i])) - 1;
+          queue_[next] = change_at(i, bit / 32, bit % 32);
         }
       }
       const int32_t filled = min(end, kChangeQueue);
       queued_ = filled;
       __syncwarp();
-      while (queued_ > 32) WriteRuns();
+      WriteRuns(/*left=*/32);
       // What is still to come lies behind what is left.
       const int32_t written = filled - queued_;
       next -= written;
@@ -236,32 +244,36 @@ class ListWriter {
     }
   }
 
-  // The runs that up to 33 queued changes bound. The last stays, since its run goes on.
-  __device__ __forceinline__ void WriteRuns() {
-    const int32_t num_runs = min(queued_ - 1, 32);
-    KeyRun run{};
-    bool kept = false;
-    if (lane_ < num_runs) {
-      const StateChange from = queue_[lane_];
-      const int32_t begin = from.unit << kUnitShift;
-      const int32_t end = min(queue_[lane_ + 1].unit << kUnitShift, rows_.last + 1);
-      const uint32_t halves = from.state & 3;
-      kept = halves != 0;
-      uint32_t flags = halves == 3 ? 0u : halves == 1 ? kRunUpperHalf : kRunLowerHalf;
-      if ((from.state & 4) != 0) flags |= kRunPartial;
-      run = KeyRun::Make(begin, end - begin, flags);
+  // Writes the runs between queued changes until at most `left` of these are left, 1 to 32. One always stays: its run
+  // goes on.
+  __device__ __forceinline__ void WriteRuns(int32_t left) {
+    int32_t first = 0;
+    while (queued_ - first > left) {
+      const int32_t num_runs = min(queued_ - first - 1, 32);
+      KeyRun run{};
+      bool kept = false;
+      if (lane_ < num_runs) {
+        const StateChange from = queue_[first + lane_];
+        const int32_t begin = from.Unit() << kUnitShift;
+        const int32_t end = min(queue_[first + lane_ + 1].Unit() << kUnitShift, rows_.last + 1);
+        const uint32_t halves = from.State() & 3;
+        kept = halves != 0;
+        uint32_t flags = halves == 3 ? 0u : halves == 1 ? kRunUpperHalf : kRunLowerHalf;
+        if ((from.State() & 4) != 0) flags |= kRunPartial;
+        run = KeyRun::Make(begin, end - begin, flags);
+      }
+      const uint32_t votes = __ballot_sync(kFullWarp, kept);
+      if (kept) runs_[counts_.runs + __popc(votes & ((1u << lane_) - 1))] = run;
+      counts_.runs += __popc(votes);
+      first += num_runs;
     }
-    const uint32_t votes = __ballot_sync(kFullWarp, kept);
-    if (kept) runs_[counts_.runs + __popc(votes & ((1u << lane_) - 1))] = run;
-    counts_.runs += __popc(votes);
-    queued_ -= num_runs;
-    for (int32_t at = lane_; at - lane_ < queued_; at += 32) {
-      StateChange moved{};
-      if (at < queued_) moved = queue_[num_runs + at];
-      __syncwarp();
-      if (at < queued_) queue_[at] = moved;
-      __syncwarp();
-    }
+    if (first == 0) return;
+    queued_ -= first;
+    StateChange moved{};
+    if (lane_ < queued_) moved = queue_[first + lane_];
+    __syncwarp();
+    if (lane_ < queued_) queue_[lane_] = moved;
+    __syncwarp();
   }
 
   const TilePositions rows_;

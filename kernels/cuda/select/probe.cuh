@@ -7,7 +7,9 @@
 
 #include <limits>
 
+#include "fast_math.cuh"
 #include "select/probe_sums.cuh"
+#include "shared_memory.h"
 
 namespace headscope::kernels::selection {
 
@@ -35,11 +37,7 @@ __device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uin
   }
 }
 
-__device__ __forceinline__ float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
+using cuda::Exp2;
 
 __device__ __forceinline__ void CopyAsync(uint4* to, const uint16_t* from) {
   const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to));
@@ -57,19 +55,23 @@ __host__ __device__ constexpr int RingPieces(int head_dim) {
   return kStages * TilePieces(head_dim);
 }
 
+// With the queries and rings of head_dim 256 this just fits into the 99 KiB of a block on compute capability 8.6.
 struct ProbeShared {
-  float2 rows[kProbeWarps][kUnitRows];           // reference and sum, as in RowStatistics
-  float row_lse[kUnitRows];                      // in base 2
-  float slots[kProbeWarps][kMaxStripeSlots][8];  // diagonal stripes of each warp strip
+  union {
+    float2 rows[kProbeWarps][kUnitRows];           // reference and sum, as in RowStatistics
+    float slots[kProbeWarps][kMaxStripeSlots][8];  // diagonal stripes of each warp strip, once the rows are merged
+  };
+  float row_lse[kUnitRows];  // in base 2
 };
+static_assert((QueryPieces(256) + kProbeWarps * RingPieces(256)) * sizeof(uint4) + sizeof(ProbeShared) <= 99 * 1024);
 
 // One warp's place in the work. The lane holds key lane / 4 of each group of 8 keys and query rows 8 n + 2 (lane % 4)
 // and the next of each group n.
 template <bool kBf16>
 class ProbeWarp {
  public:
-  // Scores in base 2, before the factor Factor(), of keys [key, key + 32): scores[m][n][2 h + e] is key 16 m + 8 h +
-  // lane / 4, query row 8 n + 2 (lane % 4) + e.
+  // Scores in base 2, before the factor Factor(), of keys [key, key + kTileKeys): scores[m][n][2 h + e] is key 16 m + 8
+  // h + lane / 4, query row 8 n + 2 (lane % 4) + e.
   using Scores = float[kTileFragments][kRowGroups][4];
 
   // Keys [begin, end); end is not behind the last visible key.
@@ -156,11 +158,8 @@ class ProbeWarp {
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
 
-  // cap * tanh(scale * dot) without the slow path of tanhf; absolute error some 2e-7 of the cap.
   __device__ __forceinline__ float Capped(float dot) const {
-    constexpr float kTwoLog2E = 2.8853900817779268f;
-    const float y = Exp2(dot * p_.score_scale * kTwoLog2E);
-    return p_.cap * (1.0f - __fdividef(2.0f, y + 1.0f));
+    return p_.cap * cuda::Tanh(dot * p_.score_scale);
   }
 
   __device__ __forceinline__ void Mask(int32_t key, Scores& scores) const {
@@ -313,7 +312,7 @@ class LineSums {
     }
   }
 
-  // Probabilities of keys [key, key + 32).
+  // Probabilities of keys [key, key + kTileKeys).
   __device__ __forceinline__ void Add(int32_t key, const float (&p)[kTileFragments][kRowGroups][4]) {
 #pragma unroll
     for (int g = 0; g < 2 * kTileFragments; ++g) {
@@ -527,8 +526,7 @@ cudaError_t LaunchProbeOf(const ProbeParams& params, int32_t batch, cudaStream_t
   const size_t shared_bytes =
       static_cast<size_t>(QueryPieces(params.head_dim) + kProbeWarps * RingPieces(params.head_dim)) * sizeof(uint4);
   for (const auto kernel : {ProbeKernel<kBf16, false>, ProbeKernel<kBf16, true>}) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    const cudaError_t error = AllowSharedMemory(kernel);
     if (error != cudaSuccess) return error;
   }
   const dim3 grid(static_cast<unsigned>(num_blocks));
