@@ -1,0 +1,259 @@
+// How the CUDA executors may be called: again, without an LSE, from threads, on streams, in a graph, one in the other's
+// place. Skipped without a GPU.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda_attend_run.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/cuda_statistics.h"
+#include "run_seed.h"
+#include "support/gpu.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::AttendCase;
+using testing::AttendRun;
+using testing::Executor;
+using testing::Pattern;
+using testing::SeedFor;
+
+class Stream {
+ public:
+  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+struct Outputs {
+  std::vector<char> o;
+  std::vector<float> lse;
+  explicit Outputs(const AttendRun& run) : o(run.DownloadO()), lse(run.DownloadLse()) {}
+};
+// Bit by bit: guards of the LSE are NaN.
+void ExpectSameBits(const Outputs& measured, const Outputs& expected) {
+  EXPECT_TRUE(measured.o == expected.o);
+  ASSERT_EQ(measured.lse.size(), expected.lse.size());
+  EXPECT_EQ(std::memcmp(measured.lse.data(), expected.lse.data(), expected.lse.size() * sizeof(float)), 0);
+}
+
+const AttendCase kMixed{.pattern = Pattern::kRandom, .seq_q = 1500, .seq_k = 0, .num_qo_heads = 8, .num_kv_heads = 2};
+
+class CudaAttendCalls : public ::testing::TestWithParam<Executor> {};
+
+TEST_P(CudaAttendCalls, RepeatBitByBit) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(kMixed, SeedFor("repeat")));
+  ASSERT_TRUE(run.Attend(GetParam()).ok());
+  const Outputs first(run);
+  ASSERT_TRUE(run.Attend(GetParam()).ok());
+  ExpectSameBits(Outputs(run), first);
+}
+
+TEST_P(CudaAttendCalls, DoWithoutAnLse) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(kMixed, SeedFor("no lse")));
+  ASSERT_TRUE(run.Attend(GetParam()).ok());
+  const std::vector<char> with_lse = run.DownloadO();
+  ASSERT_TRUE(run.Attend(GetParam(), nullptr, /*with_lse=*/false).ok());
+  EXPECT_TRUE(run.DownloadO() == with_lse);
+  for (const float value : run.DownloadLse()) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    ASSERT_EQ(bits, 0xfbfbfbfbu) << "an LSE was written";
+  }
+}
+
+TEST_P(CudaAttendCalls, ReplayFromAGraph) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(kMixed, SeedFor("graph")));
+  ASSERT_TRUE(run.Attend(GetParam()).ok());
+  const Outputs direct(run);
+  const Stream stream;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  const Status status = run.Launch(GetParam(), stream.get());
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  for (int replay = 0; replay < 3; ++replay) {
+    run.Poison();
+    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+    ExpectSameBits(Outputs(run), direct);
+  }
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+// Two problems, each in work on a stream of its own by a thread of its own, over and over: what each gives alone.
+TEST_P(CudaAttendCalls, RunBesideEachOther) {
+  SKIP_WITHOUT_GPU();
+  constexpr int kThreads = 2;
+  constexpr int kRepeats = 40;
+  AttendRun runs[kThreads];
+  std::vector<Outputs> alone;
+  for (int i = 0; i < kThreads; ++i) {
+    AttendCase c = kMixed;
+    c.seq_q = 1000 + 600 * i;
+    ASSERT_NO_FATAL_FAILURE(runs[i].Make(c, SeedFor("beside " + std::to_string(i))));
+    ASSERT_TRUE(runs[i].Attend(GetParam()).ok());
+    alone.emplace_back(runs[i]);
+    runs[i].Poison();
+  }
+  Status statuses[kThreads];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const Stream stream;
+      for (int repeat = 0; repeat < kRepeats && statuses[i].ok(); ++repeat) {
+        statuses[i] = runs[i].Launch(GetParam(), stream.get());
+      }
+      EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kThreads; ++i) {
+    EXPECT_TRUE(statuses[i].ok()) << statuses[i].message();
+    ExpectSameBits(Outputs(runs[i]), alone[static_cast<size_t>(i)]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Executors, CudaAttendCalls, ::testing::Values(Executor::kAuto, Executor::kSimple),
+                         [](const auto& parameter) {
+                           return std::string(parameter.param == Executor::kAuto ? "auto" : "simple");
+                         });
+
+// One kernel, two amounts of shared memory above what a kernel has without asking: neither thread's may be taken away
+// by the other's.
+void LaunchFromTwoThreads(const std::function<Status(int thread, cudaStream_t stream)>& launch) {
+  constexpr int kRepeats = 3000;
+  Status statuses[2];
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      const Stream stream;
+      for (int repeat = 0; repeat < kRepeats && statuses[i].ok(); ++repeat) statuses[i] = launch(i, stream.get());
+      EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(CudaSharedMemory, SimpleExecutorInTwoSizesAtOnce) {
+  SKIP_WITHOUT_GPU();
+  AttendRun runs[2];
+  for (int i = 0; i < 2; ++i) {
+    const AttendCase c{.pattern = Pattern::kDense, .seq_q = 32, .seq_k = 0, .head_dim = i == 0 ? 200 : 256};
+    ASSERT_NO_FATAL_FAILURE(runs[i].Make(c, SeedFor("sizes " + std::to_string(i))));
+    runs[i].Poison();
+  }
+  LaunchFromTwoThreads([&](int i, cudaStream_t stream) { return runs[i].Launch(Executor::kSimple, stream); });
+  for (const AttendRun& run : runs) ASSERT_NO_FATAL_FAILURE(run.ExpectFloat64());
+}
+
+TEST(CudaSharedMemory, StatisticsInTwoSizesAtOnce) {
+  SKIP_WITHOUT_GPU();
+  AttendRun runs[2];
+  for (int i = 0; i < 2; ++i) {
+    const AttendCase c{.pattern = Pattern::kDense, .seq_q = 64, .seq_k = 0, .head_dim = i == 0 ? 64 : 256};
+    ASSERT_NO_FATAL_FAILURE(runs[i].Make(c, SeedFor("statistics " + std::to_string(i))));
+    runs[i].Poison();
+  }
+  LaunchFromTwoThreads(
+      [&](int i, cudaStream_t stream) { return RowLseCudaMma(runs[i].problem(), 0, runs[i].output().lse, stream); });
+}
+
+// The twin: other arithmetic, another walk over the same lists.
+TEST(CudaTwins, SimpleAgreesWithHopper) {
+  SKIP_WITHOUT_GPU();
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (const Pattern pattern : {Pattern::kHalves, Pattern::kRandom}) {
+      const AttendCase c{.pattern = pattern, .seq_q = 900, .seq_k = 1300, .dtype = dtype, .soft_cap = 20.0f};
+      AttendRun run;
+      ASSERT_NO_FATAL_FAILURE(run.Make(c, SeedFor("twins " + NameOf(c))));
+      CudaKernelChoice choice;
+      ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
+      if (choice.kernel != CudaKernel::kHopper) GTEST_SKIP() << "the simple executor alone: " << choice.reason;
+      ASSERT_TRUE(run.Attend(Executor::kSimple).ok());
+      const Outputs simple(run);
+      ASSERT_TRUE(run.Attend(Executor::kAuto).ok());
+      const Outputs hopper(run);
+      EXPECT_LE(run.RelativeL2(hopper.o, simple.o), dtype == DType::kBFloat16 ? 5e-3 : 1e-3);
+      for (size_t i = AttendRun::kGuardLse; i < simple.lse.size() - AttendRun::kGuardLse; ++i) {
+        if (std::isinf(simple.lse[i])) {
+          ASSERT_EQ(hopper.lse[i], simple.lse[i]) << "row " << i;
+        } else {
+          ASSERT_NEAR(hopper.lse[i], simple.lse[i], 2e-3) << "row " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaChoice, SaysWhyTheFastKernelIsNotTaken) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(
+      run.Make({.pattern = Pattern::kDense, .seq_q = 64, .seq_k = 0, .dtype = DType::kFloat32}, SeedFor("choice")));
+  CudaKernelChoice choice;
+  ASSERT_TRUE(ChooseCudaKernel(run.problem(), run.index(), run.output(), &choice).ok());
+  EXPECT_EQ(choice.kernel, CudaKernel::kSimple);
+  EXPECT_FALSE(choice.reason.empty());
+}
+
+// A thread that works on one GPU and reads statistics from another goes on where it was.
+TEST(CudaScoresDevice, CallersDeviceStays) {
+  SKIP_WITHOUT_GPU();
+  int count = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+  if (count < 2) GTEST_SKIP() << "it takes two GPUs to tell";
+  constexpr int32_t kRows = 64, kHeadDim = 64;
+  const std::vector<uint16_t> values(size_t{kRows} * kHeadDim, 0x3c00);
+  AttentionProblem problem;
+  problem.num_qo_heads = problem.num_kv_heads = 1;
+  problem.head_dim = kHeadDim;
+  problem.seq_q = problem.seq_k = kRows;
+  problem.dtype = DType::kFloat16;
+  problem.q = problem.k = {values.data(), kRows * kHeadDim, kRows * kHeadDim, kHeadDim};
+  std::unique_ptr<CudaScores> scores;
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_TRUE(CudaScores::Create(problem, 0, nullptr, &scores).ok());
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  std::vector<float> lse(kRows), top(size_t{kRows} * kTopMassCounts), texels(size_t{256} * 256);
+  std::vector<double> columns(kRows), distances(kRows);
+  auto expect_first = [](const Status& status) {
+    EXPECT_TRUE(status.ok()) << status.message();
+    int device = -1;
+    EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+    EXPECT_EQ(device, 0);
+  };
+  expect_first(scores->RowLse(lse.data()));
+  expect_first(scores->TopMass(top.data()));
+  expect_first(scores->LineMass({}, columns.data(), distances.data()));
+  expect_first(scores->Texels({}, texels.data()));
+  const SparseIndex dense = testing::MakeLists({1, 1, kRows, kRows, 0, 128, {}}, Pattern::kDense, 1);
+  expect_first(scores->KeptMass(dense.View(), lse.data()));
+}
+
+}  // namespace
+}  // namespace headscope::kernels

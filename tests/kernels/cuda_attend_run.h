@@ -1,0 +1,99 @@
+// One attention problem on the GPU for the executors' tests: random tensors with gaps, an index, NaN wherever no row
+// reads, poisoned outputs with guards around them, and the comparison with float64.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda_lists.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/sparse_index.h"
+
+namespace headscope::kernels::testing {
+
+enum class Executor { kAuto, kSimple };
+
+struct AttendCase {
+  Pattern pattern;
+  int32_t seq_q;
+  int32_t seq_k;  // 0: seq_q
+  int32_t batch = 1;
+  int32_t num_qo_heads = 2;
+  int32_t num_kv_heads = 1;
+  int32_t head_dim = 128;
+  DType dtype = DType::kBFloat16;
+  ElementRule rule = {MaskKind::kCausal, 0, 0};
+  int32_t tile_rows = 128;
+  float scale = 0.0f;
+  float soft_cap = 0.0f;
+  Executor executor = Executor::kAuto;
+};
+std::string NameOf(const AttendCase& c);
+void PrintTo(const AttendCase& c, std::ostream* out);
+
+class AttendRun {
+ public:
+  // Q interleaves its heads ([batch, row, head, dim]); K, V and O are [batch, head, row, dim]; rows of all four have a
+  // gap behind them, heads of O have guard rows. Fails the test where memory or the index is refused.
+  void Make(const AttendCase& c, uint32_t seed);
+
+  // Poisons the outputs, attends and waits.
+  Status Attend(Executor executor, cudaStream_t stream = nullptr, bool with_lse = true);
+  // The same without a wait; outputs stay as they are.
+  Status Launch(Executor executor, cudaStream_t stream, bool with_lse = true) const;
+  void Poison();
+
+  // The outputs as they are now, gaps and guards included.
+  std::vector<char> DownloadO() const;
+  std::vector<float> DownloadLse() const;  // with kGuardLse values at either end
+
+  // All rows of a small problem, else some of every kind of tile, against float64. Allowed: relative L2 of 5e-3 (bf16),
+  // 1e-3 (fp16) or 1e-5 (fp32) over all rows and twice that in the worst 64-row tile of a head; LSE to 2e-3.
+  void ExpectFloat64() const;
+  // Every row was written, and nothing else.
+  void ExpectGuards() const;
+
+  // Relative L2 between the rows of two outputs of this problem.
+  double RelativeL2(const std::vector<char>& measured, const std::vector<char>& expected) const;
+
+  const AttentionProblem& problem() const { return problem_; }
+  AttentionOutput output(bool with_lse = true) const;
+  const SparseIndexView& index() const { return device_index_->view; }
+
+  static constexpr int64_t kGuardLse = 64;
+
+ private:
+  struct FreeDevice {
+    void operator()(void* p) const { cudaFree(p); }
+  };
+  struct FreeLists {
+    void operator()(CudaIndexBuffers* buffers) const {
+      FreeIndex(buffers);
+      delete buffers;
+    }
+  };
+  using DeviceMemory = std::unique_ptr<void, FreeDevice>;
+
+  void MakeTensor(int64_t rows, float deviation, uint64_t seed, DeviceMemory* memory);
+  void HideUnread();
+  int64_t RowBytes() const { return problem_.head_dim * SizeOf(problem_.dtype); }
+  int64_t PitchBytes() const;
+  int64_t NumHeads() const { return int64_t{problem_.batch} * problem_.num_qo_heads; }
+  int64_t OutputRows() const;
+  // Row `row` of head `head` (counted over all sequences) in a downloaded O.
+  const char* RowOf(const std::vector<char>& o, int64_t head, int64_t row) const {
+    return o.data() + (head * OutputRows() + row) * PitchBytes();
+  }
+
+  AttentionProblem problem_;
+  SparseIndex host_index_;
+  std::unique_ptr<CudaIndexBuffers, FreeLists> device_index_;
+  DeviceMemory q_, k_, v_, o_, lse_;
+};
+
+}  // namespace headscope::kernels::testing
