@@ -70,6 +70,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
 MainWindow::~MainWindow() {
   // While the members are there that the panes read as they vanish: QWidget's destructor would hide them afterwards.
   hide();
+  parameters_.stack()->disconnect(this);  // at its end it forgets its steps, and would say so
   workbench_->CancelStatistics();
   workbench_->SetBackgroundErrorHandler({});
   canvas_->SetWorkbench(nullptr);
