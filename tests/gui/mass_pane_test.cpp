@@ -129,7 +129,7 @@ TEST_F(MassPaneTest, MeetTargetFindsTheFewestBlocks) {
   Settle();
   const double found = Value("n_blocks");
   EXPECT_GE(canvas_->mask()->distribution.fifth_percentile, 0.5);
-  EXPECT_FALSE(Find<ui::ProgressStrip>("progressStrip")->IsBusy());
+  EXPECT_TRUE(WaitFor([this] { return !Find<ui::ProgressStrip>("progressStrip")->IsBusy(); }));
   ASSERT_GT(found, 1);
   kernels::ParameterValues fewer = canvas_->method_values();
   ASSERT_EQ(fewer.Set(Spec("block-sparse"), "n_blocks", found - 1), "");
