@@ -11,7 +11,6 @@ constexpr double kPeak = 0.6;
 constexpr double kLineShare = 0.5;
 constexpr double kSomeFarMass = 0.15;
 constexpr double kNearMass = 2.0 / 3.0;
-constexpr double kSparsityTarget = 0.95;
 constexpr double kDenseSparsity = 0.6;
 constexpr double kBlockLift = 0.5;
 
@@ -22,13 +21,14 @@ std::string Text(const char* format, Values... values) {
   return text;
 }
 
-// Sparsity at the computed target nearest to kSparsityTarget; 1 (never called dense) when none was computed.
-double SparsityNear(const HeadStatistics& statistics) {
-  const auto nearest = std::min_element(
-      statistics.sparsity.begin(), statistics.sparsity.end(), [](const SparsityAtCra& a, const SparsityAtCra& b) {
-        return std::fabs(a.target - kSparsityTarget) < std::fabs(b.target - kSparsityTarget);
-      });
-  return nearest == statistics.sparsity.end() ? 1.0 : nearest->sparsity;
+double InHundredths(double share) {
+  return std::round(100 * share) / 100;
+}
+
+double SparsityAt(const HeadStatistics& statistics, double target) {
+  const auto entry = std::find_if(statistics.sparsity.begin(), statistics.sparsity.end(),
+                                  [target](const SparsityAtCra& at) { return at.target == target; });
+  return entry->sparsity;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ void Classify(const ClassEvidence& evidence, HeadStatistics* statistics) {
       std::max(0.0, std::max(statistics->vertical_mass, statistics->slash_mass) - evidence.line_chance);
   const char* line_name = statistics->vertical_mass >= statistics->slash_mass ? "columns" : "diagonals";
   const double near_mass = 1.0 - evidence.far_mass;
-  const double sparsity = SparsityNear(*statistics);
+  const double sparsity = SparsityAt(*statistics, kClassTarget);
   const double beyond_chance = evidence.far_mass - evidence.block_chance;
   const double lift = beyond_chance > 0 ? (statistics->block_mass - evidence.block_chance) / beyond_chance : 0;
 
@@ -57,12 +57,15 @@ void Classify(const ClassEvidence& evidence, HeadStatistics* statistics) {
                                                line_mass, evidence.far_mass));
   }
   if (near_mass >= kNearMass) {
+    // local_mass counts sinks inside the window again, and rounding could be off by 0.01: the second share is what the
+    // first leaves of the sum, all three as they are printed.
+    const double sink = InHundredths(statistics->sink_mass), near = InHundredths(near_mass);
     return set(HeadClass::kSinkLocal,
-               Text("sink %.2f and window %.2f hold %.2f", statistics->sink_mass, statistics->local_mass, near_mass));
+               Text("sink %.2f and the rest of the window %.2f hold %.2f", sink, std::max(0.0, near - sink), near));
   }
   if (sparsity < kDenseSparsity) {
-    return set(HeadClass::kDiffuse, Text("needs %.0f %% of the pairs for 0.95 of the mass; entropy %.1f nats",
-                                         100 * (1 - sparsity), statistics->entropy));
+    return set(HeadClass::kDiffuse, Text("needs %.0f %% of the pairs for %.2f of the mass; entropy %.1f nats",
+                                         100 * (1 - sparsity), kClassTarget, statistics->entropy));
   }
   if (lift >= kBlockLift) {
     return set(

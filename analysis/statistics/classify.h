@@ -13,6 +13,9 @@
 
 namespace headscope::analysis {
 
+// The CRA target whose sparsity tells a dense head.
+inline constexpr double kClassTarget = 0.95;
+
 struct ClassEvidence {
   double far_mass = 0;      // mean mass outside sinks and local window
   double block_chance = 0;  // what block_mass would be if that mass lay evenly
@@ -21,7 +24,7 @@ struct ClassEvidence {
   double line_chance = 0;
 };
 
-// Sets head_class and class_reason from the evidence and the other fields.
+// Sets head_class and class_reason from the evidence and the other fields, sparsity at kClassTarget among them.
 void Classify(const ClassEvidence& evidence, HeadStatistics* statistics);
 
 }  // namespace headscope::analysis

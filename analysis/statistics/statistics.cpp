@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 
 #include "kernels/parallel.h"
 #include "statistics/classify.h"
@@ -100,15 +102,22 @@ void FillLineMasses(const LineSums& sums, const StatisticsOptions& options, Head
 
 HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& given) {
   StatisticsOptions options = given;
+  // The class asks for its own target, whatever the caller's are.
+  std::vector<double>& targets = options.cra_targets;
+  const bool class_target_given = std::find(targets.begin(), targets.end(), kClassTarget) != targets.end();
+  if (!class_target_given) targets.push_back(kClassTarget);
   // The row pass walks both in order.
-  std::sort(options.cra_targets.begin(), options.cra_targets.end());
+  std::sort(targets.begin(), targets.end());
   std::sort(options.agreement_k.begin(), options.agreement_k.end());
   HeadStatistics statistics;
   statistics.id = head.id;
   statistics.kv_head = head.kv_head;
   statistics.num_tokens = head.num_tokens;
   const std::vector<RowBlock> blocks = ChooseRows(head, options.block_size, options.max_rows);
-  if (blocks.empty()) return statistics;
+  if (blocks.empty()) {
+    throw std::invalid_argument("head " + std::to_string(head.id.layer) + ":" + std::to_string(head.id.head) +
+                                " has no recorded query rows: record some with --rows");
+  }
 
   std::vector<size_t> first_entry;
   size_t num_rows = 0;
@@ -149,6 +158,9 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   Classify({mean_of(sums.far_columns()), mean_of(table.block_chance),
             static_cast<double>(options.best_lines) / static_cast<double>(num_rows)},
            &statistics);
+  if (!class_target_given) {
+    std::erase_if(statistics.sparsity, [](const SparsityAtCra& entry) { return entry.target == kClassTarget; });
+  }
   return statistics;
 }
 

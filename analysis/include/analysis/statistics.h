@@ -28,7 +28,7 @@ struct StatisticsOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Cancelled: returns with num_rows == 0.
+// Cancelled: returns with num_rows == 0. Throws std::invalid_argument when the head has no recorded query rows.
 HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOptions& options);
 
 }  // namespace headscope::analysis
