@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "analysis/types/metric_list.h"
+
 namespace headscope::analysis {
 namespace {
 
@@ -23,7 +25,7 @@ std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
       {"num_rows", "", "/num_rows", statistics.num_rows},
       {"num_tokens", "", "/num_tokens", statistics.num_tokens},
   };
-  for (const MetricInfo& metric : Metrics()) {
+  for (const MetricInfo& metric : MetricsOf(statistics)) {
     std::string json;
     if (metric.name == "entropy") {
       json = "/entropy_nats";

@@ -80,11 +80,17 @@ std::string CsvText(int64_t value) {
   return std::to_string(value);
 }
 
-// One line per row. The names come from the fields of an empty row, so a table without rows has its header too.
+// The fields that name the columns: of the first row, for all have the same; a table without rows has its header too.
+template <typename Row>
+std::vector<ResultField> HeaderFields(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(const Row&)) {
+  return fields_of(rows.empty() ? Row{} : rows.front());
+}
+
+// One line per row.
 template <typename Row>
 std::string Csv(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(const Row&)) {
   std::string csv;
-  for (const ResultField& field : fields_of(Row{})) csv += (csv.empty() ? "" : ",") + field.name;
+  for (const ResultField& field : HeaderFields(rows, fields_of)) csv += (csv.empty() ? "" : ",") + field.name;
   csv += '\n';
   for (const Row& row : rows) {
     std::string line;
@@ -103,7 +109,7 @@ template <typename Row>
 std::vector<data::ResultsColumn> Columns(const std::vector<Row>& rows,
                                          std::vector<ResultField> (*fields_of)(const Row&)) {
   std::vector<data::ResultsColumn> columns;
-  for (const ResultField& field : fields_of(Row{})) {
+  for (const ResultField& field : HeaderFields(rows, fields_of)) {
     data::ResultsColumn column{field.name, field.unit, std::vector<double>{}};
     if (std::holds_alternative<std::string>(field.value)) column.values = std::vector<std::string>{};
     columns.push_back(std::move(column));

@@ -1,8 +1,11 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <functional>
 #include <limits>
 
 #include "analysis/types/head_statistics.h"
-#include "analysis/types/number_text.h"
+#include "analysis/types/metric_list.h"
 
 namespace headscope::analysis {
 namespace {
@@ -43,8 +46,17 @@ Metric Agreement(int32_t r, int32_t k) {
           }};
 }
 
+// "0.90", "0.95", "0.995": as many digits as tell targets apart, and two at least.
+std::string TargetText(double target) {
+  std::array<char, 32> digits{};
+  std::string text(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), target).ptr);
+  const size_t point = text.find('.');
+  if (point != std::string::npos && text.size() == point + 2) text += '0';
+  return text;
+}
+
 Metric Sparsity(double target) {
-  const std::string number = FormatNumber("%.2f", target);
+  const std::string number = TargetText(target);
   return {{"sparsity_" + number, "Sparsity at CRA " + number, "share",
            "share of causal pairs that can go while every row keeps " + number + " of its mass", false, 0, 1},
           [target](const HeadStatistics& statistics) {
@@ -100,6 +112,18 @@ const std::vector<Metric>& Table() {
   return table;
 }
 
+// Of the entries of the head's lists that depend on targets and budgets.
+std::vector<Metric> ListMetrics(const HeadStatistics& statistics) {
+  std::vector<Metric> metrics;
+  for (const SparsityAtCra& entry : statistics.sparsity) metrics.push_back(Sparsity(entry.target));
+  for (const TopKAgreement& entry : statistics.agreement) metrics.push_back(Agreement(entry.r, entry.k));
+  return metrics;
+}
+
+bool IsListMetric(const std::string& name) {
+  return name.starts_with("sparsity_") || name.starts_with("agreement_");
+}
+
 }  // namespace
 
 const std::vector<MetricInfo>& Metrics() {
@@ -111,9 +135,31 @@ const std::vector<MetricInfo>& Metrics() {
   return infos;
 }
 
+std::vector<MetricInfo> MetricsOf(const HeadStatistics& statistics) {
+  std::vector<Metric> entries = ListMetrics(statistics);
+  if (entries.empty()) return Metrics();
+  std::vector<MetricInfo> all;
+  for (const MetricInfo& metric : Metrics()) {
+    if (IsListMetric(metric.name)) {
+      const auto held = std::find_if(entries.begin(), entries.end(),
+                                     [&](const Metric& entry) { return entry.info.name == metric.name; });
+      if (held == entries.end()) continue;
+      entries.erase(held);
+    }
+    all.push_back(metric);
+  }
+  for (Metric& entry : entries) all.push_back(std::move(entry.info));
+  return all;
+}
+
 double MetricValue(const HeadStatistics& statistics, const std::string& name) {
   for (const Metric& metric : Table()) {
     if (metric.info.name == name) return metric.value(statistics);
+  }
+  if (IsListMetric(name)) {
+    for (const Metric& metric : ListMetrics(statistics)) {
+      if (metric.info.name == name) return metric.value(statistics);
+    }
   }
   return kUnknown;
 }

@@ -21,8 +21,9 @@ struct ResultField {
   FieldValue value;
 };
 
-// All fields of one head or run, in the tables' order; names, units and order are the same for every one. The lists of
-// JSON entries (top-k mass, agreement, sparsity, profiles) have columns where Metrics() names their elements.
+// All fields of one head or run, in the tables' order; names, units and order are the same for all whose statistics
+// were computed with the same options. The lists of JSON entries (top-k mass, agreement, sparsity, profiles) have
+// columns where MetricsOf() names their elements.
 std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics);
 std::vector<ResultField> ComparisonFields(const MethodResult& result);
 
