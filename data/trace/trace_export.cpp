@@ -190,12 +190,21 @@ void AppendNumber(std::string& text, float value, bool json) {
 }
 
 struct Vectors {
-  char tensor;
-  int32_t layer, head;
-  std::vector<int64_t> tokens;  // positions in the cut
-  std::vector<float> lse;       // q only
-  std::vector<float> values;    // [tokens, head_dim]
+  char tensor = 'q';
+  int32_t layer = 0, head = 0;
+  std::vector<int64_t> tokens;    // positions in the cut
+  std::vector<float> lse;         // q only
+  std::vector<int64_t> lse_keys;  // q only
+  std::vector<float> values;      // [tokens, head_dim]
 };
+
+// How many keys the log-sum-exp of the row at `token` of the cut counts: all that the model saw there, those before the
+// cut too.
+int64_t LseKeys(const Cut& cut, size_t layer, int64_t token) {
+  const int64_t seen = cut.layout.first_token + token + 1;
+  const int32_t window = cut.layout.window_per_layer[layer];
+  return window == 0 ? seen : std::min<int64_t>(seen, window);
+}
 
 // Calls `use(vectors, first, last)` for every tensor, layer and head in steps of a bounded size; first and last tell
 // where a head begins and ends. Stops, returning false, when the meter says so.
@@ -213,9 +222,11 @@ bool ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use
       for (size_t head = 0; head < slots.size(); ++head) {
         for (int64_t at = begin; at == begin || at < end; at += kItemsPerStep) {
           const int64_t next = std::min(at + kItemsPerStep, end), count = next - at;
-          Vectors step{tensor,      cut.layout.layers[layer],
-                       heads[head], {},
-                       {},          std::vector<float>(static_cast<size_t>(count * dim))};
+          Vectors step;
+          step.tensor = tensor;
+          step.layer = cut.layout.layers[layer];
+          step.head = heads[head];
+          step.values.resize(static_cast<size_t>(count * dim));
           std::vector<unsigned char> raw(static_cast<size_t>(count * dim * SizeOf(encoding)));
           if (query) {
             trace.ReadQ(layer_slot, slots[head], at, next, raw.data());
@@ -229,6 +240,7 @@ bool ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use
           DecodeToFloat(raw.data(), encoding, count * dim, step.values.data());
           for (int64_t i = at; i < next; ++i) {
             step.tokens.push_back((query ? trace.row_positions()[static_cast<size_t>(i)] : i) - cut.begin);
+            if (query) step.lse_keys.push_back(LseKeys(cut, layer, step.tokens.back()));
           }
           use(step, at == begin, next >= end);
           if (!meter.Advance(count)) {
@@ -293,7 +305,7 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
   return WholeOrNothing(path, [&] {
     TextFile file(path);
     const auto dim = static_cast<size_t>(cut.layout.model.head_dim);
-    std::string line = "tensor,layer,head,token,lse";
+    std::string line = "tensor,layer,head,token,position,lse,lse_keys";
     for (size_t i = 0; i < dim; ++i) {
       line += ",d" + std::to_string(i);
     }
@@ -301,12 +313,17 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
     const bool finished = ForEachStep(trace, cut, meter, [&](const Vectors& step, bool, bool) {
       for (size_t i = 0; i < step.tokens.size(); ++i) {
         line = step.tensor;
-        for (const int64_t cell : {int64_t{step.layer}, int64_t{step.head}, step.tokens[i]}) {
+        for (const int64_t cell :
+             {int64_t{step.layer}, int64_t{step.head}, step.tokens[i], cut.layout.first_token + step.tokens[i]}) {
           line.append(",").append(std::to_string(cell));
         }
         line += ',';
         if (!step.lse.empty()) {
           AppendNumber(line, step.lse[i], false);
+        }
+        line += ',';
+        if (!step.lse_keys.empty()) {
+          line += std::to_string(step.lse_keys[i]);
         }
         for (size_t d = 0; d < dim; ++d) {
           line += ',';
@@ -330,13 +347,14 @@ bool ExportJson(const TraceReader& trace, const ExportSelection& selection, cons
     std::string head = Head(trace, cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     head.pop_back();  // the closing brace: the heads are streamed behind it
     file.Write(head + ",\"heads\":[");
-    std::string tokens, lse, text, separator;
+    std::string tokens, lse, lse_keys, text, separator;
     const bool finished = ForEachStep(trace, cut, meter, [&](const Vectors& step, bool first, bool last) {
       if (first) {
         text = separator + "\n{\"tensor\":\"" + step.tensor + "\",\"layer\":" + std::to_string(step.layer) +
                ",\"head\":" + std::to_string(step.head) + ",\"values\":[";
         tokens.clear();
         lse.clear();
+        lse_keys.clear();
         separator = ",";
       }
       for (size_t i = 0; i < step.tokens.size(); ++i) {
@@ -352,12 +370,14 @@ bool ExportJson(const TraceReader& trace, const ExportSelection& selection, cons
         if (!step.lse.empty()) {
           lse += comma;
           AppendNumber(lse, step.lse[i], true);
+          lse_keys += comma + std::to_string(step.lse_keys[i]);
         }
       }
       file.Write(text);
       text.clear();
       if (last) {
-        file.Write("],\"tokens\":[" + tokens + "]" + (step.tensor == 'q' ? ",\"lse\":[" + lse + "]" : "") + "}");
+        const std::string of_q = ",\"lse\":[" + lse + "],\"lse_keys\":[" + lse_keys + "]";
+        file.Write("],\"tokens\":[" + tokens + "]" + (step.tensor == 'q' ? of_q : "") + "}");
       }
     });
     file.Write("]}\n");

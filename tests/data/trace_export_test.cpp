@@ -80,7 +80,7 @@ TEST_F(TraceExport, CsvReadsBackExactly) {
   std::ifstream file(folder_.File("cut.csv"));
   std::string line;
   std::getline(file, line);
-  EXPECT_THAT(line, ::testing::StartsWith("tensor,layer,head,token,lse,d0,d1,"));
+  EXPECT_THAT(line, ::testing::StartsWith("tensor,layer,head,token,position,lse,lse_keys,d0,d1,"));
   int64_t lines = 0;
   while (std::getline(file, line)) {
     ++lines;
@@ -89,16 +89,19 @@ TEST_F(TraceExport, CsvReadsBackExactly) {
     for (std::string cell; std::getline(parts, cell, ',');) {
       cells.push_back(cell);
     }
-    ASSERT_EQ(cells.size(), 21u);
+    ASSERT_EQ(cells.size(), 23u);
     ASSERT_EQ(cells[1], "2");
     const int64_t token = std::stoll(cells[3]) + 10;
     const Tensor tensor = cells[0] == "q" ? Tensor::kQ : cells[0] == "k" ? Tensor::kK : Tensor::kV;
     ASSERT_EQ(cells[2], tensor == Tensor::kQ ? "3" : "1");
-    ASSERT_EQ(cells[4].empty(), tensor != Tensor::kQ);
+    ASSERT_EQ(std::stoll(cells[4]), token) << "the position in the whole prompt";
+    ASSERT_EQ(cells[5].empty(), tensor != Tensor::kQ);
+    ASSERT_EQ(cells[6].empty(), tensor != Tensor::kQ);
     if (tensor == Tensor::kQ) {
-      ASSERT_EQ(std::stof(cells[4]), testing::LseValue(2, 3, token));
+      ASSERT_EQ(std::stof(cells[5]), testing::LseValue(2, 3, token));
+      ASSERT_EQ(std::stoll(cells[6]), std::min<int64_t>(token + 1, 64)) << "layer 2 has a window of 64 tokens";
     }
-    ASSERT_EQ(std::stof(cells[20]), Expected(tensor, 2, std::stoll(cells[2]), token, 15));
+    ASSERT_EQ(std::stof(cells[22]), Expected(tensor, 2, std::stoll(cells[2]), token, 15));
   }
   EXPECT_EQ(lines, 745 + 2 * 1490);
 }
@@ -128,9 +131,12 @@ TEST_F(TraceExport, JsonReadsBackExactly) {
   ASSERT_EQ(q["values"].size(), 698u);
   ASSERT_EQ(q["lse"].size(), 698u);
   EXPECT_EQ(q["tokens"][600], 1200);
+  EXPECT_EQ(q["lse_keys"][600], 64) << "the layer's window";
+  EXPECT_EQ(json["heads"][0]["lse_keys"][600], 4 + 1200 + 1) << "no window: everything since position 0";
   EXPECT_EQ(q["values"][600][9].get<float>(), Expected(Tensor::kQ, 2, 1, 1204, 9));
   EXPECT_EQ(json["heads"][5]["values"][1395][0].get<float>(), Expected(Tensor::kV, 2, 0, 1399, 0));
   EXPECT_FALSE(json["heads"][5].contains("lse"));
+  EXPECT_FALSE(json["heads"][5].contains("lse_keys"));
 }
 
 TEST_F(TraceExport, RangeWithoutRecordedRowsExportsKeysAndValuesOnly) {

@@ -30,15 +30,19 @@ using ExportProgress = std::function<bool(double)>;
 bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                  const ExportProgress& progress = {});
 
-// One line per vector: tensor (q, k or v), layer, head, token, lse (of q only), d0 ... d<head_dim - 1>. Numbers read
-// back exactly as fp32.
+// One line per vector: tensor (q, k or v), layer, head, token (position in the cut), position (in the whole prompt),
+// lse and lse_keys (of q only: the log-sum-exp, natural, over the lse_keys newest tokens up to the row's own, which are
+// those that the model saw: all since position 0, or a window of them; the cut need not hold them), d0 ...
+// d<head_dim - 1>. Numbers read back exactly as fp32.
 bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                const ExportProgress& progress = {});
 
 // {"format": "headscope-export", "version": 1, "model": {..} (model_json.h), "encoding" (how the trace stores q, k and
 // v: float32, bfloat16 or float16), "softmax_scale", "first_token", "tokens": [{"id", "text"}],
-//  "heads": [{"tensor", "layer", "head", "values": [[..], ..], "tokens": [..], "lse": [..]}]}; lse (natural log) of q
-// only. Bytes of a token that are no valid UTF-8 appear as U+FFFD, numbers that are not finite as null.
+//  "heads": [{"tensor", "layer", "head", "values": [[..], ..], "tokens": [..], "lse": [..], "lse_keys": [..]}]}; lse
+//  and
+// lse_keys of q only, as in CSV; first_token + an entry of the heads' "tokens" is the position. Bytes of a token that
+// are no valid UTF-8 appear as U+FFFD, numbers that are not finite as null.
 bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                 const ExportProgress& progress = {});
 
