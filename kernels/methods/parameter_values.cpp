@@ -1,5 +1,6 @@
 #include <charconv>
 #include <cmath>
+#include <set>
 #include <stdexcept>
 #include <string>
 
@@ -72,6 +73,7 @@ std::string ParameterValues::Set(const MethodSpec& spec, std::string_view name, 
 
 std::string ParameterValues::Parse(const MethodSpec& spec, std::string_view text) {
   ParameterValues parsed = *this;
+  std::set<std::string_view> named;
   text = Trim(text);
   while (!text.empty()) {
     const size_t comma = text.find(',');
@@ -81,7 +83,11 @@ std::string ParameterValues::Parse(const MethodSpec& spec, std::string_view text
     if (equals == std::string_view::npos || !ParseNumber(Trim(entry.substr(equals + 1)), &value)) {
       return "method " + spec.name + ": \"" + std::string(entry) + "\" is not name=number, " + KnownNames(spec);
     }
-    std::string error = parsed.Set(spec, Trim(entry.substr(0, equals)), value);
+    const std::string_view name = Trim(entry.substr(0, equals));
+    if (!named.insert(name).second) {
+      return "method " + spec.name + ": " + std::string(name) + " is given twice; give it once";
+    }
+    std::string error = parsed.Set(spec, name, value);
     if (!error.empty()) return error;
     if (comma == std::string_view::npos) break;
     text = Trim(text.substr(comma + 1));

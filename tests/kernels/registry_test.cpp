@@ -112,6 +112,7 @@ TEST(ParameterValues, RefuseInOneSentenceAndChangeNothing) {
       {"alpha_c=0.5x", "is not name=number"},
       {"alpha_c=0,5", "\"5\" is not name=number"},
       {"=1", "unknown parameter \"\""},
+      {"alpha_c=0.5, alpha_c=0.5", "alpha_c is given twice"},
       {"alpha_c=0.5,", "nothing follows the last comma"},
       {",alpha_c=0.5", "\"\" is not name=number"},
   };
