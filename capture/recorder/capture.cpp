@@ -70,9 +70,12 @@ RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const ModelConfi
 void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const ModelConfig& config) {
   const int64_t needed = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
   if (needed <= config.max_positions) return;
-  throw std::invalid_argument("the prompt and " + std::to_string(request.decode_tokens) + " decode tokens need " +
-                              std::to_string(needed) + " positions and the model has " +
-                              std::to_string(config.max_positions) + "; use a shorter prompt");
+  const std::string decoded =
+      request.decode_tokens == 0 ? "" : " and --decode adds " + std::to_string(request.decode_tokens);
+  throw std::invalid_argument("the prompt has " + std::to_string(prompt.tokens.size()) + " tokens" + decoded +
+                              ", but the model has " + std::to_string(config.max_positions) +
+                              " positions; use a shorter prompt" +
+                              (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
 }
 
 // All but the weights' hash, which needs the whole files.

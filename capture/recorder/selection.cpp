@@ -49,8 +49,8 @@ std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t c
   const std::set<int32_t> sorted(chosen.begin(), chosen.end());
   for (const int32_t number : sorted) {
     if (number < 0 || number >= count) {
-      throw std::invalid_argument(what + " " + std::to_string(number) + ": the model has " + std::to_string(count) +
-                                  ", counted from 0");
+      throw std::invalid_argument("--" + what + "s " + std::to_string(number) + ": the model has " + what + "s 0 to " +
+                                  std::to_string(count - 1) + "; choose from those");
     }
   }
   return {sorted.begin(), sorted.end()};

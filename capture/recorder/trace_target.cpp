@@ -3,7 +3,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -21,13 +23,24 @@ std::string FolderOf(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-// DIR/NAME.partial.EXT, or the first of DIR/NAME.partial-2.EXT, ... that is free: what an earlier run left stays.
+// DIR/NAME.partial.EXT, or the first of DIR/NAME.partial-2.EXT, ... that is free: what an earlier run left stays. NAME
+// is cut short, between two characters, where the whole would be longer than a name may be.
 std::string FreePartialName(const fs::path& target) {
+  const std::string extension = target.extension().string();
   for (int number = 1;; ++number) {
-    std::string name = target.stem().string() + ".partial";
-    if (number > 1) name.append("-").append(std::to_string(number));
-    const fs::path candidate = target.parent_path() / (name + target.extension().string());
-    if (!fs::exists(fs::symlink_status(candidate))) return candidate.string();
+    std::string mark = ".partial";
+    if (number > 1) mark.append("-").append(std::to_string(number));
+    mark.append(extension);
+    std::string name = target.stem().string();
+    if (name.size() + mark.size() > NAME_MAX) {
+      size_t length = NAME_MAX - std::min(mark.size(), size_t{NAME_MAX});
+      while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;
+      name.resize(length);
+    }
+    const fs::path candidate = target.parent_path() / (name + mark);
+    std::error_code error;
+    if (fs::symlink_status(candidate, error).type() == fs::file_type::not_found) return candidate.string();
+    if (error) throw data::TraceError(candidate.string() + ": " + error.message() + "; choose another name");
   }
 }
 
