@@ -1,16 +1,19 @@
-// headscope analyze TRACE [--heads L:H,..] [--metrics a,b] [-o OUT.json|.csv|.h5]
+// headscope analyze TRACE [--heads L:H,..] [--metrics a,b | --all | -o OUT.json|.csv|.h5]
 #include <algorithm>
 #include <iomanip>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "analysis/statistics.h"
+#include "analysis/types/metric_list.h"
 #include "command.h"
 #include "data/trace_reader.h"
 #include "errors.h"
 #include "exit_codes.h"
 #include "head_results.h"
 #include "interrupt.h"
+#include "listed.h"
 #include "output_file.h"
 #include "progress_line.h"
 #include "selection.h"
@@ -18,60 +21,114 @@
 namespace headscope::app {
 namespace {
 
+using analysis::MetricInfo;
+
 struct AnalyzeArguments {
-  std::string trace, heads, metrics, output;
-  int64_t max_rows = 0;
-  int32_t threads = 0;
-  bool force = false, quiet = false;
+  std::string trace, heads, output;
+  std::vector<std::string> metrics;
+  analysis::StatisticsOptions options;
+  bool all = false, force = false, quiet = false;
 };
 
-std::vector<std::string> ChosenMetrics(const std::string& text) {
-  std::vector<std::string> names, known;
-  for (const analysis::MetricInfo& metric : analysis::Metrics()) known.push_back(metric.name);
-  if (text.empty()) return known;
-  std::istringstream list(text);
-  for (std::string name; std::getline(list, name, ',');) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      std::string all;
-      for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
-      throw UsageError("--metrics: '" + name + "' is not known; choose from " + all);
-    }
-    names.push_back(name);
+// The metrics that statistics with these options have.
+std::vector<MetricInfo> ComputedMetrics(const analysis::StatisticsOptions& options) {
+  analysis::HeadStatistics shape;
+  for (const double target : options.cra_targets) shape.sparsity.push_back({target, 0});
+  for (const int32_t r : options.agreement_r) {
+    for (const int32_t k : options.agreement_k) shape.agreement.push_back({r, k, 0});
   }
-  return names;
+  return analysis::MetricsOf(shape);
 }
 
-// The table that people read: one line a head, one column a metric.
-std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const std::vector<std::string>& metrics) {
-  std::ostringstream out;
-  out << "layer:head  " << std::left << std::setw(15) << "class";
-  for (const std::string& metric : metrics)
-    out << std::right << std::setw(std::max(10, static_cast<int>(metric.size()) + 2)) << metric;
-  out << '\n';
-  for (const analysis::HeadStatistics& head : all) {
-    const std::string id = std::to_string(head.id.layer) + ":" + std::to_string(head.id.head);
-    out << std::left << std::setw(12) << id << std::setw(15) << analysis::HeadClassName(head.head_class) << std::right
-        << std::fixed << std::setprecision(4);
-    for (const std::string& metric : metrics) {
-      out << std::setw(std::max(10, static_cast<int>(metric.size()) + 2)) << analysis::MetricValue(head, metric);
+// Whether a metric is printed when none is asked for: what says most in the 80 columns of a terminal, and whatever
+// comes of targets and budgets that were asked for.
+bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOptions& options) {
+  static const analysis::StatisticsOptions defaults;
+  static const std::set<std::string> telling = {"sparsity_0.95", "kurtosis", "entropy", "sink_mass", "local_mass"};
+  if (metric.name.starts_with("sparsity_") && options.cra_targets != defaults.cra_targets) return true;
+  if (metric.name.starts_with("agreement_")) {
+    return options.agreement_r != defaults.agreement_r || options.agreement_k != defaults.agreement_k;
+  }
+  return telling.contains(metric.name);
+}
+
+// The columns of the printed table.
+std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments) {
+  std::vector<MetricInfo> known = ComputedMetrics(arguments.options), chosen;
+  if (arguments.all) return known;
+  if (arguments.metrics.empty()) {
+    std::erase_if(known, [&](const MetricInfo& metric) { return !IsPrintedByDefault(metric, arguments.options); });
+    return known;
+  }
+  for (const std::string& name : arguments.metrics) {
+    const auto metric =
+        std::find_if(known.begin(), known.end(), [&](const MetricInfo& one) { return one.name == name; });
+    if (metric == known.end()) {
+      throw UsageError("--metrics: '" + name + "' is not known; choose from " + Listed(known, &MetricInfo::name));
     }
+    chosen.push_back(*metric);
+  }
+  return chosen;
+}
+
+// Sorted and each once, as the statistics and the columns of the files want them.
+template <typename Number>
+void SortUnique(std::vector<Number>* numbers) {
+  std::sort(numbers->begin(), numbers->end());
+  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+}
+
+void CheckArguments(const AnalyzeArguments& arguments) {
+  for (const double target : arguments.options.cra_targets) {
+    if (target > 0 && target < 1) continue;
+    std::ostringstream text;
+    text << "--cra-targets: " << target << " is not a share of a row's mass; give numbers between 0 and 1";
+    throw UsageError(text.str());
+  }
+  if (arguments.all && !arguments.metrics.empty()) {
+    throw UsageError("--metrics chooses some columns of the printed table and --all every one: give one of them");
+  }
+  if (arguments.output.empty()) return;
+  CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
+  if (arguments.all || !arguments.metrics.empty()) {
+    throw UsageError(std::string(arguments.all ? "--all" : "--metrics") +
+                     " chooses columns of the printed table, and a file holds every metric: give it or -o");
+  }
+}
+
+// The table that people read: one line a head, one column a metric; below the names their units.
+std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const std::vector<MetricInfo>& metrics) {
+  std::ostringstream out;
+  const auto column = [&](const MetricInfo& metric) -> std::ostream& {
+    return out << std::right << std::setw(std::max(9, static_cast<int>(metric.name.size()) + 2));
+  };
+  const auto begin = [&](const std::string& head, const std::string& head_class) {
+    out << std::left << std::setw(8) << head << std::setw(15) << head_class;
+  };
+  begin("head", "class");
+  for (const MetricInfo& metric : metrics) column(metric) << metric.name;
+  out << '\n';
+  begin("", "");
+  for (const MetricInfo& metric : metrics) column(metric) << metric.unit;
+  out << '\n' << std::fixed << std::setprecision(4);
+  for (const analysis::HeadStatistics& head : all) {
+    begin(HeadText(head.id), analysis::HeadClassName(head.head_class));
+    for (const MetricInfo& metric : metrics) column(metric) << analysis::MetricValue(head, metric.name);
     out << '\n';
   }
   return out.str();
 }
 
-int RunAnalyze(const AnalyzeArguments& arguments) {
-  if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
-  if (!arguments.metrics.empty() && !arguments.output.empty()) {
-    throw UsageError("--metrics " + arguments.metrics +
-                     " chooses columns of the printed table, and a file holds every metric: give --metrics or -o");
-  }
-  const std::vector<std::string> metrics = ChosenMetrics(arguments.metrics);
+int RunAnalyze(AnalyzeArguments arguments) {
+  analysis::StatisticsOptions& options = arguments.options;
+  SortUnique(&options.cra_targets);
+  SortUnique(&options.agreement_r);
+  SortUnique(&options.agreement_k);
+  CheckArguments(arguments);
+  const std::vector<MetricInfo> metrics = ChosenMetrics(arguments);
   const data::TraceReader trace(arguments.trace);
+  CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
-  analysis::StatisticsOptions options;
-  options.max_rows = arguments.max_rows;
-  options.num_threads = arguments.threads;
   options.cancelled = InstallInterruptFlag();
   std::vector<analysis::HeadStatistics> all;
   {
@@ -97,11 +154,34 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<AnalyzeArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
-  command->add_option("--metrics", arguments->metrics, "Columns of the printed table (all)")->type_name("a,b");
-  command->add_option("--max-rows", arguments->max_rows, "Sample about this many query rows (0: every row)")
+  analysis::StatisticsOptions& options = arguments->options;
+  command
+      ->add_option(
+          "--metrics", arguments->metrics,
+          "Columns of the printed table (those that say most): " + Listed(analysis::Metrics(), &MetricInfo::name))
+      ->delimiter(',')
+      ->type_name("a,b");
+  command->add_flag("--all", arguments->all, "Print every metric");
+  command
+      ->add_option("--cra-targets", options.cra_targets,
+                   "Shares of a row's mass to keep, for the sparsity that each leaves (metrics sparsity_T)")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("T,..");
+  command
+      ->add_option("--agreement-r", options.agreement_r,
+                   "Components of q that estimated scores use, for top-k agreement (metrics agreement_rR_kK)")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("R,..");
+  command->add_option("--agreement-k", options.agreement_k, "Best keys that the estimate should find, for the same")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("K,..");
+  command->add_option("--max-rows", options.max_rows, "Sample about this many query rows (0: every row)")
       ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Write everything to .json, .csv or .h5")->type_name("OUT");
-  command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_option("--threads", options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_flag("--force", arguments->force, "Replace an existing output");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->callback([=, &action] { action = [=] { return RunAnalyze(*arguments); }; });

@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "exit_codes.h"
 #include "interrupt.h"
+#include "listed.h"
 #include "output_file.h"
 #include "paths.h"
 #include "progress_line.h"
@@ -18,17 +19,18 @@ namespace {
 
 struct CaptureArguments {
   capture::CaptureRequest request;
-  std::string text, prompt, task, layers, heads;
+  std::string layers, heads;
   bool quiet = false;
 };
 
 int RunCapture(CaptureArguments arguments) {
   capture::CaptureRequest& request = arguments.request;
-  const int sources = int{!arguments.text.empty()} + int{!arguments.prompt.empty()} + int{!arguments.task.empty()};
-  if (sources != 1) throw UsageError("capture needs exactly one of --text, --prompt and --task");
-  if (!arguments.text.empty()) request.text = arguments.text;
-  if (!arguments.prompt.empty()) request.prompt_file = arguments.prompt;
-  if (!arguments.task.empty()) request.task = arguments.task;
+  const int sources =
+      int{request.text.has_value()} + int{request.prompt_file.has_value()} + int{request.task.has_value()};
+  if (sources != 1) {
+    throw UsageError("capture needs exactly one of --text, --prompt and --task, and " +
+                     std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
+  }
   request.prose_path = ProsePath();
   request.layers = ParseNumberList(arguments.layers, "--layers");
   request.heads = ParseNumberList(arguments.heads, "--heads");
@@ -61,13 +63,15 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("model", request.model_dir, "Checkpoint folder (config.json, safetensors, tokenizer.json)")
       ->required()
       ->type_name("MODEL_DIR");
-  command->add_option("--text", arguments->text, "The prompt itself");
-  command->add_option("--prompt", arguments->prompt, "The prompt, from a UTF-8 file")->type_name("FILE");
-  std::string names;
-  for (const std::string& name : capture::TaskNames()) names += (names.empty() ? "" : ", ") + name;
-  command->add_option("--task", arguments->task, "A prompt with a known answer: " + names)->type_name("NAME");
-  command->add_option("--length", request.task_length, "Tokens of the task's prompt and answer")->capture_default_str();
-  command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str();
+  command->add_option("--text", request.text, "The prompt itself");
+  command->add_option("--prompt", request.prompt_file, "The prompt, from a UTF-8 file")->type_name("FILE");
+  CLI::Option* task =
+      command->add_option("--task", request.task, "A prompt with a known answer: " + Listed(capture::TaskNames()))
+          ->type_name("NAME");
+  command->add_option("--length", request.task_length, "Tokens of the task's prompt and answer")
+      ->capture_default_str()
+      ->needs(task);
+  command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str()->needs(task);
   command->add_option("-o,--output", request.output_path, "The trace to write")->required()->type_name("OUT.h5");
   command->add_flag("--force", request.overwrite, "Replace an existing output");
   command->add_option("--layers", arguments->layers, "Layers to record, such as 0-3,7 (all)");

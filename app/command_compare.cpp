@@ -31,6 +31,8 @@ int RunCompare(CompareArguments arguments) {
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
+  CheckQueryRows(trace);
+  CheckMethodsRun(trace.layout().model.head_dim, arguments.trace);
   arguments.options.cancelled = InstallInterruptFlag();
 
   std::vector<analysis::MethodResult> results;
@@ -44,7 +46,8 @@ int RunCompare(CompareArguments arguments) {
       analysis::HeadComparison comparison(analysis::LoadHead(trace, id, place), arguments.options);
       for (const MethodChoice& choice : choices) {
         analysis::MethodResult result;
-        CheckStatus(comparison.Run(choice.name, choice.values, &result));
+        CheckStatus(comparison.Run(choice.name, choice.values, &result),
+                    arguments.trace + ", head " + HeadText(id) + ", " + choice.name);
         if (!result.note.empty() && std::find(notes.begin(), notes.end(), result.note) == notes.end())
           notes.push_back(result.note);
         results.push_back(std::move(result));

@@ -13,16 +13,20 @@
 #include "analysis/report.h"
 #include "analysis/statistics.h"
 #include "capture/capture.h"
+#include "capture/model_session.h"
+#include "capture/tasks.h"
 #include "command.h"
 #include "data/trace_reader.h"
 #include "errors.h"
 #include "exit_codes.h"
 #include "head_results.h"
 #include "interrupt.h"
+#include "listed.h"
 #include "method_choice.h"
 #include "output_file.h"
 #include "paths.h"
 #include "progress_line.h"
+#include "selection.h"
 
 namespace headscope::app {
 namespace {
@@ -81,6 +85,34 @@ std::vector<const analysis::HeadStatistics*> ChooseHeads(const std::vector<analy
   return chosen;
 }
 
+constexpr const char* kTraceName = "trace.h5";
+constexpr const char* kStatisticsName = "statistics.json";
+constexpr const char* kComparisonName = "comparison.csv";
+constexpr const char* kReportName = "report.html";
+
+std::string PictureName(analysis::HeadId id) {
+  return "head-" + std::to_string(id.layer) + "-" + std::to_string(id.head) + ".png";
+}
+
+std::string PathOf(const DemoArguments& arguments, const std::string& name) {
+  return (fs::path(arguments.output_dir) / name).string();
+}
+
+// Refuses before the long work what would end it: a model whose heads no method runs on, and what stands where a file
+// will be written. Which heads get a picture is not known yet, so that no head may have one.
+void CheckBeforehand(const DemoArguments& arguments) {
+  const std::string model_dir = ModelDirOrShipped(arguments.model_dir);
+  const capture::CheckpointSummary model = capture::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
+  CheckMethodsRun(model.head_dim, model_dir);
+  for (const char* name : {kTraceName, kStatisticsName, kComparisonName, kReportName}) {
+    CheckOutputTarget(PathOf(arguments, name), arguments.force);
+  }
+  for (int32_t layer = 0; layer < model.num_layers; ++layer) {
+    for (int32_t head = 0; head < model.num_qo_heads; ++head)
+      CheckOutputTarget(PathOf(arguments, PictureName({layer, head})), arguments.force);
+  }
+}
+
 std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<bool>* cancelled, ProgressLine& line) {
   capture::CaptureRequest request;
   request.model_dir = ModelDirOrShipped(arguments.model_dir);
@@ -90,9 +122,8 @@ std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<b
   request.prose_path = ProsePath();
   request.decode_tokens = 16;
   request.num_threads = arguments.threads;
-  request.output_path = (fs::path(arguments.output_dir) / "trace.h5").string();
+  request.output_path = PathOf(arguments, kTraceName);
   request.overwrite = arguments.force;
-  CheckOutputTarget(request.output_path, arguments.force);
   capture::Capture(
       request, [&](const capture::Progress& progress) { line.Show(progress); }, cancelled);
   return request.output_path;
@@ -113,8 +144,7 @@ int RunDemo(const DemoArguments& arguments) {
   const EmptyFolderGuard guard{arguments.output_dir, fs::create_directories(arguments.output_dir, error)};
   if (error)
     throw UsageError("output " + arguments.output_dir + ": " + error.message() + "; name a folder that can be made");
-  const fs::path folder(arguments.output_dir);
-  CheckOutputTarget((folder / "report.html").string(), arguments.force);
+  CheckBeforehand(arguments);
   const std::atomic<bool>* cancelled = InstallInterruptFlag();
   ProgressLine line(arguments.quiet);
 
@@ -139,15 +169,15 @@ int RunDemo(const DemoArguments& arguments) {
 
   const std::vector<const analysis::HeadStatistics*> chosen = ChooseHeads(report.statistics);
   const std::vector<MethodChoice> choices = DemonstrationMethods(trace.num_tokens());
+  report.results_note = DemonstrationNote(trace.num_tokens());
   analysis::CompareOptions compare;
   compare.repeats = arguments.repeats;
   compare.num_threads = arguments.threads;
   compare.cancelled = cancelled;
   for (const analysis::HeadStatistics* statistics : chosen) {
     const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, statistics->id);
-    const std::string name =
-        "head-" + std::to_string(statistics->id.layer) + "-" + std::to_string(statistics->id.head) + ".png";
-    OutputFile picture((folder / name).string(), arguments.force);
+    const std::string name = PictureName(statistics->id);
+    OutputFile picture(PathOf(arguments, name), arguments.force);
     const analysis::ImageRgb image = analysis::RenderHead(*head, nullptr, {});
     picture.Write([&](const std::string& path) { analysis::WritePng(image, path); });
     picture.Commit();
@@ -157,16 +187,17 @@ int RunDemo(const DemoArguments& arguments) {
     analysis::HeadComparison comparison(head, compare);
     for (const MethodChoice& choice : choices) {
       analysis::MethodResult result;
-      CheckStatus(comparison.Run(choice.name, choice.values, &result));
+      CheckStatus(comparison.Run(choice.name, choice.values, &result),
+                  trace_path + ", head " + HeadText(statistics->id) + ", " + choice.name);
       report.results.push_back(std::move(result));
       line.Show("comparing methods", static_cast<int64_t>(report.results.size()),
                 static_cast<int64_t>(chosen.size() * choices.size()), "runs");
     }
   }
 
-  WriteResults(report.statistics, (folder / "statistics.json").string(), arguments.force);
-  WriteResults(report.results, (folder / "comparison.csv").string(), arguments.force);
-  const std::string html = (folder / "report.html").string();
+  WriteResults(report.statistics, PathOf(arguments, kStatisticsName), arguments.force);
+  WriteResults(report.results, PathOf(arguments, kComparisonName), arguments.force);
+  const std::string html = PathOf(arguments, kReportName);
   WriteText(analysis::ReportHtml(report), html, arguments.force);
   WriteText(html + "\n", "", false);
   return kDone;
@@ -182,7 +213,7 @@ void AddDemoCommand(CLI::App& app, Action& action) {
       ->required()
       ->type_name("DIR");
   command->add_option("--model", arguments->model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
-  command->add_option("--task", arguments->task, "Prompt")->capture_default_str();
+  command->add_option("--task", arguments->task, "Prompt: " + Listed(capture::TaskNames()))->capture_default_str();
   command->add_option("--length", arguments->length, "Tokens")->capture_default_str();
   command->add_option("--seed", arguments->seed, "Seed of the task")->capture_default_str();
   command->add_option("--repeat", arguments->repeats, "Timed repeats of each method")->capture_default_str();

@@ -56,7 +56,11 @@ void AddExportCommand(CLI::App& app, Action& action) {
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   command->add_option("--layers", arguments->layers, "Layers, such as 0-3,7 (all)");
   command->add_option("--heads", arguments->heads, "Query heads (all); the KV heads that they read come along");
-  command->add_option("--tokens", arguments->tokens, "Tokens begin:end (all)")->type_name("a:b");
+  command
+      ->add_option("--tokens", arguments->tokens,
+                   "Tokens begin:end (all), counted from 0 again in the file, which also tells where they were; lse "
+                   "stays the one over all keys that the model saw, those before begin too (lse_keys says how many)")
+      ->type_name("a:b");
   command->add_option("-o,--output", arguments->output, "File to write: .h5, .csv or .json")
       ->required()
       ->type_name("OUT");

@@ -132,7 +132,8 @@ void AddInfoCommand(CLI::App& app, Action& action) {
   command->add_flag("--json", *json, "As JSON (schema headscope-info-1)");
   command->callback([=, &action] {
     action = [=] {
-      return std::filesystem::is_directory(*path) ? CheckpointInfo(*path, *json) : TraceInfo(*path, *json);
+      std::error_code unreadable;  // what cannot even be looked up is no folder, and the trace's reader says why
+      return std::filesystem::is_directory(*path, unreadable) ? CheckpointInfo(*path, *json) : TraceInfo(*path, *json);
     };
   });
 }

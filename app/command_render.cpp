@@ -12,6 +12,7 @@
 #include "exit_codes.h"
 #include "head_results.h"
 #include "interrupt.h"
+#include "listed.h"
 #include "method_choice.h"
 #include "output_file.h"
 #include "progress_line.h"
@@ -28,12 +29,11 @@ struct RenderArguments {
 
 template <typename T>
 T OneOf(const std::string& value, const std::string& option, std::initializer_list<std::pair<const char*, T>> choices) {
-  std::string known;
   for (const auto& [name, result] : choices) {
     if (value == name) return result;
-    known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  throw UsageError(option + " '" + value + "' is not known; choose from " + known);
+  throw UsageError(option + " '" + value + "' is not known; choose from " +
+                   Listed(choices, &std::pair<const char*, T>::first));
 }
 
 int RunRender(const RenderArguments& arguments) {
@@ -47,9 +47,8 @@ int RunRender(const RenderArguments& arguments) {
       {{"max", analysis::TileReduction::kMax}, {"mean", analysis::TileReduction::kMean}});
   request.logarithmic = OneOf<bool>(arguments.scale, "--scale", {{"log", true}, {"linear", false}});
   if (analysis::FindColorMap(arguments.color_map) == nullptr) {
-    std::string known;
-    for (const analysis::ColorMap& map : analysis::ColorMaps()) known += (known.empty() ? "" : ", ") + map.name;
-    throw UsageError("--color-map '" + arguments.color_map + "' is not known; choose from " + known);
+    throw UsageError("--color-map '" + arguments.color_map + "' is not known; choose from " +
+                     Listed(analysis::ColorMaps(), &analysis::ColorMap::name));
   }
   request.color_map = arguments.color_map;
   const std::string extension = Extension(arguments.output);
@@ -62,6 +61,7 @@ int RunRender(const RenderArguments& arguments) {
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> chosen = ParseHeads(arguments.head, analysis::RecordedHeads(trace));
   if (chosen.size() != 1) throw UsageError("--head '" + arguments.head + "' must choose one head, such as 4:3");
+  CheckQueryRows(trace);
   const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, chosen.front());
   std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");
   std::tie(request.column_begin, request.column_end) = ParseRange(arguments.columns, head->num_tokens, "--cols");
@@ -76,7 +76,8 @@ int RunRender(const RenderArguments& arguments) {
     if (choice.prefill == nullptr)
       throw UsageError("--method " + arguments.method +
                        " is a decode method and has no map to draw; choose a prefill method");
-    CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, cancelled, &preview));
+    CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, cancelled, &preview),
+                arguments.trace + ", head " + HeadText(head->id) + ", " + choice.name);
     view = preview.index->View();
     index = &view;
   }
@@ -105,13 +106,19 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command->add_option("--head", arguments->head, "The head, such as 4:3")->required()->type_name("L:H");
   command->add_option("--view", arguments->view, "scores, mask or difference")->capture_default_str();
   command->add_option("--method", arguments->method, "Method whose mask is shown")->type_name("NAME[:k=v,..]");
-  command->add_option("--rows", arguments->rows, "Query rows begin:end (all)")->type_name("a:b");
+  command
+      ->add_option("--rows", arguments->rows,
+                   "Query rows begin:end, counted among the recorded ones (all); the axis shows their positions")
+      ->type_name("a:b");
   command->add_option("--cols", arguments->columns, "Key columns begin:end (all)")->type_name("a:b");
   command->add_option("--size", arguments->size, "Pixels of the map, without its axes")->capture_default_str();
   command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")
       ->capture_default_str();
   command->add_option("--scale", arguments->scale, "log or linear")->capture_default_str();
-  command->add_option("--color-map", arguments->color_map, "Colour map")->capture_default_str();
+  command
+      ->add_option("--color-map", arguments->color_map,
+                   "Colour map: " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name))
+      ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Picture to write (.png)")->required()->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");
   command->add_flag("--quiet", arguments->quiet, "No progress");

@@ -6,12 +6,20 @@
 
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
+#include "data/trace_reader.h"
 #include "kernels/status.h"
 
 namespace headscope::app {
 
-// Throws what main() turns into the right exit code when `status` is not ok.
-void CheckStatus(const kernels::Status& status);
+// Throws what main() turns into the right exit code when `status` is not ok. The sentence begins with `where`, unless
+// that is empty: what was being done, and on which head of which file.
+void CheckStatus(const kernels::Status& status, const std::string& where = "");
+
+// Refuses (UsageError) a trace without query rows: captured with few and then cut, say.
+void CheckQueryRows(const data::TraceReader& trace);
+// Refuses (UsageError that begins with `source`, a file or folder) heads of a size that methods do not run on. Asks the
+// executors themselves, on one token, so that it costs nothing beside the work that would be in vain.
+void CheckMethodsRun(int32_t head_dim, const std::string& source);
 
 // Refuses (UsageError) a name that does not end in .json, .csv or .h5, and what CheckOutputTarget refuses.
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs = {});

@@ -22,6 +22,11 @@
 namespace headscope::app {
 namespace {
 
+int Refuse(const std::exception& error, ExitCode code) {
+  std::cerr << "headscope: " << error.what() << '\n';
+  return code;
+}
+
 // Runs the chosen action under the error policy: one sentence on stderr and the exit code that scripts rely on.
 int Run(const Action& action) {
   try {
@@ -29,23 +34,17 @@ int Run(const Action& action) {
     if (code == kInterrupted) std::cerr << "headscope: interrupted\n";
     return code;
   } catch (const UsageError& error) {
-    std::cerr << "headscope: " << error.what() << '\n';
-    return kWrongUsage;
+    return Refuse(error, kWrongUsage);
   } catch (const std::invalid_argument& error) {
-    std::cerr << "headscope: " << error.what() << '\n';
-    return kWrongUsage;
+    return Refuse(error, kWrongUsage);
   } catch (const std::out_of_range& error) {
-    std::cerr << "headscope: " << error.what() << '\n';
-    return kWrongUsage;
+    return Refuse(error, kWrongUsage);
   } catch (const capture::BadInputError& error) {
-    std::cerr << "headscope: " << error.what() << '\n';
-    return kBadInput;
+    return Refuse(error, kBadInput);
   } catch (const data::BadTraceError& error) {
-    std::cerr << "headscope: " << error.what() << '\n';
-    return kBadInput;
+    return Refuse(error, kBadInput);
   } catch (const capture::DeviceError& error) {
-    std::cerr << "headscope: " << error.what() << '\n';
-    return kDeviceOrMemoryMissing;
+    return Refuse(error, kDeviceOrMemoryMissing);
   } catch (const std::bad_alloc&) {
     std::cerr << "headscope: not enough memory; choose fewer heads or a shorter sequence\n";
     return kDeviceOrMemoryMissing;
@@ -54,8 +53,7 @@ int Run(const Action& action) {
       std::cerr << "headscope: interrupted\n";
       return kInterrupted;
     }
-    std::cerr << "headscope: " << error.what() << '\n';
-    return kFailed;
+    return Refuse(error, kFailed);
   }
 }
 
@@ -63,11 +61,6 @@ int Main(int argc, char** argv) {
   CLI::App app("headscope: what every attention head does, and what sparse attention would keep of it", "headscope");
   app.set_version_flag("--version", std::string("headscope ") + HEADSCOPE_VERSION);
   app.require_subcommand(0, 1);
-  app.footer(
-      "Without a subcommand the window opens: on TRACE.h5 or MODEL_DIR when given, else on the last session.\n"
-      "`headscope COMMAND --help` explains each command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input "
-      "file,\n"
-      "4 device or memory missing, 130 interrupted.");
   std::string open_path;
   app.add_option("path", open_path, "Trace or model folder to open in the window")->type_name("TRACE|MODEL_DIR");
 
@@ -82,7 +75,12 @@ int Main(int argc, char** argv) {
   AddEvalCommand(app, action);
   AddMethodsCommand(app, action);
   AddBenchCommand(app, action);
-  CheckWholeNumbers(app);
+  CheckOptionTexts(app);
+  app.footer(  // after the subcommands, which would take it over
+      "Without a subcommand the window opens: on TRACE.h5 or MODEL_DIR when given, else on the last session.\n"
+      "`headscope COMMAND --help` explains each command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input "
+      "file,\n"
+      "4 device or memory missing, 130 interrupted.");
 
   const auto nothing_has_the_name = [&] {
     std::error_code unreadable;
@@ -102,8 +100,7 @@ int Main(int argc, char** argv) {
       std::cerr << "headscope: " << UnknownArgument(app, open_path) << '\n';
       return kWrongUsage;
     }
-    std::cerr << "headscope: " << error.what()
-              << "; `headscope --help` and `headscope COMMAND --help` list what is known\n";
+    std::cerr << "headscope: " << ParseRefusal(error) << '\n';
     return kWrongUsage;
   }
   if (!action) {

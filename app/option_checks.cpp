@@ -30,6 +30,8 @@ std::optional<Bounds> BoundsOf(const CLI::Option& option) {
       {"samples", {1, 100'000}},         {"seed", {0, std::numeric_limits<int64_t>::max()}},
       {"length", {1, kMostTokens}},      {"max-rows", {0, kMostTokens}},
       {"decode-rows", {1, kMostTokens}}, {"questions", {1, 100'000}},
+      {"decode", {0, kMostTokens}},      {"chunk", {1, kMostTokens}},
+      {"agreement-r", {1, 65'536}},      {"agreement-k", {1, kMostTokens}},
   };
   for (const Named& named : kNamed) {
     if (option.check_lname(std::string(named.name))) return named.bounds;
@@ -54,6 +56,14 @@ CLI::Validator WholeNumber(Bounds bounds) {
   return CLI::Validator(check, "");
 }
 
+CLI::Validator NotEmpty() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return std::string(text.empty() ? "the value is empty; give one or leave the option out" : "");
+      },
+      "");
+}
+
 // Levenshtein's distance: the fewest letters to insert, remove or replace.
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -72,12 +82,21 @@ size_t Distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-void CheckWholeNumbers(CLI::App& app) {
+void CheckOptionTexts(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
+      if (option->get_expected_max() == 0) continue;  // a flag
+      option->check(NotEmpty());
       if (const std::optional<Bounds> bounds = BoundsOf(*option)) option->check(WholeNumber(*bounds));
     }
   }
+}
+
+std::string ParseRefusal(const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return error.what();
+  if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr)
+    return std::string(error.what()) + "; give both or neither";
+  return std::string(error.what()) + "; `headscope --help` and `headscope COMMAND --help` list what is known";
 }
 
 std::string UnknownArgument(const CLI::App& app, const std::string& argument) {

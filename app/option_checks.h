@@ -6,10 +6,13 @@
 
 namespace headscope::app {
 
-// Gives each whole-number option of each subcommand a check of its text, so that a word, a fraction, a negative count
-// or a number too large is one sentence with the option and its range, and never wraps round. Call it when all
-// subcommands have been added.
-void CheckWholeNumbers(CLI::App& app);
+// Gives each option of each subcommand a check of its text, so that one sentence names the option: nothing at all is
+// never taken for an option that was not given, and of a whole number neither a word nor a fraction, a negative count
+// or a number too large, which could wrap round, is taken. Call it when all subcommands have been added.
+void CheckOptionTexts(CLI::App& app);
+
+// A refused command line (of CLI11) as one sentence.
+std::string ParseRefusal(const CLI::ParseError& error);
 
 // What to say of a first argument that is neither a subcommand nor something that exists: names the nearest
 // subcommand when one is within two edits.

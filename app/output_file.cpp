@@ -1,5 +1,6 @@
 #include "output_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,31 +17,93 @@
 namespace headscope::app {
 namespace fs = std::filesystem;
 
-void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
-  const fs::path target(path);
-  std::error_code error;
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  if (!fs::is_directory(folder, error)) {
-    throw UsageError("output " + path + ": the folder " + folder.string() + " does not exist; make it first");
+namespace {
+
+std::string FolderOf(const fs::path& target) {
+  return target.has_parent_path() ? target.parent_path().string() : ".";
+}
+
+// A name beside the target that nothing has yet: as short as any, so that every name that the target may have leaves
+// room for it, and with the target's extension.
+std::string FreeNameBeside(const fs::path& target) {
+  for (int number = 1;; ++number) {
+    std::string name = ".partial-";
+    name.append(std::to_string(::getpid())).append("-").append(std::to_string(number));
+    name.append(target.extension().string());
+    const fs::path candidate = target.parent_path() / name;
+    std::error_code error;
+    if (fs::symlink_status(candidate, error).type() == fs::file_type::not_found) return candidate.string();
+    if (error) throw UsageError(WriteRefusal(target.string(), error.value()));
   }
-  if (fs::is_directory(target, error)) throw UsageError("output " + path + " is a folder; name a file");
+}
+
+// Renames and returns 0, or EEXIST when `to` is there already, or another value of errno.
+int RenameToFreeName(const char* from, const char* to) {
+  if (::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
+  // Some file systems cannot rename so; a second name is given as safely, and the first one is then taken away.
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (::link(from, to) != 0) return errno;
+  return ::unlink(from) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+std::string WriteRefusal(const std::string& path, int error) {
+  const char* remedy = "choose another folder";
+  switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      remedy = "choose a folder that you may write to";
+      break;
+    case ENAMETOOLONG:
+      remedy = "choose a shorter name";
+      break;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      remedy = "free some disk space or choose another folder";
+      break;
+    default:
+      break;
+  }
+  return "output " + path + ": " + std::strerror(error) + "; " + remedy;
+}
+
+void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
+  if (path.empty()) throw UsageError("output '': the name is empty; name a file");
+  const fs::path target(path);
+  const std::string folder = FolderOf(target);
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+      throw UsageError(WriteRefusal(path, error.value()));
+    }
+    throw UsageError("output " + path + ": the folder " + folder + " does not exist; make it first");
+  }
+  const fs::file_status status = fs::symlink_status(target, error);
+  if (status.type() == fs::file_type::none) throw UsageError(WriteRefusal(path, error.value()));
+  if (fs::is_directory(status)) throw UsageError("output " + path + " is a folder; name a file");
   for (const std::string& input : inputs) {
     if (!input.empty() && fs::equivalent(target, input, error)) {
       throw UsageError("output " + path + " is the same file as " + input + ", which this command reads; name another");
     }
   }
-  if (fs::exists(target, error) && !force) {
+  if (fs::is_symlink(status)) {
+    throw UsageError("output " + path + " is a symbolic link, and links are not written through; name the file itself");
+  }
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw UsageError("output " + path + " is there and is no regular file; choose another name");
+  }
+  if (fs::exists(status) && !force) {
     throw UsageError("output " + path + " exists; choose another name or give --force");
   }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) throw UsageError(WriteRefusal(path, errno));
 }
 
-OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)) {
+OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)), force_(force) {
   CheckOutputTarget(path_, force);
-  const fs::path target(path_);
-  std::string name(1, '.');
-  name.append(target.stem().string()).append(".partial-").append(std::to_string(::getpid()));
-  name.append(target.extension().string());
-  temporary_path_ = (target.parent_path() / name).string();
+  temporary_path_ = FreeNameBeside(path_);
 }
 
 OutputFile::~OutputFile() {
@@ -59,8 +122,13 @@ void OutputFile::Write(const std::function<void(const std::string&)>& write) con
 }
 
 void OutputFile::Commit() {
-  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-    throw CommandError("output " + path_ + ": " + std::strerror(errno) + "; check the folder's permissions");
+  if (force_) {
+    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw CommandError(WriteRefusal(path_, errno));
+  } else if (const int error = RenameToFreeName(temporary_path_.c_str(), path_.c_str()); error == EEXIST) {
+    throw UsageError("output " + path_ +
+                     " was made by something else during this run and is kept; choose another name or give --force");
+  } else if (error != 0) {
+    throw CommandError(WriteRefusal(path_, error));
   }
   committed_ = true;
 }
@@ -76,7 +144,7 @@ void WriteText(const std::string& text, const std::string& path, bool force) {
     std::ofstream file(temporary_path, std::ios::binary);
     file << text;
     file.close();
-    if (!file) throw CommandError("output " + path + ": " + std::strerror(errno) + "; is the disk full?");
+    if (!file) throw CommandError(WriteRefusal(path, errno));
   });
   output.Commit();
 }

@@ -7,9 +7,13 @@
 
 namespace headscope::app {
 
-// Refuses (UsageError) a target that exists unless `force`, whose folder does not, or that is one of the files in
-// `inputs` by whatever name (a symbolic or hard link too): --force never replaces what the run itself reads. Empty
-// names in `inputs` stand for options that were not given.
+// Refuses (UsageError), before any work is done for it:
+// - a name that is empty or longer than the file system takes; a folder that is not there or cannot be written;
+// - one of the files in `inputs` by whatever name (a symbolic or hard link too): --force never replaces what the run
+//   itself reads. Empty names in `inputs` stand for options that were not given;
+// - whatever is there and is no regular file, --force or not: a rename would put a file in the place of a pipe or a
+//   device, and in the place of a symbolic link, dangling or not, while the file behind it stayed as it was;
+// - a file that exists, unless `force`.
 void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs = {});
 
 class OutputFile {
@@ -24,17 +28,22 @@ class OutputFile {
   // Calls write(temporary_path()). A failure that names the temporary file, which is gone when it is read, is thrown on
   // as a CommandError that names the target; others pass as they are.
   void Write(const std::function<void(const std::string& path)>& write) const;
-  // Renames onto the target. Throws CommandError.
+  // Renames onto the target. Without `force` a file that has appeared there meanwhile is kept (UsageError); other
+  // failures are CommandError.
   void Commit();
 
  private:
   std::string path_;
+  bool force_;
   std::string temporary_path_;
   bool committed_ = false;
 };
 
 // `text` to `path` through an OutputFile, or to stdout when path is empty or "-".
 void WriteText(const std::string& text, const std::string& path, bool force);
+
+// What to say of a file that the system refuses to write for the reason `error` (of errno): the reason and its remedy.
+std::string WriteRefusal(const std::string& path, int error);
 
 // "json", "csv", "h5", ... in lower case without the dot; empty when there is none.
 std::string Extension(const std::string& path);

@@ -89,6 +89,11 @@ std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vec
   return heads;
 }
 
+std::string HeadText(analysis::HeadId id) {
+  std::string text = std::to_string(id.layer);
+  return text.append(":").append(std::to_string(id.head));
+}
+
 std::pair<int64_t, int64_t> ParseRange(const std::string& text, int64_t limit, const std::string& option) {
   if (text.empty()) return {0, limit};
   const size_t colon = text.find(':');

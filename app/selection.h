@@ -18,6 +18,9 @@ std::vector<int32_t> ParseNumberList(const std::string& text, const std::string&
 // empty text chooses all. Throws UsageError when an item is malformed or chooses nothing.
 std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded);
 
+// "4:3", as ParseHeads takes it.
+std::string HeadText(analysis::HeadId id);
+
 // "a:b" to {a, b} with 0 <= a < b <= limit; an empty side means the end. Throws UsageError naming `option`.
 std::pair<int64_t, int64_t> ParseRange(const std::string& text, int64_t limit, const std::string& option);
 

@@ -3,6 +3,7 @@
 Each of them is run as: SCRIPT HEADSCOPE DATA_DIR. A start of headscope loads LibTorch, so its processor time is most of what these tests cost,
 under a sanitizer three to four times as much: OMP_WAIT_POLICY=passive in their environment saves the second start of commands that run a model.
 """
+import ctypes
 import os
 import pathlib
 import subprocess
@@ -28,6 +29,14 @@ def run(*arguments, code=0, **options):
 
 def environment_without(*names):
     return {name: value for name, value in os.environ.items() if name not in names}
+
+
+def without_root():
+    """For a child process (preexec_fn): permissions of files hold for it, even when these tests are root's."""
+    if os.getuid() == 0:
+        pr_capbset_drop, cap_dac_override = 24, 1
+        if ctypes.CDLL(None, use_errno=True).prctl(pr_capbset_drop, cap_dac_override, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "root's right to write everywhere cannot be given up")
 
 
 class TraceCase(unittest.TestCase):

@@ -9,8 +9,11 @@ import re
 import resource
 import subprocess
 
+import numpy
+import safetensors.numpy
+
 import command_line
-from command_line import DATA, environment_without, HEADSCOPE, MODEL, run, TraceCase
+from command_line import DATA, environment_without, HEADSCOPE, MODEL, run, TraceCase, without_root
 
 
 class Refusals(TraceCase):
@@ -57,6 +60,110 @@ class Refusals(TraceCase):
             self.assertIn("same file", run("export", self.trace, "-o", target, "--force", code=2).stderr)
         self.assertEqual(pathlib.Path(self.trace).read_bytes(), before)
         link.unlink()
+
+    def test_a_folder_that_cannot_be_written_is_refused_before_the_work(self):
+        folder = self.path / "read_only"
+        folder.mkdir()
+        folder.chmod(0o555)
+        # Without --quiet: a run that had begun would show progress.
+        for command in (("analyze", self.trace, "-o", folder / "a.json"), ("export", self.trace, "-o", folder / "a.csv"),
+                        ("render", self.trace, "--head", "8:4", "-o", folder / "a.png"), ("demo", "-o", folder),
+                        ("capture", MODEL, "--text", "a", "-o", folder / "a.h5")):
+            with self.subTest(command=command):
+                self.assertIn("choose a folder that you may write to", run(*command, code=2, preexec_fn=without_root).stderr)
+
+    def test_only_regular_files_are_replaced(self):
+        folder = self.path / "odd"
+        folder.mkdir()
+        (folder / "real.h5").write_text("kept")
+        (folder / "link.h5").symlink_to(folder / "real.h5")
+        (folder / "dangling.h5").symlink_to(folder / "nowhere.h5")
+        os.mkfifo(folder / "pipe.h5")
+        for name, said, *command in (("link.h5", "link", "analyze", self.trace, "--force"), ("pipe.h5", "no regular file", "analyze", self.trace, "--force"),
+                                     ("dangling.h5", "link", "export", self.trace), ("dangling.h5", "link", "capture", MODEL, "--text", "a")):
+            with self.subTest(name=name, command=command):
+                self.assertIn(said, run(*command, "-o", folder / name, code=2).stderr)
+        self.assertEqual((folder / "real.h5").read_text(), "kept")
+        self.assertTrue((folder / "pipe.h5").is_fifo())
+        self.assertEqual(sorted(os.listdir(folder)), ["dangling.h5", "link.h5", "pipe.h5", "real.h5"])
+
+    def test_the_longest_names_are_taken_and_longer_ones_refused(self):
+        folder = self.path / "long"
+        folder.mkdir()
+        longest = folder / ("n" * 252 + ".h5")
+        run("capture", MODEL, "--text", "a b", "--layers", 0, "-o", longest, "--quiet")
+        run("capture", MODEL, "--text", "a b c", "--layers", 0, "-o", longest, "--quiet", "--force")
+        run("analyze", longest, "--heads", "0:0", "-o", folder / ("n" * 251 + ".csv"), "--quiet")
+        self.assertEqual(len(os.listdir(folder)), 2)
+        self.assertIn("choose a shorter name", run("analyze", self.trace, "-o", folder / ("n" * 252 + ".csv"), code=2).stderr)
+        self.assertIn("too long", run("info", "n" * 300, code=3).stderr)
+
+    def test_demo_refuses_what_stands_in_its_way_before_it_works(self):
+        folder = self.path / "occupied"
+        folder.mkdir()
+        for name in ("statistics.json", "head-9-7.png"):
+            (folder / name).write_text("kept")
+            self.assertIn(name, run("demo", "-o", folder, code=2).stderr)
+            self.assertEqual([entry.name for entry in folder.iterdir()], [name])
+            (folder / name).unlink()
+
+    def test_a_trace_without_query_rows_is_refused_by_what_needs_them(self):
+        few, none = self.path / "few_rows.h5", self.path / "no_rows.h5"
+        run("capture", MODEL, "--task", "passkey", "--length", 512, "--rows", "every:100", "--layers", 0, "-o", few, "--quiet")
+        run("export", few, "--tokens", "5:60", "-o", none, "--quiet")
+        for command in (("analyze", none, "-o", self.path / "none.json"), ("compare", none, "--method", "dense"),
+                        ("render", none, "--head", "0:0", "-o", self.path / "none.png")):
+            with self.subTest(command=command):
+                said = run(*command, code=2).stderr
+                self.assertIn("no query rows", said)
+                self.assertIn("no_rows.h5", said)
+        few.unlink()
+        none.unlink()
+
+    def test_heads_that_no_method_runs_on_are_refused_before_the_work(self):
+        model, trace = self.path / "odd_head_dim", self.path / "odd_head_dim.h5"
+        make_model(model, head_dim=18)
+        run("capture", model, "--text", "a b c d e f", "-o", trace, "--quiet")
+        run("analyze", trace, "--quiet")
+        said = run("compare", trace, "--method", "dense", code=2).stderr
+        for part in (str(trace), "head_dim is 18", "multiple of 8"):
+            self.assertIn(part, said)
+        said = run("demo", "-o", self.path / "odd_demo", "--model", model, code=2).stderr
+        self.assertIn(str(model), said)
+        self.assertFalse((self.path / "odd_demo").exists())
+        trace.unlink()
+
+    def test_no_option_is_passed_over_in_silence(self):
+        out = self.path / "none.h5"
+        for command, said in (
+                (("capture", MODEL, "--text", "hi", "--length", 99, "-o", out), ("--length", "--task")),
+                (("capture", MODEL, "--text", "hi", "--seed", 4, "-o", out), ("--seed", "--task")),
+                (("capture", MODEL, "--text", "", "-o", out), ("--text", "is empty")),
+                (("capture", MODEL, "--text", "hi", "-o", ""), ("--output", "is empty")),
+                (("analyze", self.trace, "-o", ""), ("--output", "is empty")),
+                (("analyze", self.trace, "--heads", ""), ("--heads", "is empty")),
+                (("compare", self.trace, "--method", "a-shape:n_sink=1,n_sink=2"), ("a-shape", "n_sink is given twice"))):
+            with self.subTest(command=command):
+                refused = run(*command, code=2).stderr
+                for part in said:
+                    self.assertIn(part, refused)
+
+    def test_refusals_name_the_option_and_what_to_do(self):
+        out = self.path / "none.h5"
+        for options, said in ((("--layers", "0-999999"), ("--layers 10", "0 to 9", "choose")), (("--heads", "8"), ("--heads 8", "0 to 7", "choose")),
+                              (("--decode", "-1"), ("--decode", "from 0")), (("--chunk", "-1"), ("--chunk", "from 1"))):
+            with self.subTest(options=options):
+                refused = run("capture", MODEL, "--text", "a", *options, "-o", out, code=2).stderr
+                for part in said:
+                    self.assertIn(part, refused)
+        refused = run("capture", MODEL, "--task", "kv", "--seed", "-1", "-o", out, code=2).stderr
+        self.assertNotIn("--help", refused, "what is allowed is in the sentence itself")
+        self.assertIn("none is given", run("capture", MODEL, "-o", out, code=2).stderr)
+        self.assertIn("more is given", run("capture", MODEL, "--text", "a", "--task", "kv", "-o", out, code=2).stderr)
+        long_prompt = self.path / "long.txt"
+        long_prompt.write_text("zebra " * 30000)
+        refused = run("capture", MODEL, "--prompt", long_prompt, "-o", out, code=2).stderr
+        self.assertRegex(refused, "the prompt has [0-9]+ tokens, but the model has 16384 positions; use a shorter prompt")
 
     def test_what_nothing_is_called_is_named(self):
         environment = environment_without("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
@@ -143,6 +250,27 @@ class Refusals(TraceCase):
                 done = subprocess.run([HEADSCOPE, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
             self.assertEqual(done.returncode, 1, arguments)
             self.assertEqual(len(re.findall("^headscope: stdout could not be written.*$", done.stderr, re.MULTILINE)), 1, done.stderr)
+
+
+def make_model(folder, head_dim):
+    """A checkpoint of one layer and two heads with random weights, and the shipped model's tokenizer."""
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes((DATA / "reference_model" / "tokenizer.json").read_bytes())
+    config = json.loads((DATA / "reference_model" / "config.json").read_text())
+    hidden = 2 * head_dim
+    config.update(num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=head_dim, hidden_size=hidden, intermediate_size=hidden,
+                  tie_word_embeddings=True, torch_dtype="float32")
+    (folder / "config.json").write_text(json.dumps(config))
+    random = numpy.random.default_rng(1)
+    layer = "model.layers.0."
+    shapes = {"model.embed_tokens.weight": (config["vocab_size"], hidden), "model.norm.weight": (hidden,),
+              layer + "input_layernorm.weight": (hidden,), layer + "post_attention_layernorm.weight": (hidden,),
+              layer + "self_attn.q_proj.weight": (2 * head_dim, hidden), layer + "self_attn.k_proj.weight": (head_dim, hidden),
+              layer + "self_attn.v_proj.weight": (head_dim, hidden), layer + "self_attn.o_proj.weight": (hidden, 2 * head_dim),
+              layer + "mlp.gate_proj.weight": (hidden, hidden), layer + "mlp.up_proj.weight": (hidden, hidden),
+              layer + "mlp.down_proj.weight": (hidden, hidden)}
+    weights = {name: random.normal(size=shape).astype(numpy.float32) for name, shape in shapes.items()}
+    safetensors.numpy.save_file(weights, folder / "model.safetensors")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,51 @@ class Results(TraceCase):
         table = run("analyze", self.trace, "--heads", "8:4", "--metrics", "kurtosis", "--quiet").stdout
         self.assertIn("8:4", table)
 
+    def test_analyze_takes_targets_and_budgets(self):
+        asked = ("--heads", "8:4", "--cra-targets", "0.995,0.8,0.80", "--agreement-r", "4,64", "--agreement-k", "16", "--quiet")
+        for extension in ("json", "csv", "h5"):
+            run("analyze", self.trace, *asked, "-o", self.path / f"asked.{extension}")
+        head = json.loads((self.path / "asked.json").read_text())["heads"][0]
+        self.assertEqual([entry["target"] for entry in head["sparsity_at_cra"]], [0.8, 0.995])
+        self.assertGreater(head["sparsity_at_cra"][0]["sparsity"], head["sparsity_at_cra"][1]["sparsity"])
+        self.assertEqual([(entry["r"], entry["k"]) for entry in head["top_k_agreement"]], [(4, 16), (64, 16)])
+        self.assertEqual(head["top_k_agreement"][1]["mean"], 1, "all 64 components are the exact scores")
+        self.assertLess(head["top_k_agreement"][0]["mean"], 1)
+        expected = {"sparsity_0.80": head["sparsity_at_cra"][0]["sparsity"], "sparsity_0.995": head["sparsity_at_cra"][1]["sparsity"],
+                    "agreement_r4_k16": head["top_k_agreement"][0]["mean"], "agreement_r64_k16": 1}
+        row = next(csv.DictReader((self.path / "asked.csv").read_text().splitlines()))
+        self.assertEqual({name for name in row if name.startswith(("sparsity_", "agreement_"))}, set(expected))
+        with h5py.File(self.path / "asked.h5", "r") as file:
+            for name, value in expected.items():
+                self.assertEqual(float(row[name]), value, name)
+                self.assertEqual(file["results"][name][0], value, name)
+        run("analyze", self.trace, "--heads", "8:4", "-o", self.path / "usual.json", "--quiet")
+        usual = json.loads((self.path / "usual.json").read_text())["heads"][0]
+        self.assertEqual([entry["target"] for entry in usual["sparsity_at_cra"]], [0.9, 0.95, 0.99])
+        self.assertEqual((head["class"], head["class_reason"]), (usual["class"], usual["class_reason"]), "the class has a target of its own")
+        table = run("analyze", self.trace, *asked).stdout.splitlines()
+        for name in expected:
+            self.assertIn(name, table[0])
+        for option, wrong in (("--cra-targets", "0.5,1"), ("--cra-targets", "nan"), ("--agreement-r", "4,x"), ("--agreement-k", "0")):
+            self.assertIn(option, run("analyze", self.trace, option, wrong, code=2).stderr)
+
+    def test_the_printed_table_fits_a_terminal_and_says_its_units(self):
+        heads = ("--heads", "8:*", "--quiet")
+        table = run("analyze", self.trace, *heads).stdout.splitlines()
+        self.assertEqual(len(table), 2 + 8)
+        self.assertLessEqual(max(map(len, table)), 80)
+        units = {name: table[1][:table[0].index(name) + len(name)].split()[-1] for name in ("sparsity_0.95", "entropy", "sink_mass")}
+        self.assertEqual(units, {"sparsity_0.95": "share", "entropy": "nats", "sink_mass": "share"})
+        everything = run("analyze", self.trace, *heads, "--all").stdout.splitlines()
+        run("analyze", self.trace, *heads, "-o", self.path / "everything.csv")
+        written = list(csv.DictReader((self.path / "everything.csv").read_text().splitlines()))
+        names = everything[0].split()[2:]
+        self.assertEqual(names, list(written[0])[7:])
+        for line, row in zip(everything[2:], written):
+            numpy.testing.assert_allclose([float(cell) for cell in line.split()[2:]], [float(row[name]) for name in names], atol=6e-5)
+        for options in (("--all", "--metrics", "kurtosis"), ("--all", "-o", self.path / "none.csv")):
+            self.assertIn("--all", run("analyze", self.trace, *options, code=2).stderr)
+
     def test_compare_dense_is_exact_and_windows_lose(self):
         out = self.path / "comparison.json"
         run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--method", "a-shape:n_sink=4,n_local=64", "--method", "sparq:r=16,k=64",
@@ -81,6 +126,32 @@ class Results(TraceCase):
         self.assertIn("at its token 100", run("info", out).stdout)
         self.assertEqual(json.loads(run("info", self.trace, "--json").stdout)["first_token"], 0)
         self.assertNotIn("cut from", run("info", self.trace).stdout)
+
+        run("export", self.trace, "--layers", 8, "--heads", 4, "--tokens", "100:200", "-o", self.path / "part.csv")
+        rows = [row for row in csv.DictReader((self.path / "part.csv").read_text().splitlines()) if row["tensor"] == "q"]
+        self.assertEqual([int(row["token"]) for row in rows], list(range(100)))
+        self.assertEqual([int(row["position"]) for row in rows], list(range(100, 200)))
+        self.assertEqual([int(row["lse_keys"]) for row in rows], list(range(101, 201)))
+        with h5py.File(self.trace, "r") as whole:
+            numpy.testing.assert_array_equal(numpy.float32([row["lse"] for row in rows]), whole["attention/lse"][8, 4, 100:200])
+
+    def test_the_shares_of_a_class_add_up(self):
+        run("analyze", self.trace, "--max-rows", 64, "-o", self.path / "classes.json", "--quiet")
+        heads = json.loads((self.path / "classes.json").read_text())["heads"]
+        reasons = [head["class_reason"] for head in heads if head["class"] == "sink+local"]
+        self.assertGreater(len(reasons), 0)
+        for reason in reasons:
+            sink, rest, sum_of_both = (round(100 * float(share)) for share in re.findall(r"[0-9.]+", reason))
+            self.assertEqual(sink + rest, sum_of_both, reason)
+
+    def test_help_lists_the_values_and_speaks_of_its_command_alone(self):
+        for command, values in (("render", ("inferno", "viridis", "counted among the recorded")), ("demo", ("passkey", "prose")),
+                                ("analyze", ("kurtosis", "sink_mass")), ("export", ("lse_keys",))):
+            text = re.sub(r"\s+", " ", run(command, "--help").stdout)
+            for value in values:
+                self.assertIn(value, text)
+            self.assertNotIn("Without a subcommand", text)
+        self.assertIn("Without a subcommand", run("--help").stdout)
 
     def test_methods_lists_the_registry(self):
         methods = json.loads(run("methods", "--json").stdout)["methods"]

@@ -1,8 +1,12 @@
 #include "output_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -73,6 +77,72 @@ TEST_F(OutputFileTest, FailuresNameTheTargetAndNotTheTemporaryFile) {
 TEST_F(OutputFileTest, RefusesFoldersAndMissingFolders) {
   EXPECT_THROW(CheckOutputTarget(folder_.string(), true), UsageError);
   EXPECT_THROW(CheckOutputTarget(Path("missing/a.csv"), false), UsageError);
+}
+
+TEST_F(OutputFileTest, RefusesWhatIsNoRegularFileEvenWhenForced) {
+  WriteText("real", Path("real.json"), false);
+  fs::create_symlink(Path("real.json"), Path("link.json"));
+  fs::create_symlink(Path("nowhere.json"), Path("dangling.json"));
+  ASSERT_EQ(::mkfifo(Path("pipe.json").c_str(), 0600), 0);
+  for (const char* name : {"link.json", "dangling.json", "pipe.json"}) {
+    for (const bool force : {false, true}) {
+      EXPECT_THROW(CheckOutputTarget(Path(name), force), UsageError) << name;
+      EXPECT_THROW(WriteText("new", Path(name), force), UsageError) << name;
+    }
+  }
+  EXPECT_EQ(Contents(Path("real.json")), "real");
+  EXPECT_TRUE(fs::is_symlink(Path("link.json")));
+  EXPECT_TRUE(fs::is_fifo(Path("pipe.json")));
+  EXPECT_FALSE(fs::exists(Path("nowhere.json")));
+  EXPECT_EQ(NumFiles(), 4);
+}
+
+TEST_F(OutputFileTest, KeepsAFileThatAppearedMeanwhileUnlessForced) {
+  for (const bool force : {false, true}) {
+    const std::string path = Path(force ? "forced.json" : "kept.json");
+    {
+      OutputFile output(path, force);
+      std::ofstream(output.temporary_path()) << "mine";
+      std::ofstream(path) << "theirs";
+      if (force) {
+        output.Commit();
+      } else {
+        EXPECT_THROW(output.Commit(), UsageError);
+      }
+    }
+    EXPECT_EQ(Contents(path), force ? "mine" : "theirs");
+  }
+  EXPECT_EQ(NumFiles(), 2) << "what could not be committed is removed";
+}
+
+TEST_F(OutputFileTest, TakesEveryNameThatTheFileSystemTakes) {
+  const std::string longest = std::string(NAME_MAX - 4, 'n') + ".csv";
+  WriteText("long", Path(longest.c_str()), false);
+  EXPECT_EQ(Contents(Path(longest.c_str())), "long");
+  try {
+    CheckOutputTarget(Path(("n" + longest).c_str()), false);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("choose a shorter name"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(CheckOutputTarget("", false), UsageError);
+}
+
+TEST_F(OutputFileTest, TwoOutputsOfOneFolderDoNotMeet) {
+  OutputFile one(Path("a.json"), false);
+  std::ofstream(one.temporary_path()) << "one";
+  OutputFile two(Path("b.json"), false);
+  std::ofstream(two.temporary_path()) << "two";
+  one.Commit();
+  two.Commit();
+  EXPECT_EQ(Contents(Path("a.json")), "one");
+  EXPECT_EQ(Contents(Path("b.json")), "two");
+}
+
+TEST(WriteRefusal, NamesTheRemedyForTheReason) {
+  EXPECT_THAT(WriteRefusal("a.csv", EACCES), testing::HasSubstr("a folder that you may write to"));
+  EXPECT_THAT(WriteRefusal("a.csv", ENAMETOOLONG), testing::HasSubstr("a shorter name"));
+  EXPECT_THAT(WriteRefusal("a.csv", ENOSPC), testing::HasSubstr("free some disk space"));
 }
 
 TEST_F(OutputFileTest, RefusesAnInputUnderAnyNameEvenWhenForced) {
