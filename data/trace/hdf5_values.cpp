@@ -64,8 +64,48 @@ TypeHandle TextType(size_t bytes) {
   return type;
 }
 
+PackedTexts PackTexts(const std::vector<std::string>& texts) {
+  PackedTexts packed;
+  for (const std::string& text : texts) {
+    packed.width = std::max(packed.width, text.size());
+  }
+  packed.bytes.assign(packed.width * texts.size(), '\0');
+  for (size_t i = 0; i < texts.size(); ++i) {
+    packed.bytes.replace(i * packed.width, texts[i].size(), texts[i]);
+  }
+  return packed;
+}
+
 bool SameType(hid_t a, hid_t b) {
   return H5Tequal(a, b) > 0;
+}
+
+const char* TypeClassName(hid_t type) {
+  if (H5Tis_variable_str(type) > 0) {
+    return "a variable-length string";
+  }
+  switch (H5Tget_class(type)) {
+    case H5T_VLEN:
+      return "a variable-length type";
+    case H5T_REFERENCE:
+      return "a reference";
+    case H5T_COMPOUND:
+      return "a compound type";
+    case H5T_OPAQUE:
+      return "an opaque type";
+    case H5T_ARRAY:
+      return "an array type";
+    case H5T_STRING:
+      return "a fixed-length string";
+    case H5T_ENUM:
+      return "an enumeration";
+    case H5T_FLOAT:
+      return "a floating-point type";
+    case H5T_INTEGER:
+      return "an integer type";
+    default:
+      return "an unknown type";
+  }
 }
 
 void CreateText(hid_t object, const std::string& name, const std::string& value) {
@@ -78,16 +118,9 @@ void CreateText(hid_t object, const std::string& name, const std::string& value)
 }
 
 void CreateTexts(hid_t object, const std::string& name, const std::vector<std::string>& values) {
-  size_t width = 1;
-  for (const std::string& value : values) {
-    width = std::max(width, value.size());
-  }
-  std::string bytes(width * values.size(), '\0');
-  for (size_t i = 0; i < values.size(); ++i) {
-    bytes.replace(i * width, values[i].size(), values[i]);
-  }
-  const TypeHandle type = TextType(width);
-  CreateList(object, name, type.get(), type.get(), values.size(), bytes.data());
+  const PackedTexts packed = PackTexts(values);
+  const TypeHandle type = TextType(packed.width);
+  CreateList(object, name, type.get(), type.get(), values.size(), packed.bytes.data());
 }
 
 void CreateInteger(hid_t object, const std::string& name, hid_t file_type, int64_t value) {

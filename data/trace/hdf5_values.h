@@ -18,9 +18,18 @@ TypeHandle FloatType(Encoding encoding);  // IEEE binary32, bfloat16 or IEEE bin
 TypeHandle BooleanType();                 // int8 enumeration FALSE = 0, TRUE = 1 (what h5py calls bool)
 TypeHandle PhaseType();                   // int8 enumeration PROMPT = 0, DECODE = 1
 TypeHandle TextType(size_t bytes);        // fixed-length UTF-8, padded with zeros; at least one byte
+// Texts one behind the other, each padded with zeros to the longest: values of TextType(width).
+struct PackedTexts {
+  size_t width = 1;  // bytes
+  std::string bytes;
+};
+PackedTexts PackTexts(const std::vector<std::string>& texts);
 bool SameType(hid_t a, hid_t b);
+// "a variable-length string", "an integer type": what messages call a type.
+const char* TypeClassName(hid_t type);
 
-// Attributes of `object`. Created once; WriteAttribute changes the value of an existing one.
+// Each creates an attribute of `object`. Throws TraceError naming it: a text longer than kMaxAttributeText, a full
+// disk.
 void CreateText(hid_t object, const std::string& name, const std::string& value);
 void CreateTexts(hid_t object, const std::string& name, const std::vector<std::string>& values);
 void CreateInteger(hid_t object, const std::string& name, hid_t file_type, int64_t value);

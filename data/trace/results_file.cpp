@@ -1,6 +1,5 @@
 #include "data/results_file.h"
 
-#include <algorithm>
 #include <set>
 
 #include "data/trace_schema.h"
@@ -39,23 +38,15 @@ void WriteColumn(hid_t group, const ResultsColumn& column) {
   const hsize_t extent = Length(column);
   const SpaceHandle space(Require(H5Screate_simple(1, &extent, nullptr), "creating a data space"));
   TypeHandle type;
-  std::string packed;
+  PackedTexts texts;
   const void* data = nullptr;
   if (const auto* numbers = std::get_if<std::vector<double>>(&column.values)) {
     type = TypeHandle(Require(H5Tcopy(H5T_IEEE_F64LE), "copying a type"));
     data = numbers->data();
   } else {
-    const auto& texts = std::get<std::vector<std::string>>(column.values);
-    size_t width = 1;
-    for (const std::string& text : texts) {
-      width = std::max(width, text.size());
-    }
-    packed.assign(width * texts.size(), '\0');
-    for (size_t i = 0; i < texts.size(); ++i) {
-      packed.replace(i * width, texts[i].size(), texts[i]);
-    }
-    type = TextType(width);
-    data = packed.data();
+    texts = PackTexts(std::get<std::vector<std::string>>(column.values));
+    type = TextType(texts.width);
+    data = texts.bytes.data();
   }
   const DatasetHandle dataset(
       Require(H5Dcreate2(group, column.name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),

@@ -79,6 +79,8 @@ struct TraceReader::Impl {
   void RequireHeads(const CheckedDataset& dataset, size_t num_heads, int64_t used, int64_t item_bytes) const;
   void Read(const CheckedDataset& dataset, hid_t type, int32_t layer_slot, int32_t head_slot, int64_t begin,
             int64_t end, int64_t readable, void* out) const;
+  void ReadVectors(const CheckedDataset& dataset, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end,
+                   int64_t readable, void* out) const;
 };
 
 void TraceReader::Impl::ReadRoot() {
@@ -284,6 +286,12 @@ void TraceReader::Impl::Read(const CheckedDataset& dataset, hid_t type, int32_t 
   }
 }
 
+void TraceReader::Impl::ReadVectors(const CheckedDataset& dataset, int32_t layer_slot, int32_t head_slot, int64_t begin,
+                                    int64_t end, int64_t readable, void* out) const {
+  const Hdf5Lock lock;
+  Read(dataset, FloatType(layout.encoding).get(), layer_slot, head_slot, begin, end, readable, out);
+}
+
 TraceReader::TraceReader(const std::string& path) {
   const Hdf5Lock lock;
   impl_ = std::make_unique<Impl>(path);
@@ -325,21 +333,15 @@ const std::vector<int32_t>& TraceReader::row_positions() const {
 }
 
 void TraceReader::ReadQ(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const {
-  const Hdf5Lock lock;
-  impl_->Read(impl_->q, FloatType(impl_->layout.encoding).get(), layer_slot, head_slot, begin, end, impl_->num_rows,
-              out);
+  impl_->ReadVectors(impl_->q, layer_slot, head_slot, begin, end, impl_->num_rows, out);
 }
 
 void TraceReader::ReadK(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const {
-  const Hdf5Lock lock;
-  impl_->Read(impl_->k, FloatType(impl_->layout.encoding).get(), layer_slot, kv_slot, begin, end, impl_->num_tokens,
-              out);
+  impl_->ReadVectors(impl_->k, layer_slot, kv_slot, begin, end, impl_->num_tokens, out);
 }
 
 void TraceReader::ReadV(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const {
-  const Hdf5Lock lock;
-  impl_->Read(impl_->v, FloatType(impl_->layout.encoding).get(), layer_slot, kv_slot, begin, end, impl_->num_tokens,
-              out);
+  impl_->ReadVectors(impl_->v, layer_slot, kv_slot, begin, end, impl_->num_tokens, out);
 }
 
 void TraceReader::ReadLse(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, float* out) const {
