@@ -1,7 +1,6 @@
 #include "bench/report.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "analysis/types/number_text.h"

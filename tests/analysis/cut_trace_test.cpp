@@ -1,7 +1,6 @@
 // A head of a part that was cut out of a trace: its probabilities are those among the tokens of the part.
 #include <gtest/gtest.h>
 
-#include <random>
 #include <vector>
 
 #include "analysis/head_tensors.h"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <random>
 
 #include "statistics/ranked_mass.h"
 #include "statistics/row_block_pass.h"
