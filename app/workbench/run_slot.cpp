@@ -45,7 +45,7 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
     head_ = head;
   }
   settings_ = settings;
-  const Status status = RunWherePossible(method, values, result);
+  Status status = RunWherePossible(method, values, result);
   settings_.report = nullptr;  // the listener may be gone before the next run
   return status;
 }
@@ -53,7 +53,7 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
 Status RunSlot::RunWherePossible(const std::string& method, const kernels::ParameterValues& values,
                                  analysis::MethodResult* result) {
   if (head_->gpu == nullptr) return RunOn("cpu", method, values, result);
-  const Status on_gpu = RunOn("cuda", method, values, result);
+  Status on_gpu = RunOn("cuda", method, values, result);
   if (!IsLeftToTheCpu(on_gpu)) return on_gpu;
   Status status = RunOn("cpu", method, values, result);
   if (status.ok()) result->note = method + " ran on the CPU: " + on_gpu.message();

@@ -189,7 +189,7 @@ class TraceWorkbench : public ui::Workbench {
 void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) {
   Submit<std::shared_ptr<OpenedTrace>>(
       "open", kOpenPriority, [path](const std::atomic<bool>&) { return std::make_shared<OpenedTrace>(path); },
-      [this, done = std::move(done)](std::shared_ptr<OpenedTrace> trace) {
+      [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
         statistics_.Cancel();
         queue_.Cancel("mask");
         CancelSearch();
