@@ -71,6 +71,24 @@ TEST_F(KeyboardTest, F5RunsTheMethodOfThePanel) {
   EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }));
 }
 
+TEST_F(KeyboardTest, MOpensTheListOfMethodsWhereverTheFocusIs) {
+  Open();
+  ui::HeadCanvas* canvas = window_->canvas();
+  const QString before = canvas->method();
+  canvas->SetPanelVisible(false);
+  auto* table = Find<QTableView>("headTable");
+  table->setFocus();
+  QTest::keyClick(table, Qt::Key_M);
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_TRUE(window_->commands()[Command::kPanel]->isChecked()) << "the menu follows what the key has shown";
+  ASSERT_FALSE(canvas->PanelControl(QStringLiteral("method:a-shape")).isNull());
+  EXPECT_TRUE(canvas->hasFocus());
+  QTest::keyClick(canvas, Qt::Key_Home);
+  QTest::keyClick(canvas, Qt::Key_Return);
+  EXPECT_TRUE(WaitFor([&] { return canvas->method() != before; })) << before.toStdString();
+  EXPECT_EQ(canvas->method(), QStringLiteral("dense"));
+}
+
 TEST_F(KeyboardTest, EscapeClosesTheFindBarThenTheNotice) {
   Open();
   window_->OpenPath(File(QStringLiteral("missing.h5")));

@@ -49,13 +49,13 @@ TEST_F(LivePanelTest, ADecodeMethodIsPickedDraggedSeenAndMeasured) {
 
   // Drag: more keys are kept.
   const QRectF slider = canvas_->PanelControl("local");
-  const QPoint from = slider.center().toPoint(), to(static_cast<int>(slider.right()) - 4, from.y());
+  const QPoint from = slider.center().toPoint(), to(static_cast<int>(slider.right()) + 40, from.y());
   MoveTo(from);
   QTest::mousePress(canvas_.get(), Qt::LeftButton, {}, from);
   MoveTo(to, Qt::LeftButton);
   QTest::mouseRelease(canvas_.get(), Qt::LeftButton, {}, to);
   Settle();
-  EXPECT_GT(Value("local"), 600);
+  EXPECT_EQ(Value("local"), 600) << "the slider ends with the trace";
   EXPECT_EQ(canvas_->mask()->summary.kept_fraction, 1);
   KeepPicture("canvas_decode_steps");
 
@@ -161,6 +161,7 @@ TEST_F(LivePanelTest, AWiderCanvasUnrollsThePanelAgain) {
 
 TEST_F(LivePanelTest, TheResultOfARunIsInSightOnASmallCanvas) {
   Show({700, 420});
+  ClickControl("roll");
   canvas_->RunMethod();  // as the menu does; the button is below the fold
   ASSERT_TRUE(QTest::qWaitFor([&] { return !canvas_->PanelControl("result").isNull(); }, 2000));
   Settle();
@@ -191,7 +192,7 @@ TEST_F(LivePanelTest, TabGoesThroughThePanelAndArrowsMoveItsControls) {
   Press(Qt::Key_Home);
   EXPECT_EQ(Value("window"), 1);
   Press(Qt::Key_End);
-  EXPECT_EQ(Value("window"), 4096);
+  EXPECT_EQ(Value("window"), 600) << "the tokens of the trace";
   TabTo("exact");
   Press(Qt::Key_Space);
   EXPECT_TRUE(canvas_->method_values().Flag("exact"));
@@ -272,6 +273,80 @@ TEST_F(LivePanelTest, EscapeClosesTheListOfMethods) {
   EXPECT_EQ(canvas_->method(), "band");
 }
 
+// F4 and Alt+Down open the list as they do any list of a desktop; in it arrows move, Enter picks, Esc leaves it.
+TEST_F(LivePanelTest, KeysOpenAndWalkTheListOfMethods) {
+  Show();
+  canvas_->setFocus();
+  const auto is_open = [&] { return !canvas_->PanelControl("method:newest").isNull(); };
+  Press(Qt::Key_F4);
+  ASSERT_TRUE(is_open()) << "from the map";
+  EXPECT_EQ(canvas_->FocusedControl(), "method");
+  Press(Qt::Key_Down);
+  EXPECT_EQ(canvas_->method(), "band") << "only marked so far";
+  KeepPicture("canvas_method_list");
+  Press(Qt::Key_Return);
+  EXPECT_FALSE(is_open());
+  EXPECT_EQ(canvas_->method(), "newest");
+
+  Press(Qt::Key_Down, Qt::AltModifier);
+  ASSERT_TRUE(is_open()) << "from the field";
+  Press(Qt::Key_Home);
+  Press(Qt::Key_Escape);
+  EXPECT_FALSE(is_open());
+  EXPECT_EQ(canvas_->method(), "newest");
+  Press(Qt::Key_Space);
+  ASSERT_TRUE(is_open());
+  Press(Qt::Key_Home);
+  Press(Qt::Key_Space);
+  EXPECT_EQ(canvas_->method(), "dense");
+
+  Press(Qt::Key_F4);
+  ASSERT_TRUE(is_open());
+  Press(Qt::Key_F4);
+  EXPECT_FALSE(is_open());
+  EXPECT_EQ(canvas_->method(), "dense");
+}
+
+TEST_F(LivePanelTest, KeysOpenTheListOfColours) {
+  Show();
+  canvas_->setFocus();
+  TabTo("display");
+  Press(Qt::Key_Return);
+  TabTo("colours");
+  const QStringList names = HeadCanvas::ColorMapNames();
+  const qsizetype present = names.indexOf(canvas_->color_map());
+  ASSERT_EQ(present, 0);
+  Press(Qt::Key_Down, Qt::AltModifier);
+  EXPECT_FALSE(canvas_->PanelControl("colours:" + names[1]).isNull());
+  EXPECT_TRUE(canvas_->PanelControl("method:newest").isNull());
+  Press(Qt::Key_Down);
+  Press(Qt::Key_Return);
+  EXPECT_EQ(canvas_->color_map(), names[1]);
+}
+
+TEST_F(LivePanelTest, AKeyUnrollsThePanelForItsList) {
+  Show({560, 480});
+  ASSERT_TRUE(canvas_->PanelControl("method").isNull());
+  canvas_->setFocus();
+  Press(Qt::Key_F4);
+  EXPECT_FALSE(canvas_->PanelControl("method:newest").isNull());
+  EXPECT_EQ(canvas_->FocusedControl(), "method");
+}
+
+// A value from a longer trace or from a default stays until somebody moves it.
+TEST_F(LivePanelTest, AValueBeyondTheTraceIsNotMovedByLookingAtIt) {
+  Show();
+  const kernels::MethodSpec& band = workbench_.methods()[1];
+  kernels::ParameterValues values(band);
+  ASSERT_EQ(values.Set(band, "window", 4096), "");
+  ASSERT_TRUE(canvas_->SetMethod("band", values));
+  Settle();
+  ClickControl("window:up");
+  EXPECT_EQ(Value("window"), 4096);
+  ClickControl("window:down");
+  EXPECT_EQ(Value("window"), 600);
+}
+
 TEST_F(LivePanelTest, EveryCommandDoesWhatItSays) {
   Show();
   const auto run = [&](const char* id) {
@@ -284,6 +359,10 @@ TEST_F(LivePanelTest, EveryCommandDoesWhatItSays) {
     }
     FAIL() << id;
   };
+  run("choose-method");
+  EXPECT_FALSE(canvas_->PanelControl("method:band").isNull());
+  run("choose-method");
+  EXPECT_TRUE(canvas_->PanelControl("method:band").isNull());
   run("next-method");
   EXPECT_EQ(canvas_->method(), "newest");
   run("previous-method");

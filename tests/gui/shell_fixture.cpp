@@ -6,11 +6,13 @@
 #include <QLineEdit>
 #include <QMessageBox>
 #include <QTimer>
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include "data/trace_writer.h"
+#include "patience.h"
 #include "workbench/trace_workbench.h"
 
 namespace headscope::gui_test {
@@ -20,7 +22,7 @@ constexpr int32_t kLayers = 2, kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
 
 }  // namespace
 
-void WriteSmallTrace(const std::string& path) {
+void WriteSmallTrace(const std::string& path, int32_t window) {
   data::TraceLayout layout;
   layout.model = {.name = "small",
                   .model_type = "llama",
@@ -36,7 +38,7 @@ void WriteSmallTrace(const std::string& path) {
   layout.kv_heads = {0, 1};
   layout.encoding = data::Encoding::kFloat32;
   layout.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim));
-  layout.window_per_layer = {0, 0};
+  layout.window_per_layer = {0, window};
   layout.prompt_source = "text";
   layout.max_tokens = kTokens;
 
@@ -73,7 +75,8 @@ void WriteSmallTrace(const std::string& path) {
       for (int64_t row = 0; row < kTokens; ++row) {
         std::vector<double> scores;
         double most = -1e30;
-        for (int64_t column = 0; column <= row; ++column) {
+        const int64_t first = layer == 1 && window > 0 ? std::max<int64_t>(row - window + 1, 0) : 0;
+        for (int64_t column = first; column <= row; ++column) {
           double score = 0;
           for (size_t i = 0; i < kHeadDim; ++i)
             score += static_cast<double>(q[at(head, row) + i]) * static_cast<double>(k[at(head / 2, column) + i]);
@@ -131,7 +134,7 @@ bool ShellTest::WaitFor(const std::function<bool()>& done, int milliseconds) {
   QElapsedTimer timer;
   timer.start();
   while (!done()) {
-    if (timer.elapsed() > milliseconds) return false;
+    if (timer.elapsed() > qint64{milliseconds} * Patience()) return false;
     QTest::qWait(1);
   }
   return true;

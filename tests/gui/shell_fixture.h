@@ -18,7 +18,8 @@ namespace headscope::gui_test {
 // 2 layers of 4 query heads over 2 KV heads, 512 tokens, head_dim 32, fp32. Head 0 of each layer sees the first token,
 // head 1 the token before, the others random keys. LSE is computed here, in float64, from Q and K.
 inline constexpr int64_t kTokens = 512;
-void WriteSmallTrace(const std::string& path);
+// `window`: what the model lets a query of layer 1 see, its own token included; 0: every earlier token.
+void WriteSmallTrace(const std::string& path, int32_t window = 0);
 
 class ShellTest : public ::testing::Test {
  protected:

@@ -154,6 +154,16 @@ TEST_F(ShellTest, RunFillsTheTableAndExports) {
     const QByteArray text = file.readAll();
     if (extension == u"csv") {
       EXPECT_EQ(text.count('\n'), 3) << text.toStdString();
+      // Every kept mass of the table, to more digits. Counted from the end: the parameters, before, hold commas.
+      const QList<QByteArray> titles = text.split('\n')[0].split(','), run = text.split('\n')[2].split(',');
+      for (const auto& [name, column] : {std::pair{"cra_min", Model::kCraMin}, std::pair{"cra_p5", Model::kCraFifth},
+                                         std::pair{"cra_mean", Model::kCraMean}}) {
+        const qsizetype at = titles.indexOf(name);
+        ASSERT_GE(at, 0) << name;
+        EXPECT_NEAR(run[run.size() - titles.size() + at].toDouble(), table->model()->index(1, column).data().toDouble(),
+                    6e-4)
+            << name;
+      }
     }
     if (extension == u"json") {
       EXPECT_FALSE(QJsonDocument::fromJson(text).isNull());

@@ -6,6 +6,7 @@
 #include <QLineEdit>
 #include <QListWidget>
 #include <QMenu>
+#include <QMouseEvent>
 #include <QRegularExpression>
 #include <QSet>
 #include <QTableView>
@@ -76,6 +77,36 @@ TEST_F(ViewTest, TooltipOfACellGivesEveryUnit) {
     EXPECT_TRUE(line.match(tip).hasMatch()) << metric.name << " in " << tip.toStdString();
   }
   EXPECT_GT(with_unit, 10);
+}
+
+TEST_F(ViewTest, StatusBarTellsAKeyBehindTheWindowFromAnUnlikelyOne) {
+  constexpr int32_t kWindow = 64;
+  const QString path = File(QStringLiteral("windowed.h5"));
+  WriteSmallTrace(path.toStdString(), kWindow);
+  OpenWindow(path);
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->HasTrace(); }));
+  window_->store()->Select({1, 0});
+  ui::HeadCanvas* canvas = window_->canvas();
+  canvas->SetPanelVisible(false);
+  ASSERT_TRUE(WaitForCanvas());
+  const auto* label = Find<QLabel>("cursorLabel");
+  const auto told_of = [&](int64_t row, int64_t column) {
+    canvas->GoTo(row, column);
+    EXPECT_TRUE(WaitForCanvas());
+    const QPointF at = canvas->PixelOf(row, column);
+    QMouseEvent move(QEvent::MouseMove, at, canvas->mapToGlobal(at), Qt::NoButton, Qt::NoButton, Qt::NoModifier);
+    QApplication::sendEvent(canvas, &move);
+    EXPECT_TRUE(WaitFor([&] {
+      return label->text().startsWith(QStringLiteral("query %1 ").arg(row)) &&
+             label->text().contains(QStringLiteral("key %1 ").arg(column));
+    })) << label->text().toStdString();
+    return label->text();
+  };
+  EXPECT_TRUE(told_of(400, 400 - kWindow + 1).contains(QStringLiteral("p = ")));
+  const QString behind = told_of(400, 400 - kWindow);
+  EXPECT_TRUE(behind.contains(QStringLiteral("older than the model's window"))) << behind.toStdString();
+  EXPECT_FALSE(behind.contains(QStringLiteral("p = "))) << behind.toStdString();
+  EXPECT_TRUE(told_of(400, 401).contains(QStringLiteral("comes after the query")));
 }
 
 TEST_F(ViewTest, F11FillsTheScreenAndGivesItBack) {
@@ -164,6 +195,8 @@ TEST_F(ViewTest, RunsTableShowsTheNoteOfARun) {
   run.method = "a-shape";
   run.phase = "prefill";
   run.parameters = "sinks=4";
+  run.cra_min = 0.125;
+  run.cra_p5 = 0.25;
   run.note = "a-shape ran on the CPU: head_dim 80 is not supported";
   window_->findChild<ui::RunsTable*>()->model()->Add(run);
   const QAbstractItemModel* rows = Find<QTableView>("runsTable")->model();
@@ -174,6 +207,8 @@ TEST_F(ViewTest, RunsTableShowsTheNoteOfARun) {
   EXPECT_EQ(rows->index(1, column).data().toString().toStdString(), run.note);
   EXPECT_EQ(rows->index(1, column).data(Qt::ToolTipRole).toString().toStdString(), run.note);
   EXPECT_EQ(rows->index(0, column).data().toString(), QString()) << "the baseline's own";
+  EXPECT_EQ(rows->index(1, ui::RunsTableModel::kCraMin).data().toString(), QStringLiteral("0.125"));
+  EXPECT_EQ(rows->index(1, ui::RunsTableModel::kCraFifth).data().toString(), QStringLiteral("0.250"));
   window_->ForgetRuns();
 }
 

@@ -417,7 +417,7 @@ TEST_F(CanvasModelOfDecode, SaysWhichQueriesAreTheSteps) {
   Open(100);
   EXPECT_EQ(DescribeSteps(model_, *model_.trial().mask()->steps),
             "on the newest 16 of 100 decode steps, queries 584 to 599");
-  EXPECT_THAT(CaptionText(model_, model_.view()), ::testing::HasSubstr("of 100 decode steps"));
+  EXPECT_THAT(CaptionText(model_), ::testing::HasSubstr("of 100 decode steps"));
 }
 
 TEST_F(CanvasModelOfDecode, MassAndCursorSpeakOfTheStepsOnly) {
@@ -460,28 +460,57 @@ TEST(CanvasModelTest, CaptionSaysWhatAPictureShows) {
   CanvasModel model;
   model.SetWorkbench(&workbench);
   model.SetTrace(workbench.Summary());
-  EXPECT_EQ(CaptionText(model, model.view()), "") << "no head, no caption";
+  EXPECT_EQ(CaptionText(model) + TitleText(model) + SourceText(model, model.view()), "") << "no head, no caption";
   ASSERT_TRUE(model.ShowHead({0, 1}));
   model.LayOut({900, 700});
   workbench.DeliverReplies();
   ASSERT_TRUE(model.trial().mask());
   model.view().ZoomTo({100, 200, 50, 150});
   const ScoreRect visible = model.view().Visible();
-  std::string text = CaptionText(model, model.view());
-  EXPECT_THAT(text, ::testing::HasSubstr("Layer 0, head 1 (KV head 0)"));
-  EXPECT_THAT(text,
-              ::testing::HasSubstr("queries " + std::to_string(static_cast<int64_t>(visible.row_begin)) + " to "));
+  EXPECT_THAT(TitleText(model), ::testing::HasSubstr("layer 0, head 1 (KV head 0)"));
+  EXPECT_THAT(SourceText(model, model.view()),
+              ::testing::HasSubstr("synthetic, 600 tokens: queries " +
+                                   std::to_string(static_cast<int64_t>(visible.row_begin)) + " to "));
+  std::string text = CaptionText(model);
   EXPECT_THAT(text, ::testing::HasSubstr("largest of a pixel's scores, logarithmic"));
-  EXPECT_THAT(text, ::testing::HasSubstr("band: grey is left out"));
+  EXPECT_THAT(text, ::testing::HasSubstr("Band with sinks (window=64,sinks=4"));
+  EXPECT_THAT(text, ::testing::HasSubstr("Grey: left out"));
+  EXPECT_THAT(text, ::testing::HasSubstr("fifth percentile"));
   std::array<char, 32> kept{};
   std::snprintf(kept.data(), kept.size(), "%.2f %%", 100 * model.trial().mask()->summary.kept_fraction);
   EXPECT_THAT(text, ::testing::HasSubstr(kept.data()));
   model.settings().logarithmic = false;
   model.settings().reduction = analysis::TileReduction::kMean;
   model.settings().overlay = false;
-  text = CaptionText(model, model.view());
+  text = CaptionText(model);
   EXPECT_THAT(text, ::testing::HasSubstr("mean of a pixel's scores, linear"));
-  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("grey")));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("Grey")));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("blue")));
+}
+
+// A picture as wide as the map needs: a square map in a wide window leaves no blank half.
+TEST(CanvasModelTest, PicturesFitTheirMaps) {
+  FakeWorkbench workbench(600);
+  CanvasModel model;
+  model.SetWorkbench(&workbench);
+  model.SetTrace(workbench.Summary());
+  ASSERT_TRUE(model.ShowHead({0, 0}));
+  const auto map_of = [&](QSize size) {
+    return LayOutCanvas(size.width(), size.height(), model.Parts(/*captions=*/true)).map;
+  };
+  for (const QSize window : {QSize(1800, 800), QSize(900, 1400), QSize(1300, 1000)}) {
+    model.LayOut(window);
+    const PixelRect map = map_of(model.PictureSize());
+    const double side = std::min(model.layout().map.width, model.layout().map.height);
+    EXPECT_NEAR(map.width, side, 1) << window.width();
+    EXPECT_NEAR(map.height, side, 1) << window.width();
+  }
+  // Zoomed in, the map takes all of its room.
+  model.LayOut({1800, 800});
+  model.view().ZoomTo({100, 110, 50, 60});
+  const PixelRect map = map_of(model.PictureSize());
+  EXPECT_NEAR(map.width, model.layout().map.width, 1);
+  EXPECT_NEAR(map.height, model.layout().map.height, 1);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "canvas_renderer.h"
 #include "canvas_settings.h"
 #include "fake_workbench.h"
+#include "method_trial.h"
 #include "profiles.h"
 #include "view_transform.h"
 
@@ -24,13 +25,14 @@ ViewTransform MakeView(int64_t rows, int64_t columns, PixelRect viewport = {100,
   return view;
 }
 
-TEST(ViewTransformTest, FitShowsTheWholeMapCentred) {
+TEST(ViewTransformTest, FitShowsTheWholeMapBesideItsAxes) {
   const ViewTransform view = MakeView(16384, 16384);
   EXPECT_TRUE(view.ShowsEverything());
   EXPECT_EQ(view.Visible(), (ScoreRect{0, 16384, 0, 16384}));
   EXPECT_DOUBLE_EQ(view.RowToY(0), 40);
   EXPECT_DOUBLE_EQ(view.RowToY(16384), 640);
-  EXPECT_DOUBLE_EQ(view.ColumnToX(8192), 500);
+  EXPECT_DOUBLE_EQ(view.ColumnToX(0), 100);
+  EXPECT_DOUBLE_EQ(view.ColumnToX(16384), 700) << "200 pixels to the right of it are free";
 }
 
 TEST(ViewTransformTest, ZoomKeepsTheScoreUnderThePointerAtAnyLength) {
@@ -93,7 +95,8 @@ TEST(ViewTransformTest, PickingRoundTripsAndRefusesOutside) {
   EXPECT_EQ(column, 1003);
   EXPECT_FALSE(view.ScoreAt(50, 300, &row, &column)) << "left of the viewport";
   view.Fit();
-  EXPECT_FALSE(view.ScoreAt(110, 300, &row, &column)) << "beside a map narrower than the viewport";
+  EXPECT_TRUE(view.ScoreAt(110, 300, &row, &column));
+  EXPECT_FALSE(view.ScoreAt(890, 300, &row, &column)) << "beside a map narrower than the viewport";
 }
 
 TEST(ViewTransformTest, TexelIsAtLeastADevicePixelAndUnderTwo) {
@@ -128,6 +131,27 @@ TEST(ViewTransformTest, EmptyMapsAndViewportsAreHarmless) {
   EXPECT_EQ(view.TilesOf(0).x_end, 0);
   EXPECT_TRUE(MakeView(10, 10, {0, 0, 0, 50}).empty());
   EXPECT_EQ(MakeView(-5, 10).num_rows(), 0);
+}
+
+TEST(SliderEndTest, IsWhatTheTraceHasOfTheUnit) {
+  TraceSummary trace;
+  trace.num_tokens = 4100;
+  trace.head_dim = 64;
+  const auto end = [&](const char* unit, double maximum, double minimum = 1) {
+    kernels::ParameterSpec spec;
+    spec.minimum = minimum;
+    spec.maximum = maximum;
+    spec.unit = unit;
+    return SliderEnd(spec, trace);
+  };
+  for (const char* unit : {"tokens", "columns", "diagonals", "rows"}) EXPECT_EQ(end(unit, 1 << 20), 4100) << unit;
+  EXPECT_EQ(end("blocks", 1 << 14), 65) << "the last one is short";
+  EXPECT_EQ(end("components", 1024), 64);
+  EXPECT_EQ(end("tokens", 1024), 1024) << "the parameter's own end is nearer";
+  EXPECT_EQ(end("tokens", 1 << 20, 5000), 5000) << "a range is never empty";
+  for (const char* unit : {"", "share of mass", "chunks"}) EXPECT_EQ(end(unit, 64), 64) << unit;
+  trace = {};
+  EXPECT_EQ(end("tokens", 1 << 20), 1 << 20) << "no trace";
 }
 
 TEST(AxisTicksTest, StepsAreRoundAndFarEnoughApart) {
@@ -166,8 +190,11 @@ TEST(CanvasLayoutTest, PartsDoNotOverlapAndSmallCanvasesAreSafe) {
 
 // The lanes of a decode method's steps take their room from the map, above the profile of the keys.
 TEST(CanvasLayoutTest, StepsLieBetweenMapAndProfile) {
-  const CanvasLayout layout = LayOutCanvas(1000, 800, {.profiles = true, .steps = true, .caption = true});
+  const CanvasLayout layout = LayOutCanvas(1000, 800, {.profiles = true, .steps = true, .captions = true});
   EXPECT_GT(layout.steps.height, 0);
+  EXPECT_GT(layout.title.height, 0);
+  EXPECT_LE(layout.title.bottom(), layout.column_axis.y);
+  EXPECT_LE(layout.column_axis.bottom(), layout.map.y);
   EXPECT_LE(layout.map.bottom(), layout.steps.y);
   EXPECT_LE(layout.steps.bottom(), layout.column_profile.y);
   EXPECT_LE(layout.column_profile.bottom(), layout.caption.y);

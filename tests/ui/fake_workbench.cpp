@@ -213,6 +213,9 @@ void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method
   mask.mask_id = static_cast<int64_t>(masks_.size());
   mask.summary.head = head;
   mask.summary.method = method;
+  for (const kernels::MethodSpec& spec : methods_) {
+    if (spec.name == method) mask.summary.parameters = values.ToString(spec);
+  }
   mask.summary.cra_min = 1;
   auto steps = std::make_shared<analysis::KeptSteps>();
   steps->first_row = band.first_row;
@@ -239,6 +242,7 @@ void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method
   mask.summary.cra_mean = total / static_cast<double>(mask.kept_mass.size());
   mask.summary.kept_fraction = static_cast<double>(kept_pairs) / static_cast<double>(pairs);
   mask.distribution = analysis::DistributeMass(mask.kept_mass);
+  mask.summary.cra_p5 = mask.distribution.fifth_percentile;
   mask.distribution.worst_row += band.first_row;
   if (method == "newest") mask.steps = std::move(steps);
   Post("mask", [mask, done] { done(mask); });

@@ -11,6 +11,8 @@ constexpr CanvasCommand kCommands[] = {
      [](HeadCanvas& canvas) { canvas.StepMethod(1); }},
     {"previous-method", "Previous method", "The method before this one in the panel's list",
      [](HeadCanvas& canvas) { canvas.StepMethod(-1); }},
+    {"choose-method", "Choose method", "Open the panel's list of methods",
+     [](HeadCanvas& canvas) { canvas.ToggleMethodList(); }},
     {"run-method", "Run method", "Measure the method on this head beside dense attention",
      [](HeadCanvas& canvas) { canvas.RunMethod(); }},
     {"cancel-run", "Cancel run", "Give up the run that is being measured",

@@ -1,7 +1,9 @@
 // The canvas as a PNG file of any size, drawn by the same code into a framebuffer of its own.
+#include <QBuffer>
 #include <QOpenGLFramebufferObject>
 #include <QSaveFile>
 #include <algorithm>
+#include <cmath>
 
 #include "canvas_widget_impl.h"
 #include "map_overlay.h"
@@ -10,13 +12,13 @@ namespace headscope::ui {
 
 namespace {
 
-// So many pixels a side need about 150 MB of tiles at once, which the tile cache holds.
-constexpr int kMaxExportSide = 6144;
+// The greatest side's pixels need about 150 MB of tiles at once, which the tile cache holds.
+constexpr int kMaxExportSide = HeadCanvas::kMostPictureSide;
 constexpr int kMinExportSide = 300;
 
 }  // namespace
 
-void HeadCanvas::Impl::StartExport(const QString& path, QSize size) {
+void HeadCanvas::Impl::StartExport(const QString& path, QSize size, double scale) {
   const auto refuse = [&](const QString& reason) {
     AfterFrame([this, path, reason] { Q_EMIT canvas->PngExported(path, reason); });
   };
@@ -34,7 +36,10 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size) {
   Export picture;
   picture.path = path;
   picture.size = size;
-  picture.layout = LayOutCanvas(size.width(), size.height(), model.Parts(/*caption=*/true));
+  picture.scale = std::max(scale, 1.0);
+  picture.canvas = QSize(static_cast<int>(std::lround(size.width() / picture.scale)),
+                         static_cast<int>(std::lround(size.height() / picture.scale)));
+  picture.layout = LayOutCanvas(picture.canvas.width(), picture.canvas.height(), model.Parts(/*captions=*/true));
   // What the window shows, as large as it fits the picture.
   model.LayOut(canvas->size());
   picture.view = model.view();
@@ -59,7 +64,7 @@ void HeadCanvas::Impl::AdvanceExport() {
         path, QStringLiteral("The export was given up because the head went away: choose a head and export again."));
     return;
   }
-  model.tiles().Want(model.Demand(export_->view, 1));
+  model.tiles().Want(model.Demand(export_->view, export_->scale));
   if (model.tiles().num_pending() > 0) return;
   const Export picture = *export_;
   export_.reset();
@@ -78,16 +83,18 @@ void HeadCanvas::Impl::DrawExport(const Export& picture) {
     QOpenGLFramebufferObject framebuffer(picture.size);
     framebuffer.bind();
     renderer.Clear(picture.size);
-    renderer.Draw(model.Picture(picture.view, 1), model.Look(), model.rows(), picture.size, 1);
-    const ViewProfiles profiles = model.Profiles(picture.view, 1);
+    const double scale = picture.scale;
+    renderer.Draw(model.Picture(picture.view, scale), model.Look(), model.rows(), picture.size, scale);
+    const ViewProfiles profiles = model.Profiles(picture.view, scale);
     // A context of its own: the size of a frame moves ImGui's windows, and the window's panel should stay where it is.
     ImGuiBridge paper;
     if (paper.InitGraphics()) {
-      paper.NewFrame(picture.size, 1, 0);
+      paper.NewFrame(picture.canvas, scale, 0);
       OverlayOptions options;
       options.view = &picture.view;
       options.layout = &picture.layout;
       options.profiles = &profiles;
+      options.device_pixel_ratio = scale;
       options.live = false;
       DrawMapOverlay(model, options);
       paper.Render();
@@ -105,9 +112,17 @@ void HeadCanvas::Impl::DrawExport(const Export& picture) {
     error = QStringLiteral("The graphics driver refused a picture of %1 x %2 pixels: choose a smaller one.")
                 .arg(picture.size.width())
                 .arg(picture.size.height());
-  } else if (!file.open(QIODevice::WriteOnly) || !image.save(&file, "PNG") || !file.flush() ||
-             !file.commit()) {  // commit() alone puts a file in place whose last buffer found the disk full
-    error = QStringLiteral("%1 could not be written: %2. Choose another folder.").arg(picture.path, file.errorString());
+  } else {
+    // Encoded before any of it is written: Qt's PNG writer loses its memory when the disk refuses a part.
+    QByteArray png;
+    QBuffer buffer(&png);
+    const bool written = buffer.open(QIODevice::WriteOnly) && image.save(&buffer, "PNG") &&
+                         file.open(QIODevice::WriteOnly) && file.write(png) == png.size() && file.flush() &&
+                         file.commit();  // commit() alone puts a file in place whose last buffer found the disk full
+    if (!written) {
+      error =
+          QStringLiteral("%1 could not be written: %2. Choose another folder.").arg(picture.path, file.errorString());
+    }
   }
   Q_EMIT canvas->PngExported(picture.path, error);
   RequestFrame();

@@ -16,6 +16,13 @@ constexpr int kCaretBlinkMs = 500;
 constexpr int kFramesAfterPanelChange = 3;
 constexpr double kPanShare = 0.1;  // of the viewport, per key press; with Shift five times as far
 
+// As any list of a desktop does.
+bool OpensList(const QKeyEvent& event) {
+  const Qt::KeyboardModifiers modifiers = event.modifiers() & ~Qt::KeypadModifier;
+  return (event.key() == Qt::Key_F4 && modifiers == Qt::NoModifier) ||
+         (event.key() == Qt::Key_Down && modifiers == Qt::AltModifier);
+}
+
 QSize FramebufferSize(QSize size, double device_pixel_ratio) {
   return {static_cast<int>(std::lround(size.width() * device_pixel_ratio)),
           static_cast<int>(std::lround(size.height() * device_pixel_ratio))};
@@ -89,6 +96,11 @@ void HeadCanvas::Impl::RequestFrame() {
   canvas->update();
 }
 
+void HeadCanvas::Impl::PanelChanged() {
+  bridge.RequestFrames(kFramesAfterPanelChange);
+  RequestFrame();
+}
+
 void HeadCanvas::Impl::Zoom(double factor) {
   ChangeView([&](ViewTransform& view) {
     const PixelRect& map = view.viewport();
@@ -108,6 +120,7 @@ void HeadCanvas::Impl::ShowSteps() {
 void HeadCanvas::Impl::SettingsChanged() {
   model.trial().SetMaskWanted(model.settings().overlay || mask_watched);
   RequestFrame();
+  AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });
 }
 
 void HeadCanvas::Impl::InitGraphics() {
@@ -141,7 +154,7 @@ void HeadCanvas::Impl::UpdateCursor() {
   if (!changed) return;
   if (model.cursor()) {
     const CursorScore score = *model.cursor();
-    AfterFrame([this, score] { Q_EMIT canvas->CursorMoved(score.row, score.column, score.exact.probability); });
+    AfterFrame([this, score] { Q_EMIT canvas->CursorMoved(score.row, score.column, score.exact); });
   } else if (was_inside) {
     AfterFrame([this] { Q_EMIT canvas->CursorLeft(); });
   }
@@ -189,8 +202,7 @@ void HeadCanvas::Impl::DrawFrame() {
 bool HeadCanvas::Impl::HandlePanelKey(const QKeyEvent& event) {
   const auto handle = [this](PanelKey key) {
     if (!panel.HandleKey(key)) return false;
-    bridge.RequestFrames(kFramesAfterPanelChange);
-    RequestFrame();
+    PanelChanged();
     return true;
   };
   switch (event.key()) {
@@ -218,6 +230,12 @@ bool HeadCanvas::Impl::HandlePanelKey(const QKeyEvent& event) {
 }
 
 bool HeadCanvas::Impl::HandleKey(const QKeyEvent& event) {
+  if (OpensList(event)) {
+    // In the panel the focused control's list, from the map the methods'.
+    if (panel.focused().empty() || !panel.HandleKey(PanelKey::kList)) canvas->ToggleMethodList();
+    PanelChanged();
+    return true;
+  }
   if (event.modifiers() & (Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier)) return false;
   if (model.settings().panel_visible && HandlePanelKey(event)) return true;
   const PixelRect& map = model.layout().map;

@@ -12,21 +12,23 @@ constexpr double kProfileSize = 52;
 constexpr double kStepsHeight = 66;
 constexpr double kColorBarWidth = 70;  // bar, digits and unit
 constexpr double kLineHeight = 16;
-constexpr double kNarrow = 900;  // below it the caption's four lines are broken into seven
+constexpr double kTitleHeight = 50;  // a large line and a small one
+constexpr double kNarrow = 900;      // below it the caption's four lines are broken into seven
 constexpr double kGap = 6;
 
 }  // namespace
 
 CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts) {
-  const double caption_height = parts.caption ? kLineHeight * (width < kNarrow ? 7 : 4) : 0;
+  const double title_height = parts.captions ? kTitleHeight : 0;
+  const double caption_height = parts.captions ? kLineHeight * (width < kNarrow ? 7 : 4) : 0;
   const double profile = parts.profiles ? kProfileSize + kGap : 0;
   const double steps = parts.steps ? kStepsHeight + kGap : 0;
   CanvasLayout layout;
   layout.map.x = kRowAxisWidth;
-  layout.map.y = kColumnAxisHeight;
+  layout.map.y = title_height + kColumnAxisHeight;
   layout.map.width = std::max(0.0, width - kRowAxisWidth - profile - kColorBarWidth - kGap);
-  layout.map.height = std::max(0.0, height - kColumnAxisHeight - steps - profile - caption_height - kGap);
-  layout.column_axis = {layout.map.x, 0, layout.map.width, kColumnAxisHeight};
+  layout.map.height = std::max(0.0, height - layout.map.y - steps - profile - caption_height - kGap);
+  layout.column_axis = {layout.map.x, title_height, layout.map.width, kColumnAxisHeight};
   layout.row_axis = {0, layout.map.y, kRowAxisWidth, layout.map.height};
   if (parts.steps) layout.steps = {layout.map.x, layout.map.bottom() + kGap, layout.map.width, kStepsHeight};
   if (parts.profiles) {
@@ -34,7 +36,11 @@ CanvasLayout LayOutCanvas(double width, double height, const CanvasParts& parts)
     layout.row_profile = {layout.map.right() + kGap, layout.map.y, kProfileSize, layout.map.height};
   }
   layout.color_bar = {width - kColorBarWidth, layout.map.y, kColorBarWidth, layout.map.height};
-  if (parts.caption) layout.caption = {kGap, height - caption_height, std::max(0.0, width - 2 * kGap), caption_height};
+  if (parts.captions) {
+    const double line = std::max(0.0, width - 2 * kGap);
+    layout.title = {kGap, kGap, line, kTitleHeight - kGap};
+    layout.caption = {kGap, height - caption_height, line, caption_height};
+  }
   return layout;
 }
 

@@ -1,4 +1,4 @@
-// Where the parts of the canvas lie: map, axes, profiles, colour bar. Logical pixels; pure.
+// Where the parts of the canvas lie: title, map, axes, profiles, colour bar, caption. Logical pixels; pure.
 #pragma once
 
 #include "view_transform.h"
@@ -6,6 +6,7 @@
 namespace headscope::ui {
 
 struct CanvasLayout {
+  PixelRect title;  // along the upper edge; height 0 without one
   PixelRect map;
   PixelRect column_axis;     // above the map: key tokens
   PixelRect row_axis;        // left of it: query tokens
@@ -20,7 +21,7 @@ struct CanvasLayout {
 struct CanvasParts {
   bool profiles = false;
   bool steps = false;
-  bool caption = false;
+  bool captions = false;  // title and caption
 };
 
 // A canvas too small for a map gets a map of width or height 0, which nothing is drawn in.

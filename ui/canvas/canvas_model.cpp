@@ -94,14 +94,29 @@ int32_t CanvasModel::kv_head() const {
   return index < trace_.kv_head_of_head.size() ? trace_.kv_head_of_head[index] : -1;
 }
 
-CanvasParts CanvasModel::Parts(bool caption) const {
-  return {.profiles = settings_.profiles, .steps = settings_.overlay && trial_.is_decode(), .caption = caption};
+CanvasParts CanvasModel::Parts(bool captions) const {
+  return {.profiles = settings_.profiles, .steps = settings_.overlay && trial_.is_decode(), .captions = captions};
 }
 
 const CanvasLayout& CanvasModel::LayOut(QSize size) {
-  layout_ = LayOutCanvas(size.width(), size.height(), Parts(/*caption=*/false));
+  layout_ = LayOutCanvas(size.width(), size.height(), Parts(/*captions=*/false));
   view_.SetViewport(layout_.map);
   return layout_;
+}
+
+QSize CanvasModel::PictureSize() const {
+  constexpr double kLeastWidth = 640;  // for the caption's lines
+  const ScoreRect visible = view_.Visible();
+  const double columns = visible.column_end - visible.column_begin, rows = visible.row_end - visible.row_begin;
+  const double map_width = std::min(columns / view_.scores_per_pixel(), layout_.map.width),
+               map_height = std::min(rows / view_.scores_per_pixel(), layout_.map.height);
+  // What the parts take around a map of no size.
+  const double room = 4 * kLeastWidth;
+  double width = kLeastWidth, height = 0;
+  // The caption is higher in a narrow picture: the width comes first.
+  width = std::max(width, map_width + room - LayOutCanvas(room, room, Parts(/*captions=*/true)).map.width);
+  height = map_height + room - LayOutCanvas(width, room, Parts(/*captions=*/true)).map.height;
+  return {static_cast<int>(std::ceil(width)), static_cast<int>(std::ceil(height))};
 }
 
 int32_t CanvasModel::ProfileLevel(int32_t level) const {

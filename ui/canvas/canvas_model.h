@@ -62,10 +62,12 @@ class CanvasModel {
   const TileCache& tiles() const { return tiles_; }
 
   // The parts that a picture of this canvas has.
-  CanvasParts Parts(bool caption) const;
+  CanvasParts Parts(bool captions) const;
   // Lays the canvas out for a size in logical pixels and gives the view its part.
   const CanvasLayout& LayOut(QSize size);
   const CanvasLayout& layout() const { return layout_; }
+  // The canvas' size with a title and a caption, less what the present view leaves blank of the map's room.
+  QSize PictureSize() const;
 
   // What a frame of a view needs, and what it draws with what has come.
   TileDemand Demand(const ViewTransform& view, double device_pixel_ratio) const;

@@ -155,6 +155,13 @@ bool HeadCanvas::SetMethod(const QString& name, const kernels::ParameterValues& 
 void HeadCanvas::StepMethod(int step) {
   impl_->model.trial().StepMethod(step);
 }
+void HeadCanvas::ToggleMethodList() {
+  if (methods().empty()) return;
+  if (!panel_visible()) SetPanelVisible(true);
+  setFocus();
+  impl_->panel.ToggleMethodList();
+  impl_->PanelChanged();
+}
 QString HeadCanvas::method() const {
   const kernels::MethodSpec* const spec = impl_->model.trial().method();
   return spec == nullptr ? QString() : QString::fromStdString(spec->name);
@@ -236,8 +243,12 @@ bool HeadCanvas::Impl::ApplyMethodState(const QJsonObject& state) {
   return true;
 }
 
-void HeadCanvas::ExportPng(const QString& path, QSize size) {
-  impl_->StartExport(path, size);
+void HeadCanvas::ExportPng(const QString& path, QSize size, double scale) {
+  impl_->StartExport(path, size, scale);
+}
+QSize HeadCanvas::PictureSize() const {
+  impl_->model.LayOut(size());
+  return impl_->model.PictureSize();
 }
 
 void HeadCanvas::CancelExport() {

@@ -76,6 +76,8 @@ class HeadCanvas : public QOpenGLWidget {
   // The method `step` places further in the panel's list, with the parameters it had last; from its end on at its
   // beginning. Does nothing without a workbench.
   void StepMethod(int step);
+  // Shows the panel and opens its list of methods with the keyboard on it, or closes the list.
+  void ToggleMethodList();
   QString method() const;
   kernels::ParameterValues method_values() const;
   void SetRepeats(int repeats);  // of a measured run; clamped to [1, 100]
@@ -101,10 +103,15 @@ class HeadCanvas : public QOpenGLWidget {
   QJsonObject ViewState() const;
   void RestoreViewState(const QJsonObject& state);
 
-  // Draws the present view, with axes, colour bar and a caption that says what it shows, without the panel, into a PNG
-  // file of this many pixels. Waits for the tiles of that size in the background, then emits PngExported. A second call
-  // replaces one that still waits; CancelExport gives one up, and no signal follows.
-  void ExportPng(const QString& path, QSize size);
+  // Draws the present view, with a title, axes, colour bar and a caption that says what it shows, without the panel,
+  // into a PNG file of this many pixels; `scale` of them are as wide as one of the canvas' own, so that text and lines
+  // grow with it. Waits for the tiles of that size in the background, then emits PngExported. A second call replaces
+  // one that still waits; CancelExport gives one up, and no signal follows.
+  void ExportPng(const QString& path, QSize size, double scale = 1);
+  // The canvas' size, in its own pixels, with title and caption and without the room that the present view leaves
+  // blank.
+  QSize PictureSize() const;
+  static constexpr int kMostPictureSide = 6144;  // pixels
   void CancelExport();
 
   // Where a control of the panel was drawn last ("method", a parameter's name, "overlay", "run", "cancel", ..), and
@@ -121,9 +128,10 @@ class HeadCanvas : public QOpenGLWidget {
   bool IsSettled() const;
 
  Q_SIGNALS:
-  void CursorMoved(qint64 row, qint64 column, double probability);
+  void CursorMoved(qint64 row, qint64 column, const headscope::ui::Exact& exact);
   void CursorLeft();
   void ViewChanged();
+  void DisplayChanged();  // colours, scale, reduction, overlay or panel
   // Also when only a parameter or the target for the kept mass changed.
   void MethodChanged(const QString& method, const QString& parameters);
   void MaskStateChanged();  // a mask came, was asked for or is gone, or the target moved

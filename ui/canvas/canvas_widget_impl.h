@@ -25,6 +25,7 @@ class HeadCanvas::Impl {
   bool HandlePanelKey(const QKeyEvent& event);
   void ShowSteps();
   void RequestFrame();
+  void PanelChanged();  // by keys: draws until it has settled
 
   // Runs `change` on the view and tells everybody.
   template <typename Change>
@@ -40,7 +41,7 @@ class HeadCanvas::Impl {
   void ApplyState(const QJsonObject& state);
   bool ApplyMethodState(const QJsonObject& state);
 
-  void StartExport(const QString& path, QSize size);
+  void StartExport(const QString& path, QSize size, double scale);
   void CancelExport();
   // Requests what the picture lacks; draws and writes it when nothing is.
   void AdvanceExport();
@@ -59,7 +60,9 @@ class HeadCanvas::Impl {
  private:
   struct Export {
     QString path;
-    QSize size;
+    QSize size;  // in pixels of the file
+    double scale = 1;
+    QSize canvas;  // size / scale
     CanvasLayout layout;
     ViewTransform view;
   };

@@ -13,6 +13,8 @@ namespace headscope::ui {
 namespace {
 
 constexpr float kPanelWidth = 318;
+constexpr double kPanelHeight = 440;        // of most methods, without a result
+constexpr double kMostOfMapCovered = 0.45;  // by a panel that nobody has opened
 constexpr float kLabelWidth = 120;
 
 std::string NumberText(const kernels::ParameterSpec& spec, double value) {
@@ -21,11 +23,13 @@ std::string NumberText(const kernels::ParameterSpec& spec, double value) {
   return text.data();
 }
 
-std::string ParameterHelp(const kernels::ParameterSpec& spec) {
+// `spec` as the slider has it; `registered` as the method does.
+std::string ParameterHelp(const kernels::ParameterSpec& spec, const kernels::ParameterSpec& registered) {
   std::string text = spec.help;
   if (!spec.cost.empty()) text.append("\nRaising it: ").append(spec.cost);
   text.append("\n").append(NumberText(spec, spec.minimum)).append(" to ").append(NumberText(spec, spec.maximum));
   if (!spec.unit.empty()) text.append(" ").append(spec.unit);
+  if (spec.maximum < registered.maximum) text.append(" in this trace");
   text.append(", default ").append(NumberText(spec, spec.default_value));
   return text.append(".\nCtrl+click to type, double click for the default.");
 }
@@ -49,11 +53,16 @@ void LivePanel::MarkStop(PanelStop stop) {
 }
 
 bool LivePanel::HandleKey(PanelKey key) {
-  if (methods_open_ && (key == PanelKey::kEscape || key == PanelKey::kActivate)) {
-    close_methods_ = true;
+  if (methods_.HandleKey(key) || colors_.HandleKey(key)) return true;
+  const PanelStop* const stop = focus_.focused();
+  if (key == PanelKey::kList) {
+    if (stop != nullptr && stop->name == kColorsControl) {
+      colors_.Toggle();
+    } else {
+      ToggleMethodList();
+    }
     return true;
   }
-  const PanelStop* const stop = focus_.focused();
   if (stop == nullptr) return false;
   // The key may change what the panel shows, and with it the stop: what it does is taken out first.
   const auto adjust = stop->adjust;
@@ -63,11 +72,11 @@ bool LivePanel::HandleKey(PanelKey key) {
     case PanelKey::kLeft:
     case PanelKey::kDown:
       // A list runs downwards, a scale upwards.
-      if (adjust) adjust(key == PanelKey::kDown && stop->name == "method" ? +1 : -1);
+      if (adjust) adjust(key == PanelKey::kDown && stop->name == kMethodControl ? +1 : -1);
       break;
     case PanelKey::kRight:
     case PanelKey::kUp:
-      if (adjust) adjust(key == PanelKey::kUp && stop->name == "method" ? -1 : +1);
+      if (adjust) adjust(key == PanelKey::kUp && stop->name == kMethodControl ? -1 : +1);
       break;
     case PanelKey::kHome:
     case PanelKey::kEnd:
@@ -79,32 +88,70 @@ bool LivePanel::HandleKey(PanelKey key) {
     case PanelKey::kEscape:
       focus_.Clear();
       break;
+    case PanelKey::kList:
+      break;
   }
   return true;
 }
 
-void LivePanel::RollUpWhereNarrow() {
-  const bool narrow = ImGui::GetIO().DisplaySize.x < 2 * kPanelWidth;
+bool LivePanel::MoveFocus(bool forward) {
+  methods_.Close();
+  colors_.Close();
+  return focus_.Move(forward);
+}
+
+void LivePanel::ClearFocus() {
+  methods_.Close();
+  colors_.Close();
+  focus_.Clear();
+}
+
+void LivePanel::ToggleMethodList() {
+  unroll_ = rolled_up_;
+  focus_.FocusOn(kMethodControl);
+  methods_.Toggle();
+}
+
+void LivePanel::RollUpWhereNarrow(const PixelRect& map) {
+  const double room = map.width * map.height;
+  const double covered = static_cast<double>(kPanelWidth) * std::min(kPanelHeight, map.height);
+  const bool narrow = room > 0 && covered > kMostOfMapCovered * room;
   if (!rolled_by_hand_ && narrow != narrow_) {
     ImGui::SetNextWindowCollapsed(narrow, ImGuiCond_Always);
     rolled_up_ = narrow;
   }
   narrow_ = narrow;
+  if (std::exchange(unroll_, false) && rolled_up_) {
+    ImGui::SetNextWindowCollapsed(false, ImGuiCond_Always);
+    rolled_up_ = false;
+    rolled_by_hand_ = true;
+  }
+}
+
+std::string LivePanel::Title(const CanvasModel& model) const {
+  const MethodTrial& trial = model.trial();
+  if (!rolled_up_ || trial.method() == nullptr) return "Method";
+  std::string title = trial.method()->title;
+  const std::optional<LiveMask>& mask = trial.mask();
+  if (!mask || trial.mask_pending()) return title;
+  std::array<char, 32> kept{};
+  std::snprintf(kept.data(), kept.size(), ": kept %.1f %%", 100 * mask->summary.kept_fraction);
+  return title + kept.data();
 }
 
 void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
   controls_.clear();
   focus_.BeginFrame();
-  methods_open_ = false;
-  RollUpWhereNarrow();
+  RollUpWhereNarrow(map);
   ImGui::SetNextWindowPos(Point(map.right() - 8, map.y + 8), off_canvas_ ? ImGuiCond_Always : ImGuiCond_FirstUseEver,
                           {1, 0});
-  ImGui::SetNextWindowSizeConstraints({kPanelWidth, 0},
-                                      {kPanelWidth, std::max(120.0f, static_cast<float>(map.height) - 16)});
+  // Down to the canvas' edge: what is below the map is less in the way than a panel that must be scrolled.
+  const float most = ImGui::GetIO().DisplaySize.y - static_cast<float>(map.y) - 16;
+  ImGui::SetNextWindowSizeConstraints({kPanelWidth, 0}, {kPanelWidth, std::max(120.0f, most)});
   ImGui::SetNextWindowBgAlpha(0.92f);
   constexpr ImGuiWindowFlags kFlags =
       ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoSavedSettings;
-  const bool open = ImGui::Begin("Method###method_panel", nullptr, kFlags);
+  const bool open = ImGui::Begin((Title(model) + "###method_panel").c_str(), nullptr, kFlags);
   const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
   if (ImGui::IsWindowCollapsed() != rolled_up_) {
     rolled_up_ = !rolled_up_;
@@ -129,7 +176,7 @@ void LivePanel::DrawContents(CanvasModel& model) {
   if (trial.method() == nullptr) {
     ImGui::TextDisabled("No methods: open a trace first.");
   } else {
-    DrawMethod(trial);
+    DrawMethod(model);
     DrawKept(model);
     ImGui::Separator();
     DrawRun(model);
@@ -140,44 +187,45 @@ void LivePanel::DrawContents(CanvasModel& model) {
   if (display_open_) DrawDisplay(model);
 }
 
-void LivePanel::DrawMethod(MethodTrial& trial) {
-  const kernels::MethodSpec spec = *trial.method();  // a copy: picking another method changes what it points to
-  ImGui::SetNextItemWidth(-1);
-  methods_open_ = ImGui::BeginCombo("##method", spec.title.c_str(), ImGuiComboFlags_HeightLarge);
-  if (methods_open_) {
-    DrawMethodList(trial);
-    ImGui::EndCombo();
-  }
-  close_methods_ = false;
-  MarkStop({"method", [&trial](int notches) { trial.StepMethod(notches); }, {}, {}});
-  if (!methods_open_) HelpTooltip(spec.summary + "\n" + spec.paper);
-  if (trial.method()->name != spec.name) return;  // the new method's parameters come with the next frame
-  for (const kernels::ParameterSpec& parameter : spec.parameters) DrawParameter(trial, parameter);
+void LivePanel::DrawMethod(CanvasModel& model) {
+  MethodTrial& trial = model.trial();
+  if (DrawMethodList(trial)) return;  // the new method's parameters come with the next frame
+  const kernels::MethodSpec& spec = *trial.method();
+  for (const kernels::ParameterSpec& parameter : spec.parameters) DrawParameter(model, parameter);
   if (!spec.parameters.empty()) {
     if (ImGui::SmallButton("Defaults")) trial.ResetToDefaults();
     MarkStop({"defaults", {}, [&trial] { trial.ResetToDefaults(); }, {}});
   }
 }
 
-void LivePanel::DrawMethodList(MethodTrial& trial) {
-  const std::string present = trial.method()->name;
+bool LivePanel::DrawMethodList(MethodTrial& trial) {
+  const kernels::MethodSpec& spec = *trial.method();
+  std::vector<PanelListEntry> entries;
+  size_t present = 0;
   const kernels::Phase* phase = nullptr;
-  for (const kernels::MethodSpec& candidate : trial.methods()) {
-    if (phase == nullptr || *phase != candidate.phase) {
-      phase = &candidate.phase;
-      ImGui::TextDisabled(candidate.phase == kernels::Phase::kPrefill ? "Prefill: all queries at once"
-                                                                      : "Decode: one query a step");
+  for (const kernels::MethodSpec& method : trial.methods()) {
+    if (method.name == spec.name) present = entries.size();
+    PanelListEntry& entry = entries.emplace_back();
+    entry.name = method.name;
+    entry.text = method.title;
+    entry.help = method.summary + "\n" + method.paper;
+    if (phase == nullptr || *phase != method.phase) {
+      entry.heading =
+          method.phase == kernels::Phase::kPrefill ? "Prefill: all queries at once" : "Decode: one query a step";
     }
-    const bool selected = candidate.name == present;
-    if (ImGui::Selectable(candidate.title.c_str(), selected)) trial.SelectMethod(candidate.name);
-    Mark("method:" + candidate.name);
-    HelpTooltip(candidate.summary + "\n" + candidate.paper);
-    if (selected) ImGui::SetItemDefaultFocus();
+    phase = &method.phase;
   }
-  if (close_methods_) ImGui::CloseCurrentPopup();
+  const auto picked =
+      methods_.Draw(kMethodControl, -1, entries, present, [this](const std::string& name) { Mark("method:" + name); });
+  MarkStop({kMethodControl, [&trial](int notches) { trial.StepMethod(notches); }, [this] { methods_.Toggle(); }, {}});
+  if (!methods_.is_open()) HelpTooltip(entries[present].help + "\nF4 or Alt+Down: the list.");
+  return picked && *picked != present && trial.SelectMethod(entries[*picked].name);
 }
 
-void LivePanel::DrawParameter(MethodTrial& trial, const kernels::ParameterSpec& spec) {
+void LivePanel::DrawParameter(CanvasModel& model, const kernels::ParameterSpec& registered) {
+  MethodTrial& trial = model.trial();
+  kernels::ParameterSpec spec = registered;
+  spec.maximum = SliderEnd(registered, model.trace());
   ImGui::PushID(spec.name.c_str());
   const double present = trial.values().Real(spec.name);
   double value = present;
@@ -191,11 +239,11 @@ void LivePanel::DrawParameter(MethodTrial& trial, const kernels::ParameterSpec& 
     changed = ImGui::Checkbox(spec.name.c_str(), &on);
     MarkStop({spec.name, [set](int notches) { set(notches > 0 ? 1 : 0); }, [set, on] { set(on ? 0 : 1); }, {}});
     value = on ? 1 : 0;
-    HelpTooltip(ParameterHelp(spec));
+    HelpTooltip(ParameterHelp(spec, registered));
   } else {
     changed = DrawSlider(trial, spec, &value);
     MarkStop({spec.name, step, {}, [set, spec](bool last) { set(last ? spec.maximum : spec.minimum); }});
-    HelpTooltip(ParameterHelp(spec));
+    HelpTooltip(ParameterHelp(spec, registered));
     const float button = ImGui::GetFrameHeight();
     ImGui::PushButtonRepeat(true);
     for (const int direction : {-1, +1}) {
@@ -215,7 +263,6 @@ void LivePanel::DrawParameter(MethodTrial& trial, const kernels::ParameterSpec& 
 bool LivePanel::DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(spec.name.c_str());
-  HelpTooltip(ParameterHelp(spec));
   ImGui::SameLine(kLabelWidth);
   ImGui::SetNextItemWidth(-2 * (ImGui::GetFrameHeight() + ImGui::GetStyle().ItemSpacing.x) - 1);
   ImGuiSliderFlags flags = ImGuiSliderFlags_AlwaysClamp;

@@ -9,11 +9,9 @@
 
 #include "canvas_model.h"
 #include "panel_focus.h"
+#include "panel_list.h"
 
 namespace headscope::ui {
-
-// The keys that the panel understands once the focus is in it.
-enum class PanelKey { kLeft, kRight, kUp, kDown, kHome, kEnd, kActivate, kEscape };
 
 class LivePanel {
  public:
@@ -28,16 +26,18 @@ class LivePanel {
   explicit LivePanel(Actions actions) : actions_(std::move(actions)) {}
 
   // Drawn at the upper right of `map`, where causal attention is blank, until the user moves it; there again when the
-  // canvas became too small for where it was. On a canvas narrower than two panels it is rolled up to its title until
-  // the user opens it.
+  // canvas became too small for where it was. Where it would lie over much of the map it is rolled up to its title,
+  // which then says the method and what that keeps, until the user opens it.
   void Draw(CanvasModel& model, const PixelRect& map);
 
   // Tab and Shift+Tab: false when the focus leaves the panel.
-  bool MoveFocus(bool forward) { return focus_.Move(forward); }
+  bool MoveFocus(bool forward);
   void FocusLast() { focus_.FocusLast(); }
-  void ClearFocus() { focus_.Clear(); }
-  // False when the key is the map's: the focus is not in the panel, and its list of methods is closed.
+  void ClearFocus();
+  // False when the key is the map's: the focus is not in the panel, and its lists are closed.
   bool HandleKey(PanelKey key);
+  // Unrolls the panel, goes to its list of methods, and opens that or, when it is open, closes it.
+  void ToggleMethodList();
 
   // Where each control was drawn last, by name ("method", a parameter's name, "run", ..): what tests and guides point
   // at.
@@ -46,11 +46,12 @@ class LivePanel {
   std::string focused() const { return focus_.focused() != nullptr ? focus_.focused()->name : std::string(); }
 
  private:
-  void RollUpWhereNarrow();
+  void RollUpWhereNarrow(const PixelRect& map);
+  std::string Title(const CanvasModel& model) const;
   void DrawContents(CanvasModel& model);
-  void DrawMethod(MethodTrial& trial);
-  void DrawMethodList(MethodTrial& trial);
-  void DrawParameter(MethodTrial& trial, const kernels::ParameterSpec& spec);
+  void DrawMethod(CanvasModel& model);
+  bool DrawMethodList(MethodTrial& trial);  // true when another method was picked
+  void DrawParameter(CanvasModel& model, const kernels::ParameterSpec& registered);
   bool DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value);
   // panel_kept.cpp
   void DrawKept(CanvasModel& model);
@@ -81,7 +82,8 @@ class LivePanel {
   bool off_canvas_ = false;  // in the last frame
   bool narrow_ = false, rolled_up_ = false;
   bool rolled_by_hand_ = false;  // the user's choice stays
-  bool methods_open_ = false, close_methods_ = false;
+  bool unroll_ = false;          // wanted
+  PanelList methods_, colors_;
   bool display_open_ = false;
   int64_t results_shown_ = 0;  // MethodTrial::num_results when the last one was scrolled into sight
   std::string resetting_;      // the parameter that a double click set back; its slider is deaf until the button is up

@@ -21,7 +21,7 @@ void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOpt
   const bool texts = view.pixels_per_score() >= kMinColumnPixelsForText;
   const double base = area.bottom();
   list->AddLine(Point(area.x, base - 0.5), Point(area.right(), base - 0.5), kLineColor);
-  DrawText(list, area.x, 2, kDimColor, "key token  →");
+  DrawText(list, area.x, area.y + 2, kDimColor, "key token  →");
   PushClip(list, area);
   for (const int64_t token :
        AxisTicks(visible.column_begin, visible.column_end, view.pixels_per_score(), texts ? 1 : 80)) {
@@ -36,8 +36,10 @@ void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOpt
       if (static_cast<double>(TextSize(number).x) <= cell.width && cell.x > area.x + 90)
         DrawClippedText(list, cell, cell.x, base - kTickLength - 2 * line, kDimColor, number);
     } else {
-      DrawText(list, center - static_cast<double>(TextSize(number).x) / 2, base - kTickLength - line, kTextColor,
-               number);
+      // The first and the last number stay whole.
+      const auto width = static_cast<double>(TextSize(number).x);
+      const double left = std::clamp(center - width / 2, area.x, std::max(area.x, area.right() - width));
+      DrawText(list, left, base - kTickLength - line, kTextColor, number);
     }
   }
   list->PopClipRect();
@@ -50,8 +52,9 @@ void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOption
   const double line = ImGui::GetFontSize();
   const double edge = area.right();
   list->AddLine(Point(edge - 0.5, area.y), Point(edge - 0.5, area.bottom()), kLineColor);
-  DrawText(list, 4, 2, kDimColor, "query token");
-  DrawText(list, 4, 2 + line, kDimColor, "↓");
+  const double top = options.layout->column_axis.y + 2;
+  DrawText(list, 4, top, kDimColor, "query token");
+  DrawText(list, 4, top + line, kDimColor, "↓");
   PushClip(list, area);
   const bool texts = view.pixels_per_score() >= kMinRowPixelsForText;
   for (const int64_t row : AxisTicks(visible.row_begin, visible.row_end, view.pixels_per_score(), texts ? 1 : 50)) {
@@ -61,9 +64,9 @@ void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOption
     const double number_x = edge - kTickLength - 2 - static_cast<double>(TextSize(number).x);
     list->AddLine(Point(edge - kTickLength, center), Point(edge, center), kLineColor);
     // The first and the last label stay whole.
-    const double top =
+    const double number_y =
         texts ? center - line / 2 : std::clamp(center - line / 2, area.y, std::max(area.y, area.bottom() - line));
-    DrawText(list, number_x, top, texts ? kDimColor : kTextColor, number);
+    DrawText(list, number_x, number_y, texts ? kDimColor : kTextColor, number);
     if (texts) {
       const PixelRect cell{area.x + 2, area.y, number_x - area.x - 6, area.height};
       DrawClippedText(list, cell, cell.x, center - line / 2, kTextColor, model.TokenText(position));

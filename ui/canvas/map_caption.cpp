@@ -1,4 +1,5 @@
-// The legend under an exported map: which head of what, what the colours mean, and what the method keeps of it.
+// The title over an exported map and the legend under it: which head of what, what the colours and curves mean, and
+// what the method keeps.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,44 +10,92 @@
 
 namespace headscope::ui {
 
-std::string CaptionText(const CanvasModel& model, const ViewTransform& view) {
+namespace {
+
+constexpr float kTitleSize = 20;  // pixels
+
+template <typename... Arguments>
+std::string Format(const char* format, Arguments... arguments) {
+  std::array<char, 256> line{};
+  std::snprintf(line.data(), line.size(), format, arguments...);
+  return line.data();
+}
+
+std::string ColorText(const CanvasSettings& settings) {
+  std::string text = "Colour: attention probability p, the ";
+  text += settings.reduction == analysis::TileReduction::kMax ? "largest" : "mean";
+  text += " of a pixel's scores, ";
+  text += settings.logarithmic ? "logarithmic" : "linear";
+  return text + " scale. Hatched: keys after the query.";
+}
+
+std::string CurvesText(bool overlay) {
+  std::string text = "Right of the map: share of each query's attention in view, grey";
+  if (overlay) text += ", and kept by the method, blue";
+  return text + ". Below: mean p of each key.";
+}
+
+std::string MaskText(const CanvasModel& model, const LiveMask& mask) {
+  const analysis::MaskSummary& kept = mask.summary;
+  const kernels::MethodSpec* const spec = model.trial().method();
+  std::string text = spec != nullptr && spec->name == kept.method ? spec->title : kept.method;
+  if (!kept.parameters.empty()) text += " (" + kept.parameters + ")";
+  if (mask.steps) text += ", " + DescribeSteps(model, *mask.steps);
+  text +=
+      Format(". Grey: left out; kept are %.2f %% of the %s", 100 * kept.kept_fraction, mask.steps ? "keys" : "scores");
+  return text + Format(". Kept mass of a query: least %.4f, fifth percentile %.4f, mean %.4f.", kept.cra_min,
+                       kept.cra_p5, kept.cra_mean);
+}
+
+}  // namespace
+
+std::string TitleText(const CanvasModel& model) {
+  if (!model.head()) return {};
+  return Format("Attention map of layer %d, head %d (KV head %d)", model.head()->layer, model.head()->head,
+                model.kv_head());
+}
+
+std::string SourceText(const CanvasModel& model, const ViewTransform& view) {
   if (!model.head()) return {};
   const TraceSummary& trace = model.trace();
-  const CanvasSettings& settings = model.settings();
   const ScoreRect visible = view.Visible();
   const auto first_row = static_cast<int64_t>(visible.row_begin);
   const auto last_row = std::max(first_row, static_cast<int64_t>(std::ceil(visible.row_end)) - 1);
-  std::array<char, 512> line{};
-  std::snprintf(
-      line.data(), line.size(), "Layer %d, head %d (KV head %d) of %s; queries %lld to %lld, keys %lld to %lld",
-      model.head()->layer, model.head()->head, model.kv_head(), trace.model_name.c_str(),
-      static_cast<long long>(model.rows().Position(first_row)), static_cast<long long>(model.rows().Position(last_row)),
-      static_cast<long long>(visible.column_begin), static_cast<long long>(std::ceil(visible.column_end)) - 1);
-  std::string text = line.data();
-  text += settings.reduction == analysis::TileReduction::kMax
-              ? "\nColour: attention probability p, the largest of a pixel's scores"
-              : "\nColour: attention probability p, the mean of a pixel's scores";
-  text += settings.logarithmic ? ", logarithmic scale; hatched: keys after the query"
-                               : ", linear scale; hatched: keys after the query";
-  const auto& mask = model.trial().mask();
-  if (!settings.overlay || !mask) return text;
-  if (mask->steps) text += "\n" + mask->summary.method + " " + DescribeSteps(model, *mask->steps);
-  std::snprintf(line.data(), line.size(),
-                "\n%s: grey is left out; kept are %.2f %% of the %s and of a query's mass at least %.4f, on average "
-                "%.4f\n%s",
-                mask->summary.method.c_str(), 100 * mask->summary.kept_fraction, mask->steps ? "keys" : "scores",
-                mask->summary.cra_min, mask->summary.cra_mean, mask->summary.parameters.c_str());
-  return text + line.data();
+  std::string text = trace.model_name;
+  if (!trace.prompt_source.empty()) text += ", " + trace.prompt_source;
+  text += Format(", %lld tokens: queries %lld to %lld, ", static_cast<long long>(trace.num_tokens),
+                 static_cast<long long>(model.rows().Position(first_row)),
+                 static_cast<long long>(model.rows().Position(last_row)));
+  return text + Format("keys %lld to %lld", static_cast<long long>(visible.column_begin),
+                       static_cast<long long>(std::ceil(visible.column_end)) - 1);
 }
 
-void DrawCaption(const CanvasModel& model, const OverlayOptions& options) {
-  const PixelRect& area = options.layout->caption;
-  if (area.height <= 0) return;
-  const std::string text = CaptionText(model, *options.view);
+std::string CaptionText(const CanvasModel& model) {
+  if (!model.head()) return {};
+  const CanvasSettings& settings = model.settings();
+  const auto& mask = model.trial().mask();
+  const bool overlay = settings.overlay && mask.has_value();
+  std::string text = ColorText(settings);
+  if (settings.profiles) text += "\n" + CurvesText(overlay);
+  if (overlay) text += "\n" + MaskText(model, *mask);
+  return text;
+}
+
+void DrawCaptions(const CanvasModel& model, const OverlayOptions& options) {
+  const CanvasLayout& layout = *options.layout;
+  if (layout.caption.height <= 0) return;
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
-  PushClip(list, area);
-  list->AddText(ImGui::GetFont(), ImGui::GetFontSize(), Point(area.x, area.y), kTextColor, text.data(),
-                text.data() + text.size(), static_cast<float>(area.width));
+  PushClip(list, layout.title);
+  const std::string title = TitleText(model);
+  list->AddText(ImGui::GetFont(), kTitleSize, Point(layout.title.x, layout.title.y), kTextColor, title.data(),
+                title.data() + title.size());
+  DrawText(list, layout.title.x, layout.title.y + static_cast<double>(kTitleSize) + 4, kDimColor,
+           SourceText(model, *options.view));
+  list->PopClipRect();
+  PushClip(list, layout.caption);
+  const std::string caption = CaptionText(model);
+  list->AddText(ImGui::GetFont(), ImGui::GetFontSize(), Point(layout.caption.x, layout.caption.y), kTextColor,
+                caption.data(), caption.data() + caption.size(), static_cast<float>(layout.caption.width));
   list->PopClipRect();
 }
 

@@ -70,11 +70,11 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   const double line = ImGui::GetFontSize();
   const PixelRect bar{area.x + 2, area.y, 14, area.height};
   const analysis::Palette& palette = settings.color_map->palette;
-  constexpr int kSteps = 128;
-  for (int step = 0; step < kSteps; ++step) {
-    const double top = bar.bottom() - bar.height * (step + 1) / kSteps;
+  constexpr size_t kSteps = 128;
+  for (size_t step = 0; step < kSteps; ++step) {
+    const double top = bar.bottom() - bar.height * static_cast<double>(step + 1) / kSteps;
     list->AddRectFilled(Point(bar.x, top), Point(bar.right(), top + bar.height / kSteps + 0.5),
-                        ToImGui(palette[static_cast<size_t>(step * 2 + 1)]));
+                        ToImGui(palette[step * 2 + 1]));
   }
   list->AddRect(Point(bar.x, bar.y), Point(bar.right(), bar.bottom()), kLineColor);
   const int ticks = std::max(2, static_cast<int>(area.height / 60));
@@ -173,7 +173,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   DrawSteps(model, options);
   DrawProfiles(model, options);
   DrawColorBar(model, options);
-  DrawCaption(model, options);
+  DrawCaptions(model, options);
   if (!options.live) return;
   if (const std::optional<PixelRect> minimap = model.MinimapRect()) {
     const ScoreRect visible = view.Visible();

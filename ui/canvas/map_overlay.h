@@ -19,8 +19,10 @@ struct OverlayOptions {
   bool tooltip = false;  // the pointer is over the map and nothing else
 };
 
-// What DrawCaption writes: the head, the rows and columns of `view`, the colours, the method and what it keeps. Pure.
-std::string CaptionText(const CanvasModel& model, const ViewTransform& view);
+// What a picture in a file says of itself. Pure; empty without a head.
+std::string TitleText(const CanvasModel& model);                              // which head
+std::string SourceText(const CanvasModel& model, const ViewTransform& view);  // of what, and which part of it
+std::string CaptionText(const CanvasModel& model);                            // colours, method and what it keeps
 
 void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options);
 
@@ -29,7 +31,7 @@ void DrawAxes(const CanvasModel& model, const OverlayOptions& options);
 void DrawProfiles(const CanvasModel& model, const OverlayOptions& options);
 void DrawSteps(const CanvasModel& model, const OverlayOptions& options);
 void DrawMark(const CanvasModel& model, const OverlayOptions& options);
-void DrawCaption(const CanvasModel& model, const OverlayOptions& options);
+void DrawCaptions(const CanvasModel& model, const OverlayOptions& options);
 void DrawColorBar(const CanvasModel& model, const OverlayOptions& options);
 void DrawScoreValues(CanvasModel& model, const OverlayOptions& options);
 void DrawCursor(const CanvasModel& model, const OverlayOptions& options);

@@ -17,11 +17,26 @@ double SnappedValue(const kernels::ParameterSpec& spec, double value) {
 }
 
 double SteppedValue(const kernels::ParameterSpec& spec, double value, int direction) {
+  if (direction > 0 && value >= spec.maximum) return value;  // it may have been set where the range reached farther
   double next = value + direction * spec.step;
   if (spec.logarithmic && value > 0) next = direction > 0 ? value * 2 : value / 2;
   next = SnappedValue(spec, next);
   if (next == value && spec.type == kernels::ParameterType::kInteger) next = SnappedValue(spec, value + direction);
   return next;
+}
+
+double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace) {
+  constexpr int64_t kTokensPerBlock = 64;  // of every method that counts blocks
+  int64_t most = 0;
+  if (spec.unit == "tokens" || spec.unit == "columns" || spec.unit == "diagonals" || spec.unit == "rows") {
+    most = trace.num_tokens;
+  } else if (spec.unit == "blocks") {
+    most = (trace.num_tokens + kTokensPerBlock - 1) / kTokensPerBlock;
+  } else if (spec.unit == "components") {
+    most = trace.head_dim;
+  }
+  if (most <= 0) return spec.maximum;
+  return std::clamp(static_cast<double>(most), spec.minimum, spec.maximum);
 }
 
 MethodTrial::MethodTrial() : self_(std::make_shared<MethodTrial*>(this)) {}

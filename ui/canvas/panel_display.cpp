@@ -76,22 +76,24 @@ void LivePanel::DrawColors(CanvasSettings& settings) {
   for (const analysis::ColorMap& colors : analysis::ColorMaps()) {
     if (FindMapColors(colors.name) != nullptr) maps.push_back(&colors);
   }
-  ImGui::SetNextItemWidth(150);
-  if (ImGui::BeginCombo("colours", settings.color_map->name.c_str())) {
-    for (const analysis::ColorMap* colors : maps) {
-      if (ImGui::Selectable(colors->name.c_str(), colors == settings.color_map)) settings.color_map = colors;
-    }
-    ImGui::EndCombo();
-  }
-  MarkStop({"colours",
+  std::vector<PanelListEntry> entries;
+  entries.reserve(maps.size());
+  for (const analysis::ColorMap* colors : maps) entries.push_back({colors->name, colors->name, {}, {}});
+  const auto present = static_cast<size_t>(std::find(maps.begin(), maps.end(), settings.color_map) - maps.begin());
+  const auto picked =
+      colors_.Draw(kColorsControl, 150, entries, present, [this](const std::string& name) { Mark("colours:" + name); });
+  if (picked) settings.color_map = maps[*picked];
+  MarkStop({kColorsControl,
             [this, &settings, maps](int notches) {
               const auto count = static_cast<int64_t>(maps.size());
-              const auto present = std::find(maps.begin(), maps.end(), settings.color_map) - maps.begin();
-              settings.color_map = maps[static_cast<size_t>((present + notches + count) % count)];
+              const auto shown = std::find(maps.begin(), maps.end(), settings.color_map) - maps.begin();
+              settings.color_map = maps[static_cast<size_t>((shown + notches + count) % count)];
               SettingsChanged();
             },
-            {},
+            [this] { colors_.Toggle(); },
             {}});
+  ImGui::SameLine();
+  ImGui::TextUnformatted("colours");
 }
 
 }  // namespace headscope::ui

@@ -13,6 +13,11 @@ void PanelFocus::EndFrame() {
     index_ = same != drawn_.end() ? static_cast<int>(same - drawn_.begin()) : std::min(index_, last);
   }
   stops_ = std::exchange(drawn_, {});
+  const auto wanted =
+      std::find_if(stops_.begin(), stops_.end(), [this](const PanelStop& stop) { return stop.name == wanted_; });
+  if (wanted_.empty() || wanted == stops_.end()) return;
+  index_ = static_cast<int>(wanted - stops_.begin());
+  wanted_.clear();
 }
 
 bool PanelFocus::Move(bool forward) {

@@ -9,6 +9,9 @@
 
 namespace headscope::ui {
 
+// The keys that the panel understands once the focus is in it. kList opens the list of a control that has one.
+enum class PanelKey { kLeft, kRight, kUp, kDown, kHome, kEnd, kActivate, kEscape, kList };
+
 struct PanelStop {
   std::string name;                         // as LivePanel::controls names it
   std::function<void(int notches)> adjust;  // arrows: -1 left or down, +1 right or up; empty: arrows do nothing
@@ -27,7 +30,12 @@ class PanelFocus {
   // To the next or the previous control; false, and the focus is nowhere, past the last or before the first.
   bool Move(bool forward);
   void FocusLast() { index_ = static_cast<int>(stops_.size()) - 1; }
-  void Clear() { index_ = -1; }
+  // To the control of this name once a frame has drawn it.
+  void FocusOn(std::string name) { wanted_ = std::move(name); }
+  void Clear() {
+    index_ = -1;
+    wanted_.clear();
+  }
 
   // Null when the focus is nowhere.
   const PanelStop* focused() const { return index_ < 0 ? nullptr : &stops_[static_cast<size_t>(index_)]; }
@@ -35,6 +43,7 @@ class PanelFocus {
 
  private:
   std::vector<PanelStop> stops_, drawn_;
+  std::string wanted_;  // FocusOn's, until it is drawn
   int index_ = -1;
 };
 

@@ -63,10 +63,11 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 6}, "");
   Mark("kept");
   if (mask.steps) DrawSteps(model, mask);
-  ImGui::Text("kept mass  min %.4f   mean %.4f", mask.summary.cra_min, mask.summary.cra_mean);
+  ImGui::Text("kept mass  min %.3f   5 %% %.3f   mean %.3f", mask.summary.cra_min, mask.summary.cra_p5,
+              mask.summary.cra_mean);
   HelpTooltip(
-      "Cumulative residual attention: the share of a query's attention that lies on what is kept; the least and the "
-      "mean over the recorded queries, or over the steps.");
+      "Cumulative residual attention: the share of a query's attention that lies on what is kept; the least, the fifth "
+      "percentile and the mean over the recorded queries, or over the steps.");
   ImGui::Text(mask.steps ? "worst query %lld   %.2f ms a choice" : "worst query %lld   selected in %.2f ms",
               static_cast<long long>(mask.summary.worst_row), mask.summary.select_ms);
   ImGui::SameLine();
@@ -94,7 +95,7 @@ void LivePanel::DrawMassPlot(const LiveMask& mask) {
     bins[bin] = *std::min_element(mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(begin),
                                   mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(end));
   }
-  ImGui::TextDisabled("kept mass by query");
+  ImGui::TextDisabled("kept mass by query, 0 to 1");
   ImGui::PlotLines("##kept_mass", bins.data(), static_cast<int>(bins.size()), 0, nullptr, 0.0f, 1.0f,
                    {ImGui::GetContentRegionAvail().x, 52});
   Mark("kept_mass");

@@ -7,6 +7,10 @@
 
 namespace headscope::ui {
 
+// Controls that have a list (LivePanel::controls).
+inline constexpr char kMethodControl[] = "method";
+inline constexpr char kColorsControl[] = "colours";
+
 inline constexpr float kDimmed = 0.55f;  // of numbers that belong to other parameters than those on show
 
 // What the item before says while the pointer rests on it. Not while a button is held: help must not lie over what a

@@ -7,10 +7,10 @@ namespace headscope::ui {
 
 namespace {
 
-// The centre along one axis such that the map's edge does not leave the viewport's edge; a map smaller than the
-// viewport sits in its middle.
+// The centre along one axis such that the map's edge does not leave the viewport's edge. A map smaller than the
+// viewport begins where the viewport does: beside its axes, and off the panel at the far side.
 double ClampedCenter(double center, double map_size, double view_size) {
-  if (map_size <= view_size) return map_size / 2;
+  if (map_size <= view_size) return view_size / 2;
   return std::clamp(center, view_size / 2, map_size - view_size / 2);
 }
 

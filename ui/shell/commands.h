@@ -47,6 +47,7 @@ enum class Command {
   kRunAll,
   kMeetTarget,
   kCancelWork,
+  kChooseMethod,
   kPreviousMethod,
   kNextMethod,
   kKeys,

@@ -1,6 +1,5 @@
 #include "head_table.h"
 
-#include <QHeaderView>
 #include <QJsonArray>
 #include <QLabel>
 #include <QMenu>
@@ -8,6 +7,8 @@
 #include <QVBoxLayout>
 #include <algorithm>
 #include <limits>
+
+#include "wrapped_header.h"
 
 namespace headscope::ui {
 namespace {
@@ -146,6 +147,8 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   filter_->setAcceptDrops(false);  // a file that is dropped here is for the window, not its address for the filter
   view_ = new QTableView(this);
   view_->setObjectName(QStringLiteral("headTable"));
+  auto* header = new WrappedHeader(view_);
+  view_->setHorizontalHeader(header);
   view_->setModel(proxy_);
   view_->setSortingEnabled(true);
   view_->sortByColumn(HeadTableModel::kLayer, Qt::AscendingOrder);
@@ -157,17 +160,17 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   view_->setWordWrap(false);
   view_->verticalHeader()->hide();
   view_->verticalHeader()->setDefaultSectionSize(view_->fontMetrics().height() + 6);
-  QHeaderView* header = view_->horizontalHeader();
-  header->setHighlightSections(false);
   header->setContextMenuPolicy(Qt::CustomContextMenu);
   connect(header, &QHeaderView::customContextMenuRequested, this, &HeadTable::ShowColumnMenu);
-  // By the title with its sort arrow, and the widest text that a column may hold: the rows are not known yet.
+  // By the title and the widest text that a column may hold: the rows are not known yet.
   const int margin = 2 * (view_->style()->pixelMetric(QStyle::PM_FocusFrameHMargin, nullptr, view_) + 2);
   for (int column = 0; column < model_->columnCount(); ++column) {
-    const QString widest =
-        column == HeadTableModel::kClass ? QStringLiteral("vertical-slash") : QStringLiteral("-0.000");
+    const QString widest = column == HeadTableModel::kClass        ? QStringLiteral("vertical-slash")
+                           : column == HeadTableModel::kRows       ? QStringLiteral("000000")
+                           : column < HeadTableModel::kFirstMetric ? QStringLiteral("000")
+                                                                   : QStringLiteral("-0.000");
     header->resizeSection(
-        column, std::max(header->sectionSizeHint(column), view_->fontMetrics().horizontalAdvance(widest) + margin));
+        column, std::max(header->TitleWidth(column), view_->fontMetrics().horizontalAdvance(widest) + margin));
     // The rows are the same for all heads, once their exact numbers are there.
     view_->setColumnHidden(column,
                            column == HeadTableModel::kRows || column >= HeadTableModel::kFirstMetric + kMetricsShown);

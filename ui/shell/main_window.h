@@ -78,7 +78,7 @@ class MainWindow : public QMainWindow {
   void SyncMetric();
   void ShowHead(analysis::HeadId head);
   void Step(int step);
-  void ShowCursor(qint64 row, qint64 column, double probability);
+  void ShowCursor(qint64 row, qint64 column, const Exact& exact);
   void SetMethodState(const MethodState& state);
   MethodState PresentMethodState() const;
   const kernels::MethodSpec* PrefillMethod(const QString& name) const;  // null when there is none

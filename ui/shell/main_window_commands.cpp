@@ -29,6 +29,7 @@ constexpr Gesture kGestures[] = {
     {"Hover", "query and key token, probability, score, kept or not"},
     {"Tab, Shift + Tab", "the next pane, the pane before; on the map through the panel's controls"},
     {"Arrows, Home, End, Space in the panel", "move the control that has the frame; Esc: back to the map"},
+    {"F4, Alt + Down on the map or in the panel", "open the list of methods, or of colours when that has the frame"},
     {"Esc", "give up a rectangle; close the find bar, the palette or a notice"},
     {"Ctrl + click on a slider", "type its value"},
     {"Drag the line in Kept mass, arrows there", "move the target; Ctrl finer, Shift coarser, double click for 0.95"},
@@ -74,6 +75,7 @@ void MainWindow::BindCommands() {
   bind(Command::kFit, [this] { canvas_->FitView(); });
   bind(Command::kZoomIn, [this] { canvas_->ZoomIn(); });
   bind(Command::kZoomOut, [this] { canvas_->ZoomOut(); });
+  bind(Command::kChooseMethod, [this] { canvas_->ToggleMethodList(); });
   bind(Command::kPreviousMethod, [this] { canvas_->StepMethod(-1); });
   bind(Command::kNextMethod, [this] { canvas_->StepMethod(1); });
   commands_.Bind(Command::kLogScale,
@@ -102,7 +104,7 @@ void MainWindow::BindCommands() {
 void MainWindow::ConnectCanvas() {
   connect(canvas_, &HeadCanvas::CursorMoved, this, &MainWindow::ShowCursor);
   connect(canvas_, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
-  connect(canvas_, &HeadCanvas::ViewChanged, this, &MainWindow::SyncViewCommands);
+  connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::SyncViewCommands);
   connect(canvas_, &HeadCanvas::HeadStepRequested, this, &MainWindow::Step);
   connect(canvas_, &HeadCanvas::MethodChanged, this, [this](const QString& method, const QString& parameters) {
     StopSearch();  // it was for the method and the target before
@@ -195,16 +197,18 @@ void MainWindow::Step(int step) {
   if (const auto head = store_.Neighbour(*store_.selected(), step)) store_.Select(*head);
 }
 
-void MainWindow::ShowCursor(qint64 row, qint64 column, double probability) {
+void MainWindow::ShowCursor(qint64 row, qint64 column, const Exact& exact) {
   const TraceSummary& trace = store_.trace();
   if (row < 0 || row >= trace.num_rows || column < 0 || column >= trace.num_tokens) return;
   const int32_t position = trace.row_positions[static_cast<size_t>(row)];
   const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
   QString text = tr("query %1 “%2”  →  key %3 “%4”").arg(position).arg(token(position)).arg(column).arg(token(column));
-  if (column > position) {
-    text += tr("     not causal");
-  } else if (!std::isnan(probability)) {
-    text += QStringLiteral("     p = %1").arg(probability, 0, 'g', 4);
+  if (!exact.causal) {
+    text += tr("     the key comes after the query");
+  } else if (!exact.in_window) {
+    text += tr("     the key is older than the model's window reaches");
+  } else if (!std::isnan(exact.probability)) {
+    text += QStringLiteral("     p = %1").arg(exact.probability, 0, 'g', 4);
   }
   cursor_label_->setText(text);
 }

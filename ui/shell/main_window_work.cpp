@@ -3,6 +3,7 @@
 #include <QMessageBox>
 #include <QPushButton>
 #include <algorithm>
+#include <cmath>
 
 #include "main_window.h"
 #include "while_alive.h"
@@ -11,6 +12,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr int32_t kRepeatsOfAll = 3;
+constexpr double kPictureScale = 2;
 
 // Where to write; empty when the user thought better of it. A name without a suffix gets one before the dialog asks
 // whether an existing file may be replaced.
@@ -264,7 +266,11 @@ void MainWindow::ExportCanvas() {
   ProgressReport report;
   report.stage = tr("Exporting %1").arg(QFileInfo(path).fileName()).toStdString();
   progress_->Update(kExportWork, report);
-  canvas_->ExportPng(path, canvas_->size() * canvas_->devicePixelRatioF());
+  // Twice the window's pixels: sharp on paper and on a slide.
+  const QSize size = canvas_->PictureSize();
+  const double fits = static_cast<double>(HeadCanvas::kMostPictureSide) / std::max(size.width(), size.height());
+  const double scale = std::min(kPictureScale, std::floor(fits * 4) / 4);
+  canvas_->ExportPng(path, size * scale, scale);
 }
 
 bool MainWindow::ExportRuns() {

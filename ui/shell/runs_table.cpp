@@ -1,13 +1,14 @@
 #include "runs_table.h"
 
 #include <QFont>
-#include <QHeaderView>
 #include <QLabel>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <tuple>
+
+#include "wrapped_header.h"
 
 namespace headscope::ui {
 namespace {
@@ -39,6 +40,8 @@ double Value(const MethodResult& run, int column) {
       return run.kept_fraction;
     case RunsTableModel::kCraMin:
       return run.cra_min;
+    case RunsTableModel::kCraFifth:
+      return run.cra_p5;
     case RunsTableModel::kCraMean:
       return run.cra_mean;
     case RunsTableModel::kSelect:
@@ -81,6 +84,8 @@ QString Text(const MethodResult& run, int column) {
       return QStringLiteral("%1 %").arg(100 * run.kept_fraction, 0, 'f', 1);
     case RunsTableModel::kCraMin:
       return QString::number(run.cra_min, 'f', 3);
+    case RunsTableModel::kCraFifth:
+      return QString::number(run.cra_p5, 'f', 3);
     case RunsTableModel::kCraMean:
       return QString::number(run.cra_mean, 'f', 3);
     case RunsTableModel::kSelect:
@@ -110,6 +115,31 @@ bool IsText(int column) {
   return column <= RunsTableModel::kPhase || column >= RunsTableModel::kParameters;
 }
 
+// What a column makes room for.
+QString WidestText(int column) {
+  switch (column) {
+    case RunsTableModel::kHead:
+      return QStringLiteral("00:00");
+    case RunsTableModel::kMethod:
+      return QStringLiteral("sample-attention");
+    case RunsTableModel::kPhase:
+      return QStringLiteral("decode");
+    case RunsTableModel::kKept:
+      return QStringLiteral("100.0 %");
+    case RunsTableModel::kSpeedup:
+      return QStringLiteral("00.00×");
+    case RunsTableModel::kSelect:
+    case RunsTableModel::kAttend:
+      return QStringLiteral("000.0 ± 00.0");
+    case RunsTableModel::kTotal:
+      return QStringLiteral("0000.00");
+    case RunsTableModel::kParameters:
+      return QStringLiteral("alpha_c=0.95,alpha_s=0.95,chunk_n=1");
+    default:
+      return QStringLiteral("0.00000");
+  }
+}
+
 struct ColumnText {
   const char* title;
   const char* help;
@@ -119,13 +149,14 @@ constexpr ColumnText kColumns[] = {
     {"Method", "dense is the baseline of its head and phase"},
     {"Phase", "prefill: all recorded rows at once; decode: the last rows, one step each"},
     {"Kept", "kept pairs / visible pairs: those that are causal and inside the model's window, if it has one"},
-    {"CRA min", "least kept mass of a row"},
+    {"Speed-up", "dense attention's time / (select + attend)"},
+    {"CRA min", "kept mass of the row that keeps least"},
+    {"CRA 5 %", "kept mass that 95 % of the rows reach: its fifth percentile"},
     {"CRA mean", "kept mass, mean over rows"},
+    {"Rel. error", "|O − O_dense| / |O_dense|, L2 over all rows"},
+    {"Total ms", "select + attend"},
     {"Select ms", "making the index: median ± median absolute deviation"},
     {"Attend ms", "attention on the index: median ± median absolute deviation"},
-    {"Total ms", "select + attend"},
-    {"Speed-up", "dense attention's time / (select + attend)"},
-    {"Rel. error", "|O − O_dense| / |O_dense|, L2 over all rows"},
     {"Max error", "largest absolute difference of an output"},
     {"Cosine", "of O and O_dense, mean over rows"},
     {"Parameters", "as typed after --method"},
@@ -235,8 +266,10 @@ int RunsTableModel::NumUnsaved() const {
 RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableModel(this)) {
   view_ = new QTableView(this);
   view_->setObjectName(QStringLiteral("runsTable"));
+  auto* header = new WrappedHeader(view_);
+  view_->setHorizontalHeader(header);
   view_->setModel(model_);
-  view_->horizontalHeader()->setSortIndicator(RunsTableModel::kSpeedup, Qt::DescendingOrder);
+  header->setSortIndicator(RunsTableModel::kSpeedup, Qt::DescendingOrder);
   view_->setSortingEnabled(true);
   view_->setSelectionBehavior(QAbstractItemView::SelectRows);
   view_->setAlternatingRowColors(true);
@@ -245,21 +278,14 @@ RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableMod
   view_->setWordWrap(false);
   view_->verticalHeader()->hide();
   view_->verticalHeader()->setDefaultSectionSize(view_->fontMetrics().height() + 6);
-  view_->horizontalHeader()->setHighlightSections(false);
-  view_->horizontalHeader()->setStretchLastSection(true);
+  header->setStretchLastSection(true);
   QFont bold = view_->font();
   bold.setBold(true);  // the baseline's rows
   const QFontMetrics metrics(bold);
-  const int padding = metrics.horizontalAdvance(QStringLiteral("MM"));
+  const int padding = metrics.horizontalAdvance(QStringLiteral("M"));
   for (int column = 0; column < RunsTableModel::kNumColumns; ++column) {
-    const QString widest = column == RunsTableModel::kMethod ? QStringLiteral("vertical-slash ")
-                           : column == RunsTableModel::kKept ? QStringLiteral("100.0 %")
-                           : column == RunsTableModel::kParameters
-                               ? QStringLiteral("alpha_c=0.95,alpha_s=0.95,chunk_n=1")
-                           : column == RunsTableModel::kSelect || column == RunsTableModel::kAttend
-                               ? QStringLiteral("000.0 ± 00.0")
-                               : QString::fromUtf8(kColumns[column].title);
-    view_->setColumnWidth(column, metrics.horizontalAdvance(widest) + padding);
+    view_->setColumnWidth(
+        column, std::max(header->TitleWidth(column), metrics.horizontalAdvance(WidestText(column)) + padding));
   }
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
