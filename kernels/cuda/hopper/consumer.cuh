@@ -194,6 +194,13 @@ class Consumer {
   }
 
  private:
+  // Lanes that poll a barrier may see it pass at different times, and what follows is wgmma, which takes whole warps.
+  template <uint32_t kSlots>
+  __device__ void WaitTogether(uint64_t (&full)[kSlots], uint32_t number) {
+    WaitFull(full, number);
+    __syncwarp();
+  }
+
   // Waits for the next item's queries; false when there is no item left.
   __device__ bool TakeItem() {
     WaitFull(s_.q_full, work_);
@@ -224,7 +231,7 @@ class Consumer {
     }
     flags = __shfl_sync(kAllLanes, flags, 0) | capped_;
     if (!ahead.has_keys) [[unlikely]]
-      WaitFull(s_.k_full, step);
+      WaitTogether(s_.k_full, step);
     if ((flags & kStepGathered) != 0) [[unlikely]]
       cutlass::arch::fence_view_async_shared();
     return flags;
@@ -232,7 +239,7 @@ class Consumer {
   __device__ uint32_t WaitForKeys(uint32_t step) { return WaitForKeys(step, Ahead{}); }
 
   __device__ void WaitForValues(uint32_t step, uint32_t flags) {
-    WaitFull(s_.v_full, step);
+    WaitTogether(s_.v_full, step);
     if ((flags & kStepGathered) != 0) [[unlikely]]
       cutlass::arch::fence_view_async_shared();
   }

@@ -222,6 +222,7 @@ class LseConsumer {
         // Also where the tile is not this warpgroup's: a stage is let go after it has been filled.
         const uint32_t stage = number % T::kStages;
         Mbarrier::wait(&s_.k_full[stage], number / T::kStages & 1u);
+        __syncwarp();  // lanes that poll may see it pass at different times, and wgmma takes whole warps
         if (attended) {
           FenceAccumulators(scores);
           BeginProducts();
