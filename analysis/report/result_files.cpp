@@ -140,7 +140,8 @@ void WriteText(const std::string& text, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   file << text;
   file.close();
-  if (!file) throw std::runtime_error(path + ": " + std::strerror(errno) + "; is the disk full?");
+  if (!file)
+    throw std::runtime_error(path + ": " + std::strerror(errno) + "; check the folder's permissions and free space");
 }
 
 template <typename Row>
