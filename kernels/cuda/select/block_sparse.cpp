@@ -36,10 +36,12 @@ Status SelectBlockSparse(Call* call) {
   params.q_terms = call->workspace.Take<uint4>(call->NumHeads() * TermGroups(params.num_query_blocks) * group_pieces);
   params.k_terms = call->workspace.Take<uint4>(num_kv_lists * TermGroups(params.num_key_blocks) * group_pieces);
   params.k_factors = call->workspace.Take<float>(num_kv_lists * params.FactorPitch());
+  params.progress = call->workspace.Take<int32_t>(1 + params.NumStages());
   params.bitmaps = call->workspace.Take<uint64_t>(call->NumHeads() * params.num_query_blocks * params.words);
-  if (params.NumBlocks() > std::numeric_limits<int32_t>::max()) {
-    return {StatusCode::kUnsupported, "the number of blocks of 64 rows in Q and K is " +
-                                          std::to_string(params.NumBlocks()) +
+  // Pieces of work are counted in 32 bits.
+  const int64_t num_blocks = call->NumHeads() * params.num_query_blocks + num_kv_lists * params.num_key_blocks;
+  if (num_blocks > std::numeric_limits<int32_t>::max()) {
+    return {StatusCode::kUnsupported, "the number of blocks of 64 rows in Q and K is " + std::to_string(num_blocks) +
                                           ": the GPU selector takes 2147483647; split the batch."};
   }
   if (!call->launches) return {};
@@ -58,8 +60,8 @@ Status SelectBlockSparse(Call* call) {
                                           ": block-sparse selection on this GPU takes " + std::to_string(most) +
                                           " keys; select on the CPU."};
   }
-  status = LaunchStatus(LaunchPoolBlocks(params, call->stream), "PoolKernel", *call);
-  if (status.ok()) status = LaunchStatus(LaunchPickBlocks(params, queries, call->stream), "PickBlocksKernel", *call);
+  status = LaunchStatus(LaunchPickBlocks(params, queries, device.num_multiprocessors, call->stream), "PickBlocksKernel",
+                        *call);
   if (!status.ok()) return status;
   const BlockLists lists{params.bitmaps, params.num_query_blocks, params.words};
   return LaunchStatus(LaunchBlockLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteListsKernel", *call);

@@ -1,252 +1,150 @@
-// The scores of pooled blocks and the best of them.
-//
-// A product of two means is high * high + high * low + low * high of their terms, which leaves out less than 2^-21 of
-// the product of two components.
-#include <cuda_fp16.h>
+// Block-sparse's one launch. See pooled_blocks.h.
 #include <cuda_runtime.h>
 
-#include "select/pooled_blocks.h"
-#include "select/row_pick.cuh"
+#include <algorithm>
+
+#include "select/pool_block.cuh"
+#include "select/pooled_scores.cuh"
+#include "shared_memory.h"
 
 namespace headscope::kernels::selection {
 namespace {
 
-constexpr int kPickThreads = 512;
-constexpr int kPickWarps = kPickThreads / 32;
-constexpr int kTileQueries = 16;  // rows of one product
-constexpr int kMostTiles = 3;     // of a thread block
-constexpr int kFewestQueries = kTermGroup;
-constexpr int kTurnGroups = 2;  // groups of 8 keys that a warp scores at once
-constexpr int kWarpKeys = kTermGroup * kTurnGroups;
-constexpr int kTurnKeys = kWarpKeys * kPickWarps;
-constexpr int kPitchPad = 8;  // eight rows' stores of neighbouring scores meet all 32 banks
-constexpr size_t kStaticBytes = kPickWarps * sizeof(uint32_t);  // shared memory beside the launch's own
+constexpr int kMostPoolTurns = 4;  // blocks of 64 rows that a warp pools of one piece of work
 
-// Rows of scores in shared memory are this long, in fp16 numbers.
-__host__ __device__ constexpr int32_t ScorePitch(int32_t num_key_blocks) {
-  return (num_key_blocks + kWarpScores - 1) / kWarpScores * kWarpScores + kPitchPad;
-}
-
-// Query blocks of a thread block's operands: whole tiles.
-__host__ __device__ constexpr int32_t OperandPieces(int32_t num_rows, int32_t head_dim) {
-  return (num_rows + kTileQueries - 1) / kTileQueries * (kTileQueries / kTermGroup) * GroupPieces(head_dim);
-}
-
-// c += a * b over 16 components: 16 query blocks by 8 key blocks.
-__device__ __forceinline__ void Multiply(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                         uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-// The terms of a step of 8 key blocks, a lane's part.
-struct Terms {
-  uint4 high;
-  uint4 low;
+// What beside the rows of scores lies in shared memory.
+struct PickShared {
+  uint32_t largest_factors[kPickWarps];
+  uint16_t candidates[kPickWarps][kMostCandidates];
+  int32_t piece;
 };
 
-// The query blocks' operands as the products read them: per tile, step and half of a step the high terms of 16
-// components, then the low ones; of each, a lane holds query block lane / 4 in x and z and lane / 4 + 8 in y and w.
-// Which component a product takes for which of its places is free as long as both operands agree: 16 bytes of a lane
-// feed two products.
-__device__ void LoadQueries(const uint4* q_terms, int32_t num_queries, int32_t num_pieces, int32_t head_dim,
-                            uint4* operands) {
-  const int32_t group_pieces = GroupPieces(head_dim);
-  const int32_t num_groups = TermGroups(num_queries);
-#pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < num_pieces / 2; i += kPickThreads) {
-    const int32_t tile = i / group_pieces;
-    const uint4* const from = q_terms + 2 * tile * group_pieces + i % group_pieces;
-    const uint4 rows0 = 2 * tile < num_groups ? __ldg(from) : uint4{};
-    const uint4 rows8 = 2 * tile + 1 < num_groups ? __ldg(from + group_pieces) : uint4{};
-    // Piece i is (tile, step, term, lane).
-    uint4* const to = operands + i / kStepPieces * 2 * kStepPieces + i % kStepPieces;
-    to[0] = {rows0.x, rows8.x, rows0.y, rows8.y};
-    to[kStepPieces] = {rows0.z, rows8.z, rows0.w, rows8.w};
-  }
-}
+// The order of work. Group g holds stage g's pooling and stage g - lag's picks, evenly mixed. Pieces are taken in this
+// order, so whoever waits for a stage's pooling waits for thread blocks that are running and wait for nobody.
+struct Schedule {
+  int32_t num_stages;
+  int32_t pool_piece;  // blocks of 64 rows that a thread block pools at a time
+  int32_t pools_per_stage;
+  int32_t parts_per_head;   // picks
+  int32_t picks_per_stage;  // of all heads of the stage
+  int32_t lag;              // so many stages that as many pieces are under way as there are thread blocks
 
-// A tile of 16 query blocks by the turn's groups of keys, 32 components.
-__device__ __forceinline__ void MultiplyStep(float (&c)[kTurnGroups][4], const uint4* queries,
-                                             const Terms (&keys)[kTurnGroups]) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const uint4 high = queries[half * kStepPieces];
-    const uint4 low = queries[half * kStepPieces + kStepPieces / 2];
-    auto multiply = [&](const uint4& q, auto&& term_of) {
-#pragma unroll
-      for (int g = 0; g < kTurnGroups; ++g) {
-        const uint4& k = term_of(keys[g]);
-        Multiply(c[g], q.x, q.y, q.z, q.w, half == 0 ? k.x : k.z, half == 0 ? k.y : k.w);
-      }
-    };
-    multiply(low, [](const Terms& terms) -> const uint4& { return terms.high; });
-    multiply(high, [](const Terms& terms) -> const uint4& { return terms.low; });
-    multiply(high, [](const Terms& terms) -> const uint4& { return terms.high; });
-  }
-}
-
-// Scores of the num_rows query blocks in `operands` with key blocks [0, num_keys), times a number of the row's own and
-// `norm`, into scores[query * pitch + key]; no number becomes -infinity. Keys up to the next multiple of 16 are written
-// too, and nobody looks at those.
-__device__ void ScoreKeys(const uint4* k_terms, const float* k_factors, const uint4* operands, int32_t num_keys,
-                          int32_t head_dim, int num_rows, float norm, int32_t pitch, __half* scores) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int num_tiles = (num_rows + kTileQueries - 1) / kTileQueries;
-  const int num_steps = head_dim / kStepComponents;
-  const int group_pieces = GroupPieces(head_dim);
-  const int32_t last_group = TermGroups(num_keys) - 1;
-  const uint4* from[kTurnGroups];
-  auto point_at = [&](int32_t first) {
-#pragma unroll
-    for (int g = 0; g < kTurnGroups; ++g) {
-      from[g] = k_terms + int64_t{min(first / kTermGroup + g, last_group)} * group_pieces + lane;
-    }
-  };
-  Terms next[kTurnGroups];
-  auto load = [&] {
-#pragma unroll
-    for (int g = 0; g < kTurnGroups; ++g) next[g] = {__ldg(from[g]), __ldg(from[g] + kStepPieces / 2)};
-  };
-  int32_t first = warp * kWarpKeys;
-  if (first >= num_keys) return;
-  point_at(first);
-  load();
-  for (; first < num_keys; first += kTurnKeys) {
-    float c[kMostTiles][kTurnGroups][4] = {};
-    float2 factors[kTurnGroups];
-#pragma unroll
-    for (int g = 0; g < kTurnGroups; ++g) {
-      const int32_t group = min(first / kTermGroup + g, last_group);
-      factors[g] = __ldg(reinterpret_cast<const float2*>(k_factors + group * kTermGroup) + lane % 4);
-    }
-    const uint4* queries = operands + lane;
-#pragma unroll 1
-    for (int step = 0; step < num_steps; ++step) {
-      Terms keys[kTurnGroups];
-#pragma unroll
-      for (int g = 0; g < kTurnGroups; ++g) {
-        keys[g] = next[g];
-        from[g] += kStepPieces;
-      }
-      if (step + 1 == num_steps) point_at(first + kTurnKeys);
-      load();
-#pragma unroll
-      for (int tile = 0; tile < kMostTiles; ++tile) {
-        if (tile < num_tiles) MultiplyStep(c[tile], queries + tile * 2 * group_pieces, keys);
-      }
-      queries += 2 * kStepPieces;
-    }
-    const __half2 lowest = __float2half2_rn(-__int_as_float(0x7f800000));
-#pragma unroll
-    for (int g = 0; g < kTurnGroups; ++g) {
-      const float2 factor = {factors[g].x * norm, factors[g].y * norm};
-#pragma unroll
-      for (int tile = 0; tile < kMostTiles; ++tile) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int query = tile * kTileQueries + half * 8 + lane / 4;
-          if (query >= num_rows) continue;
-          const __half2 pair = __floats2half2_rn(c[tile][g][2 * half] * factor.x, c[tile][g][2 * half + 1] * factor.y);
-          *reinterpret_cast<__half2*>(scores + query * pitch + first + kTermGroup * g + lane % 4 * 2) =
-              __hmax2(pair, lowest);
-        }
-      }
-    }
-  }
-}
-
-// One score in fp32, by a whole warp.
-struct PairScore {
-  const uint4* q_terms;  // at the query block's first components
-  const uint4* k_terms;
-  const float* k_factors;
-  int32_t head_dim;
-  float norm;
-
-  __device__ static float Dot(const uint4& q_high, const uint4& q_low, const uint4& k_high, const uint4& k_low) {
-    auto add = [](uint32_t high, uint32_t low) {
-      const float2 a = __half22float2(AsHalves(high));
-      const float2 b = __half22float2(AsHalves(low));
-      return float2{a.x + b.x, a.y + b.y};
-    };
-    const uint32_t q[2][4] = {{q_high.x, q_high.y, q_high.z, q_high.w}, {q_low.x, q_low.y, q_low.z, q_low.w}};
-    const uint32_t k[2][4] = {{k_high.x, k_high.y, k_high.z, k_high.w}, {k_low.x, k_low.y, k_low.z, k_low.w}};
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 a = add(q[0][i], q[1][i]);
-      const float2 b = add(k[0][i], k[1][i]);
-      sum = fmaf(a.x, b.x, fmaf(a.y, b.y, sum));
-    }
-    return sum;
-  }
-
-  __device__ float operator()(int32_t key) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    float sum = 0;
-    if (lane < head_dim / 8) {
-      const int at = lane / 4 * kStepPieces + lane % 4;
-      const uint4* const q = q_terms + at;
-      const uint4* const k = k_terms + int64_t{key / kTermGroup} * GroupPieces(head_dim) + key % kTermGroup * 4 + at;
-      sum = Dot(__ldg(q), __ldg(q + kStepPieces / 2), __ldg(k), __ldg(k + kStepPieces / 2));
-    }
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(kFullWarp, sum, offset);
-    return sum * (k_factors[key] * norm);
-  }
+  __host__ __device__ int32_t PiecesPerGroup() const { return pools_per_stage + picks_per_stage; }
+  __host__ __device__ int64_t NumPieces() const { return int64_t{num_stages + lag} * PiecesPerGroup(); }
 };
 
-// A thread block per num_rows query blocks of one head.
-__global__ void __launch_bounds__(kPickThreads, 1) PickBlocksKernel(const PooledBlocksParams p, const int num_rows) {
-  extern __shared__ __align__(16) char shared[];
-  __shared__ uint32_t largest_factors[kPickWarps];
-  auto* const operands = reinterpret_cast<uint4*>(shared);
+__device__ void PoolPiece(const PooledBlocksParams& p, int32_t stage, int32_t begin, int32_t num_blocks) {
+  const int32_t group_size = p.num_qo_heads / p.num_kv_heads;
+  const int32_t sequence = stage / p.num_kv_heads;
+  const int32_t kv_head = stage % p.num_kv_heads;
+  const int64_t group_pieces = GroupPieces(p.head_dim);
+  const int32_t end = min(begin + num_blocks, p.num_key_blocks + group_size * p.num_query_blocks);
+  for (int32_t at = begin + static_cast<int32_t>(threadIdx.x) / 32; at < end; at += kPickWarps) {
+    // Blocks of K, then those of Q.
+    const bool is_key = at < p.num_key_blocks;
+    const int32_t member = is_key ? 0 : (at - p.num_key_blocks) / p.num_query_blocks;
+    const int32_t block = is_key ? at : (at - p.num_key_blocks) % p.num_query_blocks;
+    const StridedTensor<const void>& tensor = is_key ? p.k : p.q;
+    const int32_t head = is_key ? kv_head : kv_head * group_size + member;
+    const int64_t list = is_key ? stage : int64_t{sequence} * p.num_qo_heads + head;
+    const auto* const rows =
+        static_cast<const uint16_t*>(tensor.data) + sequence * tensor.batch_stride + head * tensor.head_stride;
+    uint4* const terms = (is_key ? p.k_terms : p.q_terms) +
+                         list * TermGroups(is_key ? p.num_key_blocks : p.num_query_blocks) * group_pieces;
+    PoolBlock({rows, tensor.row_stride, is_key ? p.num_visible_keys : p.seq_q, p.head_dim, p.is_bf16, terms,
+               is_key ? p.k_factors + list * p.FactorPitch() : nullptr},
+              block);
+  }
+}
+
+// Picks for query blocks [first_block, first_block + num_rows) of a head.
+__device__ void PickPiece(const PooledBlocksParams& p, int32_t num_rows, int64_t list, int64_t kv_list,
+                          int32_t first_block, uint4* operands, PickShared& shared, int32_t& guess) {
   auto* const scores = reinterpret_cast<__half*>(operands + OperandPieces(num_rows, p.head_dim));
   const int32_t pitch = ScorePitch(p.num_key_blocks);
-  const auto parts = static_cast<uint32_t>((p.num_query_blocks + num_rows - 1) / num_rows);
-  const uint32_t list = blockIdx.x / parts;
-  // The longest first: they take the longest.
-  const int32_t first_block = static_cast<int32_t>(parts - 1 - blockIdx.x % parts) * num_rows;
   const int num_queries = min(num_rows, p.num_query_blocks - first_block);
-  const auto num_qo_heads = static_cast<uint32_t>(p.num_qo_heads);
-  const auto num_kv_heads = static_cast<uint32_t>(p.num_kv_heads);
-  const uint32_t kv_list = list / num_qo_heads * num_kv_heads + list % num_qo_heads / (num_qo_heads / num_kv_heads);
   auto num_causal = [&](int32_t query_block) {
     return (p.first_position + min((query_block + 1) * kPoolRows, p.seq_q) - 1) / kPoolRows + 1;
   };
   const int32_t num_keys = num_causal(first_block + num_queries - 1);
   const int32_t group_pieces = GroupPieces(p.head_dim);
-  const uint4* const k_terms = p.k_terms + int64_t{kv_list} * TermGroups(p.num_key_blocks) * group_pieces;
-  const float* const k_factors = p.k_factors + int64_t{kv_list} * p.FactorPitch();
+  const uint4* const k_terms = p.k_terms + kv_list * TermGroups(p.num_key_blocks) * group_pieces;
+  const float* const k_factors = p.k_factors + kv_list * p.FactorPitch();
 
   const int32_t first_group = first_block / kTermGroup;
-  const uint4* const q_terms =
-      p.q_terms + (int64_t{list} * TermGroups(p.num_query_blocks) + first_group) * group_pieces;
+  const uint4* const q_terms = p.q_terms + (list * TermGroups(p.num_query_blocks) + first_group) * group_pieces;
   LoadQueries(q_terms, num_queries, OperandPieces(num_rows, p.head_dim), p.head_dim, operands);
   // With the largest factor and both operands' largest terms a score is 2^15 in fp16.
   float largest = 0;
 #pragma unroll 4
   for (int32_t key = static_cast<int32_t>(threadIdx.x); key < num_keys; key += kPickThreads) {
-    largest = fmaxf(largest, k_factors[key]);
+    largest = fmaxf(largest, __ldcg(k_factors + key));
   }
   const uint32_t largest_of_warp = __reduce_max_sync(kFullWarp, __float_as_uint(largest));  // never negative
-  if (threadIdx.x % 32 == 0) largest_factors[threadIdx.x / 32] = largest_of_warp;
+  if (threadIdx.x % 32 == 0) shared.largest_factors[threadIdx.x / 32] = largest_of_warp;
   __syncthreads();
   const float norm =
-      0x1p-23f / __uint_as_float(__reduce_max_sync(kFullWarp, largest_factors[threadIdx.x % kPickWarps]));
+      0x1p-23f / __uint_as_float(__reduce_max_sync(kFullWarp, shared.largest_factors[threadIdx.x % kPickWarps]));
 
   ScoreKeys(k_terms, k_factors, operands, num_keys, p.head_dim, num_rows, norm, pitch, scores);
   __syncthreads();
-  for (int query = static_cast<int>(threadIdx.x) / 32; query < num_queries; query += kPickWarps) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  for (int query = warp; query < num_queries; query += kPickWarps) {
     const PairScore score_of{q_terms + query / kTermGroup * group_pieces + query % kTermGroup * 4, k_terms, k_factors,
                              p.head_dim, norm};
-    const int64_t query_row = int64_t{list} * p.num_query_blocks + first_block + query;
-    PickRow(reinterpret_cast<uint4*>(scores + query * pitch), num_causal(first_block + query), p.num_kept, score_of,
-            reinterpret_cast<uint8_t*>(p.bitmaps + query_row * p.words),
-            p.words * static_cast<int32_t>(sizeof(uint64_t)));
+    const int64_t query_row = list * p.num_query_blocks + first_block + query;
+    guess = PickRow(RowPick<PairScore>{reinterpret_cast<uint4*>(scores + query * pitch), shared.candidates[warp],
+                                       num_causal(first_block + query), p.num_kept, guess, score_of,
+                                       reinterpret_cast<uint8_t*>(p.bitmaps + query_row * p.words),
+                                       p.words * static_cast<int32_t>(sizeof(uint64_t))});
+  }
+}
+
+// Waits until `wanted` pieces of a stage are pooled, and sees what they wrote.
+__device__ void AwaitPooled(int32_t* pooled, int32_t wanted) {
+  if (threadIdx.x == 0) {
+    while (*reinterpret_cast<volatile int32_t*>(pooled) < wanted) __nanosleep(100);
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+__global__ void __launch_bounds__(kPickThreads, 1)
+    PickBlocksKernel(const PooledBlocksParams p, const Schedule schedule, const int num_rows) {
+  extern __shared__ uint4 operands[];
+  __shared__ PickShared shared;
+  const int32_t pieces_per_group = schedule.PiecesPerGroup();
+  int32_t guess = 0;  // of where a row's cut lies: near the last one's
+  while (true) {
+    __syncthreads();  // whoever still reads the last piece's shared memory
+    if (threadIdx.x == 0) shared.piece = atomicAdd(p.progress, 1);
+    __syncthreads();
+    const int32_t piece = shared.piece;
+    if (piece >= schedule.NumPieces()) return;
+    const int32_t group = piece / pieces_per_group;
+    const int32_t place = piece % pieces_per_group;
+    // Of the group's first n places n * picks / pieces hold picks.
+    auto picks_before = [&](int32_t n) {
+      return static_cast<int32_t>(int64_t{n} * schedule.picks_per_stage / pieces_per_group);
+    };
+    const int32_t pick = picks_before(place);
+    if (picks_before(place + 1) == pick) {
+      if (group >= schedule.num_stages) continue;
+      PoolPiece(p, group, (place - pick) * schedule.pool_piece, schedule.pool_piece);
+      __threadfence();
+      __syncthreads();
+      if (threadIdx.x == 0) atomicAdd(p.progress + 1 + group, 1);
+    } else {
+      const int32_t stage = group - schedule.lag;
+      if (stage < 0) continue;
+      AwaitPooled(p.progress + 1 + stage, schedule.pools_per_stage);
+      const int32_t group_size = p.num_qo_heads / p.num_kv_heads;
+      const int64_t list = int64_t{stage / p.num_kv_heads} * p.num_qo_heads + stage % p.num_kv_heads * group_size +
+                           pick / schedule.parts_per_head;
+      // The longest first: they take the longest.
+      const int32_t part = schedule.parts_per_head - 1 - pick % schedule.parts_per_head;
+      PickPiece(p, num_rows, list, stage, part * num_rows, operands, shared, guess);
+    }
   }
 }
 
@@ -259,26 +157,39 @@ size_t SharedBytes(int32_t queries, int32_t head_dim, int32_t num_key_blocks) {
 
 int32_t QueryBlocksPerThreadBlock(const PooledBlocksParams& params, size_t shared_bytes) {
   for (const int32_t queries : {kMostTiles * kTileQueries, 2 * kTileQueries, kTileQueries, kFewestQueries}) {
-    if (SharedBytes(queries, params.head_dim, params.num_key_blocks) + kStaticBytes <= shared_bytes) return queries;
+    if (SharedBytes(queries, params.head_dim, params.num_key_blocks) + sizeof(PickShared) <= shared_bytes)
+      return queries;
   }
   return 0;
 }
 
 int32_t MostKeyBlocks(int32_t head_dim, size_t shared_bytes) {
   const size_t operands = static_cast<size_t>(OperandPieces(kFewestQueries, head_dim)) * sizeof(uint4);
-  const size_t row = (shared_bytes - operands - kStaticBytes) / (kFewestQueries * sizeof(__half));
+  const size_t row = (shared_bytes - operands - sizeof(PickShared)) / (kFewestQueries * sizeof(__half));
   return (static_cast<int32_t>(row) - kPitchPad) / kWarpScores * kWarpScores;
 }
 
 cudaError_t LaunchPickBlocks(const PooledBlocksParams& params, int32_t query_blocks_per_thread_block,
-                             cudaStream_t stream) {
-  const size_t shared_bytes = SharedBytes(query_blocks_per_thread_block, params.head_dim, params.num_key_blocks);
-  const cudaError_t error = cudaFuncSetAttribute(PickBlocksKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 static_cast<int>(shared_bytes));
+                             int num_multiprocessors, cudaStream_t stream) {
+  auto num_pieces_of = [](int64_t count, int32_t piece) { return static_cast<int32_t>((count + piece - 1) / piece); };
+  const int32_t group_size = params.num_qo_heads / params.num_kv_heads;
+  Schedule schedule{};
+  schedule.num_stages = params.NumStages();
+  // Long pieces have fewer gaps between them; some four for every multiprocessor share the work out evenly.
+  const int64_t blocks_per_stage = params.num_key_blocks + int64_t{group_size} * params.num_query_blocks;
+  const int64_t turns = blocks_per_stage * schedule.num_stages / (int64_t{4} * num_multiprocessors * kPickWarps);
+  schedule.pool_piece = static_cast<int32_t>(std::clamp<int64_t>(turns, 1, kMostPoolTurns)) * kPickWarps;
+  schedule.pools_per_stage = num_pieces_of(blocks_per_stage, schedule.pool_piece);
+  schedule.parts_per_head = num_pieces_of(params.num_query_blocks, query_blocks_per_thread_block);
+  schedule.picks_per_stage = group_size * schedule.parts_per_head;
+  schedule.lag = 1 + num_pieces_of(num_multiprocessors, schedule.PiecesPerGroup());
+  cudaError_t error =
+      cudaMemsetAsync(params.progress, 0, sizeof(int32_t) * static_cast<size_t>(1 + schedule.num_stages), stream);
+  if (error == cudaSuccess) error = AllowSharedMemory(PickBlocksKernel);
   if (error != cudaSuccess) return error;
-  const int64_t parts = (params.num_query_blocks + query_blocks_per_thread_block - 1) / query_blocks_per_thread_block;
-  const auto grid = static_cast<unsigned>(int64_t{params.batch} * params.num_qo_heads * parts);
-  PickBlocksKernel<<<grid, kPickThreads, shared_bytes, stream>>>(params, query_blocks_per_thread_block);
+  const size_t shared_bytes = SharedBytes(query_blocks_per_thread_block, params.head_dim, params.num_key_blocks);
+  const auto grid = static_cast<unsigned>(std::min(int64_t{num_multiprocessors}, schedule.NumPieces()));
+  PickBlocksKernel<<<grid, kPickThreads, shared_bytes, stream>>>(params, schedule, query_blocks_per_thread_block);
   return cudaGetLastError();
 }
 

@@ -2,9 +2,11 @@
 // blocks, larger score first, equal scores by lower index. Scores that are not numbers come last: they need infinities
 // or NaN in Q or K, or sums of rows beyond fp32.
 //
-// Two launches. The first reads Q and K once, a warp per block (pooled_blocks.cu). The second takes up to 48 query
-// blocks of a head to a thread block: products on the tensor cores, scores to shared memory (pick_blocks.cu), and then
-// a warp per query block searches the cut and writes a bitmap (row_pick.cuh).
+// One launch, whose thread blocks take pieces of work in order until none is left. Pooling reads Q and K once, a warp
+// per block (pool_block.cuh). Picking takes up to 48 query blocks of a head at a time: products on the tensor cores,
+// scores to shared memory (pooled_scores.cuh), and then a warp per query block searches the cut and writes a bitmap
+// (row_pick.cuh). While some pool a KV head and its query heads, which the memory limits, others pick from what was
+// pooled before, which arithmetic limits.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -50,24 +52,22 @@ struct PooledBlocksParams {
   uint4* q_terms = nullptr;     // [batch * qo head, TermGroups(num_query_blocks), GroupPieces(head_dim)]
   uint4* k_terms = nullptr;     // [batch * kv head, TermGroups(num_key_blocks), GroupPieces(head_dim)]
   float* k_factors = nullptr;   // [batch * kv head, FactorPitch()]: a mean is its terms times this; 0 where not finite
+  int32_t* progress = nullptr;  // [1 + batch * num_kv_heads]: pieces of work taken, and pooled of each stage
   uint64_t* bitmaps = nullptr;  // [batch * qo head, query block, words]
   int32_t words = 0;            // num_key_blocks / 64 + 1
 
-  constexpr int64_t NumQueryBlocks() const { return int64_t{batch} * num_qo_heads * num_query_blocks; }
   constexpr int32_t FactorPitch() const { return TermGroups(num_key_blocks) * kTermGroup; }
-  constexpr int64_t NumBlocks() const { return NumQueryBlocks() + int64_t{batch} * num_kv_heads * num_key_blocks; }
+  // A stage is a KV head of a sequence with its query heads.
+  constexpr int32_t NumStages() const { return batch * num_kv_heads; }
 };
 
-// NumBlocks() < 2^31.
-cudaError_t LaunchPoolBlocks(const PooledBlocksParams& params, cudaStream_t stream);
-
-// Query blocks whose scores one thread block of the second launch holds: 48, 32, 16 or 8, whatever fits into
-// `shared_bytes` of shared memory; 0 when not even 8 do.
+// Query blocks whose scores a thread block holds: 48, 32, 16 or 8, whatever fits into `shared_bytes` of shared memory;
+// 0 when not even 8 do.
 int32_t QueryBlocksPerThreadBlock(const PooledBlocksParams& params, size_t shared_bytes);
 // The most key blocks that fit at all.
 int32_t MostKeyBlocks(int32_t head_dim, size_t shared_bytes);
 
 cudaError_t LaunchPickBlocks(const PooledBlocksParams& params, int32_t query_blocks_per_thread_block,
-                             cudaStream_t stream);
+                             int num_multiprocessors, cudaStream_t stream);
 
 }  // namespace headscope::kernels::selection
