@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace headscope::kernels::testing {
 namespace {
+
+constexpr int32_t kBlockRows = 64;  // rows that share what is kept
+constexpr int32_t kStripe = 128;
 
 std::vector<double> Row(const OwnedTensor& tensor, int32_t sequence, int32_t head, int32_t row, int32_t head_dim) {
   std::vector<double> values(static_cast<size_t>(head_dim));
@@ -21,11 +26,25 @@ double Dot(const std::vector<double>& a, const std::vector<double>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-// Distance of the last of the `count` largest values to the next one, in units of `unit(last)`.
-bool CutIsATie(std::vector<double> values, size_t count, const std::function<double(double)>& unit) {
-  if (count == 0 || count >= values.size()) return false;
-  std::sort(values.begin(), values.end(), std::greater<>());
-  return values[count - 1] - values[count] <= kTie * unit(values[count - 1]);
+// Scores from `certain` on are chosen whichever way ties fall; below `possible` none is.
+struct Cut {
+  double certain = -std::numeric_limits<double>::infinity();
+  double possible = -std::numeric_limits<double>::infinity();
+
+  bool IsCertain(double score) const { return score >= certain; }
+  bool IsPossible(double score) const { return score >= possible; }
+};
+
+// The cut between the `fewest` largest scores, which are chosen for sure, and what lies behind the `most` largest.
+// Scores closer than `unit_of(score)` ties are one to it.
+Cut CutBetween(std::vector<double> scores, size_t fewest, size_t most, const std::function<double(double)>& unit_of) {
+  std::sort(scores.begin(), scores.end(), std::greater<>());
+  Cut cut;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (fewest < scores.size()) cut.certain = std::nextafter(scores[fewest] + kTie * unit_of(scores[fewest]), kInfinity);
+  if (most == 0) cut.possible = kInfinity;
+  if (most > 0 && most < scores.size()) cut.possible = scores[most - 1] - kTie * unit_of(scores[most - 1]);
+  return cut;
 }
 
 struct LineMass {
@@ -65,49 +84,149 @@ LineMass SumLines(const RandomProblem& problem, int32_t sequence, int32_t head, 
   return mass;
 }
 
-bool LineChoiceIsATie(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head) {
-  const int32_t seq_q = problem.shape.seq_q;
-  const LineMass mass = SumLines(problem, sequence, head, std::max(0, seq_q - values.Integer("last_q")), seq_q);
-  auto is_a_tie = [](std::vector<double> sums, int count, int forced) {
-    const auto num_forced = std::min(static_cast<size_t>(forced), sums.size());
-    if (static_cast<size_t>(count) <= num_forced) return false;
-    sums.erase(sums.begin(), sums.begin() + static_cast<int64_t>(num_forced));
-    return CutIsATie(sums, static_cast<size_t>(count) - num_forced, [](double sum) { return sum; });
-  };
-  return is_a_tie(mass.columns, values.Integer("n_vertical"), values.Integer("forced_columns")) ||
-         is_a_tie(mass.slashes, values.Integer("n_slash"), values.Integer("forced_slashes"));
+double Itself(double score) {
+  return score;
 }
 
-bool StripeChoiceIsATie(const std::vector<double>& lines, double share) {
-  if (share >= 1) return false;
-  std::vector<double> stripes((lines.size() + 127) / 128);
-  for (size_t line = 0; line < lines.size(); ++line) stripes[line / 128] += lines[line];
-  const double total = std::accumulate(stripes.begin(), stripes.end(), 0.0);
-  std::sort(stripes.begin(), stripes.end(), std::greater<>());
-  double reached = 0;
-  size_t count = 0;
-  while (count < stripes.size() && reached < share * total) reached += stripes[count++];
-  const double before = count > 0 ? reached - stripes[count - 1] : reached;
-  return CutIsATie(stripes, count, [](double mass) { return mass; }) ||
-         std::abs(reached - share * total) <= kTie * total || std::abs(before - share * total) <= kTie * total;
-}
-
-bool SampleChoiceIsATie(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head) {
-  const int64_t seq_q = problem.shape.seq_q;
-  const int64_t chunks = std::min<int64_t>(values.Integer("chunk_n"), seq_q);
-  int64_t begin = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const int64_t end = (seq_q * (chunk + 1) + chunks / 2) / chunks;
-    const LineMass mass =
-        SumLines(problem, sequence, head, static_cast<int32_t>(std::max(begin, end - 128)), static_cast<int32_t>(end));
-    if (StripeChoiceIsATie(mass.columns, values.Real("alpha_c")) ||
-        StripeChoiceIsATie(mass.slashes, values.Real("alpha_s"))) {
-      return true;
-    }
-    begin = end;
+// The `forced` first lines and the best others, `count` in all.
+class LinePick {
+ public:
+  LinePick(std::vector<double> sums, int32_t count, int32_t forced) : sums_(std::move(sums)) {
+    const size_t num_chosen = std::min(static_cast<size_t>(count), sums_.size());
+    num_forced_ = std::min(static_cast<size_t>(forced), num_chosen);
+    const size_t wanted = num_chosen - num_forced_;
+    cut_ = CutBetween({sums_.begin() + static_cast<int64_t>(num_forced_), sums_.end()}, wanted, wanted, Itself);
   }
-  return false;
-}
+  // Calls use(line, is_certain) for every line that may be chosen.
+  template <class Use>
+  void ForEach(Use&& use) const {
+    for (size_t line = 0; line < sums_.size(); ++line) {
+      const bool is_forced = line < num_forced_;
+      if (is_forced || cut_.IsPossible(sums_[line]))
+        use(static_cast<int64_t>(line), is_forced || cut_.IsCertain(sums_[line]));
+    }
+  }
+
+ private:
+  std::vector<double> sums_;
+  size_t num_forced_;
+  Cut cut_;
+};
+
+class VerticalSlashChoice final : public HeadChoice {
+ public:
+  VerticalSlashChoice(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head)
+      : VerticalSlashChoice(
+            problem.shape, values,
+            SumLines(problem, sequence, head, std::max(0, problem.shape.seq_q - values.Integer("last_q")),
+                     problem.shape.seq_q)) {}
+
+  KeyBounds BoundsOfRows(int32_t first_row) const override {
+    KeyBounds bounds(shape_.first_position + shape_.seq_q);
+    columns_.ForEach([&](int64_t column, bool is_certain) { bounds.Keep(column, column + 1, is_certain); });
+    const int64_t position = int64_t{shape_.first_position} + first_row;
+    slashes_.ForEach([&](int64_t slash, bool is_certain) {
+      bounds.Keep(position - slash, position - slash + kBlockRows, is_certain);
+    });
+    bounds.Seal();
+    return bounds;
+  }
+
+ private:
+  VerticalSlashChoice(const ProblemShape& shape, const ParameterValues& values, LineMass mass)
+      : shape_(shape),
+        columns_(std::move(mass.columns), values.Integer("n_vertical"), values.Integer("forced_columns")),
+        slashes_(std::move(mass.slashes), values.Integer("n_slash"), values.Integer("forced_slashes")) {}
+
+  ProblemShape shape_;
+  LinePick columns_;
+  LinePick slashes_;
+};
+
+// The fewest stripes that hold a share of the mass.
+class StripePick {
+ public:
+  StripePick(const std::vector<double>& lines, double share) : stripes_((lines.size() + kStripe - 1) / kStripe) {
+    for (size_t line = 0; line < lines.size(); ++line) stripes_[line / kStripe] += lines[line];
+    if (share >= 1) return;
+    std::vector<double> sorted = stripes_;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    const double total = std::accumulate(sorted.begin(), sorted.end(), 0.0);
+    auto count_to = [&](double target) {
+      double reached = 0;
+      size_t count = 0;
+      while (count < sorted.size() && reached < target) reached += sorted[count++];
+      return count;
+    };
+    if (share <= 0) {
+      cut_ = CutBetween(stripes_, 0, 0, Itself);
+    } else {
+      cut_ = CutBetween(stripes_, count_to((share - kTie) * total), count_to((share + kTie) * total), Itself);
+    }
+  }
+  template <class Use>
+  void ForEach(Use&& use) const {
+    for (size_t stripe = 0; stripe < stripes_.size(); ++stripe) {
+      if (cut_.IsPossible(stripes_[stripe])) use(static_cast<int64_t>(stripe), cut_.IsCertain(stripes_[stripe]));
+    }
+  }
+
+ private:
+  std::vector<double> stripes_;
+  Cut cut_;
+};
+
+class SampleChoice final : public HeadChoice {
+ public:
+  SampleChoice(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head)
+      : shape_(problem.shape),
+        own_rows_only_(values.Flag("own_rows_only")),
+        keep_diagonal_(values.Flag("keep_diagonal")) {
+    const int64_t num_chunks = std::min<int64_t>(values.Integer("chunk_n"), shape_.seq_q);
+    int32_t begin = 0;
+    for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+      const auto end = static_cast<int32_t>((shape_.seq_q * (chunk + 1) + num_chunks / 2) / num_chunks);
+      const LineMass mass = SumLines(problem, sequence, head, std::max(begin, end - kStripe), end);
+      chunks_.push_back({begin, end, StripePick(mass.columns, values.Real("alpha_c")),
+                         StripePick(mass.slashes, values.Real("alpha_s"))});
+      begin = end;
+    }
+  }
+
+  KeyBounds BoundsOfRows(int32_t first_row) const override {
+    KeyBounds bounds(shape_.first_position + shape_.seq_q);
+    const int32_t tile_row = first_row / kStripe * kStripe;
+    const int64_t first = int64_t{shape_.first_position} + tile_row;
+    for (const Chunk& chunk : chunks_) {
+      if (own_rows_only_ && (chunk.row_end <= tile_row || chunk.row_begin >= tile_row + kStripe)) continue;
+      chunk.columns.ForEach(
+          [&](int64_t stripe, bool is_certain) { bounds.Keep(stripe * kStripe, (stripe + 1) * kStripe, is_certain); });
+      // Whole key blocks that some diagonal of the stripe meets in some row of the tile.
+      chunk.slashes.ForEach([&](int64_t stripe, bool is_certain) {
+        const int64_t nearest = first + kStripe - 1 - stripe * kStripe;
+        const int64_t farthest = first - (stripe + 1) * kStripe + 1;
+        if (nearest < 0) return;
+        bounds.Keep(std::max<int64_t>(farthest, 0) / kStripe * kStripe, (nearest / kStripe + 1) * kStripe, is_certain);
+      });
+    }
+    if (keep_diagonal_) bounds.Keep(first / kStripe * kStripe, first + kStripe, true);
+    bounds.Seal();
+    return bounds;
+  }
+
+ private:
+  struct Chunk {
+    int32_t row_begin;
+    int32_t row_end;
+    StripePick columns;
+    StripePick slashes;
+  };
+
+  ProblemShape shape_;
+  bool own_rows_only_;
+  bool keep_diagonal_;
+  std::vector<Chunk> chunks_;
+};
 
 std::vector<double> MeanRow(const OwnedTensor& tensor, int32_t sequence, int32_t head, int32_t begin, int32_t end,
                             int32_t head_dim) {
@@ -119,36 +238,88 @@ std::vector<double> MeanRow(const OwnedTensor& tensor, int32_t sequence, int32_t
   return mean;
 }
 
-bool BlockChoiceIsATie(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head,
-                       int32_t tile) {
-  const ProblemShape& shape = problem.shape;
-  const int32_t kv_head = head / (shape.num_qo_heads / shape.num_kv_heads);
-  const int32_t num_keys = shape.first_position + shape.seq_q;
-  for (int32_t begin = tile * 128; begin < std::min(tile * 128 + 128, shape.seq_q); begin += 64) {
-    const int32_t end = std::min(begin + 64, shape.seq_q);
-    const std::vector<double> query = MeanRow(problem.q, sequence, head, begin, end, shape.head_dim);
+class BlockSparseChoice final : public HeadChoice {
+ public:
+  BlockSparseChoice(const RandomProblem& problem, const ParameterValues& values, int32_t sequence, int32_t head)
+      : problem_(problem),
+        sequence_(sequence),
+        head_(head),
+        num_kept_(static_cast<size_t>(values.Integer("n_blocks"))) {
+    const ProblemShape& shape = problem.shape;
+    const int32_t kv_head = head / (shape.num_qo_heads / shape.num_kv_heads);
+    const int32_t num_keys = shape.first_position + shape.seq_q;
+    for (int32_t key = 0; key < num_keys; key += kBlockRows) {
+      keys_.push_back(MeanRow(problem.k, sequence, kv_head, key, std::min(key + kBlockRows, num_keys), shape.head_dim));
+    }
+  }
+
+  KeyBounds BoundsOfRows(int32_t first_row) const override {
+    const ProblemShape& shape = problem_.shape;
+    const int32_t end_row = std::min(first_row + kBlockRows, shape.seq_q);
+    const std::vector<double> query = MeanRow(problem_.q, sequence_, head_, first_row, end_row, shape.head_dim);
+    const auto num_causal = static_cast<size_t>((shape.first_position + end_row - 1) / kBlockRows + 1);
     std::vector<double> scores;
     double longest = 0;
-    for (int32_t key = 0; key <= (shape.first_position + end - 1) / 64 * 64; key += 64) {
-      const std::vector<double> mean =
-          MeanRow(problem.k, sequence, kv_head, key, std::min(key + 64, num_keys), shape.head_dim);
-      scores.push_back(Dot(query, mean));
-      longest = std::max(longest, std::sqrt(Dot(query, query) * Dot(mean, mean)));
+    for (size_t block = 0; block < num_causal; ++block) {
+      scores.push_back(Dot(query, keys_[block]));
+      longest = std::max(longest, std::sqrt(Dot(query, query) * Dot(keys_[block], keys_[block])));
     }
-    if (CutIsATie(scores, static_cast<size_t>(values.Integer("n_blocks")), [&](double) { return longest; }))
-      return true;
+    const Cut cut = CutBetween(scores, num_kept_, num_kept_, [&](double) { return longest; });
+    KeyBounds bounds(shape.first_position + shape.seq_q);
+    for (size_t block = 0; block < num_causal; ++block) {
+      const auto begin = static_cast<int64_t>(block) * kBlockRows;
+      if (cut.IsPossible(scores[block])) bounds.Keep(begin, begin + kBlockRows, cut.IsCertain(scores[block]));
+    }
+    bounds.Seal();
+    return bounds;
   }
-  return false;
+
+ private:
+  const RandomProblem& problem_;
+  int32_t sequence_;
+  int32_t head_;
+  size_t num_kept_;
+  std::vector<std::vector<double>> keys_;
+};
+
+std::vector<int32_t> CountsBefore(const std::vector<bool>& flags) {
+  std::vector<int32_t> counts(flags.size() + 1);
+  for (size_t i = 0; i < flags.size(); ++i) counts[i + 1] = counts[i] + (flags[i] ? 1 : 0);
+  return counts;
 }
 
 }  // namespace
 
-bool ChoiceIsATie(const std::string& method, const RandomProblem& problem, const ParameterValues& values,
-                  int32_t sequence, int32_t head, int32_t tile) {
-  if (method == "vertical-slash") return LineChoiceIsATie(problem, values, sequence, head);
-  if (method == "sample-attention") return SampleChoiceIsATie(problem, values, sequence, head);
-  if (method == "block-sparse") return BlockChoiceIsATie(problem, values, sequence, head, tile);
-  return false;
+void KeyBounds::Keep(int64_t begin, int64_t end, bool is_certain) {
+  const auto num_keys = static_cast<int64_t>(possible_.size());
+  for (int64_t key = std::max<int64_t>(begin, 0); key < std::min(end, num_keys); ++key) {
+    possible_[static_cast<size_t>(key)] = true;
+    if (is_certain) certain_[static_cast<size_t>(key)] = true;
+  }
+}
+
+void KeyBounds::Seal() {
+  certain_before_ = CountsBefore(certain_);
+  possible_before_ = CountsBefore(possible_);
+}
+
+bool KeyBounds::Allow(int32_t position, const std::vector<ColumnRange>& kept) const {
+  int32_t num_certain = 0;
+  for (const ColumnRange& range : kept) {
+    const auto begin = static_cast<size_t>(range.begin);
+    const auto end = static_cast<size_t>(range.end);
+    if (possible_before_[end] - possible_before_[begin] != range.end - range.begin) return false;
+    num_certain += certain_before_[end] - certain_before_[begin];
+  }
+  return num_certain == certain_before_[static_cast<size_t>(position) + 1];
+}
+
+std::unique_ptr<HeadChoice> ChoiceOfHead(const std::string& method, const RandomProblem& problem,
+                                         const ParameterValues& values, int32_t sequence, int32_t head) {
+  if (method == "vertical-slash") return std::make_unique<VerticalSlashChoice>(problem, values, sequence, head);
+  if (method == "sample-attention") return std::make_unique<SampleChoice>(problem, values, sequence, head);
+  if (method == "block-sparse") return std::make_unique<BlockSparseChoice>(problem, values, sequence, head);
+  return nullptr;
 }
 
 }  // namespace headscope::kernels::testing
