@@ -54,6 +54,22 @@ __device__ __forceinline__ uint4 LoadStreaming(const void* from) {
   return value;
 }
 
+// Adds 1 and returns what was there before. What the block's threads have written, before a barrier, is there to read
+// for whoever sees the new count and passes AcquireCounted. Unlike a fence of its own, it orders nothing else.
+__device__ __forceinline__ uint32_t CountReleased(uint32_t* counter) {
+  uint32_t before;
+  asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+  return before;
+}
+__device__ __forceinline__ void AcquireCounted() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+// n / d for 0 <= n < 2^31.
+__device__ __forceinline__ int Quotient(int n, const Divisor& by) {
+  return static_cast<int>(static_cast<uint64_t>(static_cast<uint32_t>(n)) * by.multiplier >> by.shift);
+}
+
 // Order-preserving map of floats to unsigned integers; -inf maps above 0, so that 0 marks "no token".
 constexpr uint32_t kNoToken = 0;
 __device__ __forceinline__ uint32_t OrderKey(float x) {
@@ -67,9 +83,7 @@ __device__ __forceinline__ float FromOrderKey(uint32_t key) {
 }
 
 __device__ __forceinline__ float WarpMax(float x) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, offset));
-  return x;
+  return FromOrderKey(__reduce_max_sync(kAllLanes, OrderKey(x)));
 }
 __device__ __forceinline__ float WarpSum(float x) {
 #pragma unroll

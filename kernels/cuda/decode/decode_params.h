@@ -15,8 +15,13 @@ constexpr int kSparqThreads = 256;
 constexpr int kSparqWarps = kSparqThreads / 32;
 constexpr int kSpanTokens = 16 * kSparqThreads;
 constexpr int kSparqSharedBytes = 7296;  // of a SparQ block, before the plan's parts
-constexpr int kBatchRows = 4;            // of a SparQ block's ring of key rows
-constexpr int kMaxBatches = 2;  // of the ring: more take from L1, through which attended rows come, and delay these
+constexpr int kMostVotes = 160;          // keys wanted of a block's: beyond, a vote of its 256 threads would cut few
+constexpr int kMaxFewHeads = 8;          // query heads of a KV head that a ring of tiles serves
+// A SparQ block's ring is filled by batches: rows of a span with one query head; with more, 8 rows of a tile of so many
+// tokens for each warp. More batches take from L1, through which attended rows come, and delay these.
+constexpr int kBatchRows = 4;
+constexpr int kTileTokens = 128;
+constexpr int kMaxBatches = 2;
 
 // One token per sequence against its cache. Strides count elements; rows are contiguous.
 struct DecodeOperands {
@@ -58,8 +63,15 @@ struct DenseParams {
 // How the scores are made. Each way is a kernel of its own: what one does not need takes neither registers nor room in
 // the instruction cache, which a step of many short phases would otherwise overflow.
 enum class SparqPath : int32_t {
-  kOneHead,     // component-major K and one query head a KV head: scores never leave the registers
-  kTensorCores  // more heads, or whole rows of K
+  kOneHead,   // component-major K and one query head a KV head: scores never leave the registers
+  kFewHeads,  // component-major K and up to kMaxFewHeads query heads: through a ring to the tensor cores
+  kManyHeads  // more heads, or whole rows of K: from memory to the tensor cores
+};
+
+// Division by what the host knows: n / d is (n * multiplier) >> shift for 0 <= n < 2^31.
+struct Divisor {
+  uint32_t multiplier;
+  int32_t shift;
 };
 
 // Sizes of one SparQ launch. Item i is span i % num_spans of list (KV head) i / num_spans. Byte offsets count from the
@@ -67,14 +79,15 @@ enum class SparqPath : int32_t {
 struct SparqPlan {
   int32_t span_tokens, num_spans;  // tokens of an item, at most kSpanTokens; items of one KV head
   int32_t lists, items;            // batch * num_kv_heads; lists * num_spans
-  int32_t blocks;                  // a multiple of num_spans if `waits`
+  Divisor by_spans, by_kv_heads;   // num_spans and num_kv_heads
+  int32_t blocks;                  // all resident and a multiple of num_spans if `waits`
   SparqPath path;
   int32_t waits;                 // the spans of a KV head wait for each other's softmax
-  int32_t batches;               // of the ring of key rows, for one head; else 0
+  int32_t batches;               // of the ring; 0: there is none
   int32_t rows;                  // component rows of an item, with those that pad the last batch
   int32_t steps, head_tiles;     // products of a tile: steps of 16 components, tiles of 8 query heads; or 0
   int32_t selected, local;       // tokens that the scores choose, and newest tokens that are kept anyway
-  int32_t list_stride;           // entries of a list of candidates: selected, rounded up to 8
+  int32_t list_stride;           // entries of a list of candidates: at least `selected`, a multiple of 8
   int32_t score_pitch;           // floats between the heads' rows of scores
   int32_t query, query_bytes;    // three of them: of the item before, this and the next
   int32_t weight, weight_bytes;  // two: of this item and the next
@@ -91,14 +104,14 @@ struct SparqParams {
   const float* mean_value;   // [batch, num_kv_heads, head_dim], may be null
   int32_t* chosen;           // [lists, num_tokens], may be null
   int32_t rank, num_tokens;  // num_tokens: the row length of `chosen`
-  // Scratch. A span's candidates are its best tokens, in ascending order, padded with kNoToken.
+  // Scratch. A span's candidates are its best tokens and perhaps some more, in ascending order, padded with kNoToken.
   uint32_t* candidate_key;   // [lists, num_spans, list_stride], 32-byte aligned
   int32_t* candidate_token;  // same
   float* candidate_value;    // [lists, num_spans, list_stride, group], for groups alone: each head's probability
   float4* span_softmax;      // [lists, num_spans, group]: see SoftmaxOfWarp
   float* local_share;        // [lists, group], for groups alone: the probability of the local window
   // Zero between calls. [lists]: spans that have left their softmax, and then their candidates. Behind it the number of
-  // blocks that have started, where spans wait, or of items that were asked for.
+  // items that were asked for.
   uint32_t* finished;
 };
 

@@ -9,10 +9,8 @@ namespace headscope::kernels::decode {
 template <typename T, int D>
 cudaError_t LaunchDense(const DenseParams& params, cudaStream_t stream) {
   const auto kernel = DenseKernel<T, D>;
-  // Setting an attribute is cheap and idempotent; it must precede the first launch on every device.
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, params.shared_bytes);
-  if (error != cudaSuccess) return error;
+  constexpr int kStaticBytes = 128;  // one integer, as aligned as what lies behind it
+  if (const cudaError_t error = AllowSharedMemory(kernel, kStaticBytes); error != cudaSuccess) return error;
   kernel<<<static_cast<unsigned>(params.blocks), kDenseWarps * 32, static_cast<size_t>(params.shared_bytes), stream>>>(
       params);
   return cudaGetLastError();

@@ -2,10 +2,11 @@
 //
 // Where few are wanted, the threads' maxima vote: the k-th largest of 256 maxima is reached by at least k keys and by
 // few more, so it cuts the crowd to a short list, of which every entry then counts the larger ones. Every warp finds
-// the threshold by itself, by halving an interval, which costs no barriers. Where many are wanted, or the list
-// overflows (high keys side by side), all threads halve the interval over all keys. Places come from prefix sums, so
-// that the result is in ascending order of index and depends on no order of arrival; of equal keys the lower index
-// wins.
+// the threshold by itself, by halving an interval, which costs no barriers. High keys side by side have few threads to
+// vote for them and overflow the list: then all threads go on halving, over all keys, until the list holds what is
+// left. Where many are wanted, or more than the list holds are equal, they halve to the end. Places come from prefix
+// sums, so that the result is in ascending order of index and depends on no order of arrival; of equal keys the lower
+// index wins.
 #pragma once
 
 #include "decode/decode_common.cuh"
@@ -91,8 +92,13 @@ __device__ __forceinline__ int CountInWarp(const uint32_t (&key)[8], uint32_t t)
   return static_cast<int>(__reduce_add_sync(kAllLanes, count));
 }
 
-// A bound that at least k keys reach, if that many exist, and hardly more than k + k / 4 of the threads' maxima do.
-__device__ __forceinline__ uint32_t VoteForBound(const uint32_t (&best)[kSparqThreads], int k) {
+// At least k keys reach `low`, if that many exist, and none is larger than `high`.
+struct Bounds {
+  uint32_t low, high;
+};
+
+// Bounds of which hardly more than k + k / 4 of the threads' maxima reach the lower.
+__device__ __forceinline__ Bounds VoteForBounds(const uint32_t (&best)[kSparqThreads], int k) {
   const int lane = threadIdx.x % 32;
   uint32_t vote[8];
 #pragma unroll
@@ -112,8 +118,8 @@ __device__ __forceinline__ uint32_t VoteForBound(const uint32_t (&best)[kSparqTh
   const uint32_t least = __reduce_min_sync(kAllLanes, below_least) + 1;
   most = __reduce_max_sync(kAllLanes, most);
   const auto count = [&](uint32_t t) { return CountInWarp(vote, t); };
-  if (most == kNoToken || count(least) < k) return kNoToken + 1;
-  return Bisect(least, most, k, k + k / 4, count);
+  if (most == kNoToken || count(least) < k) return {kNoToken + 1, max(most, kNoToken + 1)};
+  return {Bisect(least, most, k, k + k / 4, count), most};
 }
 
 // Leaves the k largest of the list's n <= kSparqThreads entries in `to`, in the list's order. Every thread counts what
@@ -150,11 +156,11 @@ __device__ __forceinline__ int KeepLargest(const ShortList& list, int n, int k, 
 
 // The k largest of the block's keys that are not kNoToken (all, if fewer exist) into `to`, in ascending order of
 // index: key [piece][i] has index (piece * kSparqThreads + threadIdx.x) * neighbours + i; those from i = neighbours <=
-// 8 on are kNoToken. Returns their number. Ends with a barrier. `list` may be what other threads still read before they
-// come here, if a barrier lies between.
-__device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPiece], int neighbours, int k,
+// 8 on are kNoToken. Some smaller keys may come with them, up to `room` >= k entries: what is selected from again need
+// not be cut to the last key. Returns the number of entries. Ends with a barrier. `list` may be what other threads
+// still read before they come here, if a barrier lies between.
+__device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPiece], int neighbours, int k, int room,
                                              SelectShared& shared, ShortList& list, SelectedList to) {
-  constexpr int kMostVotes = 160;  // wanted of 256 maxima: beyond, few keys would be cut
   if (k == 0) {
     __syncthreads();
     return 0;
@@ -182,16 +188,33 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
     for (int i = 0; i < kKeysOfPiece; ++i) best = max(best, max(key[0][i], key[1][i]));
     shared.best[threadIdx.x] = best;
     __syncthreads();
-    const uint32_t bound = VoteForBound(shared.best, k);
+    const Bounds bounds = VoteForBounds(shared.best, k);
+    uint32_t bound = bounds.low;
     const auto reaches = [&](uint32_t x) { return x >= bound; };
-    const Places places = PlacesInBlock(count(reaches, 0), count(reaches, 1), shared.sums[0]);
+    Places places = PlacesInBlock(count(reaches, 0), count(reaches, 1), shared.sums[0]);
+    if (places.total > kSparqThreads) {  // high keys side by side
+      int round = 0;
+      bound = Bisect(bound, bounds.high, k, kSparqThreads, [&](uint32_t t) {
+        const auto reach = [&](uint32_t x) { return x >= t; };
+        return SumOverBlock(count(reach, 0) + count(reach, 1), shared.sums[1 + (round++ & 1)]);
+      });
+      places = PlacesInBlock(count(reaches, 0), count(reaches, 1), shared.sums[3]);
+      __syncthreads();
+    }
     if (places.total <= kSparqThreads) {
+      const bool fits = places.total <= room;
+      uint32_t* const key_to = fits ? to.key : list.key;
+      int* const index_to = fits ? to.index : list.index;
       for_each(
           places, [&](int piece, int i) { return key[piece][i] >= bound; },
           [&](int place, uint32_t x, int index) {
-            list.key[place] = x;
-            list.index[place] = index;
+            key_to[place] = x;
+            index_to[place] = index;
           });
+      if (fits) {
+        __syncthreads();
+        return places.total;
+      }
       if (threadIdx.x < 3 && places.total + threadIdx.x < kSparqThreads)
         list.key[places.total + threadIdx.x] = kNoToken;
       __syncthreads();

@@ -29,7 +29,7 @@ __device__ __forceinline__ void SumShares(const SpanView& view, SelectedList lis
       }
     }
     sum = WarpSum(sum) + whole.y;
-    if (threadIdx.x % 32 == 0) fixed.alpha[head] = fminf(sum, 1.0f);  // rounding may lift the sum above 1
+    if (threadIdx.x % 32 == 0) fixed.alpha[head] = sum > 1 ? 1.0f : sum;  // rounding may lift it above 1; NaN stays
   }
 }
 
@@ -78,10 +78,10 @@ __device__ __forceinline__ void AttendTokens(const SpanView& view, float* merged
       const int h = at / D;
       float best, sum;
       float result = MergeWarps<D, kSparqWarps>(merged + h * (D + 2), heads * (D + 2), d, &best, &sum) / sum;
-      if (p.mean_value != nullptr) {
-        const float alpha = view.fixed.alpha[first + h];
-        result = alpha * result + (1 - alpha) * mean;
-      }
+      const float alpha = view.fixed.alpha[first + h];
+      if (p.mean_value != nullptr) result = alpha * result + (1 - alpha) * mean;
+      // A NaN among the keys that were scored leaves a group nothing to choose by: what was attended is arbitrary.
+      if (isnan(alpha)) result = alpha;
       const int64_t head = int64_t{view.KvHead()} * group + first + h;
       Store(static_cast<T*>(x.o) + view.Sequence() * x.o_batch + head * x.o_head + d, result);
     }

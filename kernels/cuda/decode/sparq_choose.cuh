@@ -18,8 +18,9 @@ __device__ __forceinline__ void RequestQuery(const SparqParams& p, int list, T* 
   const int thread = threadIdx.x;
   const int group = GroupOf<kPath>(p);
   if (thread * 8 >= group * D) return;
-  const T* q = static_cast<const T*>(x.q) + list / x.num_kv_heads * x.q_batch +
-               (int64_t{list % x.num_kv_heads} * group + thread * 8 / D) * x.q_head;
+  const int sequence = Quotient(list, p.plan.by_kv_heads), kv_head = list - sequence * x.num_kv_heads;
+  const T* q =
+      static_cast<const T*>(x.q) + sequence * x.q_batch + (int64_t{kv_head} * group + thread * 8 / D) * x.q_head;
   CopyAsync(query + thread * 8, q + thread * 8 % D);
 }
 
@@ -91,7 +92,7 @@ __device__ __forceinline__ void ChooseComponents(const SparqParams& p, SparqShar
     // The paper's attention scale is head_dim^-0.5; another scale of the model multiplies in.
     if (thread % 32 == 0) choice.factor[head] = top > 0 ? p.x.scale * sqrtf(all / top) : p.x.scale;
   }
-  if constexpr (kPath == SparqPath::kTensorCores) {
+  if constexpr (kPath != SparqPath::kOneHead) {
     const int steps = p.plan.steps;
 #pragma unroll 1
     for (int i = thread; i < p.plan.head_tiles * steps * 32; i += kSparqThreads) {

@@ -3,29 +3,16 @@
 // Blocks stay for many items, because a block's next item must be known long before this one is done: its query, its
 // components and its first rows are requested meanwhile. Where nobody waits, a block begins with two items and asks for
 // another whenever it begins one; who merges a KV head's spans on the way takes fewer. Where the spans of a KV head
-// wait for each other, the blocks form teams of one block a span that go through the KV heads together; so nobody waits
-// for more than its team, which starts together.
+// wait for each other, all blocks are resident (a cooperative launch) and form teams of one block a span that go
+// through the KV heads together; so nobody waits for more than its team.
 #pragma once
 
 #include "decode/sparq_shared.cuh"
 
 namespace headscope::kernels::decode {
 
-// The block's first item; its second is gridDim.x further. Teams are made in the order in which blocks start, so that
-// who waits, waits for blocks that have started or start next. Ends with a barrier.
-__device__ __forceinline__ int FirstItem(const SparqParams& p, SparqShared& fixed) {
-  if (p.plan.waits == 0) return static_cast<int>(blockIdx.x);
-  if (threadIdx.x == 0) {
-    uint32_t* counter = p.finished + p.plan.lists;
-    const uint32_t started = atomicAdd(counter, 1u);
-    if (started + 1 == gridDim.x) *counter = 0;  // ready for the next call
-    fixed.started = static_cast<int>(started);
-  }
-  __syncthreads();
-  return fixed.started;
-}
-
-// By one thread, once an item, with the block's next one: the item after that, or none (plan.items or more).
+// A block's first item is its own number, its second is gridDim.x further. By one thread, once an item, with the
+// block's next one: the item after that, or none (plan.items or more).
 __device__ __forceinline__ int ItemAfter(const SparqParams& p, int next) {
   const int blocks = static_cast<int>(gridDim.x);
   if (p.plan.waits != 0 || next >= p.plan.items) return min(next, p.plan.items) + blocks;

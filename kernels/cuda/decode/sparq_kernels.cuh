@@ -3,12 +3,14 @@
 // A block makes the approximate scores of one item, a span of tokens of a KV head, and keeps its best tokens; the block
 // that finishes last of a KV head (a counter tells) makes of the spans' lists the exact top k and attends it. The bytes
 // that must move are the chosen components of every key, so everything else has to be short or hide behind that stream:
-// blocks stay, two a multiprocessor, and request the rows of their next item (sparq_ring.cuh) while they select and
-// attend. With one query head the scores never leave the registers. For a group of query heads the softmaxed scores are
-// summed, which needs each head's normaliser over the *whole* sequence: the scores wait in shared memory until all
-// spans of the KV head have left their (max, sum) in global memory. As one block's merging would then make its whole
-// team wait (sparq_deal.cuh), teams merge and attend when they have scored all their items.
+// blocks stay, two a multiprocessor, and request the rows of their next item (sparq_ring.cuh, sparq_tile_ring.cuh)
+// while they select and attend. With one query head the scores never leave the registers. For a group of query heads
+// the softmaxed scores are summed, which needs each head's normaliser over the *whole* sequence: the scores wait in
+// shared memory until all spans of the KV head have left their (max, sum) in global memory. As one block's merging
+// would then make its whole team wait (sparq_deal.cuh), teams merge and attend when they have scored all their items.
 #pragma once
+
+#include <type_traits>
 
 #include "decode/sparq_attend.cuh"
 #include "decode/sparq_choose.cuh"
@@ -106,11 +108,13 @@ __device__ __forceinline__ void AttendList(const SpanView& view, const ChosenLis
 
 // The scores of an item, in `rank` or in shared memory. On its way requests the next item's first rows, for which
 // prepare() chooses the components.
-template <typename T, int D, SparqPath kPath, typename Prepare>
-__device__ __forceinline__ void ScoreItem(const SpanView& view, KeyRing<T>& ring, const KeySource<T>& next,
+template <typename T, int D, SparqPath kPath, typename Ring, typename Prepare>
+__device__ __forceinline__ void ScoreItem(const SpanView& view, Ring& ring, const typename Ring::Source& next,
                                           bool has_next, const char* weight, float (&rank)[2][8], Prepare&& prepare) {
   if constexpr (kPath == SparqPath::kOneHead) {
     ScoreOneHead<T>(view, ring, next, has_next, weight, rank, prepare);
+  } else if constexpr (kPath == SparqPath::kFewHeads) {
+    ScoreFewHeads<T>(view, ring, next, weight, prepare);
   } else {
     if (has_next) {
       WaitForCopies();  // the query
@@ -133,15 +137,16 @@ __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_con
   const auto query = [&](int turn) { return reinterpret_cast<T*>(shared + plan.query + turn % 3 * plan.query_bytes); };
   const auto weight = [&](int turn) { return shared + plan.weight + (turn & 1) * plan.weight_bytes; };
   const auto request_query = [&](int item, int turn) {
-    if (item < plan.items) RequestQuery<T, D, kPath>(p, item / plan.num_spans, query(turn));
+    if (item < plan.items) RequestQuery<T, D, kPath>(p, Quotient(item, plan.by_spans), query(turn));
   };
-  KeyRing<T> ring(plan, shared);
+  using Ring = std::conditional_t<kPath == SparqPath::kFewHeads, TileRing<T>, KeyRing<T>>;
+  Ring ring(plan, shared);
   constexpr bool kTeams = kPath != SparqPath::kOneHead;
   const int blocks = static_cast<int>(gridDim.x), total = plan.num_spans * plan.list_stride;
 
   // Turn 0 prepares the first item. In the end a team's block merges those of its KV heads that fall to it: their items
   // in its own sequence are `merge`, counted on from the last.
-  int item = -1, next = FirstItem(p, fixed);
+  int item = -1, next = static_cast<int>(blockIdx.x);
   int merge = next + (kTeams ? next % plan.num_spans * blocks : 0);
   request_query(next, 1);
 #pragma unroll 1
@@ -149,11 +154,14 @@ __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_con
     const auto choose_next = [&] {
       ChooseComponents<T, D, kPath>(p, fixed, fixed.choice[(turn + 1) & 1], query(turn + 1), weight(turn + 1));
     };
-    const KeySource<T> ahead(SpanView(p, shared, min(next, plan.items - 1), turn + 1));
+    typename Ring::Source ahead(SpanView(p, shared, min(next, plan.items - 1), turn + 1));
+    if constexpr (kPath == SparqPath::kFewHeads) {
+      if (next >= plan.items) ahead.tokens = 0;  // this ring does not ask has_next
+    }
     if (turn == 0) {
       WaitForCopies();  // the query
       choose_next();
-      if constexpr (kPath == SparqPath::kOneHead) ring.Begin(ahead, p.kt_component);
+      if constexpr (kPath != SparqPath::kManyHeads) ring.Begin(plan, ahead, p.kt_component);
       item = next;
       next += blocks;
       request_query(next, 2);
@@ -193,7 +201,8 @@ __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_con
     bool merging = merging_only, is_done = false;
     for (bool loaded = !merging_only;; loaded = true) {
       if (loaded) {
-        found = SelectLargest(key, neighbours, plan.selected, fixed.select, fixed.short_list, chosen.list);
+        const int room = merging || view.alone ? plan.selected : plan.list_stride;
+        found = SelectLargest(key, neighbours, plan.selected, room, fixed.select, fixed.short_list, chosen.list);
         if (merging) {
           const int entries = min(kSpanTokens, running + total - read);
           NoteSources(plan, chosen, found, running, read);

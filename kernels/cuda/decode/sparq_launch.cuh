@@ -9,16 +9,21 @@ namespace headscope::kernels::decode {
 template <typename T, int D>
 cudaError_t LaunchSparq(const SparqParams& params, cudaStream_t stream) {
   const SparqPlan& plan = params.plan;
-  const auto kernel = plan.path == SparqPath::kOneHead ? SparqKernel<T, D, SparqPath::kOneHead>
-                                                       : SparqKernel<T, D, SparqPath::kTensorCores>;
-  // Setting an attribute is cheap and idempotent; it must precede the first launch on every device.
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
-  if (error != cudaSuccess) return error;
+  const auto kernel = plan.path == SparqPath::kOneHead    ? SparqKernel<T, D, SparqPath::kOneHead>
+                      : plan.path == SparqPath::kFewHeads ? SparqKernel<T, D, SparqPath::kFewHeads>
+                                                          : SparqKernel<T, D, SparqPath::kManyHeads>;
+  if (const cudaError_t error = AllowSharedMemory(kernel, 0); error != cudaSuccess) return error;
+  cudaLaunchAttribute together = {};
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(plan.blocks));
   config.blockDim = dim3(kSparqThreads);
   config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
   config.stream = stream;
+  // Blocks that wait for each other start together or not at all, whatever else runs on the GPU.
+  config.attrs = &together;
+  config.numAttrs = plan.waits != 0 ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, params);
 }
 

@@ -45,14 +45,13 @@ __device__ __forceinline__ bool PublishSpan(const SpanView& view, SelectedList l
   }
   __syncthreads();
   if (threadIdx.x == 0) {
-    __threadfence();  // the candidates, of all threads, before the count, for whoever reads them
-    if (p.plan.waits != 0) {
-      atomicAdd(p.finished + view.list, 1u);
-    } else {
-      const bool last = atomicAdd(p.finished + view.list, 1u) + 1 == static_cast<uint32_t>(p.plan.num_spans);
-      if (last) p.finished[view.list] = 0;  // ready for the next call
+    const bool last = CountReleased(p.finished + view.list) + 1 == static_cast<uint32_t>(p.plan.num_spans);
+    if (p.plan.waits == 0) {
+      if (last) {
+        p.finished[view.list] = 0;  // ready for the next call
+        AcquireCounted();
+      }
       view.fixed.is_last = last;
-      __threadfence();
     }
   }
   __syncthreads();

@@ -13,6 +13,20 @@ int32_t Up(int32_t value, int32_t to) {
 constexpr int32_t kMostResident = 2;    // blocks of a multiprocessor, as SparqKernel's registers allow
 constexpr int32_t kSystemBytes = 1024;  // of every resident block
 
+// Exact for dividends below 2^31: the multiplier exceeds 2^shift / divisor by less than 2^(shift - 31) / divisor.
+Divisor DivideBy(int32_t divisor) {
+  int32_t shift = 31;
+  while (int64_t{1} << (shift - 31) < divisor) ++shift;
+  const uint64_t by = static_cast<uint64_t>(divisor);
+  return {static_cast<uint32_t>(((uint64_t{1} << shift) + by - 1) / by), shift};
+}
+
+// Entries of a span's list of candidates: more than are selected, if few are, so that a span need not cut what the vote
+// leaves, some 1.2 to 1.6 times as many, to the last token.
+int32_t RoomyList(int32_t selected) {
+  return Up(selected <= kMostVotes ? selected * 5 / 3 : selected, 8);
+}
+
 // Fills in where the parts of a block's shared memory are, and how deep the ring is: as deep as leaves room for all
 // resident blocks or, if that is hardly a ring, for one.
 void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& options, const DecodeDevice& device,
@@ -38,14 +52,15 @@ void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& optio
   const int32_t scores = x.path == SparqPath::kOneHead ? 0 : group * x.score_pitch * 4;
   x.scores = x.merged = take(std::max(scores, results));
   x.ring = at;
-  if (x.path == SparqPath::kOneHead) {
-    constexpr int32_t kBatchBytes = kBatchRows * kSpanTokens * 2;
-    const auto batches = [&](int32_t room) { return std::min((room - at) / kBatchBytes, int32_t{kMaxBatches}); };
+  if (x.path != SparqPath::kManyHeads) {
+    const bool one_head = x.path == SparqPath::kOneHead;
+    const int32_t batch_bytes = one_head ? kBatchRows * kSpanTokens * 2 : kSparqWarps * 8 * kTileTokens * 2;
+    const auto batches = [&](int32_t room) { return std::min((room - at) / batch_bytes, int32_t{kMaxBatches}); };
     x.batches = batches(device.shared_of_multiprocessor / kMostResident - kSystemBytes);
     if (x.batches < kMaxBatches) x.batches = std::max(batches(device.shared_of_block), 1);
-    at += x.batches * kBatchBytes;
-    x.rows =
-        std::max(Up(options.rank, kBatchRows), x.batches * kBatchRows);  // components are padded to a multiple of 16
+    at += x.batches * batch_bytes;
+    // Components are padded to a multiple of 16. The rows of an item of one head fill a ring.
+    x.rows = one_head ? std::max(Up(options.rank, kBatchRows), x.batches * kBatchRows) : Up(options.rank, 16);
   }
   x.shared_bytes = at;
 }
@@ -63,14 +78,19 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   }
   x.local = std::min({std::max(options.num_local, 0), options.num_tokens, problem.seq_k});
   x.selected = std::min(options.num_tokens, problem.seq_k) - x.local;
-  x.list_stride = Up(x.selected, 8);
   x.lists = problem.batch * problem.num_kv_heads;
-  const bool on_tensor_cores = whole_rows || group > 1;
-  x.path = on_tensor_cores ? SparqPath::kTensorCores : SparqPath::kOneHead;
+  x.path = whole_rows || group > kMaxFewHeads ? SparqPath::kManyHeads
+           : group > 1                        ? SparqPath::kFewHeads
+                                              : SparqPath::kOneHead;
+  const bool on_tensor_cores = x.path != SparqPath::kOneHead;
   x.steps = on_tensor_cores ? ((whole_rows ? problem.head_dim : options.rank) + 15) / 16 : 0;
   x.head_tiles = on_tensor_cores ? (group + 7) / 8 : 0;
+  x.list_stride = Up(x.selected, 8);
   x.span_tokens = group <= 4 ? kSpanTokens : kSpanTokens / 2;
   x.num_spans = (problem.seq_k + x.span_tokens - 1) / x.span_tokens;
+  x.by_spans = DivideBy(x.num_spans);
+  x.by_kv_heads = DivideBy(problem.num_kv_heads);
+  if (x.num_spans > 1 && x.num_spans * RoomyList(x.selected) <= kSpanTokens) x.list_stride = RoomyList(x.selected);
   x.waits = group > 1 && x.num_spans > 1 ? 1 : 0;
   if (x.waits != 0 && x.num_spans > device.num_multiprocessors) {
     return {StatusCode::kUnsupported, "seq_k " + std::to_string(problem.seq_k) + ": with " + std::to_string(group) +
@@ -86,16 +106,17 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   }
   const int32_t resident =
       std::clamp(device.shared_of_multiprocessor / (x.shared_bytes + kSystemBytes), 1, kMostResident);
-  // Long items, whole rows of K, gain nothing from blocks that stay: the GPU deals them out.
-  x.blocks = whole_rows ? x.items : std::min(x.items, resident * device.num_multiprocessors);
+  // Without a ring a block gains nothing by staying: the GPU deals the items out. Who waits must be resident.
+  x.blocks = x.batches > 0 || x.waits != 0 ? std::min(x.items, resident * device.num_multiprocessors) : x.items;
   if (x.waits != 0) x.blocks = x.blocks / x.num_spans * x.num_spans;
   return {};
 }
 
 SparqScratch LayOutScratch(const AttentionProblem& problem, const SparqPlan& plan) {
   const size_t lists = static_cast<size_t>(plan.lists), group = static_cast<size_t>(problem.GroupSize());
-  const size_t spans = lists * static_cast<size_t>(plan.num_spans);
-  const size_t candidates = plan.num_spans == 1 ? 0 : spans * static_cast<size_t>(plan.list_stride);
+  const size_t spans = static_cast<size_t>(plan.items);
+  // As for roomy lists in any case: a shorter sequence, which has fewer spans, may have these.
+  const size_t candidates = plan.num_spans == 1 ? 0 : spans * static_cast<size_t>(RoomyList(plan.selected));
   SparqScratch layout{};
   size_t at = 0;
   const auto take = [&](size_t bytes) {

@@ -41,6 +41,8 @@ struct KeySource {
 template <typename T>
 class KeyRing {
  public:
+  using Source = KeySource<T>;
+
   __device__ __forceinline__ KeyRing(const SparqPlan& plan, char* shared)
       : mine_(shared + plan.ring + threadIdx.x * 16), batches_(plan.batches) {}
 
@@ -70,7 +72,7 @@ class KeyRing {
     }
   }
   // Requests the first item's first batches.
-  __device__ __forceinline__ void Begin(const KeySource<T>& source, int64_t kt_component) {
+  __device__ __forceinline__ void Begin(const SparqPlan&, const KeySource<T>& source, int64_t kt_component) {
     for (int batch = 0; batch < batches_; ++batch) {
       Request(source, batch * kBatchRows, kt_component);
       Advance();

@@ -1,12 +1,13 @@
 // SparQ's approximate scores: products of the keys with the chosen components of the query.
 // - One query head is multiplied in plain fp32: its keys come through a ring of each thread (sparq_ring.cuh), because
 //   then a warp may read 512 contiguous bytes of a component's row.
+// - Up to 8 heads go through a ring of each warp (sparq_tile_ring.cuh) to the tensor cores.
 // - More heads, and whole rows of K, go from memory to registers to the tensor cores, whose fragments want 128 or 64
 //   bytes of a row, with eight loads a thread under way and the other warps of the multiprocessor to cover the rest.
-//   There tokens are the 16 rows and 8 query heads the columns.
+// On the tensor cores tokens are the 16 rows and 8 query heads the columns.
 #pragma once
 
-#include "decode/sparq_ring.cuh"
+#include "decode/sparq_tile_ring.cuh"
 #include "decode/tensor_core.cuh"
 
 namespace headscope::kernels::decode {
@@ -52,11 +53,61 @@ __device__ __forceinline__ void ScoreOneHead(const SpanView& view, KeyRing<T>& r
         }
       },
       prepare);
+  if (view.tokens == kSpanTokens) return;
 #pragma unroll
   for (int piece = 0; piece < 2; ++piece) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       if (i >= view.tokens - PlaceInSpan(piece, 0)) score[piece][i] = kNegativeInfinity;
+    }
+  }
+}
+
+// The scores of the span's tokens and up to 8 query heads, into shared memory. weight: B operands, two words for 16
+// components. On its way requests the first batches of `next`, if it has tokens; prepare() is called once before, when
+// no sums are under way. What the thread had requested before the scores has then arrived.
+template <typename T, typename Prepare>
+__device__ __forceinline__ void ScoreFewHeads(const SpanView& view, TileRing<T>& ring, const TileSource<T>& next,
+                                              const char* weight, Prepare&& prepare) {
+  constexpr int kRowTiles = kTileTokens / 16, kTokens = kSparqWarps * kTileTokens;
+  static_assert(kMaxBatches == 2);  // so that a tile, of two steps at least, has as many requests as there are ahead
+  const int lane = threadIdx.x % 32, i = lane / 4, j = lane % 4, group = view.p.x.group;
+  const int steps = view.p.plan.rows / 8, tiles = (view.tokens + kTokens - 1) / kTokens, prepared = tiles > 1 ? 1 : 0;
+  TileSource<T> source(view);
+#pragma unroll 1
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (tile == prepared && next.tokens > 0) {
+      if (prepared * steps <= kMaxBatches) WaitForCopies();  // else a batch was awaited that was requested later
+      prepare();
+    }
+    const int first = tile * kTokens + static_cast<int>(threadIdx.x) / 32 * kTileTokens;
+    float sum[kRowTiles][4] = {};
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      ring.Wait();
+      const uint32_t b = reinterpret_cast<const uint32_t*>(weight)[(step / 2 * 32 + lane) * 2 + step % 2];
+#pragma unroll
+      for (int m = 0; m < kRowTiles; m += 2) {
+        uint32_t a[4];
+        ring.Load(a, m);
+        MmaOfEight(sum[m], a[0], a[1], b, T());
+        MmaOfEight(sum[m + 1], a[2], a[3], b, T());
+      }
+      __syncwarp();  // before the batch is overwritten
+      if (ring.RequestedTile() == tiles) {
+        source = next;
+        ring.BeginSource();
+      }
+      ring.Request(source, view.p.kt_component, steps);
+    }
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int head = 2 * j + e % 2, token = first + m * 16 + i + e / 2 * 8;
+        if (head < group && first < view.tokens)
+          view.Row(head)[token] = token < view.tokens ? sum[m][e] : kNegativeInfinity;
+      }
     }
   }
 }

@@ -24,7 +24,7 @@ struct SparqShared {
   // The sequence's log-sum-exp of the scores, and the probability of the local window.
   float2 whole[kMaxGroup];
   float alpha[kMaxGroup];
-  int started, after, is_last;
+  int after, is_last;
 };
 static_assert(sizeof(SparqShared) <= kSparqSharedBytes);
 
@@ -44,15 +44,15 @@ struct SpanView {
         fixed(*reinterpret_cast<SparqShared*>(shared)),
         choice(fixed.choice[turn & 1]),
         scores(reinterpret_cast<float*>(shared + p.plan.scores)),
-        list(item / p.plan.num_spans),
-        span(item % p.plan.num_spans),
+        list(Quotient(item, p.plan.by_spans)),
+        span(item - list * p.plan.num_spans),
         first(span * p.plan.span_tokens),
         tokens(min(p.plan.span_tokens, p.x.seq_k - first)),
         eligible(min(tokens, p.x.seq_k - p.plan.local - first)),
         alone(p.plan.num_spans == 1) {}
 
-  __device__ __forceinline__ int Sequence() const { return list / p.x.num_kv_heads; }
-  __device__ __forceinline__ int KvHead() const { return list % p.x.num_kv_heads; }
+  __device__ __forceinline__ int Sequence() const { return Quotient(list, p.plan.by_kv_heads); }
+  __device__ __forceinline__ int KvHead() const { return list - Sequence() * p.x.num_kv_heads; }
   __device__ __forceinline__ float* Row(int head) const { return scores + head * p.plan.score_pitch; }
   // For groups, once fixed.whole is known.
   __device__ __forceinline__ float Probability(int head, int at) const {

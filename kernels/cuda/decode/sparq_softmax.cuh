@@ -17,17 +17,24 @@ __device__ __forceinline__ float4 SoftmaxOfWarp(const float (&score)[2][8], floa
   for (int i = 0; i < 8; ++i) best = fmaxf(best, fmaxf(score[0][i], score[1][i]));
   best = WarpMax(best);
   if (best == kNegativeInfinity) return make_float4(best, 0, 0, 0);
-  float sum = 0, local = 0;
+  float share[2][8], sum = 0, local = 0;
 #pragma unroll
   for (int piece = 0; piece < 2; ++piece) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const float x = __expf(factor * (score[piece][i] - best));
-      sum += x;
-      if (i >= eligible - PlaceInSpan(piece, 0)) local += x;
+      share[piece][i] = __expf(factor * (score[piece][i] - best));
+      sum += share[piece][i];
     }
   }
-  return make_float4(best, WarpSum(sum), WarpSum(local), 0);
+  if (eligible <= (PlaceInSpan(1, 7) | 0xff)) {  // else the local window begins behind all of the warp's tokens
+#pragma unroll
+    for (int piece = 0; piece < 2; ++piece) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) local += i >= eligible - PlaceInSpan(piece, 0) ? share[piece][i] : 0.0f;
+    }
+    local = WarpSum(local);
+  }
+  return make_float4(best, WarpSum(sum), local, 0);
 }
 
 // What load(0) .. load(parts - 1) make together; every lane has it.
@@ -98,10 +105,7 @@ __device__ __forceinline__ void ExchangeSoftmax(const SpanView& view) {
   }
   __syncthreads();
   if (view.alone) return;
-  if (threadIdx.x == 0) {
-    __threadfence();  // the parts, of all threads, before the count
-    atomicAdd(p.finished + view.list, 1u);
-  }
+  if (threadIdx.x == 0) CountReleased(p.finished + view.list);
   WaitForCount(p, view.list, p.plan.num_spans);
 #pragma unroll 1
   for (int head = warp; head < p.x.group; head += kSparqWarps) SetWhole(view, head, PartOfSequence(view, head));

@@ -31,8 +31,7 @@ struct SparqCudaOptions {
 // K once more, component-major, for the estimate: [batch, num_kv_heads, head_dim, >= seq_k] in the problem's dtype,
 // tokens contiguous, a component's tokens component_stride elements behind those of the one before, room for seq_k
 // rounded up to 8. All strides count elements and are multiples of 8; 16-byte aligned. Decode reads it (without it,
-// data
-// == nullptr, the estimate reads whole rows of K), AppendTokenCuda writes it.
+// data is null and the estimate reads whole rows of K), AppendTokenCuda writes it.
 struct TransposedKeys {
   void* data = nullptr;
   int64_t batch_stride = 0;
@@ -55,9 +54,11 @@ Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& o
 
 // The same by SparQ, with no soft cap and no lse, and at most 16 query heads per KV head; with more than one, seq_k is
 // at most 4096 (groups up to 4) or 2048 tokens times the number of multiprocessors, because the blocks of a KV head
-// wait for each other. mean_value: fp32 [batch, num_kv_heads, head_dim], the running mean of all V rows (see
-// AppendTokenCuda); may be null when options.mean_value is false. chosen_tokens: int32 [batch, num_kv_heads,
-// num_tokens], ascending, or null: what was attended (the first min(num_tokens, seq_k) of each row are written).
+// wait for each other. Such a call is a cooperative launch: it begins when all of its blocks, two or one a
+// multiprocessor, have room beside what else runs on the GPU. mean_value: fp32 [batch, num_kv_heads, head_dim], the
+// running mean of all V rows (see AppendTokenCuda); may be null when options.mean_value is false. chosen_tokens: int32
+// [batch, num_kv_heads, num_tokens], ascending, or null: what was attended (the first min(num_tokens, seq_k) of each
+// row are written).
 Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& options,
                        const TransposedKeys& transposed, const float* mean_value, const AttentionOutput& output,
                        int32_t* chosen_tokens, void* workspace, size_t workspace_bytes, void* stream);
