@@ -40,7 +40,9 @@ class RunWalker {
   __device__ void Start(const ItemLists& lists, int tile) {
     lists_ = &lists;
     item_begin_ = tile * kItemRows;
-    walk_ = 0;
+    list_ = 0;
+    walk_ = kFullRuns;
+    reaches_sinks_ = false;
     begin_ = end_ = 0;
     whole_left_ = 0;
     StartWalk();
@@ -68,30 +70,30 @@ class RunWalker {
   // partial ones have of the sinks, then what they have of the rows' windows.
   enum WindowedWalk { kFullRuns, kSinks, kWindows };
   __device__ bool Windowed() const { return p_.index.rule.kind == MaskKind::kCausalWindow; }
-  __device__ int WalksPerList() const { return Windowed() ? 3 : 1; }
-  __device__ int List() const { return walk_ / WalksPerList(); }
 
   // False behind the item's last walk.
   __device__ bool NextWalk() {
-    ++walk_;
-    // Sinks are hardly ever in partial runs, and a walk that finds nothing waits for its runs all the same.
-    if (Windowed() && walk_ % 3 == kSinks && !__any_sync(kAllLanes, reaches_sinks_)) ++walk_;
-    if (walk_ == lists_->count * WalksPerList()) return false;
+    if (Windowed() && walk_ != kWindows) {
+      // Sinks are hardly ever in partial runs, and a walk that finds nothing waits for its runs all the same.
+      walk_ = walk_ == kFullRuns && __any_sync(kAllLanes, reaches_sinks_) ? kSinks : kWindows;
+    } else {
+      if (++list_ == lists_->count) return false;
+      walk_ = kFullRuns;
+      reaches_sinks_ = false;
+    }
     StartWalk();
     return true;
   }
 
   __device__ void StartWalk() {
-    if (!Windowed() || walk_ % 3 == kFullRuns) reaches_sinks_ = false;
-    const int list = List();
-    const uint32_t quarters = lists_->Quarters(list);
+    const uint32_t quarters = lists_->Quarters(list_);
     upper_quarters_ = lists_->count == 1 ? 0x3u : quarters & 0x5u;
     lower_quarters_ = quarters & ~upper_quarters_;
-    const int first_row = item_begin_ + list * p_.index.tile_rows;
+    const int first_row = item_begin_ + list_ * p_.index.tile_rows;
     first_position_ = p_.index.first_position + first_row;
     num_rows_ = min(p_.index.tile_rows, p_.index.seq_q - first_row);
-    runs_ = p_.index.runs + lists_->run_begin[list];
-    unfetched_ = static_cast<int>(lists_->run_count[list]);
+    runs_ = p_.index.runs + lists_->run_begin[list_];
+    unfetched_ = static_cast<int>(lists_->run_count[list_]);
     Prefetch(0);
   }
 
@@ -105,12 +107,11 @@ class RunWalker {
     const int end_row = (flags_ & kRunUpperHalf) != 0 ? min(half, num_rows_) : num_rows_;
     if (run.Partial() && p_.index.rule.kind != MaskKind::kNone) end_ = min(end_, first_position_ + end_row);
     if (Windowed()) {
-      const int part = walk_ % 3;
       const int sinks = p_.index.rule.num_sinks;
       reaches_sinks_ |= run.Partial() && begin_ < sinks;
-      if (run.Partial() != (part != kFullRuns)) end_ = begin_;
-      if (part == kSinks) end_ = min(end_, sinks);
-      if (part == kWindows) begin_ = max(begin_, max(sinks, first_position_ + first_row + 1 - p_.index.rule.window));
+      if (run.Partial() != (walk_ != kFullRuns)) end_ = begin_;
+      if (walk_ == kSinks) end_ = min(end_, sinks);
+      if (walk_ == kWindows) begin_ = max(begin_, max(sinks, first_position_ + first_row + 1 - p_.index.rule.window));
     }
     // Rows behind the last one keep nothing.
     if (first_row >= end_row) end_ = begin_;
@@ -237,7 +238,8 @@ class RunWalker {
   int num_rows_;        // of the list
   bool reaches_sinks_;  // a partial run that this lane has seen holds sinks
   const ItemLists* lists_;
-  int walk_;
+  int list_;
+  WindowedWalk walk_;  // of the list; without a window there is one
   uint32_t upper_quarters_;
   uint32_t lower_quarters_;
 };
