@@ -15,6 +15,7 @@
 #include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/sparse_index.h"
+#include "run_seed.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
@@ -70,7 +71,8 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   const auto head_dim = static_cast<size_t>(c.head_dim);
   const size_t count = static_cast<size_t>(kLength) * head_dim;
   std::vector<float> q(count), k(count), v(count);
-  std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(NameOfCase(c))));
+  const uint32_t seed = testing::SeedFor(NameOfCase(c));
+  std::mt19937 random(seed);
   std::uniform_int_distribution<int> quarter(-1, 1);
   std::uniform_int_distribution<int> eighth(-15, 15);
   for (size_t i = 0; i < count; ++i) {
@@ -104,7 +106,7 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
   AttentionOutput output;
   output.o = ContiguousTensor<void>(o.data(), problem.num_qo_heads, problem.seq_q, problem.head_dim);
   output.lse = lse.data();
-  const SparseIndex index = MakeLists({1, 1, kLength, kLength, 0, 128, c.rule}, c.pattern, 7);
+  const SparseIndex index = MakeLists({1, 1, kLength, kLength, 0, 128, c.rule}, c.pattern, seed);
   const Status status = AttendCudaFromHost(problem, index.View(), output, 0, nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
 
