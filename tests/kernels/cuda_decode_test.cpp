@@ -1,13 +1,13 @@
 // Decode on the GPU against the CPU's SparQ selector and the float64 executor: fresh random data, ragged lengths, group
 // sizes, both element types, with and without the component-major copy of K; keys that defeat the first cut of the
-// selection, and keys that are all equal. Rows of the cache past the end hold NaN. Skipped without a GPU.
-#include "kernels/cuda_decode.h"
-
+// selection, and keys that are all equal. Rows of the cache past the end hold NaN, as do at last the rows of V that are
+// not attended; what lies around the output stays as it was. Skipped without a GPU.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <random>
 #include <string>
@@ -15,6 +15,7 @@
 
 #include "cuda_decode_support.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/cuda_decode.h"
 #include "kernels/method.h"
 #include "support/gpu.h"
 
@@ -31,6 +32,10 @@ enum class Keys {
   kRandom,
   // A third of the tokens, in runs, lies along the query: far more high scores in few threads than a first cut expects.
   kSideBySide,
+  // Every eighth token of every 28th block of 64 lies along the query: few to a thread of the first selection, but side
+  // by side in the lists that are merged, where they are more than the first cut may leave and have few threads to
+  // vote.
+  kInBlocks,
   kEqual,  // every score ties: the earliest tokens win
 };
 
@@ -43,6 +48,9 @@ struct Case {
   int32_t rank = 32;
   int32_t num_tokens = 128;
   Keys keys = Keys::kRandom;
+  float scale = 0;
+  float soft_cap = 0;
+  bool mean_value = true;
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
@@ -52,7 +60,9 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
          std::to_string(c.rank) + "_k" + std::to_string(c.num_tokens) +
          (c.keys == Keys::kRandom       ? ""
           : c.keys == Keys::kSideBySide ? "_side_by_side"
-                                        : "_equal");
+          : c.keys == Keys::kInBlocks   ? "_in_blocks"
+                                        : "_equal") +
+         (c.scale != 0 ? "_scaled" : "") + (c.soft_cap != 0 ? "_capped" : "") + (c.mean_value ? "" : "_without_mean");
 }
 
 class CudaDecode : public ::testing::TestWithParam<Case> {
@@ -82,7 +92,8 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
         for (int32_t d = 0; d < c.head_dim; ++d) {
           const auto at = static_cast<size_t>((int64_t{list} * capacity_ + token) * c.head_dim + d);
           float key = normal(random);
-          if (c.keys == Keys::kSideBySide && token % 1024 < 360) {
+          if ((c.keys == Keys::kSideBySide && token % 1024 < 360) ||
+              (c.keys == Keys::kInBlocks && token / 64 % 28 == 3 && token % 8 == 0)) {
             const int32_t head = list % c.num_kv_heads * (c.num_qo_heads / c.num_kv_heads);
             const int32_t row = list / c.num_kv_heads * c.num_qo_heads + head;
             key += 0.25f * decode(q_[static_cast<size_t>(row * c.head_dim + d)]);
@@ -108,6 +119,8 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
     problem.seq_k = c.seq_k;
     problem.first_position = c.seq_k - 1;
     problem.dtype = c.dtype;
+    problem.scale = c.scale;
+    problem.soft_cap = c.soft_cap;
     problem.q = {q, int64_t{c.num_qo_heads} * c.head_dim, c.head_dim, c.head_dim};
     problem.k = {k, int64_t{c.num_kv_heads} * capacity_ * c.head_dim, int64_t{capacity_} * c.head_dim, c.head_dim};
     problem.v = {v, problem.k.batch_stride, problem.k.head_stride, problem.k.row_stride};
@@ -122,6 +135,18 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
     return output;
   }
 
+  // An output with kGuard elements before it and behind it, and its download, which finds them as they were.
+  static constexpr uint16_t kPoison = 0x7fff;
+  std::vector<uint16_t> GuardedOutput() const { return std::vector<uint16_t>(q_.size() + 2 * kGuard, kPoison); }
+  static std::vector<uint16_t> Unguarded(const Device<uint16_t>& o) {
+    const std::vector<uint16_t> all = o.Download();
+    const auto is_poison = [](uint16_t x) { return x == kPoison; };
+    EXPECT_TRUE(std::all_of(all.begin(), all.begin() + kGuard, is_poison)) << "written before the output";
+    EXPECT_TRUE(std::all_of(all.end() - kGuard, all.end(), is_poison)) << "written behind the output";
+    return {all.begin() + kGuard, all.end() - kGuard};
+  }
+  static constexpr int32_t kGuard = 64;
+
   // |a - b| / |b| over all heads.
   double RelativeError(const std::vector<uint16_t>& a, const std::vector<float>& b) const {
     const auto decode = GetParam().dtype == DType::kBFloat16 ? FromBf16 : FromFp16;
@@ -134,6 +159,22 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
   }
   // bf16 rounds the output to 2^-9 and the probabilities likewise; fp16 to 2^-11.
   double Tolerance() const { return GetParam().dtype == DType::kBFloat16 ? 5e-3 : 1e-3; }
+
+  // V with NaN in all rows but those of `chosen` [lists, num_tokens].
+  std::vector<uint16_t> AttendedValues(const std::vector<int32_t>& chosen) const {
+    const Case& c = GetParam();
+    std::vector<uint16_t> values(v_.size(), c.dtype == DType::kBFloat16 ? ToBf16(NAN) : ToFp16(NAN));
+    const auto kept = static_cast<size_t>(std::min(c.num_tokens, c.seq_k));
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const size_t list = i / static_cast<size_t>(c.num_tokens);
+      if (i % static_cast<size_t>(c.num_tokens) >= kept) continue;
+      const auto row =
+          (list * static_cast<size_t>(capacity_) + static_cast<size_t>(chosen[i])) * static_cast<size_t>(c.head_dim);
+      std::copy_n(v_.begin() + static_cast<std::ptrdiff_t>(row), c.head_dim,
+                  values.begin() + static_cast<std::ptrdiff_t>(row));
+    }
+    return values;
+  }
 
   int32_t capacity_ = 0;
   std::vector<uint16_t> q_, k_, v_, kt_;
@@ -151,14 +192,14 @@ TEST_P(CudaDecode, DenseMatchesFloat64) {
       DecodeReference(Problem(q_.data(), k_.data(), v_.data()), all, Output(expected.data(), expected_lse.data()))
           .ok());
 
-  const Device<uint16_t> q(q_), k(k_), v(v_), o(std::vector<uint16_t>(q_.size(), 0x7fff));
+  const Device<uint16_t> q(q_), k(k_), v(v_), o(GuardedOutput());
   const Device<float> lse(std::vector<float>(rows, std::nanf("")));
   const AttentionProblem problem = Problem(q.get(), k.get(), v.get());
   const Device<char> workspace(std::vector<char>(DecodeWorkspaceBytes(problem, {})));
-  const Status status =
-      DecodeDenseCuda(problem, Output(o.get(), lse.get()), workspace.get(), DecodeWorkspaceBytes(problem, {}), nullptr);
+  const Status status = DecodeDenseCuda(problem, Output(o.get() + kGuard, lse.get()), workspace.get(),
+                                        DecodeWorkspaceBytes(problem, {}), nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_LE(RelativeError(o.Download(), expected), Tolerance());
+  EXPECT_LE(RelativeError(Unguarded(o), expected), Tolerance());
   const std::vector<float> got = lse.Download();
   for (size_t i = 0; i < rows; ++i) EXPECT_NEAR(got[i], expected_lse[i], 2e-3) << "head " << i;
 }
@@ -166,9 +207,12 @@ TEST_P(CudaDecode, DenseMatchesFloat64) {
 TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
   SKIP_WITHOUT_GPU();
   const Case& c = GetParam();
+  if (c.soft_cap != 0) GTEST_SKIP() << "SparQ's estimate is not defined for capped scores";
   const DecodeMethod* method = FindDecodeMethod("sparq");
   ParameterValues values(method->spec());
-  ASSERT_EQ(values.Parse(method->spec(), "r=" + std::to_string(c.rank) + ",k=" + std::to_string(c.num_tokens)), "");
+  ASSERT_EQ(values.Parse(method->spec(), "r=" + std::to_string(c.rank) + ",k=" + std::to_string(c.num_tokens) +
+                                             ",reallocate=" + (c.mean_value ? "1" : "0")),
+            "");
   const AttentionProblem host = Problem(q_.data(), k_.data(), v_.data());
   DecodeSelection selection;
   ASSERT_TRUE(method->Select(host, values, {}, &selection).ok());
@@ -179,6 +223,7 @@ TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
   options.rank = c.rank;
   options.num_tokens = c.num_tokens;
   options.num_local = c.num_tokens / 4;
+  options.mean_value = c.mean_value;
   const size_t lists = static_cast<size_t>(kBatch * c.num_kv_heads);
   const Device<uint16_t> q(q_), k(k_), v(v_), kt(kt_);
   const Device<float> mean(selection.mean_value);
@@ -191,16 +236,19 @@ TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
     if (transposed) {
       layout = {kt.get(), int64_t{c.num_kv_heads} * c.head_dim * capacity_, int64_t{c.head_dim} * capacity_, capacity_};
     }
-    const Device<uint16_t> o(std::vector<uint16_t>(q_.size(), 0x7fff));
     const Device<int32_t> chosen(std::vector<int32_t>(lists * static_cast<size_t>(c.num_tokens), -1));
-    std::vector<uint16_t> first;
-    for (int run = 0; run < 2; ++run) {  // the second finds the workspace as the first left it
-      const Status status = DecodeSparqCuda(problem, options, layout, mean.get(), Output(o.get(), nullptr),
-                                            chosen.get(), workspace.get(), bytes, nullptr);
-      ASSERT_TRUE(status.ok()) << status.message();
-      if (run == 0) first = o.Download();
-    }
-    EXPECT_EQ(o.Download(), first) << "two runs differ";
+    const auto run = [&](const void* values_of_tokens) {
+      const Device<uint16_t> o(GuardedOutput());
+      const Status status =
+          DecodeSparqCuda(Problem(q.get(), k.get(), values_of_tokens), options, layout, mean.get(),
+                          Output(o.get() + kGuard, nullptr), chosen.get(), workspace.get(), bytes, nullptr);
+      EXPECT_TRUE(status.ok()) << status.message();
+      return Unguarded(o);
+    };
+    const std::vector<uint16_t> first = run(v.get());
+    EXPECT_EQ(run(v.get()), first) << "the second run finds the workspace as the first left it";
+    const Device<uint16_t> attended(AttendedValues(chosen.Download()));
+    EXPECT_EQ(run(attended.get()), first) << "rows of V that are not attended leak";
     EXPECT_LE(RelativeError(first, expected), Tolerance());
     // Scores are summed in another order than on the CPU, so a token at the very threshold may change places.
     const std::vector<int32_t> tokens = chosen.Download();
@@ -220,13 +268,15 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const int32_t seq_k : {1, 63, 64, 65, 127, 1000, 4096, 4097, 9001})
     cases.push_back({seq_k, 2, 2, 128, DType::kBFloat16});
-  for (const int32_t group : {2, 4, 7, 8, 16}) {
+  for (const int32_t group : {2, 3, 4, 7, 8, 9, 16}) {
     for (const int32_t seq_k : {127, 4096, 20000}) cases.push_back({seq_k, 2 * group, 2, 128, DType::kBFloat16});
   }
   cases.push_back({4097, 8, 2, 128, DType::kBFloat16});  // grouped, two spans that wait for each other
   cases.push_back({70000, 4, 1, 128, DType::kBFloat16});
   cases.push_back({70000, 4, 1, 128, DType::kBFloat16, 32, 512});   // lists merged in two rounds
   cases.push_back({70000, 1, 1, 128, DType::kBFloat16, 32, 1024});  // and in four
+  cases.push_back({131072, 2, 1, 64, DType::kBFloat16});
+  cases.push_back({131072, 8, 1, 64, DType::kFloat16, 20, 64});
   cases.push_back({46341, 1, 1, 128, DType::kBFloat16});
   cases.push_back({131072, 1, 1, 128, DType::kBFloat16});
   cases.push_back({9001, 4, 2, 64, DType::kBFloat16});
@@ -243,6 +293,18 @@ std::vector<Case> Cases() {
   cases.push_back({130, 600, 300, 64, DType::kBFloat16, 32, 32});
   cases.push_back({4100, 70, 70, 64, DType::kBFloat16});
   cases.push_back({2100, 350, 70, 64, DType::kFloat16});
+  cases.push_back({65536, 1, 1, 128, DType::kBFloat16, 32, 128, Keys::kInBlocks});
+  cases.push_back({65536, 4, 1, 64, DType::kBFloat16, 32, 128, Keys::kInBlocks});
+  for (const int32_t heads : {2, 8}) {
+    Case c{9001, heads, 2, 128, DType::kBFloat16};
+    c.scale = 0.25f;
+    cases.push_back(c);
+    c.scale = 0;
+    c.mean_value = false;
+    cases.push_back(c);
+    c.soft_cap = 3;  // dense alone
+    cases.push_back(c);
+  }
   for (const Keys keys : {Keys::kSideBySide, Keys::kEqual}) {
     cases.push_back({4096, 1, 1, 128, DType::kBFloat16, 32, 128, keys});
     cases.push_back({20000, 1, 1, 128, DType::kBFloat16, 32, 128, keys});
@@ -320,6 +382,59 @@ TEST(CudaDecodeGraph, RepeatsACapturedStep) {
   cudaGraphExecDestroy(instance);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
+}
+
+// Where a group's tokens are ranked by sums over its heads, one NaN leaves nothing to rank by; the output says so.
+TEST(CudaDecodeNan, OfAKeyShowsInTheOutputsOfItsHeads) {
+  SKIP_WITHOUT_GPU();
+  constexpr int32_t kKvHeads = 2, kTokens = 5000, kDim = 128;
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> cache(static_cast<size_t>(kKvHeads * kTokens * kDim)), transposed(cache.size());
+  for (uint16_t& x : cache) x = ToBf16(normal(random));
+  std::fill_n(cache.begin() + 100 * kDim, kDim, ToBf16(NAN));  // token 100 of the first KV head
+  for (size_t list = 0; list < kKvHeads; ++list) {
+    for (size_t token = 0; token < kTokens; ++token) {
+      for (size_t d = 0; d < kDim; ++d)
+        transposed[(list * kDim + d) * kTokens + token] = cache[(list * kTokens + token) * kDim + d];
+    }
+  }
+  const Device<uint16_t> k(cache), kt(transposed);
+  const Device<uint16_t> v(std::vector<uint16_t>(cache.size(), ToBf16(1)));
+  for (const int32_t group : {1, 4}) {
+    const auto elements = static_cast<size_t>(kKvHeads * group * kDim);
+    std::vector<uint16_t> row(elements);
+    for (uint16_t& x : row) x = ToBf16(normal(random));
+    const Device<uint16_t> q(row), o(std::vector<uint16_t>(elements, 0));
+    AttentionProblem problem;
+    problem.num_qo_heads = kKvHeads * group;
+    problem.num_kv_heads = kKvHeads;
+    problem.head_dim = kDim;
+    problem.seq_q = 1;
+    problem.seq_k = kTokens;
+    problem.first_position = kTokens - 1;
+    problem.dtype = DType::kBFloat16;
+    problem.q = {q.get(), int64_t{kKvHeads} * group * kDim, kDim, kDim};
+    problem.k = {k.get(), int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kDim};
+    problem.v = problem.k;
+    problem.v.data = v.get();
+    AttentionOutput output;
+    output.o = {o.get(), int64_t{kKvHeads} * group * kDim, kDim, kDim};
+    SparqCudaOptions options;
+    options.mean_value = false;
+    const size_t bytes = DecodeWorkspaceBytes(problem, options);
+    const Device<char> workspace{std::vector<char>(bytes)};
+    for (void* const copy : {static_cast<void*>(kt.get()), static_cast<void*>(nullptr)}) {
+      TransposedKeys keys;
+      if (copy != nullptr) keys = {copy, int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kTokens};
+      const Status status =
+          DecodeSparqCuda(problem, options, keys, nullptr, output, nullptr, workspace.get(), bytes, nullptr);
+      ASSERT_TRUE(status.ok()) << status.message();
+      const std::vector<uint16_t> got = o.Download();
+      for (size_t i = 0; i < elements; ++i)
+        EXPECT_EQ(std::isnan(FromBf16(got[i])), i < elements / 2) << "group " << group << ", element " << i;
+    }
+  }
 }
 
 }  // namespace
