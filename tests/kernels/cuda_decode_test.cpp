@@ -2,6 +2,8 @@
 // sizes, both element types, with and without the component-major copy of K; keys that defeat the first cut of the
 // selection, and keys that are all equal. Rows of the cache past the end hold NaN, as do at last the rows of V that are
 // not attended; what lies around the output stays as it was. Skipped without a GPU.
+#include "kernels/cuda_decode.h"
+
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +17,6 @@
 
 #include "cuda_decode_support.h"
 #include "kernels/cpu_executor.h"
-#include "kernels/cuda_decode.h"
 #include "kernels/method.h"
 #include "support/gpu.h"
 
