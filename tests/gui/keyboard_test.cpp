@@ -71,14 +71,14 @@ TEST_F(KeyboardTest, F5RunsTheMethodOfThePanel) {
   EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }));
 }
 
-TEST_F(KeyboardTest, MOpensTheListOfMethodsWhereverTheFocusIs) {
+TEST_F(KeyboardTest, TheListOfMethodsOpensWhereverTheFocusIs) {
   Open();
   ui::HeadCanvas* canvas = window_->canvas();
   const QString before = canvas->method();
   canvas->SetPanelVisible(false);
   auto* table = Find<QTableView>("headTable");
   table->setFocus();
-  QTest::keyClick(table, Qt::Key_M);
+  QTest::keyClick(table, Qt::Key_M, Qt::ControlModifier | Qt::ShiftModifier);
   ASSERT_TRUE(WaitForCanvas());
   EXPECT_TRUE(window_->commands()[Command::kPanel]->isChecked()) << "the menu follows what the key has shown";
   ASSERT_FALSE(canvas->PanelControl(QStringLiteral("method:a-shape")).isNull());

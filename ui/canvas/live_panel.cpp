@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -13,8 +14,8 @@ namespace headscope::ui {
 namespace {
 
 constexpr float kPanelWidth = 318;
-constexpr double kPanelHeight = 440;        // of most methods, without a result
-constexpr double kMostOfMapCovered = 0.45;  // by a panel that nobody has opened
+constexpr float kPanelHeight = 440;   // of most methods, without a result
+constexpr float kMostCovered = 0.3f;  // share of the canvas, by a panel that nobody has opened
 constexpr float kLabelWidth = 120;
 
 std::string NumberText(const kernels::ParameterSpec& spec, double value) {
@@ -112,10 +113,11 @@ void LivePanel::ToggleMethodList() {
   methods_.Toggle();
 }
 
-void LivePanel::RollUpWhereNarrow(const PixelRect& map) {
-  const double room = map.width * map.height;
-  const double covered = static_cast<double>(kPanelWidth) * std::min(kPanelHeight, map.height);
-  const bool narrow = room > 0 && covered > kMostOfMapCovered * room;
+void LivePanel::RollUpWhereNarrow() {
+  // By the canvas, not by the map: that gives room to what a method shows below it, and the choice of a method must not
+  // roll up the panel that it was made in.
+  const ImVec2 canvas = ImGui::GetIO().DisplaySize;
+  const bool narrow = kPanelWidth * std::min(kPanelHeight, canvas.y) > kMostCovered * canvas.x * canvas.y;
   if (!rolled_by_hand_ && narrow != narrow_) {
     ImGui::SetNextWindowCollapsed(narrow, ImGuiCond_Always);
     rolled_up_ = narrow;
@@ -142,9 +144,13 @@ std::string LivePanel::Title(const CanvasModel& model) const {
 void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
   controls_.clear();
   focus_.BeginFrame();
-  RollUpWhereNarrow(map);
-  ImGui::SetNextWindowPos(Point(map.right() - 8, map.y + 8), off_canvas_ ? ImGuiCond_Always : ImGuiCond_FirstUseEver,
+  RollUpWhereNarrow();
+  const double anchor_x = std::floor(map.right() - 8), anchor_y = std::floor(map.y + 8);
+  const bool follows = at_anchor_ && (anchor_x != anchor_x_ || anchor_y != anchor_y_);
+  ImGui::SetNextWindowPos(Point(anchor_x, anchor_y), follows || off_canvas_ ? ImGuiCond_Always : ImGuiCond_FirstUseEver,
                           {1, 0});
+  anchor_x_ = anchor_x;
+  anchor_y_ = anchor_y;
   // Down to the canvas' edge: what is below the map is less in the way than a panel that must be scrolled.
   const float most = ImGui::GetIO().DisplaySize.y - static_cast<float>(map.y) - 16;
   ImGui::SetNextWindowSizeConstraints({kPanelWidth, 0}, {kPanelWidth, std::max(120.0f, most)});
@@ -161,10 +167,9 @@ void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
   controls_["panel"] = {x, y, static_cast<double>(size.x), static_cast<double>(size.y)};
   const auto title = static_cast<double>(ImGui::GetFrameHeight());
   controls_["roll"] = {x, y, title, title};  // the arrow in the title
-  if (open) {
-    DrawContents(model);
-    off_canvas_ = at.x + size.x > ImGui::GetIO().DisplaySize.x && size.x + 8 <= static_cast<float>(map.right());
-  }
+  at_anchor_ = std::abs(x + static_cast<double>(size.x) - anchor_x) < 1 && std::abs(y - anchor_y) < 1;
+  off_canvas_ = at.x + size.x > ImGui::GetIO().DisplaySize.x && size.x + 8 <= static_cast<float>(map.right());
+  if (open) DrawContents(model);
   ImGui::End();
   focus_.EndFrame();
   shown_focus_ = focused();

@@ -25,9 +25,9 @@ class LivePanel {
   };
   explicit LivePanel(Actions actions) : actions_(std::move(actions)) {}
 
-  // Drawn at the upper right of `map`, where causal attention is blank, until the user moves it; there again when the
-  // canvas became too small for where it was. Where it would lie over much of the map it is rolled up to its title,
-  // which then says the method and what that keeps, until the user opens it.
+  // Drawn at the upper right of `map`, where causal attention is blank, also when that moves, until the user moves the
+  // panel; there again when the canvas became too small for where it was. Where it would lie over much of the map it is
+  // rolled up to its title, which then says the method and what that keeps, until the user opens it.
   void Draw(CanvasModel& model, const PixelRect& map);
 
   // Tab and Shift+Tab: false when the focus leaves the panel.
@@ -46,7 +46,7 @@ class LivePanel {
   std::string focused() const { return focus_.focused() != nullptr ? focus_.focused()->name : std::string(); }
 
  private:
-  void RollUpWhereNarrow(const PixelRect& map);
+  void RollUpWhereNarrow();
   std::string Title(const CanvasModel& model) const;
   void DrawContents(CanvasModel& model);
   void DrawMethod(CanvasModel& model);
@@ -78,8 +78,10 @@ class LivePanel {
   Actions actions_;
   std::map<std::string, PixelRect> controls_;
   PanelFocus focus_;
-  std::string shown_focus_;  // of the last frame: a control that gets the focus is scrolled into sight
-  bool off_canvas_ = false;  // in the last frame
+  std::string shown_focus_;             // of the last frame: a control that gets the focus is scrolled into sight
+  double anchor_x_ = 0, anchor_y_ = 0;  // the panel's upper right corner while nobody has moved it
+  bool at_anchor_ = true;               // in the last frame
+  bool off_canvas_ = false;             // in the last frame
   bool narrow_ = false, rolled_up_ = false;
   bool rolled_by_hand_ = false;  // the user's choice stays
   bool unroll_ = false;          // wanted

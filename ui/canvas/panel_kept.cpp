@@ -63,7 +63,7 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 6}, "");
   Mark("kept");
   if (mask.steps) DrawSteps(model, mask);
-  ImGui::Text("kept mass  min %.3f   5 %% %.3f   mean %.3f", mask.summary.cra_min, mask.summary.cra_p5,
+  ImGui::Text("CRA  min %.3f   5 %% %.3f   mean %.3f", mask.summary.cra_min, mask.summary.cra_p5,
               mask.summary.cra_mean);
   HelpTooltip(
       "Cumulative residual attention: the share of a query's attention that lies on what is kept; the least, the fifth "

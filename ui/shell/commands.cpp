@@ -71,7 +71,7 @@ constexpr CommandSpec kTable[] = {
      "Find the method's cheapest parameters that keep the target's mass of all but 5 % of the queries"},
     {Command::kCancelWork, "cancel", CommandMenu::kMethods, "&Cancel work", "Ctrl+.",
      "Stop the background work that the status bar shows"},
-    {Command::kChooseMethod, "choose-method", CommandMenu::kMethods, "C&hoose method", "M",
+    {Command::kChooseMethod, "choose-method", CommandMenu::kMethods, "C&hoose method", "Ctrl+Shift+M",
      "Open the panel's list of methods: arrows and Enter", false, true},
     {Command::kPreviousMethod, "previous-method", CommandMenu::kMethods, "&Previous method", "[",
      "The method before this one in the panel's list"},

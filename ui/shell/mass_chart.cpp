@@ -130,7 +130,7 @@ void MassChart::PaintAxes(QPainter& painter) const {
   }
   painter.drawText(
       QRectF(0, plot.bottom() + 3 + metrics.height(), width(), metrics.height()), Qt::AlignCenter,
-      metrics.elidedText(tr("kept mass of a query [share]; height: number of queries"), Qt::ElideRight, width() - 4));
+      metrics.elidedText(tr("kept mass of a query [share]; height: queries"), Qt::ElideRight, width() - 4));
   const int64_t most = *std::max_element(mass_->bins.begin(), mass_->bins.end());
   const double right = plot.left() - 4;
   const auto count = [&](int64_t value) {
@@ -184,8 +184,13 @@ void MassChart::PaintMarks(QPainter& painter) const {
     left[i] = std::min(XOf(marks[i].mass) - text_width / 2, limit - text_width);
     limit = left[i] - 8;
   }
-  for (size_t i = 0; i < marks.size(); ++i)
-    painter.drawText(QPointF(std::max(left[i], 2.0), metrics.ascent() + 1), marks[i].text);
+  // At the left edge the other way round.
+  double from = 2;
+  for (size_t i = 0; i < marks.size(); ++i) {
+    left[i] = std::max(left[i], from);
+    painter.drawText(QPointF(left[i], metrics.ascent() + 1), marks[i].text);
+    from = left[i] + metrics.horizontalAdvance(marks[i].text) + 8;
+  }
 }
 
 void MassChart::PaintTarget(QPainter& painter) const {

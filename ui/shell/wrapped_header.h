@@ -11,11 +11,13 @@ class WrappedHeader : public QHeaderView {
  public:
   explicit WrappedHeader(QWidget* parent = nullptr);
 
-  // The least width that shows a column's title whole, with the arrow of a sorted column.
+  // The least width that shows a column's title whole. The arrow of a sorted column stands above its title.
   int TitleWidth(int section) const;
 
  protected:
   QSize sectionSizeFromContents(int section) const override;
+  void initStyleOptionForIndex(QStyleOptionHeader* option, int section) const override;
+  void paintSection(QPainter* painter, const QRect& rect, int section) const override;
 
  private:
   QString Title(int section) const;
