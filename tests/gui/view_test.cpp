@@ -1,6 +1,7 @@
 // The View menu and the small texts: what is checked, what a tooltip says, and the whole screen.
 #include <QAction>
 #include <QComboBox>
+#include <QHeaderView>
 #include <QHelpEvent>
 #include <QLabel>
 #include <QLineEdit>
@@ -11,6 +12,7 @@
 #include <QSet>
 #include <QTableView>
 #include <QToolTip>
+#include <cstdlib>
 
 #include "shell_fixture.h"
 
@@ -186,6 +188,23 @@ TEST_F(ViewTest, NoHeadMatchesIsSaidOnlyWhileItIsTrue) {
   Find<QLineEdit>("headFilter")->setText(QStringLiteral("sink_mas=1"));
   EXPECT_TRUE(Find<QLineEdit>("headFilter")->toolTip().contains(QStringLiteral("sink_mas")));
   EXPECT_FALSE(none->isVisible()) << "a filter that is not understood lets every head pass";
+}
+
+TEST_F(ViewTest, TheSortedColumnHasAnArrowOverItsTitle) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  auto* table = Find<QTableView>("headTable");
+  const QHeaderView* header = table->horizontalHeader();
+  // The darkness of the middle of a title's upper edge, against its neighbourhood.
+  const auto has_arrow = [&](int column) {
+    const QImage image = header->viewport()->grab().toImage();
+    const double ratio = image.devicePixelRatio();
+    const int x = header->sectionViewportPosition(column) + header->sectionSize(column) / 2;
+    const auto gray = [&](int px) { return qGray(image.pixel((QPointF(px, 4) * ratio).toPoint())); };
+    return std::abs(gray(x) - gray(x - 12)) > 60;
+  };
+  table->sortByColumn(ui::HeadTableModel::kClass, Qt::AscendingOrder);
+  EXPECT_TRUE(has_arrow(ui::HeadTableModel::kClass));
+  EXPECT_FALSE(has_arrow(ui::HeadTableModel::kLayer));
 }
 
 TEST_F(ViewTest, RunsTableShowsTheNoteOfARun) {

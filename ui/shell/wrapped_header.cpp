@@ -52,7 +52,9 @@ void WrappedHeader::initStyleOptionForIndex(QStyleOptionHeader* option, int sect
 }
 
 void WrappedHeader::paintSection(QPainter* painter, const QRect& rect, int section) const {
+  painter->save();  // styles leave a clip behind
   QHeaderView::paintSection(painter, rect, section);
+  painter->restore();
   if (!isSortIndicatorShown() || sortIndicatorSection() != section) return;
   const QPointF top(rect.center().x() + 0.5, rect.top() + 2);
   const bool up = sortIndicatorOrder() == Qt::DescendingOrder;  // as the style draws it
