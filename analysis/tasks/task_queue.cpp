@@ -1,6 +1,7 @@
 #include "analysis/task_queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <list>
 #include <map>
@@ -126,6 +127,21 @@ void TaskQueue::Submit(const std::string& tag, int32_t priority, std::function<v
 void TaskQueue::Cancel(const std::string& prefix) {
   const std::lock_guard lock(impl_->mutex);
   impl_->CancelLocked([&](const std::string& tag) { return tag.starts_with(prefix); });
+}
+
+void TaskQueue::WaitUntilAlone(const std::atomic<bool>& cancelled, std::chrono::milliseconds at_most) {
+  // What one task answers may ask for the next a frame later.
+  constexpr std::chrono::milliseconds kCalm(50);
+  const auto end = std::chrono::steady_clock::now() + at_most;
+  auto alone_since = std::chrono::steady_clock::now();
+  std::unique_lock lock(impl_->mutex);
+  while (!cancelled.load()) {
+    const auto now = std::chrono::steady_clock::now();
+    if (impl_->running.size() > 1 || (!impl_->waiting.empty() && impl_->workers.size() > 1)) alone_since = now;
+    if (now >= end || now - alone_since >= kCalm) return;
+    // Nobody tells when a task ends while others run, and `cancelled` is set without a word: look again soon.
+    impl_->became_idle.wait_for(lock, std::chrono::milliseconds(2));
+  }
 }
 
 bool TaskQueue::Idle() const {

@@ -1,6 +1,7 @@
 #include "workbench/trace_workbench.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <exception>
@@ -30,6 +31,7 @@ namespace {
 
 // Three, because one may be busy with a measured run and one with a coarse pass while a mask follows a slider.
 constexpr int32_t kWorkers = 3;
+constexpr std::chrono::seconds kLongestWaitForQuiet(2);  // of a run, for the map's tiles
 constexpr int32_t kMaskPriority = 1'000'000;
 constexpr int32_t kOpenPriority = 2'000'000;
 // The mask on show and the one before it, whose tiles may still be asked for.
@@ -319,7 +321,7 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
   ui::ProgressReport report;
   report.stage = "Measuring " + method;
   progress(report);
-  // The statistics wait: a run's times must be its own.
+  // The statistics wait, and the run waits for the map: a run's times must be its own.
   Submit<analysis::MethodResult>(
       "run", kMaskPriority,
       [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
@@ -329,6 +331,8 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
           explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
           ~PauseStatistics() { job.Resume(); }
         } const paused(statistics_);
+        // The tiles and masks that were asked for just before would make dense, which is measured first, look slow.
+        queue_.WaitUntilAlone(cancelled, kLongestWaitForQuiet);
         ReportNowAndThen now_and_then([this, number, progress](ui::ProgressReport shown) {
           post_([this, number, progress, shown = std::move(shown)] {
             if (number == run_number_) progress(shown);

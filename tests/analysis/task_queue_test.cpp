@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -163,6 +164,32 @@ TEST(TaskQueue, IdleWhenNothingWaitsOrRuns) {
   gate.Open();
   queue.WaitIdle();
   EXPECT_TRUE(queue.Idle());
+}
+
+// A task that measures begins when what was asked for before it is done, and does not wait for ever.
+TEST(TaskQueue, AMeasuringTaskWaitsUntilItIsAlone) {
+  Mailbox mailbox;
+  TaskQueue queue(3, mailbox.Dispatcher());
+  std::atomic<bool> tile_done = false, seen = false, gave_up_early = false;
+  queue.Submit(
+      "tile", 0,
+      [&](const std::atomic<bool>&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(120));
+        tile_done = true;
+      },
+      nullptr);
+  queue.Submit(
+      "run", 1,
+      [&](const std::atomic<bool>& cancelled) {
+        queue.WaitUntilAlone(cancelled, std::chrono::milliseconds(1));
+        gave_up_early = !tile_done;
+        queue.WaitUntilAlone(cancelled, std::chrono::seconds(60));
+        seen = tile_done.load();
+      },
+      nullptr);
+  queue.WaitIdle();
+  EXPECT_TRUE(gave_up_early);
+  EXPECT_TRUE(seen);
 }
 
 TEST(TaskQueue, ManyThreadsSubmitAndCancelAtOnce) {

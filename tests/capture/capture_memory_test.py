@@ -49,10 +49,8 @@ def write_checkpoint(folder, model_dir):
 def capture(headscope, folder, length, *options):
     """Peak memory of one capture and the size of its trace, MiB."""
     out = folder / "trace.h5"
-    # AddressSanitizer keeps what was freed, 256 MiB of it unless told otherwise; that is not the recorder's.
-    sanitizer = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "quarantine_size_mb=8"]))
     process = subprocess.Popen([headscope, "capture", str(folder), "--task", "repeat", "--length", str(length), "--quiet", "--force", "-o", str(out), *options],
-                               stdout=subprocess.DEVNULL, env={**os.environ, "ASAN_OPTIONS": sanitizer})
+                               stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     assert status == 0, f"the capture of {length} tokens ended with status {status}"
     return usage.ru_maxrss / 1024, out.stat().st_size / 2**20

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +23,9 @@ class TaskQueue {
               std::function<void()> done);
   // Cancels queued and running tasks whose tag starts with `prefix`.
   void Cancel(const std::string& prefix);
+  // For a task that measures: waits, inside its work, until no other task has run or waited for a moment, so that its
+  // times are its own; or until `cancelled`, or for `at_most`. With one worker nothing runs beside it.
+  void WaitUntilAlone(const std::atomic<bool>& cancelled, std::chrono::milliseconds at_most);
   bool Idle() const;
   void WaitIdle();
 
