@@ -19,6 +19,9 @@ class PrefillComparison {
 
  private:
   kernels::Status MeasureDense();
+  // Other work on the machine only adds time, and a few short repeats are soon spoilt: the baseline is the least median
+  // of those taken so far.
+  kernels::Status MeasureDenseAgain();
   // Kept share, kept mass and the executor's own error.
   kernels::Status Judge(const PrefillRun& run, MethodResult* result) const;
   // Relative error of the executor itself on rows spread evenly from the first to the last.
