@@ -130,8 +130,8 @@ void TaskQueue::Cancel(const std::string& prefix) {
 }
 
 void TaskQueue::WaitUntilAlone(const std::atomic<bool>& cancelled, std::chrono::milliseconds at_most) {
-  // What one task answers may ask for the next a frame later.
-  constexpr std::chrono::milliseconds kCalm(50);
+  // What one task answers may ask for the next a frame later, and that frame, too, is work.
+  constexpr std::chrono::milliseconds kCalm(150);
   const auto end = std::chrono::steady_clock::now() + at_most;
   auto alone_since = std::chrono::steady_clock::now();
   std::unique_lock lock(impl_->mutex);

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <functional>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,7 +19,7 @@ class ReportNowAndThen {
 
   void operator()(const std::string& method, const analysis::RepeatProgress& progress) {
     const auto now = std::chrono::steady_clock::now();
-    if (last_ && now - *last_ < kShownFor) return;
+    if (now - last_ < kShownFor) return;
     last_ = now;
     ui::ProgressReport report;
     report.stage = "Measuring " + method + ": " + std::string(progress.method);
@@ -36,7 +35,8 @@ class ReportNowAndThen {
  private:
   static constexpr std::chrono::milliseconds kShownFor{250};
   std::function<void(ui::ProgressReport)> pass_on_;
-  std::optional<std::chrono::steady_clock::time_point> last_;
+  // A frame of the window takes as long as a short repeat, so the first report waits like every other.
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace headscope::app
