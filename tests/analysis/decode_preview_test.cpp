@@ -176,6 +176,10 @@ TEST(RepeatProgressTest, CountsTheRepeatsOfBaselineAndMethod) {
                                              "a-shape select 0", "a-shape select 1", "a-shape select 2",
                                              "a-shape attend 0", "a-shape attend 1", "a-shape attend 2"};
   EXPECT_EQ(reports, expected);
+  // A baseline this short is taken again beside every further method.
+  reports.clear();
+  ASSERT_TRUE(comparison.Run("a-shape", kernels::ParameterValues(a_shape), &result).ok());
+  EXPECT_EQ(reports, expected);
   reports.clear();
   const kernels::MethodSpec& sparq = kernels::FindDecodeMethod("sparq")->spec();
   ASSERT_TRUE(comparison.Run("sparq", kernels::ParameterValues(sparq), &result).ok());
