@@ -6,14 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "cuda_decode_support.h"
+#include "device_array.h"
+#include "float_codes.h"
 #include "kernels/cuda_decode.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
 namespace {
 
-using test::Device;
+using testing::DeviceArray;
 
 struct Case {
   DType dtype;
@@ -31,8 +32,8 @@ TEST_P(CudaAppendToken, GrowsAsTheWholeCacheSays) {
   constexpr int64_t kPad = 8;  // between heads, of every tensor
   const int64_t dim = c.head_dim;
   const bool bf16 = c.dtype == DType::kBFloat16;
-  const auto encode = bf16 ? test::ToBf16 : test::ToFp16;
-  const auto decode = bf16 ? test::FromBf16 : test::FromFp16;
+  const auto encode = bf16 ? test::ToBFloat16 : test::ToFloat16;
+  const auto decode = bf16 ? test::FromBFloat16 : test::FromFloat16;
   const auto seed = std::random_device()();
   RecordProperty("seed", std::to_string(seed));
   std::mt19937 random(seed);
@@ -43,8 +44,8 @@ TEST_P(CudaAppendToken, GrowsAsTheWholeCacheSays) {
   for (uint16_t& x : k) x = encode(normal(random));
   for (uint16_t& x : v) x = encode(normal(random));
   constexpr uint16_t kGuard = 0x7abc;
-  const Device<uint16_t> keys(k), values(v), transposed(std::vector<uint16_t>(k.size(), kGuard));
-  const Device<float> mean(std::vector<float>(static_cast<size_t>(kBatch * kHeads * dim + kPad), 0.0f));
+  const DeviceArray<uint16_t> keys(k), values(v), transposed(std::vector<uint16_t>(k.size(), kGuard));
+  const DeviceArray<float> mean(std::vector<float>(static_cast<size_t>(kBatch * kHeads * dim + kPad), 0.0f));
 
   AttentionProblem problem;
   problem.batch = kBatch;

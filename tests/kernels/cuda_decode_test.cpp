@@ -15,19 +15,22 @@
 #include <string>
 #include <vector>
 
-#include "cuda_decode_support.h"
+#include "device_array.h"
+#include "float_codes.h"
+#include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/method.h"
+#include "problem_shape.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels {
 namespace {
 
-using test::Device;
-using test::FromBf16;
-using test::FromFp16;
-using test::ToBf16;
-using test::ToFp16;
+using test::FromBFloat16;
+using test::FromFloat16;
+using test::ToBFloat16;
+using test::ToFloat16;
+using testing::DeviceArray;
 
 enum class Keys {
   kRandom,
@@ -78,8 +81,8 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
     std::normal_distribution<float> normal;
     const Case& c = GetParam();
     capacity_ = (c.seq_k + 63) / 64 * 64;
-    const auto encode = c.dtype == DType::kBFloat16 ? ToBf16 : ToFp16;
-    const auto decode = c.dtype == DType::kBFloat16 ? FromBf16 : FromFp16;
+    const auto encode = c.dtype == DType::kBFloat16 ? ToBFloat16 : ToFloat16;
+    const auto decode = c.dtype == DType::kBFloat16 ? FromBFloat16 : FromFloat16;
     q_.resize(static_cast<size_t>(kBatch * c.num_qo_heads * c.head_dim));
     // Some components weigh far more than others, as those of real queries do; else SparQ has nothing to choose.
     for (uint16_t& x : q_) x = encode(normal(random) * std::exp(normal(random)));
@@ -139,7 +142,7 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
   // An output with kGuard elements before it and behind it, and its download, which finds them as they were.
   static constexpr uint16_t kPoison = 0x7fff;
   std::vector<uint16_t> GuardedOutput() const { return std::vector<uint16_t>(q_.size() + 2 * kGuard, kPoison); }
-  static std::vector<uint16_t> Unguarded(const Device<uint16_t>& o) {
+  static std::vector<uint16_t> Unguarded(const DeviceArray<uint16_t>& o) {
     const std::vector<uint16_t> all = o.Download();
     const auto is_poison = [](uint16_t x) { return x == kPoison; };
     EXPECT_TRUE(std::all_of(all.begin(), all.begin() + kGuard, is_poison)) << "written before the output";
@@ -150,7 +153,7 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
 
   // |a - b| / |b| over all heads.
   double RelativeError(const std::vector<uint16_t>& a, const std::vector<float>& b) const {
-    const auto decode = GetParam().dtype == DType::kBFloat16 ? FromBf16 : FromFp16;
+    const auto decode = GetParam().dtype == DType::kBFloat16 ? FromBFloat16 : FromFloat16;
     double difference = 0, norm = 0;
     for (size_t i = 0; i < a.size(); ++i) {
       difference += std::pow(static_cast<double>(decode(a[i])) - static_cast<double>(b[i]), 2);
@@ -164,7 +167,7 @@ class CudaDecode : public ::testing::TestWithParam<Case> {
   // V with NaN in all rows but those of `chosen` [lists, num_tokens].
   std::vector<uint16_t> AttendedValues(const std::vector<int32_t>& chosen) const {
     const Case& c = GetParam();
-    std::vector<uint16_t> values(v_.size(), c.dtype == DType::kBFloat16 ? ToBf16(NAN) : ToFp16(NAN));
+    std::vector<uint16_t> values(v_.size(), c.dtype == DType::kBFloat16 ? ToBFloat16(NAN) : ToFloat16(NAN));
     const auto kept = static_cast<size_t>(std::min(c.num_tokens, c.seq_k));
     for (size_t i = 0; i < chosen.size(); ++i) {
       const size_t list = i / static_cast<size_t>(c.num_tokens);
@@ -193,10 +196,10 @@ TEST_P(CudaDecode, DenseMatchesFloat64) {
       DecodeReference(Problem(q_.data(), k_.data(), v_.data()), all, Output(expected.data(), expected_lse.data()))
           .ok());
 
-  const Device<uint16_t> q(q_), k(k_), v(v_), o(GuardedOutput());
-  const Device<float> lse(std::vector<float>(rows, std::nanf("")));
+  const DeviceArray<uint16_t> q(q_), k(k_), v(v_), o(GuardedOutput());
+  const DeviceArray<float> lse(std::vector<float>(rows, std::nanf("")));
   const AttentionProblem problem = Problem(q.get(), k.get(), v.get());
-  const Device<char> workspace(std::vector<char>(DecodeWorkspaceBytes(problem, {})));
+  const DeviceArray<char> workspace(std::vector<char>(DecodeWorkspaceBytes(problem, {})));
   const Status status = DecodeDenseCuda(problem, Output(o.get() + kGuard, lse.get()), workspace.get(),
                                         DecodeWorkspaceBytes(problem, {}), nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
@@ -226,20 +229,20 @@ TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
   options.num_local = c.num_tokens / 4;
   options.mean_value = c.mean_value;
   const size_t lists = static_cast<size_t>(kBatch * c.num_kv_heads);
-  const Device<uint16_t> q(q_), k(k_), v(v_), kt(kt_);
-  const Device<float> mean(selection.mean_value);
+  const DeviceArray<uint16_t> q(q_), k(k_), v(v_), kt(kt_);
+  const DeviceArray<float> mean(selection.mean_value);
   const AttentionProblem problem = Problem(q.get(), k.get(), v.get());
   const size_t bytes = DecodeWorkspaceBytes(problem, options);
-  const Device<char> workspace{std::vector<char>(bytes)};
+  const DeviceArray<char> workspace{std::vector<char>(bytes)};
   for (const bool transposed : {true, false}) {
     SCOPED_TRACE(transposed ? "two copies of K" : "one copy of K");
     TransposedKeys layout;
     if (transposed) {
       layout = {kt.get(), int64_t{c.num_kv_heads} * c.head_dim * capacity_, int64_t{c.head_dim} * capacity_, capacity_};
     }
-    const Device<int32_t> chosen(std::vector<int32_t>(lists * static_cast<size_t>(c.num_tokens), -1));
+    const DeviceArray<int32_t> chosen(std::vector<int32_t>(lists * static_cast<size_t>(c.num_tokens), -1));
     const auto run = [&](const void* values_of_tokens) {
-      const Device<uint16_t> o(GuardedOutput());
+      const DeviceArray<uint16_t> o(GuardedOutput());
       const Status status =
           DecodeSparqCuda(Problem(q.get(), k.get(), values_of_tokens), options, layout, mean.get(),
                           Output(o.get() + kGuard, nullptr), chosen.get(), workspace.get(), bytes, nullptr);
@@ -248,7 +251,7 @@ TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
     };
     const std::vector<uint16_t> first = run(v.get());
     EXPECT_EQ(run(v.get()), first) << "the second run finds the workspace as the first left it";
-    const Device<uint16_t> attended(AttendedValues(chosen.Download()));
+    const DeviceArray<uint16_t> attended(AttendedValues(chosen.Download()));
     EXPECT_EQ(run(attended.get()), first) << "rows of V that are not attended leak";
     EXPECT_LE(RelativeError(first, expected), Tolerance());
     // Scores are summed in another order than on the CPU, so a token at the very threshold may change places.
@@ -316,6 +319,32 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(Table, CudaDecode, ::testing::ValuesIn(Cases()), NameOf);
 
+// One step of one sequence in bf16, its tensors contiguous.
+AttentionProblem Step(int32_t num_qo_heads, int32_t num_kv_heads, int32_t seq_k, int32_t head_dim, const void* q,
+                      const void* k, const void* v) {
+  AttentionProblem problem = test::ProblemOf({.num_qo_heads = num_qo_heads,
+                                              .num_kv_heads = num_kv_heads,
+                                              .head_dim = head_dim,
+                                              .seq_k = seq_k,
+                                              .first_position = seq_k - 1,
+                                              .dtype = DType::kBFloat16});
+  SetContiguousTensors(q, k, v, &problem);
+  return problem;
+}
+
+// [lists, tokens, components] to [lists, components, tokens].
+std::vector<uint16_t> ComponentMajor(const std::vector<uint16_t>& cache, size_t lists, size_t tokens,
+                                     size_t components) {
+  std::vector<uint16_t> transposed(cache.size());
+  for (size_t list = 0; list < lists; ++list) {
+    for (size_t token = 0; token < tokens; ++token) {
+      for (size_t d = 0; d < components; ++d)
+        transposed[(list * components + d) * tokens + token] = cache[(list * tokens + token) * components + d];
+    }
+  }
+  return transposed;
+}
+
 // A step must be capturable: no allocation, no synchronisation, nothing on another stream. The graph's second replay
 // finds the workspace as the first left it; dense and SparQ share it.
 TEST(CudaDecodeGraph, RepeatsACapturedStep) {
@@ -323,34 +352,17 @@ TEST(CudaDecodeGraph, RepeatsACapturedStep) {
   constexpr int32_t kHeads = 4, kKvHeads = 2, kTokens = 9000, kDim = 128;
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
-  std::vector<uint16_t> row(kHeads * kDim), cache(static_cast<size_t>(kKvHeads * kTokens * kDim)), transposed;
-  for (uint16_t& x : row) x = ToBf16(normal(random));
-  for (uint16_t& x : cache) x = ToBf16(normal(random));
-  transposed.resize(cache.size());
-  for (size_t list = 0; list < kKvHeads; ++list) {
-    for (size_t token = 0; token < kTokens; ++token) {
-      for (size_t d = 0; d < kDim; ++d)
-        transposed[(list * kDim + d) * kTokens + token] = cache[(list * kTokens + token) * kDim + d];
-    }
-  }
-  const Device<uint16_t> q(row), k(cache), kt(transposed);
-  const Device<uint16_t> dense(std::vector<uint16_t>(row.size(), 0x7fff)),
+  std::vector<uint16_t> row(kHeads * kDim), cache(static_cast<size_t>(kKvHeads * kTokens * kDim));
+  for (uint16_t& x : row) x = ToBFloat16(normal(random));
+  for (uint16_t& x : cache) x = ToBFloat16(normal(random));
+  const DeviceArray<uint16_t> q(row), k(cache), kt(ComponentMajor(cache, kKvHeads, kTokens, kDim));
+  const DeviceArray<uint16_t> dense(std::vector<uint16_t>(row.size(), 0x7fff)),
       sparq(std::vector<uint16_t>(row.size(), 0x7fff));
-  const Device<float> mean(std::vector<float>(kKvHeads * kDim, 0.5f));
-  AttentionProblem problem;
-  problem.num_qo_heads = kHeads;
-  problem.num_kv_heads = kKvHeads;
-  problem.head_dim = kDim;
-  problem.seq_q = 1;
-  problem.seq_k = kTokens;
-  problem.first_position = kTokens - 1;
-  problem.dtype = DType::kBFloat16;
-  problem.q = {q.get(), kHeads * kDim, kDim, kDim};
-  problem.k = {k.get(), int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kDim};
-  problem.v = problem.k;
+  const DeviceArray<float> mean(std::vector<float>(kKvHeads * kDim, 0.5f));
+  const AttentionProblem problem = Step(kHeads, kKvHeads, kTokens, kDim, q.get(), k.get(), k.get());
   const TransposedKeys keys{kt.get(), int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kTokens};
   const size_t bytes = DecodeWorkspaceBytes(problem, {});
-  const Device<char> workspace{std::vector<char>(bytes)};
+  const DeviceArray<char> workspace{std::vector<char>(bytes)};
   const auto step = [&](cudaStream_t stream) {
     AttentionOutput output;
     output.o = {dense.get(), kHeads * kDim, kDim, kDim};
@@ -391,40 +403,23 @@ TEST(CudaDecodeNan, OfAKeyShowsInTheOutputsOfItsHeads) {
   constexpr int32_t kKvHeads = 2, kTokens = 5000, kDim = 128;
   std::mt19937 random(11);
   std::normal_distribution<float> normal;
-  std::vector<uint16_t> cache(static_cast<size_t>(kKvHeads * kTokens * kDim)), transposed(cache.size());
-  for (uint16_t& x : cache) x = ToBf16(normal(random));
-  std::fill_n(cache.begin() + 100 * kDim, kDim, ToBf16(NAN));  // token 100 of the first KV head
-  for (size_t list = 0; list < kKvHeads; ++list) {
-    for (size_t token = 0; token < kTokens; ++token) {
-      for (size_t d = 0; d < kDim; ++d)
-        transposed[(list * kDim + d) * kTokens + token] = cache[(list * kTokens + token) * kDim + d];
-    }
-  }
-  const Device<uint16_t> k(cache), kt(transposed);
-  const Device<uint16_t> v(std::vector<uint16_t>(cache.size(), ToBf16(1)));
+  std::vector<uint16_t> cache(static_cast<size_t>(kKvHeads * kTokens * kDim));
+  for (uint16_t& x : cache) x = ToBFloat16(normal(random));
+  std::fill_n(cache.begin() + 100 * kDim, kDim, ToBFloat16(NAN));  // token 100 of the first KV head
+  const DeviceArray<uint16_t> k(cache), kt(ComponentMajor(cache, kKvHeads, kTokens, kDim));
+  const DeviceArray<uint16_t> v(std::vector<uint16_t>(cache.size(), ToBFloat16(1)));
   for (const int32_t group : {1, 4}) {
     const auto elements = static_cast<size_t>(kKvHeads * group * kDim);
     std::vector<uint16_t> row(elements);
-    for (uint16_t& x : row) x = ToBf16(normal(random));
-    const Device<uint16_t> q(row), o(std::vector<uint16_t>(elements, 0));
-    AttentionProblem problem;
-    problem.num_qo_heads = kKvHeads * group;
-    problem.num_kv_heads = kKvHeads;
-    problem.head_dim = kDim;
-    problem.seq_q = 1;
-    problem.seq_k = kTokens;
-    problem.first_position = kTokens - 1;
-    problem.dtype = DType::kBFloat16;
-    problem.q = {q.get(), int64_t{kKvHeads} * group * kDim, kDim, kDim};
-    problem.k = {k.get(), int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kDim};
-    problem.v = problem.k;
-    problem.v.data = v.get();
+    for (uint16_t& x : row) x = ToBFloat16(normal(random));
+    const DeviceArray<uint16_t> q(row), o(std::vector<uint16_t>(elements, 0));
+    const AttentionProblem problem = Step(kKvHeads * group, kKvHeads, kTokens, kDim, q.get(), k.get(), v.get());
     AttentionOutput output;
     output.o = {o.get(), int64_t{kKvHeads} * group * kDim, kDim, kDim};
     SparqCudaOptions options;
     options.mean_value = false;
     const size_t bytes = DecodeWorkspaceBytes(problem, options);
-    const Device<char> workspace{std::vector<char>(bytes)};
+    const DeviceArray<char> workspace{std::vector<char>(bytes)};
     for (void* const copy : {static_cast<void*>(kt.get()), static_cast<void*>(nullptr)}) {
       TransposedKeys keys;
       if (copy != nullptr) keys = {copy, int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kTokens};
@@ -433,7 +428,7 @@ TEST(CudaDecodeNan, OfAKeyShowsInTheOutputsOfItsHeads) {
       ASSERT_TRUE(status.ok()) << status.message();
       const std::vector<uint16_t> got = o.Download();
       for (size_t i = 0; i < elements; ++i)
-        EXPECT_EQ(std::isnan(FromBf16(got[i])), i < elements / 2) << "group " << group << ", element " << i;
+        EXPECT_EQ(std::isnan(FromBFloat16(got[i])), i < elements / 2) << "group " << group << ", element " << i;
     }
   }
 }

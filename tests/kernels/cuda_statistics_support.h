@@ -1,16 +1,13 @@
 // What the tests of the GPU's statistics share.
 #pragma once
 
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <memory>
-#include <vector>
 
+#include "device_array.h"
 #include "support/gpu.h"
 
 namespace headscope::kernels::testing {
@@ -36,32 +33,6 @@ class WorstError {
 
  private:
   double worst_ = 0, measured_ = 0, expected_ = 0;
-};
-
-struct FreeDevice {
-  void operator()(void* p) const { cudaFree(p); }
-};
-template <typename T>
-class DeviceArray {
- public:
-  explicit DeviceArray(int64_t count) : count_(static_cast<size_t>(count)) {
-    void* pointer = nullptr;
-    EXPECT_EQ(cudaMalloc(&pointer, count_ * sizeof(T)), cudaSuccess);
-    memory_.reset(pointer);
-  }
-  explicit DeviceArray(const std::vector<T>& values) : DeviceArray(static_cast<int64_t>(values.size())) {
-    EXPECT_EQ(cudaMemcpy(get(), values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice), cudaSuccess);
-  }
-  T* get() const { return static_cast<T*>(memory_.get()); }
-  std::vector<T> Download() const {
-    std::vector<T> values(count_);
-    EXPECT_EQ(cudaMemcpy(values.data(), get(), count_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
-    return values;
-  }
-
- private:
-  size_t count_;
-  std::unique_ptr<void, FreeDevice> memory_;
 };
 
 }  // namespace headscope::kernels::testing
