@@ -47,15 +47,19 @@ Status ReferenceRow(const kernels::AttentionProblem& problem, const kernels::Spa
 PrefillComparison::PrefillComparison(HeadTensorsPtr head, const CompareOptions& options)
     : head_(std::move(head)), options_(options) {}
 
+Status PrefillComparison::RunDense(PrefillRun* run) {
+  const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
+  return device_->Run(*dense, kernels::ParameterValues(dense->spec()), run);
+}
+
 Status PrefillComparison::MeasureDense() {
   if (!dense_.o.empty()) return {};
   if (Status status = CheckPrefillHead(*head_); !status.ok()) return status;
   if (device_ == nullptr) {
     if (Status status = MakePrefillDevice(head_, options_, &device_); !status.ok()) return status;
   }
-  const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
   PrefillRun run;
-  if (Status status = device_->Run(*dense, kernels::ParameterValues(dense->spec()), &run); !status.ok()) return status;
+  if (Status status = RunDense(&run); !status.ok()) return status;
   dense_attend_ = SummariseTimes(run.attend_ms);
   dense_ = std::move(run);
   return {};
@@ -63,11 +67,8 @@ Status PrefillComparison::MeasureDense() {
 
 Status PrefillComparison::MeasureDenseAgain() {
   if (dense_attend_.median_ms * (dense_attend_.repeats + 1) > kShortBaselineMs) return {};
-  const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
   PrefillRun again;
-  if (Status status = device_->Run(*dense, kernels::ParameterValues(dense->spec()), &again); !status.ok()) {
-    return status;
-  }
+  if (Status status = RunDense(&again); !status.ok()) return status;
   const Timing timing = SummariseTimes(again.attend_ms);
   if (timing.median_ms < dense_attend_.median_ms) dense_attend_ = timing;
   return {};

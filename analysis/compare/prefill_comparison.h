@@ -18,6 +18,7 @@ class PrefillComparison {
                       MethodResult* result);
 
  private:
+  kernels::Status RunDense(PrefillRun* run);
   kernels::Status MeasureDense();
   // Other work on the machine only adds time, and a few short repeats are soon spoilt: the baseline is the least median
   // of those taken so far.
