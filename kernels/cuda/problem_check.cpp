@@ -37,33 +37,6 @@ Status CheckTensor(const char* name, const StridedTensor<Void>& tensor, const At
   return {};
 }
 
-// What is written must not be written twice. Rows may lie inside heads or heads inside rows ([batch, row, head, dim]
-// storage): in order of their strides, each dimension must reach over all that lies inside it.
-Status CheckDisjoint(const char* name, const StridedTensor<void>& tensor, const AttentionProblem& problem) {
-  struct Dimension {
-    const char* field;
-    int64_t stride;
-    int32_t count;
-  };
-  std::array<Dimension, 3> dimensions = {Dimension{".row_stride", tensor.row_stride, problem.seq_q},
-                                         {".head_stride", tensor.head_stride, problem.num_qo_heads},
-                                         {".batch_stride", tensor.batch_stride, problem.batch}};
-  std::ranges::stable_sort(dimensions, {}, &Dimension::stride);
-  // In double, which no product of a stride and a count leaves: exact up to 2^53 elements, more than there is.
-  double inside = problem.head_dim;
-  for (const Dimension& dimension : dimensions) {
-    if (dimension.count == 1) continue;
-    const auto stride = static_cast<double>(dimension.stride);
-    if (stride < inside) {
-      return Invalid(std::string(name) + dimension.field, std::to_string(dimension.stride),
-                     "rows of the output would overlap; it must be at least " +
-                         std::to_string(static_cast<int64_t>(inside)) + " beside the other strides");
-    }
-    inside += stride * (dimension.count - 1);
-  }
-  return {};
-}
-
 template <typename Value>
 Status SameAs(const char* field, Value index_value, Value problem_value) {
   if (index_value == problem_value) return {};
@@ -110,7 +83,34 @@ Status CheckPointer(const std::string& field, const void* pointer, size_t alignm
   if (reinterpret_cast<uintptr_t>(pointer) % alignment == 0) return {};
   std::ostringstream address;
   address << pointer;
-  return Invalid(field, address.str(), "must be a multiple of its elements' " + std::to_string(alignment) + " bytes");
+  return Invalid(field, address.str(), "must be a multiple of " + std::to_string(alignment) + " bytes");
+}
+
+Status CheckDisjoint(const std::string& field, const StridedTensor<void>& tensor, const AttentionProblem& problem) {
+  struct Dimension {
+    const char* name;
+    int64_t stride;
+    int32_t count;
+  };
+  // Rows may lie inside heads or heads inside rows ([batch, row, head, dim] storage): in order of their strides, each
+  // dimension must reach over all that lies inside it.
+  std::array<Dimension, 3> dimensions = {Dimension{".row_stride", tensor.row_stride, problem.seq_q},
+                                         {".head_stride", tensor.head_stride, problem.num_qo_heads},
+                                         {".batch_stride", tensor.batch_stride, problem.batch}};
+  std::ranges::stable_sort(dimensions, {}, &Dimension::stride);
+  // In double, which no product of a stride and a count leaves: exact up to 2^53 elements, more than there is.
+  double inside = problem.head_dim;
+  for (const Dimension& dimension : dimensions) {
+    if (dimension.count == 1) continue;
+    const auto stride = static_cast<double>(dimension.stride);
+    if (stride < inside) {
+      return Invalid(field + dimension.name, std::to_string(dimension.stride),
+                     "rows of the output would overlap; it must be at least " +
+                         std::to_string(static_cast<int64_t>(inside)) + " beside the other strides");
+    }
+    inside += stride * (dimension.count - 1);
+  }
+  return {};
 }
 
 Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index) {

@@ -2,7 +2,7 @@
 // the field, its value and what is allowed.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 
 #include "kernels/attention_problem.h"
@@ -22,9 +22,13 @@ Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index)
 // all rows of the output apart from one another.
 Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output);
 
-// A pointer that the GPU reads or writes as elements of `alignment` bytes. The kernel that met another would end with
+// A pointer that the GPU reads or writes in words of `alignment` bytes. The kernel that met another would end with
 // cudaErrorMisalignedAddress, which no later call of the process survives.
 Status CheckPointer(const std::string& field, const void* pointer, size_t alignment);
+
+// An output of the problem's [batch, num_qo_heads, seq_q, head_dim], no two rows of which share memory: what is written
+// must not be written twice.
+Status CheckDisjoint(const std::string& field, const StridedTensor<void>& tensor, const AttentionProblem& problem);
 
 // "batch 1, 32:8 heads, 4096 x 4096, head_dim 128", for messages.
 std::string Describe(const AttentionProblem& problem);

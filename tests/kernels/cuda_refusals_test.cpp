@@ -93,11 +93,11 @@ TEST(CudaRefusals, ExecutorsWantAlignedPointers) {
     Call call;
     call.problem.dtype = dtype;
     call.problem.k.data = At<void>(kSomewhere + 1);
-    ExpectInvalid(call.Check(), "k.data is 0x1001: must be a multiple of its elements' 2 bytes");
+    ExpectInvalid(call.Check(), "k.data is 0x1001: must be a multiple of 2 bytes");
     call.problem.k.data = At<void>(kSomewhere + 2);
     EXPECT_TRUE(call.Check().ok());
   }
-  expect("q.data is 0x1002: must be a multiple of its elements' 4", [](Call* c) {
+  expect("q.data is 0x1002: must be a multiple of 4", [](Call* c) {
     c->problem.dtype = DType::kFloat32;
     c->problem.q.data = At<void>(kSomewhere + 2);
   });

@@ -25,50 +25,40 @@ struct Dimension {
   int64_t extent;
 };
 
-// Every dimension of more than one element has a stride of at least `least` elements, a multiple of `multiple`; the
+// Every dimension of more than one element has a stride of at least `least` elements, a multiple of kVector; the
 // others' strides are never used.
 template <typename... Dimensions>
-Status CheckStrides(const std::string& tensor, int64_t least, int64_t multiple, const Dimensions&... dimensions) {
+Status CheckStrides(const std::string& tensor, int64_t least, const Dimensions&... dimensions) {
   for (const Dimension& dimension : {dimensions...}) {
     if (dimension.extent <= 1) continue;
     const std::string field = tensor + "." + dimension.name + " " + std::to_string(dimension.stride);
     if (dimension.stride < least) return Invalid(field + ": it must be at least " + std::to_string(least));
-    if (dimension.stride % multiple != 0) {
-      return Invalid(field + ": it must be a multiple of " + std::to_string(multiple) + " elements (16 bytes)");
+    if (dimension.stride % kVector != 0) {
+      return Invalid(field + ": it must be a multiple of " + std::to_string(kVector) + " elements (16 bytes)");
     }
-  }
-  return {};
-}
-
-Status CheckPointer(const std::string& tensor, const void* data, uintptr_t alignment) {
-  if (data == nullptr) return Invalid(tensor + " is null");
-  if (reinterpret_cast<uintptr_t>(data) % alignment != 0) {
-    return Invalid(tensor + " is not aligned: its address must be a multiple of " + std::to_string(alignment) +
-                   " bytes");
   }
   return {};
 }
 
 // Keys or values of the cache.
 Status CheckCache(const std::string& name, const StridedTensor<const void>& tensor, const AttentionProblem& problem) {
-  if (Status status = CheckPointer(name, tensor.data, 16); !status.ok()) return status;
-  return CheckStrides(name, problem.head_dim, kVector, Dimension{"row_stride", tensor.row_stride, problem.seq_k},
+  if (Status status = CheckPointer(name + ".data", tensor.data, 16); !status.ok()) return status;
+  return CheckStrides(name, problem.head_dim, Dimension{"row_stride", tensor.row_stride, problem.seq_k},
                       Dimension{"head_stride", tensor.head_stride, problem.num_kv_heads},
                       Dimension{"batch_stride", tensor.batch_stride, problem.batch});
 }
 
 Status CheckTransposed(const AttentionProblem& problem, const TransposedKeys& transposed) {
-  if (Status status = CheckPointer("transposed", transposed.data, 16); !status.ok()) return status;
+  if (Status status = CheckPointer("transposed.data", transposed.data, 16); !status.ok()) return status;
   // Eight tokens of a component are read at a time.
   const int64_t padded = (int64_t{problem.seq_k} + kVector - 1) / kVector * kVector;
-  if (Status status = CheckStrides("transposed", padded, kVector,
+  if (Status status = CheckStrides("transposed", padded,
                                    Dimension{"component_stride", transposed.component_stride, problem.head_dim});
       !status.ok()) {
     return status;
   }
   const int64_t head = (int64_t{problem.head_dim} - 1) * transposed.component_stride + padded;
-  return CheckStrides("transposed", head, kVector,
-                      Dimension{"head_stride", transposed.head_stride, problem.num_kv_heads},
+  return CheckStrides("transposed", head, Dimension{"head_stride", transposed.head_stride, problem.num_kv_heads},
                       Dimension{"batch_stride", transposed.batch_stride, problem.batch});
 }
 
@@ -97,35 +87,21 @@ Status CheckDecodeShape(const AttentionProblem& problem) {
 
 Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& output) {
   if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
-  if (Status status = CheckPointer("q", problem.q.data, 16); !status.ok()) return status;
-  if (Status status = CheckStrides("q", problem.head_dim, kVector,
-                                   Dimension{"head_stride", problem.q.head_stride, problem.num_qo_heads},
-                                   Dimension{"batch_stride", problem.q.batch_stride, problem.batch});
+  if (Status status = CheckPointer("q.data", problem.q.data, 16); !status.ok()) return status;
+  if (Status status =
+          CheckStrides("q", problem.head_dim, Dimension{"head_stride", problem.q.head_stride, problem.num_qo_heads},
+                       Dimension{"batch_stride", problem.q.batch_stride, problem.batch});
       !status.ok()) {
     return status;
   }
   if (Status status = CheckCache("k", problem.k, problem); !status.ok()) return status;
   if (Status status = CheckCache("v", problem.v, problem); !status.ok()) return status;
-  const auto element = static_cast<uintptr_t>(SizeOf(problem.dtype));
-  if (Status status = CheckPointer("output.o", output.o.data, element); !status.ok()) return status;
-  if (reinterpret_cast<uintptr_t>(output.lse) % sizeof(float) != 0) {
-    return Invalid("output.lse is not aligned: its address must be a multiple of 4 bytes");
+  const auto element = static_cast<size_t>(SizeOf(problem.dtype));
+  if (Status status = CheckPointer("output.o.data", output.o.data, element); !status.ok()) return status;
+  if (output.lse != nullptr) {
+    if (Status status = CheckPointer("output.lse", output.lse, alignof(float)); !status.ok()) return status;
   }
-  // Heads may be stored inside a sequence or sequences inside a head, but no two rows may share memory.
-  const StridedTensor<void>& o = output.o;
-  if (Status status =
-          CheckStrides("output.o", problem.head_dim, 1, Dimension{"head_stride", o.head_stride, problem.num_qo_heads},
-                       Dimension{"batch_stride", o.batch_stride, problem.batch});
-      !status.ok()) {
-    return status;
-  }
-  const bool heads_inside = o.batch_stride >= (int64_t{problem.num_qo_heads} - 1) * o.head_stride + problem.head_dim;
-  const bool sequences_inside = o.head_stride >= (int64_t{problem.batch} - 1) * o.batch_stride + problem.head_dim;
-  if (problem.batch > 1 && problem.num_qo_heads > 1 && !heads_inside && !sequences_inside) {
-    return Invalid("output.o.batch_stride " + std::to_string(o.batch_stride) + " with head_stride " +
-                   std::to_string(o.head_stride) + ": heads of different sequences would overlap");
-  }
-  return {};
+  return CheckDisjoint("output.o", output.o, problem);
 }
 
 Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& transposed,

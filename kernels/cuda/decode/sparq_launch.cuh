@@ -3,6 +3,7 @@
 
 #include "decode/decode_launch.h"
 #include "decode/sparq_kernels.cuh"
+#include "shared_memory.h"
 
 namespace headscope::kernels::decode {
 
@@ -12,7 +13,7 @@ cudaError_t LaunchSparq(const SparqParams& params, cudaStream_t stream) {
   const auto kernel = plan.path == SparqPath::kOneHead    ? SparqKernel<T, D, SparqPath::kOneHead>
                       : plan.path == SparqPath::kFewHeads ? SparqKernel<T, D, SparqPath::kFewHeads>
                                                           : SparqKernel<T, D, SparqPath::kManyHeads>;
-  if (const cudaError_t error = AllowSharedMemory(kernel, 0); error != cudaSuccess) return error;
+  if (const cudaError_t error = AllowSharedMemory(kernel); error != cudaSuccess) return error;
   cudaLaunchAttribute together = {};
   together.id = cudaLaunchAttributeCooperative;
   together.val.cooperative = 1;
