@@ -3,11 +3,13 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "analysis/search.h"
 #include "analysis/types/number_text.h"
+#include "compare/model_window.h"
 #include "kernels/parallel.h"
 #include "search/budget_grid.h"
 
@@ -42,12 +44,20 @@ constexpr int64_t kNone = -1;  // below every place
 
 class Search {
  public:
-  Search(const HeadMass& mass, const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
-         const BudgetTarget& target, const BudgetSearchOptions& options)
-      : mass_(mass), method_(method), values_(values), target_(target), options_(options) {
+  Search(std::span<const HeadMass* const> masses, const kernels::PrefillMethod& method,
+         const kernels::ParameterValues& values, const BudgetTarget& target, const BudgetSearchOptions& options)
+      : masses_(masses), method_(method), values_(values), target_(target), options_(options) {
+    int64_t longest = 0;
+    double pairs = 0;
+    for (const HeadMass* mass : masses) {
+      longest = std::max(longest, mass->head().num_tokens);
+      pairs += static_cast<double>(AttendedPairs(mass->head()));
+    }
+    for (const HeadMass* mass : masses)
+      share_of_pairs_.push_back(static_cast<double>(AttendedPairs(mass->head())) / pairs);
     for (const ParameterSpec* budget : Budgets(method.spec())) {
       budgets_.push_back(budget);
-      grids_.emplace_back(*budget, mass.head().num_tokens);
+      grids_.emplace_back(*budget, longest);
     }
     // The largest budgets, then a bisection, or the walk along the coarse border and two bisections between its places.
     most_ = 1;
@@ -94,17 +104,32 @@ class Search {
     return values;
   }
 
+  // What the values keep of every recording.
+  Status Try(const kernels::ParameterValues& values, Mask* mask) const {
+    std::vector<float> rows;
+    double kept_fraction = 0;
+    for (size_t i = 0; i < masses_.size(); ++i) {
+      if (kernels::IsCancelled(options_.cancelled)) return {StatusCode::kCancelled, "cancelled"};
+      MaskPreview preview;
+      if (Status status = PreviewMask(*masses_[i], method_, values, options_.num_threads, options_.cancelled, &preview);
+          !status.ok())
+        return status;
+      rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
+      kept_fraction += preview.summary.kept_fraction * share_of_pairs_[i];
+    }
+    *mask = {kept_fraction, DistributeMass(rows)};
+    return {};
+  }
+
   // False as well once a mask could not be made: status_ has the reason, and nothing more is tried.
   bool Reaches(const Places& places) {
     if (!status_.ok()) return false;
     auto made = made_.find(places);
     if (made == made_.end()) {
-      MaskPreview preview;
-      status_ = kernels::IsCancelled(options_.cancelled)
-                    ? Status(StatusCode::kCancelled, "cancelled")
-                    : PreviewMask(mass_, method_, ValuesAt(places), options_.num_threads, options_.cancelled, &preview);
+      Mask mask;
+      status_ = Try(ValuesAt(places), &mask);
       if (!status_.ok()) return false;
-      made = made_.emplace(places, Mask{preview.summary.kept_fraction, DistributeMass(preview.kept_mass)}).first;
+      made = made_.emplace(places, mask).first;
       const auto count = static_cast<int32_t>(made_.size());
       if (options_.progress) options_.progress(count, std::max(count, most_));
     }
@@ -142,7 +167,8 @@ class Search {
     return best;
   }
 
-  const HeadMass& mass_;
+  const std::span<const HeadMass* const> masses_;
+  std::vector<double> share_of_pairs_;  // of each, among the attended pairs of all
   const kernels::PrefillMethod& method_;
   const kernels::ParameterValues& values_;
   const BudgetTarget target_;
@@ -156,19 +182,29 @@ class Search {
 
 }  // namespace
 
+Status CheckSearchable(const kernels::MethodSpec& spec) {
+  const size_t num_budgets = Budgets(spec).size();
+  if (num_budgets == 1 || num_budgets == 2) return {};
+  return {StatusCode::kUnsupported, "method " + spec.name + " has " + std::to_string(num_budgets) +
+                                        " budgets to search: choose one that has one or two"};
+}
+
 Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                     const BudgetTarget& target, const BudgetSearchOptions& options, BudgetSearchResult* result) {
-  const kernels::MethodSpec& spec = method.spec();
-  const size_t num_budgets = Budgets(spec).size();
-  if (num_budgets < 1 || num_budgets > 2) {
-    return {StatusCode::kUnsupported, "method " + spec.name + " has " + std::to_string(num_budgets) +
-                                          " budgets to search: choose one that has one or two"};
-  }
+  const HeadMass* const one[] = {&mass};
+  return SearchBudget(one, method, values, target, options, result);
+}
+
+Status SearchBudget(std::span<const HeadMass* const> masses, const kernels::PrefillMethod& method,
+                    const kernels::ParameterValues& values, const BudgetTarget& target,
+                    const BudgetSearchOptions& options, BudgetSearchResult* result) {
+  if (Status status = CheckSearchable(method.spec()); !status.ok()) return status;
+  if (masses.empty()) return {StatusCode::kInvalidArgument, "there is no head to search: give at least one recording"};
   if (!(target.mass >= 0 && target.mass <= 1)) {
     return {StatusCode::kInvalidArgument,
             "the target for the kept mass is " + FormatNumber("%.4g", target.mass) + ": choose one from 0 to 1"};
   }
-  return Search(mass, method, values, target, options).Run(result);
+  return Search(masses, method, values, target, options).Run(result);
 }
 
 std::string UnreachedSentence(const kernels::MethodSpec& spec, const BudgetTarget& target,
@@ -177,9 +213,11 @@ std::string UnreachedSentence(const kernels::MethodSpec& spec, const BudgetTarge
   for (const ParameterSpec* budget : Budgets(spec)) names += (names.empty() ? "" : " and ") + budget->name;
   // Rounded down, so that the target that it names can be reached.
   const double most = std::floor(result.mass.Value(target.statistic) * 1e4) / 1e4;
-  return spec.title + " keeps at most " + FormatNumber("%.4g", most) + " of the mass of " +
-         (target.statistic == MassStatistic::kMinimum ? "every query" : "95 % of the queries") + ", with " + names +
-         " at the largest: choose a target up to that, or other parameters.";
+  const char* const queries = target.statistic == MassStatistic::kMinimum           ? "every query"
+                              : target.statistic == MassStatistic::kFifthPercentile ? "95 % of the queries"
+                                                                                    : "the queries on average";
+  return spec.title + " keeps at most " + FormatNumber("%.4g", most) + " of the mass of " + queries + ", with " +
+         names + " at the largest: choose a target up to that, or other parameters.";
 }
 
 }  // namespace headscope::analysis

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "analysis/search.h"
 #include "search/budget_grid.h"
@@ -22,7 +24,8 @@ using kernels::ParameterType;
 using kernels::ParameterValues;
 using ::testing::HasSubstr;
 
-constexpr MassStatistic kStatistics[] = {MassStatistic::kMinimum, MassStatistic::kFifthPercentile};
+constexpr MassStatistic kStatistics[] = {MassStatistic::kMinimum, MassStatistic::kFifthPercentile,
+                                         MassStatistic::kMean};
 
 TEST(MassDistribution, CountsWhatAPlainLoopCounts) {
   std::mt19937 random(3);
@@ -265,6 +268,49 @@ TEST_F(BudgetSearchTest, ATargetOutOfReachIsSaidInOneSentence) {
   const std::string sentence = UnreachedSentence(method.spec(), target, result);
   EXPECT_THAT(sentence, HasSubstr("Narrow band keeps at most 0.0"));
   EXPECT_THAT(sentence, HasSubstr("of every query, with width at the largest"));
+}
+
+// The rows of both recordings count together, and a budget may be as long as the longer one.
+TEST_F(BudgetSearchTest, OneSettingForTwoRecordingsIsTheLeastThatReachesTheTargetOverTheRowsOfBoth) {
+  const auto mass_of = [](const HeadTensorsPtr& head) { return HeadMass::Compute(head, 2, nullptr); };
+  const auto short_one = mass_of(testing::PlantedHead(testing::Plant::kSinkLocal, 300, 21));
+  const auto long_one = mass_of(testing::PlantedHead(testing::Plant::kDiffuse, 900, 22));
+  const HeadMass* const both[] = {short_one.get(), long_one.get()};
+  const kernels::PrefillMethod& method = *kernels::FindPrefillMethod("block-sparse");
+  const auto try_blocks = [&](int32_t blocks, double* kept) {
+    ParameterValues values(method.spec());
+    EXPECT_EQ(values.Set(method.spec(), "n_blocks", blocks), "");
+    std::vector<float> rows;
+    double kept_pairs = 0, pairs = 0;
+    for (const HeadMass* mass : both) {
+      MaskPreview preview;
+      EXPECT_TRUE(PreviewMask(*mass, method, values, 2, nullptr, &preview).ok());
+      rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
+      const auto tokens = static_cast<double>(mass->head().num_tokens);
+      kept_pairs += preview.summary.kept_fraction * tokens * (tokens + 1) / 2;
+      pairs += tokens * (tokens + 1) / 2;
+    }
+    *kept = kept_pairs / pairs;
+    return DistributeMass(rows);
+  };
+  for (const MassStatistic statistic : kStatistics) {
+    BudgetSearchResult found;
+    const kernels::Status status =
+        SearchBudget(both, method, ParameterValues(method.spec()), {0.9, statistic}, {.num_threads = 2}, &found);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_TRUE(found.reached);
+    int32_t least = 1;
+    double kept = 0;
+    while (try_blocks(least, &kept).Value(statistic) < 0.9) ASSERT_LT(++least, 16);
+    EXPECT_EQ(found.values.Integer("n_blocks"), least);
+    EXPECT_EQ(found.mass, try_blocks(least, &kept));
+    EXPECT_EQ(found.mass.num_rows, 1200);
+    EXPECT_NEAR(found.kept_fraction, kept, 1e-12);
+  }
+  BudgetSearchResult result;
+  const std::span<const HeadMass* const> none;
+  EXPECT_EQ(SearchBudget(none, method, ParameterValues(method.spec()), {}, {}, &result).code(),
+            kernels::StatusCode::kInvalidArgument);
 }
 
 TEST_F(BudgetSearchTest, RefusesWhatItCannotSearchAndStopsWhenTold) {

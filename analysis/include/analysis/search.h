@@ -1,10 +1,11 @@
-// The cheapest setting of a method that keeps a wanted mass of one head: what the window's "Meet target" does and the
-// tuner builds on.
+// The cheapest setting of a method that keeps a wanted mass of one head: what the window's "Meet target" and
+// `headscope tune` do.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "analysis/compare.h"
@@ -15,7 +16,8 @@ namespace headscope::analysis {
 struct BudgetTarget {
   double mass = 0.95;  // 0 to 1
   // Which statistic of the rows' kept mass must reach it. The minimum is SampleAttention's CRA; the fifth percentile
-  // lets fewer than 5 % of the rows stay below and is not decided by a single row.
+  // lets fewer than 5 % of the rows stay below and is not decided by a single row; the mean is what the head as a whole
+  // keeps.
   MassStatistic statistic = MassStatistic::kFifthPercentile;
 };
 
@@ -23,7 +25,7 @@ struct BudgetSearchOptions {
   int32_t num_threads = 0;
   const std::atomic<bool>* cancelled = nullptr;
   // Masks made so far, and how many it takes at most. Called on the caller's thread.
-  std::function<void(int32_t made, int32_t most)> progress;
+  std::function<void(int32_t made, int32_t most)> progress = {};
 };
 
 struct BudgetSearchResult {
@@ -34,6 +36,10 @@ struct BudgetSearchResult {
   MassDistribution mass;
   int32_t num_masks = 0;  // made on the way
 };
+
+// Whether SearchBudget takes the method, before any head is read: kUnsupported, with the reason, when it has no budgets
+// or more than two.
+kernels::Status CheckSearchable(const kernels::MethodSpec& spec);
 
 // Moves the parameters that the registry marks as budgets (kernels::ParameterRole) and leaves the others at `values`.
 //
@@ -46,6 +52,12 @@ struct BudgetSearchResult {
 //
 // Errors: a method without budgets or with more than two; a target outside 0 to 1; cancelled; what PreviewMask refuses.
 kernels::Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method,
+                             const kernels::ParameterValues& values, const BudgetTarget& target,
+                             const BudgetSearchOptions& options, BudgetSearchResult* result);
+// One setting for several recordings of one head (other prompts, other lengths): their rows together make the
+// distribution, and their pairs together the kept fraction. Integer budgets go up to the longest one's tokens. Masses
+// are not null and at least one.
+kernels::Status SearchBudget(std::span<const HeadMass* const> masses, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const BudgetTarget& target,
                              const BudgetSearchOptions& options, BudgetSearchResult* result);
 

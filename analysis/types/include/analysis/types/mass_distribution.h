@@ -9,7 +9,7 @@
 namespace headscope::analysis {
 
 // A statistic over the rows that a target can be set for.
-enum class MassStatistic { kMinimum, kFifthPercentile };
+enum class MassStatistic { kMinimum, kFifthPercentile, kMean };
 
 struct MassDistribution {
   // Bin i counts the rows whose mass is in [i, i + 1) / kNumBins. Rounding may take a mass a hair outside 0..1: the
@@ -24,7 +24,15 @@ struct MassDistribution {
   int64_t worst_row = -1;  // index of the first row with the minimum; -1 without rows
 
   double Value(MassStatistic statistic) const {
-    return statistic == MassStatistic::kMinimum ? minimum : fifth_percentile;
+    switch (statistic) {
+      case MassStatistic::kMinimum:
+        return minimum;
+      case MassStatistic::kFifthPercentile:
+        return fifth_percentile;
+      case MassStatistic::kMean:
+        break;
+    }
+    return mean;
   }
   friend bool operator==(const MassDistribution&, const MassDistribution&) = default;
 };
