@@ -70,6 +70,7 @@ int Main(int argc, char** argv) {
   AddInfoCommand(app, action);
   AddAnalyzeCommand(app, action);
   AddCompareCommand(app, action);
+  AddTuneCommand(app, action);
   AddRenderCommand(app, action);
   AddExportCommand(app, action);
   AddEvalCommand(app, action);

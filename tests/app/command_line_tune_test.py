@@ -1,0 +1,205 @@
+"""headscope tune on the real binary: that the settings which it returns reach the target, by NumPy, and that no step less does.
+
+    command_line_tune_test.py HEADSCOPE DATA_DIR SHIPPED_TRACE ORACLE_DIR
+"""
+import csv
+import json
+import math
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import sys
+
+import h5py
+import numpy
+
+import command_line
+from command_line import HEADSCOPE, MODEL, PATIENCE, run, TraceCase
+
+SHIPPED = sys.argv[3]
+sys.path.insert(0, sys.argv[4])
+import tuned_masses
+
+TOLERANCE = 1e-5  # of a kept mass, headscope's fp32 against float64
+METHODS = {method["name"]: method for method in json.loads(run("methods", "--json").stdout)["methods"] if method["phase"] == "prefill"}
+
+
+def budgets(method):
+    return [parameter for parameter in METHODS[method]["parameters"] if parameter["role"] != "other"]
+
+
+def one_step_less(budget, value):
+    """The value before `value` on the tuner's grid (the minimum, then the multiples of the step); None at the minimum."""
+    if value <= budget["minimum"]:
+        return None
+    below = round((math.ceil(value / budget["step"] - 1e-9) - 1) * budget["step"], 9)
+    return max(budget["minimum"], int(below) if budget["type"] == "integer" else below)
+
+
+class Recordings:
+    """A head in one or more traces: what parameters keep of all its rows together."""
+
+    def __init__(self, traces, layer, head):
+        self.heads = []
+        for path in traces:
+            with h5py.File(path, "r") as file:
+                self.heads.append(tuned_masses.TracedHead(file, layer, head))
+
+    def keep(self, method, parameters):
+        kept = [head.kept_by_row(method, parameters) for head in self.heads]
+        result = tuned_masses.statistics(numpy.concatenate([masses for masses, _ in kept]))
+        pairs = sum(head.seq_k * (head.seq_k + 1) // 2 for head in self.heads)
+        return result | {"kept_fraction": sum(counts.sum() for _, counts in kept) / pairs}
+
+
+class Tune(TraceCase):
+    def tuned(self, *arguments):
+        out = self.path / "tuned.json"
+        done = run("tune", *arguments, "-o", out, "--force", "--quiet")
+        self.assertEqual(done.stdout, "")
+        return json.loads(out.read_text()), done.stderr
+
+    def check(self, config, traces):
+        """Every head of the configuration against NumPy. How many could be compared, and of how many a step less was seen to miss the target."""
+        compared = steps = 0
+        statistic, target = config["target"]["statistic"], config["target"]["value"]
+        for entry in config["heads"]:
+            parameters = entry["parameters"]
+            self.assertEqual(list(parameters), [parameter["name"] for parameter in METHODS[config["method"]]["parameters"]])
+            recordings = Recordings(traces, entry["layer"], entry["head"])
+            try:
+                expected = recordings.keep(config["method"], parameters)
+            except tuned_masses.Ambiguous:
+                continue
+            compared += 1
+            for name, value in expected.items():
+                self.assertAlmostEqual(entry[name], value, delta=TOLERANCE, msg=f"{config['method']} {entry}: {name}")
+            self.assertEqual(entry["target_met"], entry[statistic] >= target)
+            if not entry["target_met"]:
+                continue
+            for budget in budgets(config["method"]):
+                less = one_step_less(budget, parameters[budget["name"]])
+                if less is None:
+                    continue
+                try:
+                    missed = recordings.keep(config["method"], parameters | {budget["name"]: less})
+                except tuned_masses.Ambiguous:
+                    continue
+                self.assertLess(missed[statistic], target + TOLERANCE, f"{config['method']} {parameters}: {budget['name']} {less} is enough")
+                steps += 1
+        return compared, steps
+
+    def test_the_shipped_trace_reaches_the_target_and_no_step_less_does(self):
+        compared = steps = 0
+        for method, target, heads in (("vertical-slash", "cra-p5=0.95", "5:3,8:4"), ("sample-attention:keep_diagonal=1", "cra-mean=0.9", "2:0,8:4"),
+                                      ("block-sparse", "cra-mean=0.95", "4:3"), ("a-shape", "cra=0.5", "2:0")):
+            config, _ = self.tuned(SHIPPED, "--method", method, "--target", target, "--heads", heads)
+            self.assertEqual((config["schema"], config["complete"]), ("headscope-tuning-1", True))
+            self.assertEqual([f"{entry['layer']}:{entry['head']}" for entry in config["heads"]], heads.split(","))
+            self.assertTrue(all(entry["target_met"] for entry in config["heads"]), "with everything kept any of these is reached")
+            for entry in config["heads"]:
+                self.assertEqual(entry["parameters"].get("keep_diagonal", True), True, "a parameter that was set stays")
+            more = self.check(config, [SHIPPED])
+            compared, steps = compared + more[0], steps + more[1]
+        self.assertGreaterEqual(compared, 4, "too few heads could be compared to say much")
+        self.assertGreaterEqual(steps, 5)
+
+    def test_one_setting_for_two_prompts_counts_the_rows_of_both(self):
+        other = self.path / "other.h5"
+        run("capture", MODEL, "--task", "passkey", "--length", 640, "--seed", 2, "--layers", "2,8", "-o", other, "--quiet")
+        config, said = self.tuned(self.trace, other, "--method", "block-sparse", "--target", "cra-p5=0.9", "--heads", "2:1,8:4")
+        self.assertEqual([source["path"] for source in config["traces"]], [self.trace, str(other)])
+        self.assertIn("2 of 2 heads reach cra-p5=0.9", said)
+        compared, steps = self.check(config, [self.trace, other])
+        self.assertGreaterEqual(compared, 1)
+        self.assertGreaterEqual(steps, 1)
+        refused = run("tune", self.trace, other, "--method", "block-sparse", "--target", "cra=0.9", code=2)
+        self.assertIn("head 0:0 was not recorded there", refused.stderr)
+
+    def test_a_target_out_of_reach_is_said_and_marked(self):
+        # Everything kept is all but the rounding of 1,024 sums: only such a target is out of reach of the registered methods.
+        config, said = self.tuned(self.trace, "--method", "vertical-slash", "--target", "cra=0.99999999", "--heads", "0:0,8:4")
+        for entry in config["heads"]:
+            self.assertEqual((entry["target_met"], entry["kept_fraction"]), (False, 1))
+            self.assertEqual(entry["parameters"]["n_vertical"], entry["parameters"]["n_slash"], "the largest: as many as tokens")
+            self.assertGreater(entry["cra_min"], 1 - TOLERANCE)
+        self.assertIn("0 of 2 heads reach", said)
+        self.assertIn("not even the largest budgets, which are written for them, are enough for 0:0, 8:4", said)
+
+    def test_formats_agree(self):
+        asked = (self.trace, "--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "4:2,8:*", "--quiet")
+        config, _ = self.tuned(*asked[:-1])
+        run("tune", *asked, "-o", self.path / "tuned.csv")
+        rows = list(csv.DictReader((self.path / "tuned.csv").read_text().splitlines()))
+        self.assertEqual(len(rows), 9)
+        table = run("tune", *asked).stdout.splitlines()
+        self.assertEqual(len(table), 2 + 9)
+        for unit in ("columns", "diagonals", "of pairs", "cra-p5=0.9"):
+            self.assertIn(unit, table[1])
+        self.assertLessEqual(max(map(len, table)), 90)
+        for entry, row, line in zip(config["heads"], rows, table[2:]):
+            self.assertEqual((int(row["layer"]), int(row["head"])), (entry["layer"], entry["head"]))
+            for name, value in entry["parameters"].items():
+                self.assertEqual(float(row[name]), value)
+            for name in ("kept_fraction", "cra_min", "cra_p5", "cra_mean"):
+                self.assertEqual(float(row[name]), entry[name])
+            self.assertEqual((row["complete"], row["target_met"], row["method"]), ("1", "1", "vertical-slash"))
+            words = line.split()
+            self.assertEqual(words[:3], [f"{entry['layer']}:{entry['head']}"] + [str(entry["parameters"][name]) for name in ("n_vertical", "n_slash")])
+            self.assertAlmostEqual(float(words[3]), 100 * entry["kept_fraction"], delta=0.06)
+            self.assertAlmostEqual(float(words[6]), entry["cra_p5"], delta=6e-5)
+
+    def test_an_interrupted_run_keeps_what_is_done_and_says_that_it_is_a_part(self):
+        out = self.path / "part.json"
+        command = [HEADSCOPE, "tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95", "-o", str(out)]
+        screen, terminal = pty.openpty()  # progress comes at once on a terminal
+        process = subprocess.Popen(command, stderr=terminal, stdout=subprocess.PIPE)
+        os.close(terminal)
+        seen = b""
+        while not any(f" {percent} %".encode() in seen for percent in range(3, 50)):  # two heads of 80 are done at 3 %
+            seen += os.read(screen, 4096)
+        process.send_signal(signal.SIGINT)
+        try:
+            while True:
+                seen += os.read(screen, 4096)
+        except OSError:  # the other end is closed
+            pass
+        process.communicate(timeout=60 * PATIENCE)
+        os.close(screen)
+        self.assertEqual(process.returncode, 130, seen)
+        config = json.loads(out.read_text())
+        self.assertEqual((config["complete"], config["num_heads_chosen"]), (False, 80))
+        self.assertGreaterEqual(len(config["heads"]), 2)
+        self.assertLess(len(config["heads"]), 80)
+        self.assertIn(f"only {len(config['heads'])} of 80 heads done", seen.decode())
+        whole, _ = self.tuned(*command[2:3], "--method", "vertical-slash", "--target", "cra-p5=0.95", "--heads", "0:0,0:1")
+        self.assertEqual(config["heads"][:2], whole["heads"], "a head is tuned alike whether others follow or not")
+
+    def test_refusals_say_what_to_do(self):
+        before = self.names()
+        usual = {"--method": "block-sparse", "--target": "cra=0.9"}
+        for said, changed in (("choose the statistic from cra, cra-p5, cra-mean", {"--target": "0.9"}),
+                              ("choose the statistic from cra, cra-p5, cra-mean", {"--target": "error=0.1"}),
+                              ("between 0 and 1", {"--target": "cra=1"}), ("between 0 and 1", {"--target": "cra=nan"}),
+                              ("between 0 and 1", {"--target": "cra=0.9x"}), ("between 0 and 1", {"--target": "cra="}),
+                              ("is a decode method", {"--method": "sparq"}), ("has 0 budgets", {"--method": "dense"}),
+                              ("not registered", {"--method": "none"}), ("--heads", {"--heads": "77:0"}),
+                              ("must be .json or .csv", {"-o": self.path / "x.h5"}), ("is the same file", {"-o": self.same_file()}),
+                              ("0 to 4096", {"--threads": "-1"})):
+            with self.subTest(changed=changed):
+                options = [str(part) for pair in (usual | changed).items() for part in pair]
+                self.assertIn(said, run("tune", self.trace, *options, code=2).stderr)
+        run("tune", self.path / "none.h5", "--method", "block-sparse", "--target", "cra=0.9", code=3)
+        self.assertEqual([name for name in self.names() if name not in before], ["same.json"])
+
+    def same_file(self):
+        link = self.path / "same.json"
+        if not link.exists():
+            os.link(self.trace, link)
+        return link
+
+
+if __name__ == "__main__":
+    command_line.main()

@@ -1,0 +1,42 @@
+"""What a prefill method keeps of a traced head, in float64: the kept sets of methods_kept_sets.py over the probabilities of analysis_oracle.py.
+
+For tests that are given parameters and want the masses that come of them; nothing of headscope but the trace is read.
+"""
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import analysis_oracle
+import methods_kept_sets
+
+Ambiguous = methods_kept_sets.Ambiguous
+
+
+class TracedHead(methods_kept_sets.Problem):
+    """One head of an open trace (h5py.File) as a problem of one sequence and one head; every row recorded, no window."""
+
+    def __init__(self, file, layer, head):
+        traced = analysis_oracle.Head(file, layer, head)
+        self.seq_q, self.head_dim = traced.q.shape
+        self.seq_k = len(traced.k)
+        if traced.window or not np.array_equal(traced.positions, np.arange(self.seq_k)):
+            raise ValueError("the oracle takes traces of all rows and of models without a window")
+        self.batch = self.num_qo_heads = self.num_kv_heads = self.group = 1
+        self.q, self.k = traced.q[None, None], traced.k[None, None]
+        self.first_position, self.num_visible = 0, self.seq_k
+        self.position = self.column = np.arange(self.seq_k)
+        self.causal, self.p = traced.attended, traced.p
+        self.soft_cap, self.softmax_scale = 0, self.head_dim**-0.5
+
+    def kept_by_row(self, method, parameters):
+        """(kept mass, number of kept keys) of every row. Raises Ambiguous where fp32 may choose otherwise."""
+        kept = methods_kept_sets.PREFILL[method](self, 0, 0, **parameters)
+        return np.where(kept, self.p, 0).sum(axis=1), kept.sum(axis=1)
+
+
+def statistics(masses):
+    """The three targets over rows; the fifth percentile as docs/analysis.md has it: place ceil(rows / 20) in ascending order."""
+    ordered = np.sort(masses)
+    return {"cra_min": ordered[0], "cra_p5": ordered[-(-len(ordered) // 20) - 1], "cra_mean": ordered.mean()}
