@@ -3,8 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -147,14 +145,6 @@ void WriteText(const std::string& text, const std::string& path, bool force) {
     if (!file) throw CommandError(WriteRefusal(path, errno));
   });
   output.Commit();
-}
-
-std::string Extension(const std::string& path) {
-  std::string extension = fs::path(path).extension().string();
-  if (!extension.empty()) extension.erase(0, 1);
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension;
 }
 
 }  // namespace headscope::app

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "data/extension.h"
+
 namespace headscope::app {
 
 // Refuses (UsageError), before any work is done for it:
@@ -45,7 +47,6 @@ void WriteText(const std::string& text, const std::string& path, bool force);
 // What to say of a file that the system refuses to write for the reason `error` (of errno): the reason and its remedy.
 std::string WriteRefusal(const std::string& path, int error);
 
-// "json", "csv", "h5", ... in lower case without the dot; empty when there is none.
-std::string Extension(const std::string& path);
+using data::Extension;
 
 }  // namespace headscope::app

@@ -1,19 +1,17 @@
 // Results as JSON and CSV. Field names are part of the schemas; a change of meaning raises the schema's number.
 #include "analysis/result_files.h"
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
 #include "analysis/result_fields.h"
+#include "data/extension.h"
 #include "data/results_file.h"
 
 namespace headscope::analysis {
@@ -129,13 +127,6 @@ std::vector<data::ResultsColumn> Columns(const std::vector<Row>& rows,
   return columns;
 }
 
-std::string ExtensionOf(const std::string& path) {
-  std::string extension = std::filesystem::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension;
-}
-
 void WriteText(const std::string& text, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
   file << text;
@@ -147,12 +138,12 @@ void WriteText(const std::string& text, const std::string& path) {
 template <typename Row>
 void Write(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(const Row&),
            std::string (*json_of)(const std::vector<Row>&), const std::string& path) {
-  const std::string extension = ExtensionOf(path);
-  if (extension == ".json") {
+  const std::string extension = data::Extension(path);
+  if (extension == "json") {
     WriteText(json_of(rows), path);
-  } else if (extension == ".csv") {
+  } else if (extension == "csv") {
     WriteText(Csv(rows, fields_of), path);
-  } else if (extension == ".h5") {
+  } else if (extension == "h5") {
     data::WriteResults(path, Columns(rows, fields_of));
   } else {
     throw std::invalid_argument(path + ": the extension must be .json, .csv or .h5");
@@ -178,8 +169,8 @@ std::string ComparisonCsv(const std::vector<MethodResult>& results) {
 }
 
 bool IsResultsPath(const std::string& path) {
-  const std::string extension = ExtensionOf(path);
-  return extension == ".json" || extension == ".csv" || extension == ".h5";
+  const std::string extension = data::Extension(path);
+  return extension == "json" || extension == "csv" || extension == "h5";
 }
 
 void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path) {
