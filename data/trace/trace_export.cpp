@@ -198,14 +198,6 @@ struct Vectors {
   std::vector<float> values;      // [tokens, head_dim]
 };
 
-// How many keys the log-sum-exp of the row at `token` of the cut counts: all that the model saw there, those before the
-// cut too.
-int64_t LseKeys(const Cut& cut, size_t layer, int64_t token) {
-  const int64_t seen = cut.layout.first_token + token + 1;
-  const int32_t window = cut.layout.window_per_layer[layer];
-  return window == 0 ? seen : std::min<int64_t>(seen, window);
-}
-
 // Calls `use(vectors, first, last)` for every tensor, layer and head in steps of a bounded size; first and last tell
 // where a head begins and ends. Stops, returning false, when the meter says so.
 template <typename Use>
@@ -240,7 +232,7 @@ bool ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use
           DecodeToFloat(raw.data(), encoding, count * dim, step.values.data());
           for (int64_t i = at; i < next; ++i) {
             step.tokens.push_back((query ? trace.row_positions()[static_cast<size_t>(i)] : i) - cut.begin);
-            if (query) step.lse_keys.push_back(LseKeys(cut, layer, step.tokens.back()));
+            if (query) step.lse_keys.push_back(LseKeys(cut.layout, layer, step.tokens.back()));
           }
           use(step, at == begin, next >= end);
           if (!meter.Advance(count)) {

@@ -173,6 +173,8 @@ void TraceFile::CreateAttention(const TraceLayout& layout, int64_t expected_rows
   lse =
       GrowingDataset(group.get(), "lse", H5T_IEEE_F32LE,
                      {{layers, qo_heads, 0}, 2, lse_chunk, {"layer", "qo_head", "row"}, "nat"}, kOpenChunkBudget / 16);
+  lse_keys = GrowingDataset(group.get(), "lse_keys", H5T_STD_I64LE,
+                            {{layers, 0}, 1, lse_chunk, {"layer", "row"}, "token"}, kOpenChunkBudget / 16);
   q_rows = GrowingDataset(group.get(), "q_rows", H5T_STD_I32LE, {{0}, 0, lse_chunk, {"row"}, "token"}, kSmallCache);
 }
 
@@ -180,12 +182,12 @@ int64_t TraceFile::StoredBytes(int64_t num_tokens, int64_t num_rows, int64_t tex
   const auto tokens = static_cast<hsize_t>(num_tokens), rows = static_cast<hsize_t>(num_rows);
   int64_t bytes = text.StoredBytes(static_cast<hsize_t>(text_bytes)) + text_offsets.StoredBytes(tokens + 1);
   for (const GrowingDataset* dataset : {&ids, &phase, &step, &k, &v}) bytes += dataset->StoredBytes(tokens);
-  for (const GrowingDataset* dataset : {&q_rows, &q, &lse}) bytes += dataset->StoredBytes(rows);
+  for (const GrowingDataset* dataset : {&q_rows, &q, &lse, &lse_keys}) bytes += dataset->StoredBytes(rows);
   return bytes;
 }
 
-std::array<GrowingDataset*, 10> TraceFile::Datasets() {
-  return {&ids, &phase, &step, &text, &text_offsets, &q_rows, &q, &k, &v, &lse};
+std::array<GrowingDataset*, 11> TraceFile::Datasets() {
+  return {&ids, &phase, &step, &text, &text_offsets, &q_rows, &q, &k, &v, &lse, &lse_keys};
 }
 
 void TraceFile::Abandon() {

@@ -17,7 +17,7 @@ struct TraceFile {
   FileHandle file;
   AttributeHandle complete, tokens_flushed, rows_flushed;
   GrowingDataset ids, phase, step, text, text_offsets;  // of /tokens
-  GrowingDataset q_rows, q, k, v, lse;                  // of /attention
+  GrowingDataset q_rows, q, k, v, lse, lse_keys;        // of /attention
 
   // Makes a new, empty file. Throws TraceError when there is one already (and not `overwrite`) or the folder cannot be
   // written.
@@ -34,7 +34,7 @@ struct TraceFile {
  private:
   void CreateTokens(const TraceLayout& layout);
   void CreateAttention(const TraceLayout& layout, int64_t expected_rows);
-  std::array<GrowingDataset*, 10> Datasets();
+  std::array<GrowingDataset*, 11> Datasets();
 };
 
 }  // namespace headscope::data

@@ -116,6 +116,12 @@ std::string LayoutProblem(const TraceLayout& layout) {
   return "";
 }
 
+int64_t LseKeys(const TraceLayout& layout, size_t layer_slot, int64_t token) {
+  const int64_t seen = layout.first_token + token + 1;
+  const int32_t window = layout.window_per_layer[layer_slot];
+  return window == 0 ? seen : std::min<int64_t>(seen, window);
+}
+
 const char* EncodingName(Encoding encoding) {
   switch (encoding) {
     case Encoding::kFloat32:

@@ -2,6 +2,7 @@
 // explains them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -30,6 +31,11 @@ int64_t ChunkItems(int64_t item_bytes, int64_t num_items);
 
 // What is inconsistent in `layout`, as "<field> <value>: <what is allowed>"; empty when nothing is.
 std::string LayoutProblem(const TraceLayout& layout);
+
+// How many keys the log-sum-exp of the row at `token` counts, in the recorded layer `layer_slot`: all that the model
+// saw there, the newest `window` of them where the layer has one. In a trace cut from a longer one those before its
+// first token are among them.
+int64_t LseKeys(const TraceLayout& layout, size_t layer_slot, int64_t token);
 
 const char* EncodingName(Encoding encoding);  // "float32", "bfloat16", "float16"
 

@@ -41,6 +41,7 @@ struct TraceWriter::Impl {
   void Check(const LayerBlock& block) const;
   void WriteHeads(GrowingDataset& target, int32_t layer_slot, size_t num_heads, int64_t begin, int64_t count,
                   const void* values) const;
+  void WriteLseKeys(const LayerBlock& block);
   int64_t WholeTokens() const;
   void FlushAll();
 
@@ -118,6 +119,19 @@ void TraceWriter::Impl::WriteHeads(GrowingDataset& target, int32_t layer_slot, s
     extent.push_back(static_cast<hsize_t>(layout.model.head_dim));
   }
   target.Write(offset, extent, values);
+}
+
+void TraceWriter::Impl::WriteLseKeys(const LayerBlock& block) {
+  if (block.num_rows == 0) {
+    return;
+  }
+  const auto first = static_cast<hsize_t>(block.first_row), length = static_cast<hsize_t>(block.num_rows);
+  std::vector<int64_t> keys;
+  for (hsize_t row = first; row < first + length; ++row) {
+    keys.push_back(LseKeys(layout, static_cast<size_t>(block.layer_slot), positions[row]));
+  }
+  file.lse_keys.Grow(first + length);
+  file.lse_keys.Write({static_cast<hsize_t>(block.layer_slot), first}, {1, length}, keys.data());
 }
 
 int64_t TraceWriter::Impl::WholeTokens() const {
@@ -221,6 +235,7 @@ void TraceWriter::Append(const LayerBlock& block) {
     self.WriteHeads(self.file.v, block.layer_slot, kv_heads, block.first_token, block.num_tokens, block.v);
     self.WriteHeads(self.file.q, block.layer_slot, qo_heads, block.first_row, block.num_rows, block.q);
     self.WriteHeads(self.file.lse, block.layer_slot, qo_heads, block.first_row, block.num_rows, block.lse);
+    self.WriteLseKeys(block);
   });
   LayerProgress& at = self.progress[static_cast<size_t>(block.layer_slot)];
   at.tokens += block.num_tokens;

@@ -36,6 +36,19 @@ def check_nexus(path):
         file.visititems(no_variable_length)
 
 
+def check_cut(path):
+    """Rows of tokens 41 to 1999 of a longer trace, one in two: their log-sum-exp counts the tokens before 41 too."""
+    with h5py.File(path, "r") as file:
+        group = file["attention"]
+        assert group.attrs["first_token"] == 41 and list(group.attrs["window_per_layer"]) == [0, 64]
+        seen = 41 + group["q_rows"][:] + 1
+        assert (seen[0], seen[-1], len(seen)) == (43, 1999, 979), seen
+        assert group["lse_keys"].shape == (2, 979) and group["lse_keys"].attrs["units"] == b"token"
+        assert [name.decode() for name in group["lse_keys"].attrs["dimensions"]] == ["layer", "row"]
+        assert np.array_equal(group["lse_keys"][0], seen)
+        assert np.array_equal(group["lse_keys"][1], np.minimum(seen, 64))
+
+
 def check_results(path):
     with h5py.File(path, "r") as file:
         table = file["results"]
@@ -60,8 +73,9 @@ def main():
             if shutil.which("h5ls"):
                 listing = subprocess.run(["h5ls", "-r", path], check=True, capture_output=True, text=True).stdout
                 assert "/attention/q             Dataset {3, 4, 1250/Inf, 16}" in listing, listing
+        check_cut(folder + "/cut.h5")
         check_results(folder + "/results.h5")
-    print("3 traces and 1 table read as they must")
+    print("3 traces, 1 cut and 1 table read as they must")
 
 
 if __name__ == "__main__":

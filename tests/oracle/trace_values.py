@@ -63,7 +63,7 @@ def read_growing(dataset, count, axis):
         if size == 2 and dataset.id.get_type().get_ebias() == 127:
             values = (np.frombuffer(items.tobytes(), "<u2").astype(np.uint32) << 16).view(np.float32)
         else:
-            values = np.frombuffer(items.tobytes(), {2: "<f2", 4: dataset.dtype}[size])
+            values = np.frombuffer(items.tobytes(), {2: "<f2", 4: dataset.dtype, 8: dataset.dtype}[size])
         parts[head + (slice(full, count),)] = values.reshape((count - full,) + dataset.shape[axis + 1 :])
         torn += 1
     return parts, torn
@@ -97,6 +97,11 @@ def problem_of(path, least_tokens=0):
         hashed = place_hash("lse", *np.ix_(layers, group["qo_heads"][:], positions), 0)
         if not np.array_equal(found, ((hashed >> np.uint64(44)).astype(np.float32) / np.float32(1024))):
             return "lse"
+        found, _ = read_growing(group["lse_keys"], len(positions), 1)
+        seen = group.attrs["first_token"] + positions + 1
+        windows = np.where(group.attrs["window_per_layer"] == 0, np.inf, group.attrs["window_per_layer"])
+        if not np.array_equal(found, np.minimum.outer(windows, seen)):
+            return "lse_keys"
     return None
 
 

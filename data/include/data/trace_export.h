@@ -26,7 +26,7 @@ using ExportProgress = std::function<bool(double)>;
 // after an error. Memory use: a bounded part of the vectors, and some bytes a token.
 
 // A complete trace of the part. Token positions start at 0 again; TraceLayout::first_token tells where they were, and
-// the log-sum-exp of every row stays the one of the full context.
+// the log-sum-exp of every row stays the one of the full context, over the keys that /attention/lse_keys counts.
 bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                  const ExportProgress& progress = {});
 
@@ -39,10 +39,9 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
 
 // {"format": "headscope-export", "version": 1, "model": {..} (model_json.h), "encoding" (how the trace stores q, k and
 // v: float32, bfloat16 or float16), "softmax_scale", "first_token", "tokens": [{"id", "text"}],
-//  "heads": [{"tensor", "layer", "head", "values": [[..], ..], "tokens": [..], "lse": [..], "lse_keys": [..]}]}; lse
-//  and
-// lse_keys of q only, as in CSV; first_token + an entry of the heads' "tokens" is the position. Bytes of a token that
-// are no valid UTF-8 appear as U+FFFD, numbers that are not finite as null.
+// "heads": [{"tensor", "layer", "head", "values": [[..], ..], "tokens": [..], "lse": [..], "lse_keys": [..]}]}; lse
+// and lse_keys of q only, as in CSV; first_token + an entry of the heads' "tokens" is the position. Bytes of a token
+// that are no valid UTF-8 appear as U+FFFD, numbers that are not finite as null.
 bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                 const ExportProgress& progress = {});
 
