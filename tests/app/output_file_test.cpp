@@ -1,8 +1,10 @@
 #include "output_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +14,42 @@
 #include <sstream>
 
 #include "errors.h"
+
+namespace {
+
+// What the two system calls that give a free name say instead of doing their work; 0: they do it.
+int rename_refusal = 0;
+int link_refusal = 0;
+
+class Refusing {
+ public:
+  Refusing(int by_rename, int by_link) {
+    rename_refusal = by_rename;
+    link_refusal = by_link;
+  }
+  ~Refusing() { rename_refusal = link_refusal = 0; }
+  Refusing(const Refusing&) = delete;
+  Refusing& operator=(const Refusing&) = delete;
+};
+
+}  // namespace
+
+// In this program they stand for the C library's, so that a file system without one or the other, which few machines
+// have at hand, can be played by any.
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+                         unsigned int flags) noexcept {
+  if (rename_refusal == 0) {
+    return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  }
+  errno = rename_refusal;
+  return -1;
+}
+
+extern "C" int link(const char* from, const char* to) noexcept {
+  if (link_refusal == 0) return static_cast<int>(::syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0));
+  errno = link_refusal;
+  return -1;
+}
 
 namespace headscope::app {
 namespace {
@@ -113,6 +151,41 @@ TEST_F(OutputFileTest, KeepsAFileThatAppearedMeanwhileUnlessForced) {
     EXPECT_EQ(Contents(path), force ? "mine" : "theirs");
   }
   EXPECT_EQ(NumFiles(), 2) << "what could not be committed is removed";
+}
+
+// EINVAL is a file system's answer, ENOSYS that of a kernel without the call.
+TEST_F(OutputFileTest, IsLinkedIntoPlaceWhereItCannotBeRenamedToAFreeName) {
+  for (const int refusal : {EINVAL, ENOSYS}) {
+    const Refusing refusing(refusal, 0);
+    const std::string free = Path(("free" + std::to_string(refusal)).c_str());
+    WriteText("mine", free, false);
+    EXPECT_EQ(Contents(free), "mine");
+    struct stat status {};
+    ASSERT_EQ(::stat(free.c_str(), &status), 0);
+    EXPECT_EQ(status.st_nlink, 1u) << "the temporary name is left behind";
+
+    const std::string taken = Path(("taken" + std::to_string(refusal)).c_str());
+    OutputFile output(taken, false);
+    std::ofstream(output.temporary_path()) << "mine";
+    std::ofstream(taken) << "theirs";
+    EXPECT_THROW(output.Commit(), UsageError);
+    EXPECT_EQ(Contents(taken), "theirs");
+  }
+  EXPECT_EQ(NumFiles(), 4) << "what could not be committed is removed";
+}
+
+TEST_F(OutputFileTest, IsNotThereWhereItCanNeitherBeRenamedNorLinked) {
+  const Refusing refusing(EINVAL, EPERM);
+  EXPECT_THROW(WriteText("mine", Path("a.json"), false), CommandError);
+  EXPECT_EQ(NumFiles(), 0);
+  WriteText("mine", Path("a.json"), true);  // --force asks for no free name
+  EXPECT_EQ(Contents(Path("a.json")), "mine");
+}
+
+TEST_F(OutputFileTest, OtherRefusalsToRenameAreNotGoneAround) {
+  const Refusing refusing(EACCES, 0);
+  EXPECT_THROW(WriteText("mine", Path("a.json"), false), CommandError);
+  EXPECT_EQ(NumFiles(), 0);
 }
 
 TEST_F(OutputFileTest, TakesEveryNameThatTheFileSystemTakes) {
