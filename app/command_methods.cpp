@@ -7,8 +7,7 @@
 #include "command.h"
 #include "errors.h"
 #include "exit_codes.h"
-#include "kernels/method.h"
-#include "method_choice.h"
+#include "kernels/method_names.h"
 #include "output_file.h"
 
 namespace headscope::app {
@@ -67,7 +66,7 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
                           {"role", RoleName(parameter.role)}});
   }
   return {{"name", spec.name},
-          {"option", OptionName(spec)},
+          {"option", kernels::UniqueName(spec)},
           {"title", spec.title},
           {"family", spec.family},
           {"paper", spec.paper},
@@ -77,7 +76,7 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
 }
 
 void Describe(const MethodSpec& spec, std::ostream& out) {
-  out << OptionName(spec) << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary
+  out << kernels::UniqueName(spec) << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary
       << "\n  source: " << spec.paper << '\n';
   for (const ParameterSpec& parameter : spec.parameters) {
     out << "  " << std::left << std::setw(16) << parameter.name << " default " << std::setw(8)
@@ -90,7 +89,7 @@ void Describe(const MethodSpec& spec, std::ostream& out) {
 int ListMethods(const std::string& name, bool json) {
   std::vector<const MethodSpec*> chosen;
   for (const MethodSpec* spec : AllSpecs()) {
-    if (name.empty() || spec->name == name || OptionName(*spec) == name) chosen.push_back(spec);
+    if (name.empty() || spec->name == name || kernels::UniqueName(*spec) == name) chosen.push_back(spec);
   }
   if (chosen.empty())
     throw UsageError("method '" + name + "' is not registered; `headscope methods` lists those that are");
@@ -103,8 +102,8 @@ int ListMethods(const std::string& name, bool json) {
     for (const MethodSpec* spec : chosen) Describe(*spec, out);
   } else {
     for (const MethodSpec* spec : chosen) {
-      out << std::left << std::setw(18) << OptionName(*spec) << std::setw(9) << PhaseName(spec->phase) << spec->summary
-          << '\n';
+      out << std::left << std::setw(18) << kernels::UniqueName(*spec) << std::setw(9) << PhaseName(spec->phase)
+          << spec->summary << '\n';
     }
   }
   WriteText(out.str(), "", false);

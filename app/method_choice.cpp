@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "errors.h"
-#include "listed.h"
+#include "kernels/method_names.h"
 
 namespace headscope::app {
 namespace {
@@ -16,35 +16,21 @@ constexpr double kBudgetFloor = 32.0;
 constexpr double kBlockFloor = 8.0;
 constexpr double kForcedFloor = 4.0;
 
-std::string KnownNames() {
-  const auto name_of = [](const auto* method) { return OptionName(method->spec()); };
-  return Listed(kernels::PrefillMethods(), name_of) + ", " + Listed(kernels::DecodeMethods(), name_of);
-}
-
 MethodChoice Choose(const std::string& name) {
+  const kernels::NamedMethod named = kernels::FindMethod(name);
+  if (named.spec() == nullptr) {
+    throw UsageError("--method: '" + name + "' is not registered; choose from " + kernels::MethodNames());
+  }
   MethodChoice choice;
-  constexpr std::string_view kDecodePrefix = "decode/";
-  if (name.starts_with(kDecodePrefix)) {
-    choice.decode = kernels::FindDecodeMethod(std::string_view(name).substr(kDecodePrefix.size()));
-  } else {
-    choice.prefill = kernels::FindPrefillMethod(name);
-    if (choice.prefill == nullptr) choice.decode = kernels::FindDecodeMethod(name);
-  }
-  if (choice.prefill == nullptr && choice.decode == nullptr) {
-    throw UsageError("--method: '" + name + "' is not registered; choose from " + KnownNames());
-  }
-  choice.spec = choice.prefill != nullptr ? &choice.prefill->spec() : &choice.decode->spec();
+  choice.spec = named.spec();
+  choice.prefill = named.prefill;
+  choice.decode = named.decode;
   choice.values = kernels::ParameterValues(*choice.spec);
-  choice.name = OptionName(*choice.spec);
+  choice.name = kernels::UniqueName(*choice.spec);
   return choice;
 }
 
 }  // namespace
-
-std::string OptionName(const kernels::MethodSpec& spec) {
-  const bool both = spec.phase == kernels::Phase::kDecode && kernels::FindPrefillMethod(spec.name) != nullptr;
-  return both ? "decode/" + spec.name : spec.name;
-}
 
 MethodChoice ParseMethod(const std::string& text) {
   const size_t colon = text.find(':');
@@ -66,7 +52,7 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
   std::vector<MethodChoice> choices;
   for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) choices.push_back(Choose(method->spec().name));
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
-    choices.push_back(Choose(OptionName(method->spec())));
+    choices.push_back(Choose(kernels::UniqueName(method->spec())));
   }
   // The papers' defaults are for 100K tokens and more. Lengths counted in tokens, lines or blocks shrink with the
   // sequence, down to a useful floor. What is kept unasked shrinks alike: it would take up the whole budget.

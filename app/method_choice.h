@@ -27,9 +27,6 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len);
 // The same in words, for whoever reads the outcome.
 std::string DemonstrationNote(int64_t seq_len);
 
-// The name that a command line takes for a registered method: "decode/NAME" where both phases have it.
-std::string OptionName(const kernels::MethodSpec& spec);
-
 // The table of results that people read.
 std::string ComparisonTable(const std::vector<analysis::MethodResult>& results);
 

@@ -1,29 +1,15 @@
 #include <algorithm>
-#include <string_view>
 
 #include "analysis/compare.h"
 #include "compare/decode_comparison.h"
 #include "compare/prefill_comparison.h"
+#include "kernels/method_names.h"
 
 namespace headscope::analysis {
 namespace {
 
 using kernels::Status;
 using kernels::StatusCode;
-
-constexpr std::string_view kDecodePrefix = "decode/";
-
-std::string KnownMethods() {
-  std::string names;
-  for (const kernels::PrefillMethod* method : kernels::PrefillMethods())
-    names += (names.empty() ? "" : ", ") + method->spec().name;
-  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
-    names += ", ";
-    if (kernels::FindPrefillMethod(method->spec().name) != nullptr) names += kDecodePrefix;
-    names += method->spec().name;
-  }
-  return names;
-}
 
 // Refuses values that the method does not have or that are out of range.
 Status CheckValues(const kernels::MethodSpec& spec, const kernels::ParameterValues& values) {
@@ -55,27 +41,19 @@ HeadComparison::HeadComparison(HeadTensorsPtr head, const CompareOptions& option
 HeadComparison::~HeadComparison() = default;
 
 Status HeadComparison::Run(const std::string& method, const kernels::ParameterValues& values, MethodResult* result) {
-  std::string_view name = method;
-  const kernels::PrefillMethod* prefill = nullptr;
-  const kernels::DecodeMethod* decode = nullptr;
-  if (name.starts_with(kDecodePrefix)) {
-    name.remove_prefix(kDecodePrefix.size());
-    decode = kernels::FindDecodeMethod(name);
-  } else {
-    prefill = kernels::FindPrefillMethod(name);
-    if (prefill == nullptr) decode = kernels::FindDecodeMethod(name);
+  const kernels::NamedMethod named = kernels::FindMethod(method);
+  if (named.spec() == nullptr) {
+    return {StatusCode::kInvalidArgument,
+            "method '" + method + "' is not registered: choose from " + kernels::MethodNames()};
   }
-  if (prefill == nullptr && decode == nullptr) {
-    return {StatusCode::kInvalidArgument, "method '" + method + "' is not registered: choose from " + KnownMethods()};
-  }
-  const kernels::MethodSpec& spec = prefill != nullptr ? prefill->spec() : decode->spec();
+  const kernels::MethodSpec& spec = *named.spec();
   if (Status status = CheckValues(spec, values); !status.ok()) return status;
   MethodResult made;
   made.head = impl_->head;
   made.method = spec.name;
   made.parameters = values.ToString(spec);
-  const Status status =
-      prefill != nullptr ? impl_->prefill.Run(*prefill, values, &made) : impl_->decode.Run(*decode, values, &made);
+  const Status status = named.prefill != nullptr ? impl_->prefill.Run(*named.prefill, values, &made)
+                                                 : impl_->decode.Run(*named.decode, values, &made);
   if (status.ok()) *result = std::move(made);
   return status;
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
+#include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 
 namespace headscope::analysis {
@@ -36,7 +37,7 @@ class CpuDecode final : public DecodeDevice {
           return status;
         select_ms += select_watch.Milliseconds();
         kernels::AttentionOutput output;
-        output.o = {run->o.data() + step * head_dim, head_dim, head_dim, head_dim};
+        output.o = kernels::ContiguousTensor<void>(run->o.data() + step * head_dim, 1, 1, head_dim);
         const Stopwatch attend_watch;
         if (Status status = kernels::DecodeCpu(steps_.Problem(whole, step), selection, output, run_options);
             !status.ok())

@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "compare/decode_device.h"
-#include "compare/gpu_clock.h"
-#include "compare/gpu_head.h"
+#include "compare/timed_gpu_head.h"
 #include "kernels/cuda_decode.h"
-#include "kernels/parallel.h"
+#include "kernels/sparq_setup.h"
 
 namespace headscope::analysis {
 namespace {
@@ -27,39 +26,12 @@ struct Workspace {
   size_t bytes = 0;
 };
 
-// As the CPU's selector reads its parameters (kernels/methods/sparq.cpp).
-kernels::SparqCudaOptions SparqOptions(const kernels::ParameterValues& values, const AttentionProblem& problem) {
-  kernels::SparqCudaOptions options;
-  options.rank = std::min(values.Integer("r"), problem.head_dim);
-  options.num_tokens = std::min(values.Integer("k"), problem.seq_k);
-  options.num_local = static_cast<int32_t>(values.Real("local_share") * options.num_tokens);
-  options.mean_value = values.Flag("reallocate");
-  return options;
-}
-
-// K [num_tokens, head_dim] as [head_dim, stride].
-std::vector<uint16_t> Transposed(const void* k, int64_t num_tokens, int64_t head_dim, int64_t stride) {
-  const auto* const from = static_cast<const uint16_t*>(k);
-  std::vector<uint16_t> to(static_cast<size_t>(head_dim * stride), 0);
-  constexpr int64_t kTile = 64;  // tokens whose rows stay in the cache
-  for (int64_t first = 0; first < num_tokens; first += kTile) {
-    const int64_t end = std::min(first + kTile, num_tokens);
-    for (int64_t d = 0; d < head_dim; ++d) {
-      for (int64_t token = first; token < end; ++token)
-        to[static_cast<size_t>(d * stride + token)] = from[token * head_dim + d];
-    }
-  }
-  return to;
-}
-
 class GpuDecode final : public DecodeDevice {
  public:
-  GpuDecode(std::unique_ptr<GpuHead> head, const DecodeSteps& steps, std::unique_ptr<GpuClock> clock,
-            const CompareOptions& options)
-      : head_(std::move(head)), steps_(steps), clock_(std::move(clock)), options_(options) {}
+  GpuDecode(TimedGpuHead timed, const DecodeSteps& steps) : timed_(std::move(timed)), steps_(steps) {}
 
-  const std::string& name() const override { return head_->gpu_name(); }
-  AttentionProblem Problem() const override { return head_->host_problem(); }
+  const std::string& name() const override { return timed_.head->gpu_name(); }
+  AttentionProblem Problem() const override { return timed_.head->host_problem(); }
 
   Status Run(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run) override {
     const bool sparq = method.spec().name == "sparq";
@@ -69,16 +41,18 @@ class GpuDecode final : public DecodeDevice {
     }
     const auto num_steps = static_cast<size_t>(steps_.count());
     run->selections.resize(num_steps);
-    run->select_ms.assign(static_cast<size_t>(options_.repeats), 0.0);
-    run->attend_ms.assign(static_cast<size_t>(options_.repeats), 0.0);
+    run->select_ms.assign(static_cast<size_t>(timed_.options.repeats), 0.0);
+    run->attend_ms.assign(static_cast<size_t>(timed_.options.repeats), 0.0);
     run->select_device = name();
-    if (sparq && !head_->exact()) run->note = "sparq chooses by Q and K rounded to bf16: the trace holds finer values";
+    if (sparq && !timed_.head->exact())
+      run->note = "sparq chooses by Q and K rounded to bf16: the trace holds finer values";
     run->o.clear();
-    options_.Report({method.spec().name, "decode", 0, options_.repeats});  // all repeats of a step take microseconds
+    timed_.options.Report(
+        {method.spec().name, "decode", 0, timed_.options.repeats});  // all repeats of a step take microseconds
     for (int64_t step = 0; step < steps_.count(); ++step) {
       // What is kept, by the CPU's selector: of SparQ, alpha and the mean value that the reference needs.
-      Status status = steps_.Select(method, values, head_->host_problem(), step,
-                                    {options_.num_threads, options_.cancelled}, Selection(run, step));
+      Status status = steps_.Select(method, values, timed_.head->host_problem(), step,
+                                    {timed_.options.num_threads, timed_.options.cancelled}, Selection(run, step));
       if (status.ok()) status = sparq ? RunSparq(values, step, run) : RunKnownTokens(step, run);
       if (!status.ok()) return status;
     }
@@ -91,12 +65,12 @@ class GpuDecode final : public DecodeDevice {
   }
 
   Status RunKnownTokens(int64_t step, DecodeRun* run) {
-    AttentionProblem problem = steps_.Problem(head_->problem(), step);
+    AttentionProblem problem = steps_.Problem(timed_.head->problem(), step);
     if (Status status = Gather(Selection(run, step)->tokens, &problem); !status.ok()) return status;
     Workspace workspace;
     if (Status status = MakeWorkspace(problem, {}, &workspace); !status.ok()) return status;
     return TimeStep(run, [&] {
-      return kernels::DecodeDenseCuda(problem, head_->output(), workspace.memory.get(), workspace.bytes,
+      return kernels::DecodeDenseCuda(problem, timed_.head->output(), workspace.memory.get(), workspace.bytes,
                                       /*stream=*/nullptr);
     });
   }
@@ -134,8 +108,8 @@ class GpuDecode final : public DecodeDevice {
   }
 
   Status RunSparq(const kernels::ParameterValues& values, int64_t step, DecodeRun* run) {
-    const AttentionProblem problem = steps_.Problem(head_->problem(), step);
-    const kernels::SparqCudaOptions options = SparqOptions(values, problem);
+    const AttentionProblem problem = steps_.Problem(timed_.head->problem(), step);
+    const kernels::SparqCudaOptions options = kernels::SparqOptions(values, problem);
     kernels::DecodeSelection* const selection = Selection(run, step);
     const auto mean_bytes = static_cast<int64_t>(selection->mean_value.size() * sizeof(float));
     const int64_t chosen_bytes = int64_t{options.num_tokens} * int64_t{sizeof(int32_t)};
@@ -150,8 +124,8 @@ class GpuDecode final : public DecodeDevice {
     if (!status.ok()) return status;
     status = TimeStep(run, [&] {
       return kernels::DecodeSparqCuda(problem, options, transposed, static_cast<const float*>(mean.get()),
-                                      head_->output(), static_cast<int32_t*>(chosen.get()), workspace.memory.get(),
-                                      workspace.bytes, /*stream=*/nullptr);
+                                      timed_.head->output(), static_cast<int32_t*>(chosen.get()),
+                                      workspace.memory.get(), workspace.bytes, /*stream=*/nullptr);
     });
     // The GPU's own choice: where estimates tie within rounding, it may be another token than the CPU's.
     if (status.ok()) status = DownloadFromGpu(chosen.get(), chosen_bytes, selection->tokens.data());
@@ -160,15 +134,16 @@ class GpuDecode final : public DecodeDevice {
 
   // The step's keys, component-major.
   Status TransposeKeys(int64_t step, const AttentionProblem& problem, kernels::TransposedKeys* transposed) {
-    const int64_t num_tokens = head_->head().num_tokens;
-    const int64_t head_dim = head_->head().head_dim;
-    const int64_t stride = (num_tokens + 63) / 64 * 64;
+    const int64_t num_tokens = timed_.head->head().num_tokens;
+    const int64_t head_dim = timed_.head->head().head_dim;
+    const int64_t stride = kernels::ComponentStride(num_tokens);
     const int64_t bytes = head_dim * stride * kElementBytes;
     if (transposed_ == nullptr) {
       GpuMemory memory;
       Status status = AllocateOnGpu(bytes, "the component-major copy of K", &memory);
       if (!status.ok()) return status;
-      const std::vector<uint16_t> host = Transposed(head_->host_problem().k.data, num_tokens, head_dim, stride);
+      const std::vector<uint16_t> host = kernels::ComponentMajorKeys(
+          timed_.head->host_problem().k.data, /*num_lists=*/1, num_tokens, head_dim, timed_.options.num_threads);
       if (status = UploadToGpu(host.data(), bytes, memory.get()); !status.ok()) return status;
       transposed_ = std::move(memory);
     }
@@ -199,25 +174,23 @@ class GpuDecode final : public DecodeDevice {
   // Warms up, takes the step's output, and adds the step's share to the time of every repeat.
   template <typename Launch>
   Status TimeStep(DecodeRun* run, const Launch& launch) {
-    Status status = head_->PoisonOutput();
-    if (status.ok()) status = clock_->Time({launch}, nullptr);
+    Status status = timed_.head->PoisonOutput();
+    if (status.ok()) status = timed_.clock->Time({launch}, nullptr);
     std::vector<float> o;
-    if (status.ok()) status = head_->ReadOutput(1, &o);
+    if (status.ok()) status = timed_.head->ReadOutput(1, &o);
     if (!status.ok()) return status;
     run->o.insert(run->o.end(), o.begin(), o.end());
-    for (double& attend_ms : run->attend_ms) {
-      if (kernels::IsCancelled(options_.cancelled)) return {StatusCode::kCancelled, "cancelled"};
+    return timed_.Repeat([&](int32_t repeat) {
       std::vector<double> times;
-      if (status = clock_->Time({launch}, &times); !status.ok()) return status;
-      attend_ms += times[0] / static_cast<double>(steps_.count());
-    }
-    return {};
+      Status timed = timed_.clock->Time({launch}, &times);
+      if (!timed.ok()) return timed;
+      run->attend_ms[static_cast<size_t>(repeat)] += times[0] / static_cast<double>(steps_.count());
+      return timed;
+    });
   }
 
-  const std::unique_ptr<GpuHead> head_;
+  const TimedGpuHead timed_;
   const DecodeSteps& steps_;
-  const std::unique_ptr<GpuClock> clock_;
-  const CompareOptions options_;
   GpuMemory kept_k_, kept_v_;     // of a step whose tokens do not lie side by side
   GpuMemory transposed_, moved_;  // K component-major, whole and from a window's first token on; made when needed
 };
@@ -226,11 +199,9 @@ class GpuDecode final : public DecodeDevice {
 
 Status MakeGpuDecode(HeadTensorsPtr head, const DecodeSteps& steps, const CompareOptions& options,
                      std::unique_ptr<DecodeDevice>* made) {
-  std::unique_ptr<GpuHead> on_gpu;
-  if (Status status = GpuHead::Create(std::move(head), &on_gpu); !status.ok()) return status;
-  std::unique_ptr<GpuClock> clock;
-  if (Status status = GpuClock::Create(&clock); !status.ok()) return status;
-  *made = std::make_unique<GpuDecode>(std::move(on_gpu), steps, std::move(clock), options);
+  TimedGpuHead timed;
+  if (Status status = TimedGpuHead::Create(std::move(head), options, &timed); !status.ok()) return status;
+  *made = std::make_unique<GpuDecode>(std::move(timed), steps);
   return {};
 }
 

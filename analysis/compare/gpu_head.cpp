@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "compare/mask_quality.h"
+#include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
 
 namespace headscope::analysis {
@@ -38,8 +39,8 @@ Status GpuHead::Create(HeadTensorsPtr head, std::unique_ptr<GpuHead>* made) {
   gpu->problem_.q.data = gpu->q_.get();
   gpu->problem_.k.data = gpu->k_.get();
   gpu->problem_.v.data = gpu->v_.get();
-  const kernels::StridedTensor<const void>& q = gpu->problem_.q;
-  gpu->output_.o = {gpu->o_.get(), q.batch_stride, q.head_stride, q.row_stride};
+  gpu->output_.o =
+      kernels::ContiguousTensor<void>(gpu->o_.get(), /*num_heads=*/1, gpu->problem_.seq_q, gpu->problem_.head_dim);
   *made = std::move(gpu);
   return {};
 }

@@ -1,10 +1,10 @@
 #include "compare/prefill_device.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "analysis/types/timing.h"
 #include "compare/model_window.h"
+#include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 
 namespace headscope::analysis {
@@ -22,10 +22,9 @@ class CpuPrefill final : public PrefillDevice {
 
   Status Run(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run) override {
     if (Status status = SelectTimed(*head_, method, values, options_, run); !status.ok()) return status;
-    const int64_t size = head_->num_rows * head_->head_dim;
-    run->o.assign(static_cast<size_t>(size), 0.0f);
+    run->o.assign(static_cast<size_t>(head_->num_rows * head_->head_dim), 0.0f);
     kernels::AttentionOutput output;
-    output.o = {run->o.data(), size, size, head_->head_dim};
+    output.o = kernels::ContiguousTensor<void>(run->o.data(), /*num_heads=*/1, head_->num_rows, head_->head_dim);
     for (int32_t repeat = 0; repeat <= options_.repeats; ++repeat) {
       options_.Report({method.spec().name, "attend", repeat, options_.repeats});
       const Stopwatch watch;

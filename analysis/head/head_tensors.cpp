@@ -6,6 +6,7 @@
 #include <string>
 
 #include "head/head_on_gpu.h"
+#include "kernels/contiguous.h"
 #include "kernels/cpu_scores.h"
 
 namespace headscope::analysis {
@@ -77,9 +78,7 @@ kernels::AttentionProblem HeadTensors::Problem() const {
   problem.seq_k = static_cast<int32_t>(num_tokens);
   problem.first_position = row_positions.empty() ? 0 : row_positions.front();
   problem.dtype = kernels::DType::kFloat32;
-  problem.q = {q.data(), num_rows * head_dim, num_rows * head_dim, head_dim};
-  problem.k = {k.data(), num_tokens * head_dim, num_tokens * head_dim, head_dim};
-  problem.v = {v.data(), num_tokens * head_dim, num_tokens * head_dim, head_dim};
+  kernels::SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
   problem.scale = scale;
   problem.soft_cap = soft_cap;
   return problem;

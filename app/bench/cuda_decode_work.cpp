@@ -4,30 +4,12 @@
 
 #include "errors.h"
 #include "kernels/cuda_decode.h"
-#include "kernels/parallel.h"
+#include "kernels/sparq_setup.h"
 
 namespace headscope::app::bench {
 namespace {
 
 using kernels::AttentionProblem;
-
-// K [planes, seq_k, head_dim] of 2-byte elements as [planes, head_dim, stride], in tiles that stay in the cache.
-std::vector<uint16_t> Transposed(const std::vector<uint16_t>& k, int64_t planes, int64_t seq_k, int64_t head_dim,
-                                 int64_t stride, int32_t num_threads) {
-  std::vector<uint16_t> out(static_cast<size_t>(planes * head_dim * stride));
-  kernels::ParallelFor(planes, num_threads, nullptr, [&](int64_t plane, int32_t) {
-    const uint16_t* const from = k.data() + plane * seq_k * head_dim;
-    uint16_t* const to = out.data() + plane * head_dim * stride;
-    constexpr int64_t kTile = 64;
-    for (int64_t first = 0; first < seq_k; first += kTile) {
-      const int64_t end = std::min(first + kTile, seq_k);
-      for (int64_t d = 0; d < head_dim; ++d) {
-        for (int64_t token = first; token < end; ++token) to[d * stride + token] = from[token * head_dim + d];
-      }
-    }
-  });
-  return out;
-}
 
 // Device memory of the calls of one problem; shared by its variants.
 struct DecodeState {
@@ -51,14 +33,15 @@ int64_t KeyElements(const AttentionProblem& problem) {
 // The component-major copy of K and the mean of V, as a serving engine would hold them before the step.
 void AddSparqState(Device& device, const PlacedProblem& placed, int32_t num_threads, DecodeState* state) {
   const AttentionProblem& problem = placed.problem;
-  const int64_t planes = int64_t{problem.batch} * problem.num_kv_heads;
+  const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
   const int64_t head_dim = problem.head_dim;
   std::vector<uint16_t> host(static_cast<size_t>(KeyElements(problem)));
   const auto bytes = static_cast<int64_t>(host.size() * sizeof(uint16_t));
 
-  const int64_t stride = (int64_t{problem.seq_k} + 63) / 64 * 64;
+  const int64_t stride = kernels::ComponentStride(problem.seq_k);
   device.Download(problem.k.data, bytes, host.data());
-  const std::vector<uint16_t> transposed = Transposed(host, planes, problem.seq_k, head_dim, stride, num_threads);
+  const std::vector<uint16_t> transposed =
+      kernels::ComponentMajorKeys(host.data(), num_lists, problem.seq_k, head_dim, num_threads);
   const auto transposed_bytes = static_cast<int64_t>(transposed.size() * sizeof(uint16_t));
   state->transposed_memory = device.Allocate(transposed_bytes);
   device.Upload(transposed.data(), transposed_bytes, state->transposed_memory.get());
@@ -68,7 +51,7 @@ void AddSparqState(Device& device, const PlacedProblem& placed, int32_t num_thre
                        .component_stride = stride};
 
   // One row per KV head, whose values do not change what is timed.
-  const std::vector<float> zeros(static_cast<size_t>(planes * head_dim));
+  const std::vector<float> zeros(static_cast<size_t>(num_lists * head_dim));
   const auto mean_bytes = static_cast<int64_t>(zeros.size() * sizeof(float));
   state->mean_value = device.Allocate(mean_bytes);
   device.Upload(zeros.data(), mean_bytes, state->mean_value.get());
@@ -133,13 +116,7 @@ std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& plac
   if (name != "sparq") {
     throw UsageError("--methods decode/" + name + ": decode kernels for GPUs are dense and sparq; use --device cpu");
   }
-  // As the CPU's selector reads its parameters (kernels/methods/sparq.cpp).
-  const int32_t num_tokens = std::min(values.Integer("k"), placed.problem.seq_k);
-  const kernels::SparqCudaOptions sparq{.rank = std::min(values.Integer("r"), placed.problem.head_dim),
-                                        .num_tokens = num_tokens,
-                                        .num_local = static_cast<int32_t>(values.Real("local_share") * num_tokens),
-                                        .mean_value = values.Flag("reallocate")};
-  return SparqWork(device, placed, sparq, options.num_threads);
+  return SparqWork(device, placed, kernels::SparqOptions(values, placed.problem), options.num_threads);
 }
 
 }  // namespace headscope::app::bench

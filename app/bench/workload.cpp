@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "errors.h"
+#include "kernels/method_names.h"
 #include "method_choice.h"
 
 namespace headscope::app::bench {
@@ -42,9 +43,7 @@ Workload ParseWorkload(const std::string& text) {
     workload.name = text;
     return workload;
   }
-  const bool registered = kernels::FindPrefillMethod(name) != nullptr || kernels::FindDecodeMethod(name) != nullptr ||
-                          name.starts_with("decode/");
-  if (!registered)
+  if (kernels::FindMethod(name).spec() == nullptr)
     throw UsageError("--methods: " + fixed.message() +
                      "; registered methods work too (`headscope methods` lists them)");
   const MethodChoice choice = ParseMethod(text);

@@ -16,6 +16,7 @@
 #include "internal/element.h"
 #include "internal/parallel_for.h"
 #include "kernels/cpu_scores.h"
+#include "kernels/sparq_setup.h"
 #include "registry.h"
 #include "selector.h"
 #include "top_k.h"
@@ -54,15 +55,13 @@ struct HeadChoice {
 
 class HeadSelector {
  public:
-  HeadSelector(const AttentionProblem& problem, const ParameterValues& values, int32_t sequence, int32_t kv_head)
+  HeadSelector(const AttentionProblem& problem, const SparqCudaOptions& options, int32_t sequence, int32_t kv_head)
       : problem_(problem),
+        options_(options),
         head_dim_(problem.head_dim),
         group_(problem.GroupSize()),
         k_offset_(sequence * problem.k.batch_stride + kv_head * problem.k.head_stride),
         v_offset_(sequence * problem.v.batch_stride + kv_head * problem.v.head_stride),
-        num_components_(std::min(values.Integer("r"), problem.head_dim)),
-        num_tokens_(std::min(values.Integer("k"), problem.seq_k)),
-        num_local_(static_cast<int32_t>(values.Real("local_share") * num_tokens_)),
         queries_(static_cast<size_t>(group_) * static_cast<size_t>(head_dim_)) {
     for (int32_t i = 0; i < group_; ++i) {
       const int64_t head = int64_t{kv_head} * group_ + i;
@@ -71,11 +70,11 @@ class HeadSelector {
     }
   }
 
-  HeadChoice Choose(bool reallocate) {
+  HeadChoice Choose() {
     HeadChoice choice;
     const std::vector<float> probabilities = ApproximateProbabilities(LargestComponents());
     choice.tokens = ChooseTokens(probabilities);
-    if (!reallocate) return choice;
+    if (!options_.mean_value) return choice;
     for (int32_t i = 0; i < group_; ++i) {
       double mass = 0;
       for (const int32_t token : choice.tokens) mass += static_cast<double>(probabilities[Score(i, token)]);
@@ -94,7 +93,7 @@ class HeadSelector {
     for (int32_t i = 0; i < group_; ++i) {
       for (int32_t d = 0; d < head_dim_; ++d) magnitude[static_cast<size_t>(d)] += std::fabs(Query(i)[d]);
     }
-    return internal::TopK(magnitude, num_components_);
+    return internal::TopK(magnitude, options_.rank);
   }
 
   // 1 / temperature of equation 9, for any softmax scale: scale / sqrt(share of |q|_1 in the components).
@@ -162,13 +161,13 @@ class HeadSelector {
 
   // The newest tokens by their place, not by a bonus on their score, which would tie with a remote probability of 1.
   std::vector<int32_t> ChooseTokens(const std::vector<float>& probabilities) const {
-    const int32_t local_begin = problem_.seq_k - num_local_;
+    const int32_t local_begin = problem_.seq_k - options_.num_local;
     std::vector<float> summed(probabilities.begin(), probabilities.begin() + local_begin);
     for (int32_t i = 1; i < group_; ++i) {
       for (int32_t token = 0; token < local_begin; ++token)
         summed[static_cast<size_t>(token)] += probabilities[Score(i, token)];
     }
-    std::vector<int32_t> tokens = internal::TopK(summed, num_tokens_ - num_local_);
+    std::vector<int32_t> tokens = internal::TopK(summed, options_.num_tokens - options_.num_local);
     for (int32_t token = local_begin; token < problem_.seq_k; ++token) tokens.push_back(token);
     return tokens;
   }
@@ -192,13 +191,11 @@ class HeadSelector {
   }
 
   const AttentionProblem& problem_;
+  const SparqCudaOptions options_;
   const int32_t head_dim_;
   const int32_t group_;
   const int64_t k_offset_;
   const int64_t v_offset_;
-  const int32_t num_components_;
-  const int32_t num_tokens_;
-  const int32_t num_local_;
   std::vector<float> queries_;  // [group, head_dim]
 };
 
@@ -211,14 +208,14 @@ class SparQMethod final : public internal::DecodeSelector {
 
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
-    const bool reallocate = values.Flag("reallocate");
+    const SparqCudaOptions sparq = SparqOptions(values, problem);
     const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
     std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
     Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
       for (int64_t list = begin; list < end; ++list) {
-        HeadSelector selector(problem, values, static_cast<int32_t>(list / problem.num_kv_heads),
+        HeadSelector selector(problem, sparq, static_cast<int32_t>(list / problem.num_kv_heads),
                               static_cast<int32_t>(list % problem.num_kv_heads));
-        choices[static_cast<size_t>(list)] = selector.Choose(reallocate);
+        choices[static_cast<size_t>(list)] = selector.Choose();
       }
     });
     if (!status.ok()) return status;
@@ -235,9 +232,8 @@ class SparQMethod final : public internal::DecodeSelector {
       joined.mean_value.insert(joined.mean_value.end(), choice.mean_value.begin(), choice.mean_value.end());
     }
     // Equation 11: r rows of K, k columns of K and of V, the new key and value, the mean value read and written.
-    const int64_t num_components = std::min(values.Integer("r"), problem.head_dim);
-    const int64_t num_tokens = std::min(values.Integer("k"), problem.seq_k);
-    joined.elements_moved = problem.seq_k * num_components + (2 * num_tokens + (reallocate ? 4 : 2)) * problem.head_dim;
+    const int64_t rows = 2 * int64_t{sparq.num_tokens} + (sparq.mean_value ? 4 : 2);
+    joined.elements_moved = int64_t{problem.seq_k} * sparq.rank + rows * problem.head_dim;
     *selection = std::move(joined);
     return {};
   }

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "kernels/method.h"
+#include "kernels/method_names.h"
 
 namespace headscope::kernels {
 namespace {
@@ -40,6 +40,31 @@ TEST(Registry, FindsByNameAndOnlyByName) {
   EXPECT_EQ(FindPrefillMethod("sparq"), nullptr);
   EXPECT_EQ(FindPrefillMethod("Dense"), nullptr);
   EXPECT_EQ(FindDecodeMethod(""), nullptr);
+}
+
+TEST(MethodNames, AUniqueNameFindsItsMethodAndNoOther) {
+  for (const PrefillMethod* method : PrefillMethods()) {
+    const NamedMethod found = FindMethod(UniqueName(method->spec()));
+    EXPECT_EQ(found.prefill, method);
+    EXPECT_EQ(found.decode, nullptr);
+    EXPECT_EQ(found.spec(), &method->spec());
+  }
+  for (const DecodeMethod* method : DecodeMethods()) {
+    const NamedMethod found = FindMethod(UniqueName(method->spec()));
+    EXPECT_EQ(found.prefill, nullptr);
+    EXPECT_EQ(found.decode, method);
+    EXPECT_EQ(found.spec(), &method->spec());
+    EXPECT_EQ(FindMethod("decode/" + method->spec().name).decode, method);
+  }
+  for (const char* name : {"", "decode/", "decode/a-shape", "prefill/dense", "decode/decode/dense", "Dense"}) {
+    EXPECT_EQ(FindMethod(name).spec(), nullptr) << name;
+  }
+}
+
+TEST(MethodNames, AreListedForMessages) {
+  EXPECT_EQ(MethodNames(),
+            "dense, a-shape, vertical-slash, block-sparse, s2-attention, sample-attention, decode/dense, sparq, "
+            "sliding-window");
 }
 
 TEST(Registry, DescribesEveryMethodAndParameter) {
