@@ -2,23 +2,19 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "cuda_error.h"
 #include "current_device.h"
+#include "device_memory.h"
+#include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
 #include "problem_check.h"
 
 namespace headscope::kernels {
 namespace {
-
-struct FreeDevice {
-  void operator()(void* p) const { cudaFree(p); }
-};
-using DeviceMemory = std::unique_ptr<void, FreeDevice>;
 
 struct DestroyEvent {
   void operator()(CUevent_st* event) const { cudaEventDestroy(event); }
@@ -30,51 +26,9 @@ int64_t RoundUp(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-Status Allocate(int64_t bytes, const std::string& what, DeviceMemory* memory) {
-  void* pointer = nullptr;
-  Status status = CudaStatus(cudaMalloc(&pointer, static_cast<size_t>(bytes)),
-                             "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory for " + what);
-  memory->reset(pointer);
-  return status;
-}
-
-// A host tensor of any strides as a dense [batch, heads, rows, head_dim] on the device.
+// Of a contiguous [batch, heads, rows, head_dim].
 int64_t DenseBytes(const AttentionProblem& problem, int32_t heads, int32_t rows) {
   return int64_t{problem.batch} * heads * rows * problem.head_dim * SizeOf(problem.dtype);
-}
-
-template <typename Void>
-void SetDense(const AttentionProblem& problem, int32_t heads, int32_t rows, void* data, StridedTensor<Void>* tensor) {
-  tensor->data = data;
-  tensor->row_stride = problem.head_dim;
-  tensor->head_stride = int64_t{rows} * problem.head_dim;
-  tensor->batch_stride = heads * tensor->head_stride;
-}
-
-cudaError_t CopyHead(void* to, int64_t to_row_bytes, const void* from, int64_t from_row_bytes, int64_t width,
-                     int32_t rows, cudaMemcpyKind kind) {
-  return cudaMemcpy2D(to, static_cast<size_t>(to_row_bytes), from, static_cast<size_t>(from_row_bytes),
-                      static_cast<size_t>(width), static_cast<size_t>(rows), kind);
-}
-
-template <typename To, typename From>
-Status CopyTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const StridedTensor<To>& to,
-                  const StridedTensor<From>& from, cudaMemcpyKind kind) {
-  const int64_t size = SizeOf(problem.dtype);
-  for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
-    for (int32_t head = 0; head < heads; ++head) {
-      auto* target = static_cast<char*>(to.data) + (sequence * to.batch_stride + head * to.head_stride) * size;
-      const auto* source =
-          static_cast<const char*>(from.data) + (sequence * from.batch_stride + head * from.head_stride) * size;
-      // A single row may carry any stride; the copy wants a pitch no smaller than the row.
-      const int64_t width = problem.head_dim * size;
-      const int64_t to_pitch = std::max(to.row_stride * size, width);
-      const int64_t from_pitch = std::max(from.row_stride * size, width);
-      Status status = CudaStatus(CopyHead(target, to_pitch, source, from_pitch, width, rows, kind), "copying a head");
-      if (!status.ok()) return status;
-    }
-  }
-  return {};
 }
 
 Status TimedAttend(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
@@ -127,7 +81,8 @@ Status UploadIndex(const SparseIndexView& host_index, CudaIndexBuffers* buffers)
     total += RoundUp(part.bytes);
   }
   DeviceMemory memory;
-  if (Status status = Allocate(std::max(total, kAlignment), "a sparse index", &memory); !status.ok()) return status;
+  if (Status status = AllocateOnDevice(std::max(total, kAlignment), "a sparse index", &memory); !status.ok())
+    return status;
   char* const base = static_cast<char*>(memory.get());
   for (const Part& part : parts) {
     if (part.bytes == 0) continue;
@@ -168,33 +123,26 @@ Status AttendCudaFromHost(const AttentionProblem& host_problem, const SparseInde
   const int64_t kv_bytes = RoundUp(DenseBytes(host_problem, host_problem.num_kv_heads, host_problem.seq_k));
   const int64_t num_rows = int64_t{host_problem.batch} * host_problem.num_qo_heads * host_problem.seq_q;
   DeviceMemory memory;
-  if (Status status = Allocate(2 * q_bytes + 2 * kv_bytes + num_rows * 4, "Q, K, V and O", &memory); !status.ok()) {
+  if (Status status = AllocateOnDevice(2 * q_bytes + 2 * kv_bytes + num_rows * 4, "Q, K, V and O", &memory);
+      !status.ok()) {
     return status;
   }
   char* const base = static_cast<char*>(memory.get());
   AttentionProblem problem = host_problem;
-  SetDense(problem, problem.num_qo_heads, problem.seq_q, base, &problem.q);
-  SetDense(problem, problem.num_kv_heads, problem.seq_k, base + q_bytes, &problem.k);
-  SetDense(problem, problem.num_kv_heads, problem.seq_k, base + q_bytes + kv_bytes, &problem.v);
+  SetContiguousTensors(base, base + q_bytes, base + q_bytes + kv_bytes, &problem);
   AttentionOutput output;
-  SetDense(problem, problem.num_qo_heads, problem.seq_q, base + q_bytes + 2 * kv_bytes, &output.o);
+  output.o =
+      ContiguousTensor<void>(base + q_bytes + 2 * kv_bytes, problem.num_qo_heads, problem.seq_q, problem.head_dim);
   output.lse = reinterpret_cast<float*>(base + 2 * q_bytes + 2 * kv_bytes);
 
-  StridedTensor<void> device_q{base, problem.q.batch_stride, problem.q.head_stride, problem.q.row_stride};
-  StridedTensor<void> device_k{base + q_bytes, problem.k.batch_stride, problem.k.head_stride, problem.k.row_stride};
-  StridedTensor<void> device_v{base + q_bytes + kv_bytes, problem.v.batch_stride, problem.v.head_stride,
-                               problem.v.row_stride};
-  Status status =
-      CopyTensor(problem, problem.num_qo_heads, problem.seq_q, device_q, host_problem.q, cudaMemcpyHostToDevice);
+  Status status = UploadTensor(problem, problem.num_qo_heads, problem.seq_q, host_problem.q, base);
+  if (status.ok()) status = UploadTensor(problem, problem.num_kv_heads, problem.seq_k, host_problem.k, base + q_bytes);
   if (status.ok()) {
-    status = CopyTensor(problem, problem.num_kv_heads, problem.seq_k, device_k, host_problem.k, cudaMemcpyHostToDevice);
-  }
-  if (status.ok()) {
-    status = CopyTensor(problem, problem.num_kv_heads, problem.seq_k, device_v, host_problem.v, cudaMemcpyHostToDevice);
+    status = UploadTensor(problem, problem.num_kv_heads, problem.seq_k, host_problem.v, base + q_bytes + kv_bytes);
   }
   if (status.ok()) status = TimedAttend(problem, index.view, output, repeats, attend_ms);
   if (status.ok()) {
-    status = CopyTensor(problem, problem.num_qo_heads, problem.seq_q, host_output.o, output.o, cudaMemcpyDeviceToHost);
+    status = DownloadTensor(problem, problem.num_qo_heads, problem.seq_q, output.o.data, host_output.o);
   }
   if (status.ok() && host_output.lse != nullptr) {
     status =

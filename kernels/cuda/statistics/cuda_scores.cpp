@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "cuda_error.h"
+#include "device_memory.h"
+#include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 #include "problem_check.h"
@@ -14,19 +16,6 @@
 
 namespace headscope::kernels {
 namespace {
-
-struct FreeDevice {
-  void operator()(void* p) const { cudaFree(p); }
-};
-using DeviceMemory = std::unique_ptr<void, FreeDevice>;
-
-Status Allocate(int64_t bytes, const char* what, DeviceMemory* memory) {
-  void* pointer = nullptr;
-  Status status = CudaStatus(cudaMalloc(&pointer, static_cast<size_t>(bytes)),
-                             "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory for " + what);
-  memory->reset(pointer);
-  return status;
-}
 
 template <typename T>
 Status Download(T* to, const void* from, int64_t count) {
@@ -37,27 +26,6 @@ Status Download(T* to, const void* from, int64_t count) {
 
 int64_t HeadBytes(const AttentionProblem& problem, int32_t rows) {
   return int64_t{rows} * problem.head_dim * SizeOf(problem.dtype);
-}
-
-// A host tensor of any strides becomes a dense one at `to`.
-Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const StridedTensor<const void>& from,
-                    char* to) {
-  const int64_t size = SizeOf(problem.dtype);
-  const int64_t width = problem.head_dim * size;
-  const int64_t pitch = std::max(from.row_stride * size, width);  // a single row may carry any stride
-  for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
-    for (int32_t head = 0; head < heads; ++head) {
-      const auto* source =
-          static_cast<const char*>(from.data) + (sequence * from.batch_stride + head * from.head_stride) * size;
-      Status status =
-          CudaStatus(cudaMemcpy2D(to, static_cast<size_t>(width), source, static_cast<size_t>(pitch),
-                                  static_cast<size_t>(width), static_cast<size_t>(rows), cudaMemcpyHostToDevice),
-                     "copying a head to the GPU");
-      if (!status.ok()) return status;
-      to += HeadBytes(problem, rows);
-    }
-  }
-  return {};
 }
 
 // Makes a GPU the calling thread's current one for its lifetime; the caller finds the one before again.
@@ -83,11 +51,6 @@ class DeviceScope {
   int left_ = -1;
 };
 
-StridedTensor<const void> DenseTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const void* data) {
-  const int64_t head_stride = int64_t{rows} * problem.head_dim;
-  return {data, heads * head_stride, head_stride, problem.head_dim};
-}
-
 }  // namespace
 
 struct CudaScores::Impl {
@@ -105,7 +68,7 @@ struct CudaScores::Impl {
     DeviceScope scope;
     if (Status status = scope.Enter(device); !status.ok()) return status;
     DeviceMemory output;
-    Status status = Allocate(count * int64_t{sizeof(T)}, what, &output);
+    Status status = AllocateOnDevice(count * int64_t{sizeof(T)}, what, &output);
     if (status.ok()) status = run(static_cast<T*>(output.get()));
     return status.ok() ? Download(host, output.get(), count) : status;
   }
@@ -119,8 +82,8 @@ Status CudaScores::Create(const AttentionProblem& host_problem, int32_t window, 
   // Host tensors may have any strides and alignment, so what is checked is the dense problem that they become.
   alignas(16) static constexpr char kAligned[16] = {};
   AttentionProblem dense = host_problem;
-  dense.q = DenseTensor(dense, dense.num_qo_heads, dense.seq_q, host_problem.q.data != nullptr ? kAligned : nullptr);
-  dense.k = DenseTensor(dense, dense.num_kv_heads, dense.seq_k, host_problem.k.data != nullptr ? kAligned : nullptr);
+  SetContiguousTensors(host_problem.q.data != nullptr ? kAligned : nullptr,
+                       host_problem.k.data != nullptr ? kAligned : nullptr, nullptr, &dense);
   statistics::ScoreParams params;
   if (Status status = statistics::MakeScoreParams(dense, window, 0, {}, &params); !status.ok()) return status;
 
@@ -134,7 +97,8 @@ Status CudaScores::Create(const AttentionProblem& host_problem, int32_t window, 
   const int64_t k_bytes = HeadBytes(dense, dense.seq_k) * dense.num_kv_heads * dense.batch;
   impl.problem = dense;
   const int64_t lse_bytes = impl.NumRows() * int64_t{sizeof(float)};
-  if (Status status = Allocate(q_bytes + k_bytes + lse_bytes, "a head's Q, K and LSE", &impl.memory); !status.ok()) {
+  if (Status status = AllocateOnDevice(q_bytes + k_bytes + lse_bytes, "a head's Q, K and LSE", &impl.memory);
+      !status.ok()) {
     return status;
   }
   // head_dim is a multiple of 16, so every part starts 16-byte aligned.
@@ -189,7 +153,7 @@ Status CudaScores::TopMass(float* top_mass) const {
   int64_t bytes = 0;
   DeviceMemory workspace;
   Status status = TopMassWorkspaceBytes(impl_->problem, &bytes);
-  if (status.ok()) status = Allocate(bytes, "the candidates of top-k mass", &workspace);
+  if (status.ok()) status = AllocateOnDevice(bytes, "the candidates of top-k mass", &workspace);
   if (!status.ok()) return status;
   return impl_->Compute("top-k mass", top_mass, impl_->NumRows() * kTopMassCounts, [&](float* output) {
     return TopMassCuda(impl_->problem, impl_->window, impl_->lse, output, workspace.get(), bytes, nullptr);
