@@ -1,14 +1,12 @@
 // Both kernels of row LSE, wgmma's (where the GPU has it) and mma.m16n8k16's, against float64 and against each other.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <vector>
 
 #include "cuda_reference.h"
+#include "cuda_running_lse.h"
 #include "cuda_statistics_reference.h"
 #include "cuda_statistics_support.h"
 #include "kernels/cuda_statistics.h"
@@ -128,12 +126,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, CudaLongRowLseTest,
                                            StatisticsCase{DType::kFloat16, 128, 2, 9, 3, 3001, 3001, 0, 0, 30.0f}),
                          [](const auto& instance) { return testing::NameOf(instance.param); });
 
-// Scores that are one number per key, so that a row's LSE is a running sum in float64: what a reference that is raised
-// lazily must get right, and numbers that are none.
+// What a reference that is raised lazily must get right, and numbers that are none.
 TEST(CudaRowLse, AnyScores) {
   SKIP_WITHOUT_GPU();
   constexpr int32_t kTokens = 3000;
-  constexpr int32_t kHeadDim = 64;
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   struct Pattern {
     const char* name;
@@ -152,48 +148,12 @@ TEST(CudaRowLse, AnyScores) {
       {"not a number from 1700 on", [](int32_t key) { return key == 1700 ? kNaN : 0.5; }},
   };
   for (const Pattern& pattern : patterns) {
-    std::vector<uint16_t> q(size_t{kTokens} * kHeadDim, 0), k(q);
-    std::vector<double> scores(kTokens);
-    for (int32_t token = 0; token < kTokens; ++token) {
-      q[static_cast<size_t>(token) * kHeadDim] = 0x3f80;  // 1 in bf16
-      // Truncated to bf16, which keeps infinities; NaN becomes one of bf16.
-      const auto bits = std::bit_cast<uint32_t>(static_cast<float>(pattern.score(token)));
-      const auto key = static_cast<uint16_t>(std::isnan(pattern.score(token)) ? 0x7fc0u : bits >> 16);
-      k[static_cast<size_t>(token) * kHeadDim] = key;
-      scores[static_cast<size_t>(token)] = static_cast<double>(std::bit_cast<float>(uint32_t{key} << 16));
-    }
-    const DeviceArray<uint16_t> device_q(q), device_k(k);
-    AttentionProblem problem;
-    problem.num_qo_heads = problem.num_kv_heads = 1;
-    problem.head_dim = kHeadDim;
-    problem.seq_q = problem.seq_k = kTokens;
-    problem.dtype = DType::kBFloat16;
-    problem.scale = 1.0f;
-    problem.q = {device_q.get(), 0, 0, kHeadDim};
-    problem.k = {device_k.get(), 0, 0, kHeadDim};
+    std::vector<float> scores;
+    for (int32_t key = 0; key < kTokens; ++key) scores.push_back(static_cast<float>(pattern.score(key)));
+    const testing::OneComponentProblem one(scores);
     for (const RowLseKernel& kernel : kRowLseKernels) {
-      const std::vector<float> lse = RunRowLse(kernel, problem, 0);
-      double largest = -kInfinity, sum = 0, largest_magnitude = 0;
-      WorstError worst;
-      for (size_t row = 0; row < lse.size(); ++row) {
-        const double score = scores[row];
-        if (score > largest) {
-          sum = sum * std::exp(largest - score) + 1;
-          largest = score;
-        } else if (score != -kInfinity) {
-          sum += std::exp(score - largest);
-        }
-        const auto measured = static_cast<double>(lse[row]);
-        if (std::isnan(sum)) {
-          ASSERT_TRUE(std::isnan(measured)) << kernel.name << ", " << pattern.name << ", row " << row;
-        } else if (sum == 0) {
-          ASSERT_EQ(measured, -kInfinity) << kernel.name << ", " << pattern.name << ", row " << row;
-        } else {
-          if (std::isfinite(score)) largest_magnitude = std::max(largest_magnitude, std::abs(score));
-          worst.Add(measured, largest + std::log(sum), 5e-6 + 2e-6 * largest_magnitude, 0);
-        }
-      }
-      worst.Check(pattern.name);
+      SCOPED_TRACE(kernel.name);
+      testing::ExpectRunningLse(RunRowLse(kernel, one.problem(), 0), one.scores(), pattern.name);
     }
   }
 }

@@ -1,14 +1,9 @@
 // The GPU selectors against the CPU's, on fresh random data: the kept set of every row of every list. What the GPU must
-// not read is NaN, what it must not trust (workspace and index memory) is garbage. Skipped without a GPU, but for the
-// refusals.
-#include "kernels/cuda_select.h"
-
-#include <cuda_runtime_api.h>
-#include <gmock/gmock.h>
+// not read is NaN, what it must not trust (workspace and index memory) is garbage. Skipped without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cctype>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -16,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda_select_run.h"
 #include "cuda_select_ties.h"
 #include "kernels/method.h"
 #include "random_problem.h"
@@ -25,111 +21,14 @@ namespace headscope::kernels {
 namespace {
 
 using testing::ChoiceOfHead;
-using ::testing::HasSubstr;
+using testing::DeviceTensor;
+using testing::GpuSelection;
 using testing::HeadChoice;
 using testing::KeyBounds;
+using testing::OnDevice;
 using testing::ProblemShape;
 using testing::RandomProblem;
-
-// Device memory between two guards, filled with garbage.
-class DeviceBuffer {
- public:
-  explicit DeviceBuffer(size_t bytes) : bytes_(bytes) {
-    EXPECT_EQ(cudaMalloc(&data_, bytes + 2 * kGuard), cudaSuccess);
-    EXPECT_EQ(cudaMemset(data_, kGarbage, bytes + 2 * kGuard), cudaSuccess);
-  }
-  ~DeviceBuffer() { cudaFree(data_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-
-  char* get() const { return static_cast<char*>(data_) + kGuard; }
-  size_t bytes() const { return bytes_; }
-  bool GuardsAreWhole() const {
-    std::vector<unsigned char> guards(2 * kGuard);
-    EXPECT_EQ(cudaMemcpy(guards.data(), data_, kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(guards.data() + kGuard, get() + bytes_, kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
-    return std::all_of(guards.begin(), guards.end(), [](unsigned char byte) { return byte == kGarbage; });
-  }
-
- private:
-  static constexpr size_t kGuard = 256;
-  static constexpr unsigned char kGarbage = 0xa5;
-  void* data_ = nullptr;
-  size_t bytes_;
-};
-
-// A copy on the device of what one tensor's view spans.
-class DeviceTensor {
- public:
-  DeviceTensor(const StridedTensor<const void>& host, int32_t batch)
-      : buffer_(static_cast<size_t>(host.batch_stride * batch) * 2), view_(host) {
-    EXPECT_EQ(cudaMemcpy(buffer_.get(), host.data, buffer_.bytes(), cudaMemcpyHostToDevice), cudaSuccess);
-    view_.data = buffer_.get();
-  }
-  const StridedTensor<const void>& view() const { return view_; }
-
- private:
-  DeviceBuffer buffer_;
-  StridedTensor<const void> view_;
-};
-
-AttentionProblem OnDevice(const AttentionProblem& host, const DeviceTensor& q, const DeviceTensor& k) {
-  AttentionProblem device = host;
-  device.q = q.view();
-  device.k = k.view();
-  device.v = {};
-  return device;
-}
-
-ParameterValues Values(const std::string& method, const std::string& text) {
-  const MethodSpec& spec = FindPrefillMethod(method)->spec();
-  ParameterValues values(spec);
-  EXPECT_EQ(values.Parse(spec, text), "");
-  return values;
-}
-
-// Selects on the GPU and brings the index back.
-class GpuSelection {
- public:
-  GpuSelection(const std::string& method, const AttentionProblem& problem, const ParameterValues& values)
-      : sizes_(Sizes(method, problem, values)), index_(sizes_.index_bytes), workspace_(sizes_.workspace_bytes) {
-    Run(method, problem, values, nullptr);
-    Download();
-  }
-
-  void Run(const std::string& method, const AttentionProblem& problem, const ParameterValues& values, void* stream) {
-    const CudaSelectBuffers buffers{index_.get(), index_.bytes(), workspace_.get(), workspace_.bytes()};
-    const Status status = SelectCuda(method, problem, values, buffers, &view_, stream);
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
-  void Download() {
-    const Status status = DownloadIndex(view_, &host_, nullptr);
-    ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_TRUE(index_.GuardsAreWhole());
-    EXPECT_TRUE(workspace_.GuardsAreWhole());
-  }
-  void Forget() {
-    EXPECT_EQ(cudaMemset(index_.get(), 0x5a, index_.bytes()), cudaSuccess);
-    EXPECT_EQ(cudaMemset(workspace_.get(), 0x5a, workspace_.bytes()), cudaSuccess);
-    host_ = {};
-  }
-  const SparseIndex& host() const { return host_; }
-
- private:
-  static CudaSelectSizes Sizes(const std::string& method, const AttentionProblem& problem,
-                               const ParameterValues& values) {
-    CudaSelectSizes sizes;
-    const Status status = SelectCudaBufferSizes(method, problem, values, &sizes);
-    EXPECT_TRUE(status.ok()) << status.message();
-    return sizes;
-  }
-
-  CudaSelectSizes sizes_;
-  DeviceBuffer index_;
-  DeviceBuffer workspace_;
-  SparseIndexView view_;
-  SparseIndex host_;
-};
+using testing::Values;
 
 bool SameEntries(const SparseIndex& a, const SparseIndex& b, size_t list) {
   const auto runs = [&](const SparseIndex& index) { return index.runs.begin() + index.run_begin[list]; };
@@ -342,132 +241,6 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaSelect, ::testing::ValuesIn(Cases()),
                          [](const auto& test) { return NameOfCase(test.param); });
-
-TEST(CudaSelectGraph, ReplaysInACudaGraph) {
-  SKIP_WITHOUT_GPU();
-  std::mt19937 random(7);
-  const RandomProblem problem(Whole(2000), &random);
-  const DeviceTensor q(problem.q.View(), 1);
-  const DeviceTensor k(problem.k.View(), 1);
-  const AttentionProblem device = OnDevice(problem.View(), q, k);
-  for (const char* method :
-       {"dense", "a-shape", "vertical-slash", "block-sparse", "s2-attention", "sample-attention"}) {
-    SCOPED_TRACE(method);
-    const ParameterValues values = Values(method, "");
-    GpuSelection selection(method, device, values);
-    const SparseIndex expected = selection.host();
-    cudaStream_t stream = nullptr;
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
-    selection.Run(method, device, values, stream);
-    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    selection.Forget();
-    ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
-    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-    selection.Download();
-    EXPECT_EQ(selection.host().runs, expected.runs);
-    EXPECT_EQ(selection.host().columns, expected.columns);
-    EXPECT_EQ(selection.host().run_count, expected.run_count);
-    EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
-    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  }
-}
-
-// Nothing below reaches a GPU.
-class CudaSelectRefuses : public ::testing::Test {
- protected:
-  CudaSelectRefuses() {
-    problem_.num_qo_heads = 4;
-    problem_.num_kv_heads = 2;
-    problem_.head_dim = 128;
-    problem_.seq_q = problem_.seq_k = 256;
-    problem_.dtype = DType::kBFloat16;
-    problem_.q = {memory_, 4 * 256 * 128, 256 * 128, 128};
-    problem_.k = {memory_, 2 * 256 * 128, 256 * 128, 128};
-  }
-
-  Status Select(const std::string& method, const ParameterValues& values) {
-    SparseIndexView index;
-    const Status status = SelectCuda(method, problem_, values, buffers_, &index, nullptr);
-    EXPECT_EQ(index.run_begin, nullptr);
-    return status;
-  }
-  Status Select(const std::string& method) { return Select(method, Values(method, "")); }
-
-  alignas(16) char memory_[16] = {};
-  AttentionProblem problem_;
-  CudaSelectBuffers buffers_;
-};
-
-TEST_F(CudaSelectRefuses, AnUnknownMethod) {
-  EXPECT_FALSE(HasCudaSelector("sparq"));
-  const Status status = Select("sparq", ParameterValues());
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("\"sparq\""));
-}
-
-TEST_F(CudaSelectRefuses, EveryPrefillMethodHasASelector) {
-  for (const PrefillMethod* method : PrefillMethods()) EXPECT_TRUE(HasCudaSelector(method->spec().name));
-}
-
-TEST_F(CudaSelectRefuses, AParameterWithoutValue) {
-  const Status status = Select("vertical-slash", ParameterValues());
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("n_vertical"));
-}
-
-TEST_F(CudaSelectRefuses, TypesAndShapesThatItsKernelsDoNotTake) {
-  for (const char* method : {"vertical-slash", "sample-attention", "block-sparse"}) {
-    SCOPED_TRACE(method);
-    problem_.dtype = DType::kFloat32;
-    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
-    EXPECT_THAT(Select(method).message(), HasSubstr("dtype is fp32"));
-    problem_.dtype = DType::kFloat16;
-    problem_.head_dim = 80;
-    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
-    EXPECT_THAT(Select(method).message(), HasSubstr("head_dim is 80"));
-    problem_.head_dim = 128;
-    problem_.k.row_stride = 132;
-    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
-    EXPECT_THAT(Select(method).message(), HasSubstr("k is not aligned"));
-    problem_.k.row_stride = 128;
-  }
-}
-
-TEST_F(CudaSelectRefuses, NullTensorsAndPositionsWithoutKeys) {
-  problem_.first_position = 1;
-  EXPECT_THAT(Select("dense").message(), HasSubstr("first_position"));
-  problem_.first_position = 0;
-  problem_.k.data = nullptr;
-  EXPECT_EQ(Select("vertical-slash").code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("k.data"));
-}
-
-TEST_F(CudaSelectRefuses, BuffersThatAreMissingShortOrUnaligned) {
-  const ParameterValues values = Values("vertical-slash", "");
-  CudaSelectSizes sizes;
-  ASSERT_TRUE(SelectCudaBufferSizes("vertical-slash", problem_, values, &sizes).ok());
-  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.index is null"));
-  buffers_ = {memory_, sizes.index_bytes - 1, memory_, sizes.workspace_bytes};
-  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.index_bytes is"));
-  buffers_ = {memory_, sizes.index_bytes, memory_ + 8, sizes.workspace_bytes};
-  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.workspace is not aligned"));
-  buffers_ = {memory_, sizes.index_bytes, memory_, sizes.workspace_bytes - 1};
-  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.workspace_bytes is"));
-}
-
-TEST_F(CudaSelectRefuses, SizesNeedNoTensors) {
-  problem_.q.data = problem_.k.data = nullptr;
-  CudaSelectSizes sizes;
-  const Status status = SelectCudaBufferSizes("sample-attention", problem_, Values("sample-attention", ""), &sizes);
-  EXPECT_TRUE(status.ok()) << status.message();
-  EXPECT_GT(sizes.index_bytes, 0u);
-  EXPECT_GT(sizes.workspace_bytes, 0u);
-}
 
 }  // namespace
 }  // namespace headscope::kernels

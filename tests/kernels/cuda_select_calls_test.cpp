@@ -1,0 +1,153 @@
+// Calls of the GPU selectors rather than what they keep: in a CUDA graph (skipped without a GPU), and refusals, which
+// need none.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "cuda_select_run.h"
+#include "kernels/cuda_select.h"
+#include "kernels/method.h"
+#include "random_problem.h"
+#include "support/gpu.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::DeviceTensor;
+using testing::GpuSelection;
+using ::testing::HasSubstr;
+using testing::OnDevice;
+using testing::RandomProblem;
+using testing::Values;
+
+TEST(CudaSelectGraph, ReplaysInACudaGraph) {
+  SKIP_WITHOUT_GPU();
+  std::mt19937 random(7);
+  const RandomProblem problem({1, 4, 2, 128, 2000, 2000, 0, DType::kBFloat16}, &random);
+  const DeviceTensor q(problem.q.View(), 1);
+  const DeviceTensor k(problem.k.View(), 1);
+  const AttentionProblem device = OnDevice(problem.View(), q, k);
+  for (const char* method :
+       {"dense", "a-shape", "vertical-slash", "block-sparse", "s2-attention", "sample-attention"}) {
+    SCOPED_TRACE(method);
+    const ParameterValues values = Values(method, "");
+    GpuSelection selection(method, device, values);
+    const SparseIndex expected = selection.host();
+    cudaStream_t stream = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    selection.Run(method, device, values, stream);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    selection.Forget();
+    ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    selection.Download();
+    EXPECT_EQ(selection.host().runs, expected.runs);
+    EXPECT_EQ(selection.host().columns, expected.columns);
+    EXPECT_EQ(selection.host().run_count, expected.run_count);
+    EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+}
+
+// Nothing below reaches a GPU.
+class CudaSelectRefuses : public ::testing::Test {
+ protected:
+  CudaSelectRefuses() {
+    problem_.num_qo_heads = 4;
+    problem_.num_kv_heads = 2;
+    problem_.head_dim = 128;
+    problem_.seq_q = problem_.seq_k = 256;
+    problem_.dtype = DType::kBFloat16;
+    problem_.q = {memory_, 4 * 256 * 128, 256 * 128, 128};
+    problem_.k = {memory_, 2 * 256 * 128, 256 * 128, 128};
+  }
+
+  Status Select(const std::string& method, const ParameterValues& values) {
+    SparseIndexView index;
+    const Status status = SelectCuda(method, problem_, values, buffers_, &index, nullptr);
+    EXPECT_EQ(index.run_begin, nullptr);
+    return status;
+  }
+  Status Select(const std::string& method) { return Select(method, Values(method, "")); }
+
+  alignas(16) char memory_[16] = {};
+  AttentionProblem problem_;
+  CudaSelectBuffers buffers_;
+};
+
+TEST_F(CudaSelectRefuses, AnUnknownMethod) {
+  EXPECT_FALSE(HasCudaSelector("sparq"));
+  const Status status = Select("sparq", ParameterValues());
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("\"sparq\""));
+}
+
+TEST_F(CudaSelectRefuses, EveryPrefillMethodHasASelector) {
+  for (const PrefillMethod* method : PrefillMethods()) EXPECT_TRUE(HasCudaSelector(method->spec().name));
+}
+
+TEST_F(CudaSelectRefuses, AParameterWithoutValue) {
+  const Status status = Select("vertical-slash", ParameterValues());
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("n_vertical"));
+}
+
+TEST_F(CudaSelectRefuses, TypesAndShapesThatItsKernelsDoNotTake) {
+  for (const char* method : {"vertical-slash", "sample-attention", "block-sparse"}) {
+    SCOPED_TRACE(method);
+    problem_.dtype = DType::kFloat32;
+    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
+    EXPECT_THAT(Select(method).message(), HasSubstr("dtype is fp32"));
+    problem_.dtype = DType::kFloat16;
+    problem_.head_dim = 80;
+    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
+    EXPECT_THAT(Select(method).message(), HasSubstr("head_dim is 80"));
+    problem_.head_dim = 128;
+    problem_.k.row_stride = 132;
+    EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
+    EXPECT_THAT(Select(method).message(), HasSubstr("k is not aligned"));
+    problem_.k.row_stride = 128;
+  }
+}
+
+TEST_F(CudaSelectRefuses, NullTensorsAndPositionsWithoutKeys) {
+  problem_.first_position = 1;
+  EXPECT_THAT(Select("dense").message(), HasSubstr("first_position"));
+  problem_.first_position = 0;
+  problem_.k.data = nullptr;
+  EXPECT_EQ(Select("vertical-slash").code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("k.data"));
+}
+
+TEST_F(CudaSelectRefuses, BuffersThatAreMissingShortOrUnaligned) {
+  const ParameterValues values = Values("vertical-slash", "");
+  CudaSelectSizes sizes;
+  ASSERT_TRUE(SelectCudaBufferSizes("vertical-slash", problem_, values, &sizes).ok());
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.index is null"));
+  buffers_ = {memory_, sizes.index_bytes - 1, memory_, sizes.workspace_bytes};
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.index_bytes is"));
+  buffers_ = {memory_, sizes.index_bytes, memory_ + 8, sizes.workspace_bytes};
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.workspace is not aligned"));
+  buffers_ = {memory_, sizes.index_bytes, memory_, sizes.workspace_bytes - 1};
+  EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.workspace_bytes is"));
+}
+
+TEST_F(CudaSelectRefuses, SizesNeedNoTensors) {
+  problem_.q.data = problem_.k.data = nullptr;
+  CudaSelectSizes sizes;
+  const Status status = SelectCudaBufferSizes("sample-attention", problem_, Values("sample-attention", ""), &sizes);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_GT(sizes.index_bytes, 0u);
+  EXPECT_GT(sizes.workspace_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace headscope::kernels

@@ -1,0 +1,114 @@
+// A selection on the GPU as the tests run it: buffers between guards and full of garbage, and the index brought back.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kept_sets.h"
+#include "kernels/cuda_select.h"
+#include "kernels/method.h"
+
+namespace headscope::kernels::testing {
+
+// Device memory between two guards, filled with garbage.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(size_t bytes) : bytes_(bytes) {
+    EXPECT_EQ(cudaMalloc(&data_, bytes + 2 * kGuard), cudaSuccess);
+    EXPECT_EQ(cudaMemset(data_, kGarbage, bytes + 2 * kGuard), cudaSuccess);
+  }
+  ~DeviceBuffer() { cudaFree(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  char* get() const { return static_cast<char*>(data_) + kGuard; }
+  size_t bytes() const { return bytes_; }
+  bool GuardsAreWhole() const {
+    std::vector<unsigned char> guards(2 * kGuard);
+    EXPECT_EQ(cudaMemcpy(guards.data(), data_, kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(guards.data() + kGuard, get() + bytes_, kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
+    return std::all_of(guards.begin(), guards.end(), [](unsigned char byte) { return byte == kGarbage; });
+  }
+
+ private:
+  static constexpr size_t kGuard = 256;
+  static constexpr unsigned char kGarbage = 0xa5;
+  void* data_ = nullptr;
+  size_t bytes_;
+};
+
+// A copy on the device of what one tensor's view spans.
+class DeviceTensor {
+ public:
+  DeviceTensor(const StridedTensor<const void>& host, int32_t batch)
+      : buffer_(static_cast<size_t>(host.batch_stride * batch) * 2), view_(host) {
+    EXPECT_EQ(cudaMemcpy(buffer_.get(), host.data, buffer_.bytes(), cudaMemcpyHostToDevice), cudaSuccess);
+    view_.data = buffer_.get();
+  }
+  const StridedTensor<const void>& view() const { return view_; }
+
+ private:
+  DeviceBuffer buffer_;
+  StridedTensor<const void> view_;
+};
+
+inline AttentionProblem OnDevice(const AttentionProblem& host, const DeviceTensor& q, const DeviceTensor& k) {
+  AttentionProblem device = host;
+  device.q = q.view();
+  device.k = k.view();
+  device.v = {};
+  return device;
+}
+
+inline ParameterValues Values(const std::string& method, const std::string& text) {
+  return Values(FindPrefillMethod(method)->spec(), text);
+}
+
+// Selects on the GPU and brings the index back.
+class GpuSelection {
+ public:
+  GpuSelection(const std::string& method, const AttentionProblem& problem, const ParameterValues& values)
+      : sizes_(Sizes(method, problem, values)), index_(sizes_.index_bytes), workspace_(sizes_.workspace_bytes) {
+    Run(method, problem, values, nullptr);
+    Download();
+  }
+
+  void Run(const std::string& method, const AttentionProblem& problem, const ParameterValues& values, void* stream) {
+    const CudaSelectBuffers buffers{index_.get(), index_.bytes(), workspace_.get(), workspace_.bytes()};
+    const Status status = SelectCuda(method, problem, values, buffers, &view_, stream);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  void Download() {
+    const Status status = DownloadIndex(view_, &host_, nullptr);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(index_.GuardsAreWhole());
+    EXPECT_TRUE(workspace_.GuardsAreWhole());
+  }
+  void Forget() {
+    EXPECT_EQ(cudaMemset(index_.get(), 0x5a, index_.bytes()), cudaSuccess);
+    EXPECT_EQ(cudaMemset(workspace_.get(), 0x5a, workspace_.bytes()), cudaSuccess);
+    host_ = {};
+  }
+  const SparseIndex& host() const { return host_; }
+
+ private:
+  static CudaSelectSizes Sizes(const std::string& method, const AttentionProblem& problem,
+                               const ParameterValues& values) {
+    CudaSelectSizes sizes;
+    const Status status = SelectCudaBufferSizes(method, problem, values, &sizes);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return sizes;
+  }
+
+  CudaSelectSizes sizes_;
+  DeviceBuffer index_;
+  DeviceBuffer workspace_;
+  SparseIndexView view_;
+  SparseIndex host_;
+};
+
+}  // namespace headscope::kernels::testing

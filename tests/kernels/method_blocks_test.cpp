@@ -1,0 +1,161 @@
+// What the prefill methods that keep blocks promise, each of its own: limits are dense, more budget keeps more, heads
+// share the work.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "kept_sets.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::CausalMask;
+using testing::FreshSeed;
+using testing::IsSubset;
+using testing::Mask;
+using testing::MaskOf;
+using testing::RandomProblem;
+using testing::Select;
+using testing::SquareShape;
+
+TEST(BlockSparse, KeepsMinOfBudgetAndCausalBlocksPerRow) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(640), &random);
+  const Mask mask = MaskOf(Select("block-sparse", "n_blocks=3", data.View()));
+  for (size_t row = 63; row < mask.size(); row += 64) {  // a block's last row sees all of its own block
+    const auto kept = std::count(mask[row].begin(), mask[row].end(), true);
+    EXPECT_EQ(kept, static_cast<int64_t>(std::min<size_t>(3, row / 64 + 1) * 64)) << "row " << row;
+  }
+  EXPECT_EQ(MaskOf(Select("block-sparse", "n_blocks=10", data.View())), CausalMask(data.View()));
+}
+
+TEST(BlockSparse, GrowsWithItsBudget) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(700), &random);
+  Mask smaller = MaskOf(Select("block-sparse", "n_blocks=1", data.View()));
+  for (const char* parameters : {"n_blocks=2", "n_blocks=4", "n_blocks=7"}) {
+    const Mask larger = MaskOf(Select("block-sparse", parameters, data.View()));
+    EXPECT_TRUE(IsSubset(smaller, larger));
+    EXPECT_FALSE(IsSubset(larger, smaller));
+    smaller = larger;
+  }
+}
+
+TEST(BlockSparse, DoesNotDependOnScaleCapOrTheOrderInsideABlock) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(640), &random);
+  const SparseIndex expected = Select("block-sparse", "n_blocks=2", data.View());
+  data.scale = 3.0f;
+  data.soft_cap = 5.0f;
+  EXPECT_EQ(Select("block-sparse", "n_blocks=2", data.View()).runs, expected.runs);
+  for (int32_t d = 0; d < 16; ++d) {  // reverses block 4 of K
+    for (int32_t i = 0; i < 32; ++i) {
+      const float first = data.k.Get(0, 0, 256 + i, d);
+      data.k.Set(0, 0, 256 + i, d, data.k.Get(0, 0, 319 - i, d));
+      data.k.Set(0, 0, 319 - i, d, first);
+    }
+  }
+  EXPECT_EQ(Select("block-sparse", "n_blocks=2", data.View()).runs, expected.runs);
+}
+
+// Blocks of 64 of a causal mask: block [i][j] is kept when its last row keeps its first column.
+std::vector<std::vector<bool>> BlocksOf(const Mask& mask) {
+  const size_t num_blocks = mask.size() / 64;
+  std::vector<std::vector<bool>> blocks(num_blocks, std::vector<bool>(num_blocks));
+  for (size_t i = 0; i < num_blocks; ++i) {
+    for (size_t j = 0; j <= i; ++j) blocks[i][j] = mask[64 * i + 63][64 * j];
+  }
+  return blocks;
+}
+
+TEST(S2Attention, StrideOneAndManyLocalBlocksAreDense) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(640, 4), &random);
+  EXPECT_EQ(MaskOf(Select("s2-attention", "vertical_stride=1", data.View()), 0, 2), CausalMask(data.View()));
+  EXPECT_EQ(MaskOf(Select("s2-attention", "local_blocks=10", data.View()), 0, 3), CausalMask(data.View()));
+}
+
+TEST(S2Attention, HeadsTogetherSeeEverythingWhenThereAreAsManyAsTheStride) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(1280, 8, 2, 8), &random);
+  auto union_of_heads = [&](const std::string& parameters) {
+    const SparseIndex index = Select("s2-attention", parameters, data.View());
+    Mask all(1280, std::vector<bool>(1280));
+    for (int32_t head = 0; head < 8; ++head) {
+      const Mask mask = MaskOf(index, 0, head);
+      for (size_t row = 0; row < mask.size(); ++row) {
+        std::transform(mask[row].begin(), mask[row].end(), all[row].begin(), all[row].begin(), std::logical_or<>());
+      }
+    }
+    return all;
+  };
+  for (const std::string sign : {"0", "1"}) {
+    EXPECT_EQ(union_of_heads("vertical_stride=8,subtract_offset=" + sign), CausalMask(data.View()));
+    EXPECT_EQ(union_of_heads("vertical_stride=5,offset=3,subtract_offset=" + sign), CausalMask(data.View()));
+    EXPECT_NE(union_of_heads("vertical_stride=16,subtract_offset=" + sign), CausalMask(data.View()));
+  }
+  // Eight query heads that share two patterns cannot cover a stride of eight.
+  EXPECT_NE(union_of_heads("vertical_stride=8,per_kv_head=1"), CausalMask(data.View()));
+  EXPECT_EQ(union_of_heads("vertical_stride=2,per_kv_head=1"), CausalMask(data.View()));
+}
+
+TEST(S2Attention, HeadsAStrideApartAreTheSame) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(640, 7, 7, 8), &random);
+  const SparseIndex index = Select("s2-attention", "vertical_stride=5", data.View());
+  EXPECT_EQ(MaskOf(index, 0, 0), MaskOf(index, 0, 5));
+  EXPECT_EQ(MaskOf(index, 0, 1), MaskOf(index, 0, 6));
+  EXPECT_NE(MaskOf(index, 0, 0), MaskOf(index, 0, 1));
+}
+
+// A problem may hold one head of a layer: it keeps its own shard, not head 0's.
+TEST(S2Attention, OneHeadAloneKeepsWhatItKeepsAmongAll) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem layer(SquareShape(640, 6, 3, 8), &random);
+  const RandomProblem alone(SquareShape(640, 1, 1, 8), &random);
+  for (const char* parameters : {"vertical_stride=5", "vertical_stride=5,per_kv_head=1",
+                                 "vertical_stride=4,head_step=3,offset=2,subtract_offset=1"}) {
+    const SparseIndex all = Select("s2-attention", parameters, layer.View());
+    for (int32_t head = 0; head < 6; ++head) {
+      AttentionProblem problem = alone.View();
+      problem.first_qo_head = head;
+      problem.first_kv_head = head / 2;
+      EXPECT_EQ(MaskOf(Select("s2-attention", parameters, problem), 0, 0), MaskOf(all, 0, head))
+          << parameters << ", head " << head;
+    }
+  }
+}
+
+TEST(S2Attention, KeepsLocalBlocksAndForgetsDistantOnesForGood) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(1920, 3, 3, 8), &random);
+  const SparseIndex index = Select("s2-attention", "local_blocks=3,vertical_stride=4,max_distance=17", data.View());
+  for (int32_t head = 0; head < 3; ++head) {
+    const auto blocks = BlocksOf(MaskOf(index, 0, head));
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      for (size_t j = i < 2 ? 0 : i - 2; j <= i; ++j) EXPECT_TRUE(blocks[i][j]);
+      for (size_t j = 0; j + 17 <= i; ++j) EXPECT_FALSE(blocks[i][j]);
+      // A KV cache that dropped a distant block never needs it again.
+      for (size_t j = 0; i + 1 < blocks.size() && j + 3 <= i; ++j) EXPECT_LE(blocks[i + 1][j], blocks[i][j]);
+    }
+  }
+}
+
+TEST(S2Attention, ReachesThePublishedReductionsAt8192Tokens) {
+  std::mt19937 random(FreshSeed());
+  const std::pair<int32_t, double> published[] = {{16, 14.32}, {64, 42.89}};
+  for (const auto& [heads, reduction] : published) {
+    const RandomProblem data(SquareShape(8192, heads, 1, 8), &random);
+    const SparseIndex index =
+        Select("s2-attention", "local_blocks=1,vertical_stride=" + std::to_string(heads), data.View());
+    int64_t kept = 0;  // of the last row, over all heads
+    std::vector<ColumnRange> ranges;
+    for (int32_t head = 0; head < heads; ++head) AppendKeptRanges(index.View(), 0, head, 8191, &ranges);
+    for (const ColumnRange& range : ranges) kept += range.end - range.begin;
+    EXPECT_NEAR(8192.0 * heads / static_cast<double>(kept), reduction, 0.005);
+  }
+}
+
+}  // namespace
+}  // namespace headscope::kernels

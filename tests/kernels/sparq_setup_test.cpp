@@ -1,0 +1,56 @@
+// What callers of SparQ's decode kernel prepare: the method's parameters for a problem, and the component-major keys.
+#include "kernels/sparq_setup.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "kept_sets.h"
+
+namespace headscope::kernels {
+namespace {
+
+SparqCudaOptions OptionsOf(const std::string& parameters, int32_t head_dim, int32_t seq_k) {
+  AttentionProblem problem;
+  problem.head_dim = head_dim;
+  problem.seq_k = seq_k;
+  return SparqOptions(testing::Values(FindDecodeMethod("sparq")->spec(), parameters), problem);
+}
+
+TEST(SparqOptions, AreTheMethodsParameters) {
+  const SparqCudaOptions options = OptionsOf("r=24,k=200,local_share=0.3,reallocate=0", 128, 1000);
+  EXPECT_EQ(options.rank, 24);
+  EXPECT_EQ(options.num_tokens, 200);
+  EXPECT_EQ(options.num_local, 60);
+  EXPECT_FALSE(options.mean_value);
+}
+
+TEST(SparqOptions, FitTheProblem) {
+  const SparqCudaOptions options = OptionsOf("r=100,k=200,local_share=0.5,reallocate=1", 64, 90);
+  EXPECT_EQ(options.rank, 64);
+  EXPECT_EQ(options.num_tokens, 90);
+  EXPECT_EQ(options.num_local, 45) << "a share of the tokens that there are";
+  EXPECT_TRUE(options.mean_value);
+}
+
+TEST(ComponentMajorKeys, HoldEveryElementAndZerosBehindTheLastToken) {
+  for (const int64_t seq_k : {1, 63, 64, 65, 130}) {
+    const int64_t num_lists = 3, head_dim = 72, stride = ComponentStride(seq_k);
+    ASSERT_GE(stride, seq_k);
+    ASSERT_EQ(stride % 64, 0);
+    std::vector<uint16_t> keys(static_cast<size_t>(num_lists * seq_k * head_dim));
+    std::iota(keys.begin(), keys.end(), uint16_t{1});
+    const std::vector<uint16_t> copy = ComponentMajorKeys(keys.data(), num_lists, seq_k, head_dim, 2);
+    ASSERT_EQ(copy.size(), static_cast<size_t>(num_lists * head_dim * stride));
+    for (int64_t i = 0; i < num_lists * head_dim * stride; ++i) {
+      const int64_t token = i % stride, component = i / stride % head_dim, list = i / stride / head_dim;
+      const uint16_t expected =
+          token < seq_k ? keys[static_cast<size_t>((list * seq_k + token) * head_dim + component)] : uint16_t{0};
+      ASSERT_EQ(copy[static_cast<size_t>(i)], expected)
+          << "list " << list << ", component " << component << ", token " << token << " of " << seq_k;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headscope::kernels
