@@ -51,13 +51,13 @@ c10::Device OpenDevice(const std::string& name) {
     valid =
         name[kCuda.size()] == ':' && first < last && error == std::errc() && end == last && index >= 0 && index < 128;
   }
-  if (!valid) throw std::invalid_argument("device \"" + name + "\": it must be cpu, cuda or cuda:N");
+  if (!valid) throw std::invalid_argument("--device \"" + name + "\": it must be cpu, cuda or cuda:N");
   LoadCudaLibrary();
   if (!at::hasCUDA())
-    throw DeviceError("device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
+    throw DeviceError("--device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
   const auto available = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
   if (index >= available) {
-    throw DeviceError("device " + name + ": this machine has " + std::to_string(available) +
+    throw DeviceError("--device " + name + ": this machine has " + std::to_string(available) +
                       " GPUs, counted from 0; name one of them");
   }
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
@@ -66,7 +66,7 @@ c10::Device OpenDevice(const std::string& name) {
 NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device) {
   if (dtype == "fp32") return {at::kFloat, at::kFloat};
   if (dtype == "bf16") return {at::kBFloat16, at::kBFloat16};
-  if (dtype != "auto") throw std::invalid_argument("dtype \"" + dtype + "\": it must be auto, fp32 or bf16");
+  if (dtype != "auto") throw std::invalid_argument("--dtype \"" + dtype + "\": it must be auto, fp32 or bf16");
   if (stored != "BF16") return {at::kFloat, at::kFloat};
   // Matrix products in bf16 run at a quarter of fp32's speed on a CPU without bf16 instructions, and fp32 is never less
   // exact.

@@ -61,8 +61,8 @@ struct RecordedHeads {
 };
 
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const ModelConfig& config) {
-  if (request.task) RequirePositions(config, "length", request.task_length);
-  RequirePositions(config, "decode tokens", request.decode_tokens);
+  if (request.task) RequirePositions(config, "--length", request.task_length);
+  RequirePositions(config, "--decode", request.decode_tokens);
   return {ChooseNumbers(request.layers, config.num_layers, "layer"),
           ChooseNumbers(request.heads, config.num_qo_heads, "head")};
 }
@@ -196,9 +196,9 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   // Everything that can be refused is refused before a file is made, and what config.json, tokenizer.json and the free
   // space decide before the weights are read.
   if (request.decode_tokens < 0)
-    throw std::invalid_argument("decode_tokens " + std::to_string(request.decode_tokens) + ": it must not be negative");
+    throw std::invalid_argument("--decode " + std::to_string(request.decode_tokens) + ": it must not be negative");
   if (request.chunk_tokens < 1)
-    throw std::invalid_argument("chunk_tokens " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
+    throw std::invalid_argument("--chunk " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
   for (const std::string& input : InputFiles(request)) {
     std::error_code not_there;
     if (std::filesystem::equivalent(request.output_path, input, not_there)) {

@@ -178,7 +178,7 @@ TaskSet TaskMaker::Place(const Draft& draft, std::string_view name, int64_t leng
     longest = std::max(longest, asked.question.tokens.size() + asked.question.answer.size());
   fixed += longest;
   if (length < static_cast<int64_t>(fixed + kLeastProse)) {
-    throw std::invalid_argument("length " + std::to_string(length) + ": the task " + std::string(name) +
+    throw std::invalid_argument("--length " + std::to_string(length) + ": the task " + std::string(name) +
                                 " needs at least " + std::to_string(fixed + kLeastProse) +
                                 " tokens with this tokenizer");
   }
@@ -240,7 +240,7 @@ TaskSet TaskMaker::Make(std::string_view name, int64_t length, uint64_t seed, in
   if (name == "prose") {
     const auto least = static_cast<int64_t>(begin_.size()) + 1;
     if (length < least)
-      throw std::invalid_argument("length " + std::to_string(length) + ": the task prose needs at least " +
+      throw std::invalid_argument("--length " + std::to_string(length) + ": the task prose needs at least " +
                                   std::to_string(least) + " tokens");
     return {WindowAndRest(length, seed).tokens, {}};
   }

@@ -20,7 +20,8 @@ std::string TaskHelp(std::string_view name) {
   if (name == "repeat")
     return "64 random tokens at a random place of a text; shows the first 14 again and asks for the rest";
   if (name == "prose") return "plain text without a question";
-  throw std::invalid_argument("task \"" + std::string(name) + "\": it must be passkey, kv, variables, repeat or prose");
+  throw std::invalid_argument("--task \"" + std::string(name) +
+                              "\": it must be passkey, kv, variables, repeat or prose");
 }
 
 TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const Tokenizer& tokenizer,

@@ -21,12 +21,14 @@ class Refusals(TraceCase):
         before = self.names()
         run("capture", MODEL, "-o", self.path / "none.h5", code=2)
         run("capture", MODEL, "--text", "a", "--task", "kv", "-o", self.path / "none.h5", code=2)
-        run("capture", MODEL, "--task", "no-such-task", "-o", self.path / "none.h5", code=2)
         # Without --quiet: what the model's config refuses is refused before weights are loaded, so no progress is printed either.
-        for options in (("--layers", "99"), ("--layers", "3-1"), ("--heads", "8"), ("--heads", "x"), ("--rows", "first:3"), ("--rows", "last:0"),
-                        ("--decode", "16384"), ("--dtype", "fp8"), ("--device", "tpu"), ("--chunk", "0")):
+        for options in (("--layers", "99"), ("--layers", "3-1"), ("--heads", "8"), ("--heads", "x"), ("--rows", "first:3"), ("--rows", "every:0"),
+                        ("--decode", "16384"), ("--decode", "99999"), ("--dtype", "fp8"), ("--device", "tpu"), ("--chunk", "0")):
             with self.subTest(options=options):
-                run("capture", MODEL, "--text", "a", *options, "-o", self.path / "none.h5", code=2)
+                self.assertIn(options[0], run("capture", MODEL, "--text", "a", *options, "-o", self.path / "none.h5", code=2).stderr)
+        for said, *options in (("--length 17000", "kv", "--length", 17000), ("--length 20", "kv", "--length", 20), ('--task "no-such"', "no-such")):
+            with self.subTest(options=options):
+                self.assertIn(said, run("capture", MODEL, "--task", *options, "-o", self.path / "none.h5", code=2).stderr)
         run("capture", MODEL, "--text", "a", "-o", self.trace, code=2)
         run("compare", self.trace, "--method", "no-such-method", code=2)
         run("compare", self.trace, "--method", "a-shape:n_sink=many", code=2)

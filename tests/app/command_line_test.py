@@ -134,6 +134,11 @@ class Results(TraceCase):
         self.assertEqual([int(row["lse_keys"]) for row in rows], list(range(101, 201)))
         with h5py.File(self.trace, "r") as whole:
             numpy.testing.assert_array_equal(numpy.float32([row["lse"] for row in rows]), whole["attention/lse"][8, 4, 100:200])
+            numpy.testing.assert_array_equal(whole["attention/lse_keys"][8, 100:200], range(101, 201))
+        with h5py.File(out, "r") as cut:
+            self.assertEqual(cut["attention/lse_keys"].shape, (2, 100))
+            for slot in range(2):
+                numpy.testing.assert_array_equal(cut["attention/lse_keys"][slot], range(101, 201))
 
     def test_the_shares_of_a_class_add_up(self):
         run("analyze", self.trace, "--max-rows", 64, "-o", self.path / "classes.json", "--quiet")
