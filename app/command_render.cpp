@@ -23,7 +23,7 @@ namespace {
 
 struct RenderArguments {
   std::string trace, head, view = "scores", rows, columns, size = "800x800", reduction = "max", scale = "log",
-                           color_map = "inferno", method, output;
+                           color_map = "inferno", ground = "light", method, output;
   bool force = false, quiet = false;
 };
 
@@ -46,6 +46,7 @@ int RunRender(const RenderArguments& arguments) {
       arguments.reduction, "--reduction",
       {{"max", analysis::TileReduction::kMax}, {"mean", analysis::TileReduction::kMean}});
   request.logarithmic = OneOf<bool>(arguments.scale, "--scale", {{"log", true}, {"linear", false}});
+  request.dark_ground = OneOf<bool>(arguments.ground, "--ground", {{"light", false}, {"dark", true}});
   if (analysis::FindColorMap(arguments.color_map) == nullptr) {
     throw UsageError("--color-map '" + arguments.color_map + "' is not known; choose from " +
                      Listed(analysis::ColorMaps(), &analysis::ColorMap::name));
@@ -118,6 +119,8 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command
       ->add_option("--color-map", arguments->color_map,
                    "Colour map: " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name))
+      ->capture_default_str();
+  command->add_option("--ground", arguments->ground, "light (white, for paper) or dark (as the window): around the map")
       ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Picture to write (.png)")->required()->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");

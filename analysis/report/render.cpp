@@ -14,9 +14,13 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr Color kPaper = {255, 255, 255};
-constexpr Color kInk = {32, 32, 36};
-constexpr Color kNoPairs = {232, 232, 236};  // right of the diagonal, or outside the model's window
+// What is no value: the paper, what is written on it, and where there are no pairs (right of the diagonal, or outside
+// the model's window).
+struct Ground {
+  Color paper, ink, no_pairs;
+};
+constexpr Ground kLightGround = {{255, 255, 255}, {32, 32, 36}, {232, 232, 236}};
+constexpr Ground kDarkGround = {{23, 23, 23}, {214, 214, 214}, {44, 44, 48}};
 // Decades below the largest value that a logarithmic scale shows: what lies deeper has the lowest colour.
 constexpr double kScoreDecades = 6;
 constexpr double kDifferenceDecades = 4;
@@ -129,17 +133,18 @@ class Picture {
         request_(request),
         region_(region),
         palette_(palette),
+        ground_(request.dark_ground ? kDarkGround : kLightGround),
         scale_(request.width >= 600 ? 2 : 1),
         left_(Drawing::TextHeight(scale_) + Drawing::TextWidth("131,072", scale_) + 5 * kGap * scale_),
         top_(Drawing::TextHeight(scale_) + 2 * kGap * scale_),
         drawing_(left_ + request.width + (kBarWidth + 5 * kGap) * scale_ + Drawing::TextWidth("+10^-10", scale_),
-                 top_ + request.height + 2 * Drawing::TextHeight(scale_) + 5 * kGap * scale_, kPaper) {}
+                 top_ + request.height + 2 * Drawing::TextHeight(scale_) + 5 * kGap * scale_, ground_.paper) {}
 
   ImageRgb Draw(const MapValues& map, const Scale& scale) {
     DrawMap(map, scale);
     DrawAxes();
     DrawBar(scale);
-    drawing_.Text(left_, kGap * scale_, Title(head_, request_), FittingScale(), kInk);
+    drawing_.Text(left_, kGap * scale_, Title(head_, request_), FittingScale(), ground_.ink);
     return drawing_.Take();
   }
 
@@ -163,7 +168,7 @@ class Picture {
         const int64_t texel =
             y * map.num_rows / request_.height * map.num_columns + x * map.num_columns / request_.width;
         const double value = map.values[static_cast<size_t>(texel)];
-        drawing_.SetPixel(left_ + x, top_ + y, std::isnan(value) ? kNoPairs : At(scale.Place(value)));
+        drawing_.SetPixel(left_ + x, top_ + y, std::isnan(value) ? ground_.no_pairs : At(scale.Place(value)));
       }
     }
   }
@@ -179,12 +184,13 @@ class Picture {
                           static_cast<double>(region_.column_end - region_.column_begin);
       const int32_t x = left_ + static_cast<int32_t>(std::lround(part * request_.width));
       const std::string label = GroupThousands(std::llround(tick));
-      drawing_.FillRectangle(x, bottom, scale_, kGap * scale_, kInk);
-      drawing_.Text(x - Drawing::TextWidth(label, scale_) / 2, bottom + (kGap + 2) * scale_, label, scale_, kInk);
+      drawing_.FillRectangle(x, bottom, scale_, kGap * scale_, ground_.ink);
+      drawing_.Text(x - Drawing::TextWidth(label, scale_) / 2, bottom + (kGap + 2) * scale_, label, scale_,
+                    ground_.ink);
     }
     const std::string columns = "key token";
     drawing_.Text(left_ + (request_.width - Drawing::TextWidth(columns, scale_)) / 2,
-                  bottom + text_height + (2 * kGap + 2) * scale_, columns, scale_, kInk);
+                  bottom + text_height + (2 * kGap + 2) * scale_, columns, scale_, ground_.ink);
     // Rows are labelled by the token position of the query, which is not the row's number when only some rows were
     // recorded.
     const int32_t down = std::max(2, request_.height / (4 * text_height));
@@ -195,13 +201,13 @@ class Picture {
           (tick - static_cast<double>(region_.row_begin)) / static_cast<double>(region_.row_end - region_.row_begin);
       const int32_t y = top_ + static_cast<int32_t>(std::lround(part * request_.height));
       const std::string label = GroupThousands(head_.row_positions[static_cast<size_t>(row)]);
-      drawing_.FillRectangle(left_ - kGap * scale_, y, kGap * scale_, scale_, kInk);
+      drawing_.FillRectangle(left_ - kGap * scale_, y, kGap * scale_, scale_, ground_.ink);
       drawing_.Text(left_ - (kGap + 2) * scale_ - Drawing::TextWidth(label, scale_), y - text_height / 2, label, scale_,
-                    kInk);
+                    ground_.ink);
     }
     const std::string rows = "query token";
     drawing_.TextUpwards(kGap * scale_, top_ + (request_.height + Drawing::TextWidth(rows, scale_)) / 2, rows, scale_,
-                         kInk);
+                         ground_.ink);
   }
 
   void DrawBar(const Scale& scale) {
@@ -214,22 +220,23 @@ class Picture {
     Frame(x, top_, width, height);
     for (const Scale::Mark& mark : scale.Marks()) {
       const int32_t y = top_ + static_cast<int32_t>(std::lround((1 - mark.place) * height));
-      drawing_.FillRectangle(x + width, y, kGap * scale_ / 2, scale_, kInk);
-      drawing_.Text(x + width + kGap * scale_, y - Drawing::TextHeight(scale_) / 2, mark.label, scale_, kInk);
+      drawing_.FillRectangle(x + width, y, kGap * scale_ / 2, scale_, ground_.ink);
+      drawing_.Text(x + width + kGap * scale_, y - Drawing::TextHeight(scale_) / 2, mark.label, scale_, ground_.ink);
     }
   }
 
   void Frame(int32_t x, int32_t y, int32_t width, int32_t height) {
-    drawing_.FillRectangle(x - 1, y - 1, width + 2, 1, kInk);
-    drawing_.FillRectangle(x - 1, y + height, width + 2, 1, kInk);
-    drawing_.FillRectangle(x - 1, y - 1, 1, height + 2, kInk);
-    drawing_.FillRectangle(x + width, y - 1, 1, height + 2, kInk);
+    drawing_.FillRectangle(x - 1, y - 1, width + 2, 1, ground_.ink);
+    drawing_.FillRectangle(x - 1, y + height, width + 2, 1, ground_.ink);
+    drawing_.FillRectangle(x - 1, y - 1, 1, height + 2, ground_.ink);
+    drawing_.FillRectangle(x + width, y - 1, 1, height + 2, ground_.ink);
   }
 
   const HeadTensors& head_;
   const RenderRequest& request_;
   const Region region_;
   const Palette& palette_;
+  const Ground& ground_;
   const int32_t scale_, left_, top_;
   Drawing drawing_;
 };

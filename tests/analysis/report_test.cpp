@@ -5,6 +5,7 @@
 #include <png.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -91,6 +92,38 @@ TEST(Render, PngReadsBackWithTheSamePixels) {
   EXPECT_EQ(static_cast<int32_t>(read.width), image.width);
   EXPECT_EQ(pixels, image.rgb);
   std::filesystem::remove(path);
+}
+
+// Two grounds, one map: what differs is the paper, the writing on it and where there are no pairs.
+TEST(Render, DarkGroundChangesWhatIsNoValueAndNothingElse) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 4);
+  RenderRequest request;
+  request.width = request.height = 300;
+  const ImageRgb light = RenderHead(*head, nullptr, request);
+  request.dark_ground = true;
+  const ImageRgb dark = RenderHead(*head, nullptr, request);
+  ASSERT_EQ(light.rgb.size(), dark.rgb.size());
+  const auto pixel = [](const ImageRgb& image, size_t place) {
+    return std::array<int, 3>{image.rgb[3 * place], image.rgb[3 * place + 1], image.rgb[3 * place + 2]};
+  };
+  EXPECT_EQ(pixel(light, 0), (std::array{255, 255, 255}));
+  EXPECT_LT(pixel(dark, 0)[0], 40);
+  int64_t same = 0, paper = 0, ink = 0;
+  for (size_t place = 0; place < light.rgb.size() / 3; ++place) {
+    const int on_light = pixel(light, place)[1], on_dark = pixel(dark, place)[1];
+    if (pixel(light, place) == pixel(dark, place)) {
+      ++same;
+    } else if (on_light > 220 && on_dark < 60) {
+      ++paper;
+    } else {
+      EXPECT_LT(on_light, 60) << "writing is dark on white";
+      EXPECT_GT(on_dark, 200) << "and light on dark";
+      ++ink;
+    }
+  }
+  EXPECT_GE(same, 300 * 301 / 2) << "every attended pair has its colour in both";
+  EXPECT_GE(paper, 300 * 299 / 2) << "no pair, and the paper";
+  EXPECT_GT(ink, 1000) << "title, axes and the bar's numbers";
 }
 
 TEST(Render, NamesTheFileThatCannotBeWritten) {

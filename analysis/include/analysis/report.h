@@ -29,6 +29,7 @@ struct RenderRequest {
   int32_t width = 800, height = 800;                                     // of the map alone; axes are added around it
   bool logarithmic = true;
   std::string color_map = "inferno";  // a name of analysis/types/color_map.h
+  bool dark_ground = false;           // around the map and where there are no pairs: dark as the window, or white
   // Called on the caller's thread with the share of the work that is done, 0 to 1; false stops it. May be empty.
   std::function<bool(double share)> progress = {};
 };
