@@ -176,8 +176,8 @@ std::string TuningSummary(const Tuning& tuning) {
   std::ostringstream out;
   if (!tuning.complete()) out << "only " << tuning.heads.size() << " of " << tuning.num_heads_chosen << " heads done: ";
   out << tuning.heads.size() - unmet.size() << " of " << tuning.heads.size()
-      << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target_text
-      << ", keeping " << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning) << " % of the pairs on average";
+      << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target_text << ", keeping "
+      << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning) << " % of the pairs on average";
   if (!unmet.empty()) {
     out << "; not even the largest budgets, which are written for them, are enough for " << Listed(unmet)
         << ": take a lower target or other parameters there";
