@@ -1,7 +1,6 @@
 // What a trace holds, as plain data. docs/trace_format.md is the reference of the file format (trace format 1).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>

@@ -2,7 +2,6 @@
 // every call returns kDeviceMissing with a sentence that says how to get a build that has it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
