@@ -17,9 +17,18 @@ constexpr int kSpanTokens = 16 * kSparqThreads;
 constexpr int kSparqSharedBytes = 7296;  // of a SparQ block, before the plan's parts
 constexpr int kMostVotes = 160;          // keys wanted of a block's: beyond, a vote of its 256 threads would cut few
 constexpr int kMaxFewHeads = 8;          // query heads of a KV head that a ring of tiles serves
-// A SparQ block's ring is filled by batches: rows of a span with one query head; with more, 8 rows of a tile of so many
-// tokens for each warp. More batches take from L1, through which attended rows come, and delay these.
-constexpr int kBatchRows = 4;
+// With one query head a KV head a block is some crews of kSparqThreads and a warp that feeds them from a ring of
+// stages, component rows of a span. It runs ahead by at most so many items.
+constexpr int kSparqCrews = 2;
+constexpr int kStreamThreads = kSparqCrews * kSparqThreads + 32;
+constexpr int kStageRows = 2;
+constexpr int kStageBytes = kStageRows * kSpanTokens * 2;
+constexpr int kMaxStages = 8;
+constexpr int kItemsAhead = 4;
+constexpr int kMaxStreamDim = 128;
+constexpr int kStreamSharedBytes = 5632;  // of a block, before its crews' parts
+// With more query heads a block's ring is filled by batches: 8 rows of a tile of so many tokens for each warp. More
+// batches take from L1, through which attended rows come, and delay these.
 constexpr int kTileTokens = 128;
 constexpr int kMaxBatches = 2;
 
@@ -63,7 +72,9 @@ struct DenseParams {
 // How the scores are made. Each way is a kernel of its own: what one does not need takes neither registers nor room in
 // the instruction cache, which a step of many short phases would otherwise overflow.
 enum class SparqPath : int32_t {
-  kOneHead,   // component-major K and one query head a KV head: scores never leave the registers
+  // Component-major K and one query head a KV head: by bulk copies (compute capability 9.0), scores never leave the
+  // registers.
+  kOneHead,
   kFewHeads,  // component-major K and up to kMaxFewHeads query heads: through a ring to the tensor cores
   kManyHeads  // more heads, or whole rows of K: from memory to the tensor cores
 };
@@ -75,7 +86,7 @@ struct Divisor {
 };
 
 // Sizes of one SparQ launch. Item i is span i % num_spans of list (KV head) i / num_spans. Byte offsets count from the
-// start of a block's dynamic shared memory.
+// start of a crew's shared memory; a block of one crew has its ring there as well.
 struct SparqPlan {
   int32_t span_tokens, num_spans;  // tokens of an item, at most kSpanTokens; items of one KV head
   int32_t lists, items;            // batch * num_kv_heads; lists * num_spans
@@ -83,8 +94,9 @@ struct SparqPlan {
   int32_t blocks;                  // all resident and a multiple of num_spans if `waits`
   SparqPath path;
   int32_t waits;                 // the spans of a KV head wait for each other's softmax
-  int32_t batches;               // of the ring; 0: there is none
-  int32_t rows;                  // component rows of an item, with those that pad the last batch
+  int32_t batches;               // of a ring of tiles; 0: there is none
+  int32_t stages;                // of a ring that a warp feeds; 0: there is none
+  int32_t rows;                  // component rows of an item, with those that pad the last batch or stage
   int32_t steps, head_tiles;     // products of a tile: steps of 16 components, tiles of 8 query heads; or 0
   int32_t selected, local;       // tokens that the scores choose, and newest tokens that are kept anyway
   int32_t list_stride;           // entries of a list of candidates: at least `selected`, a multiple of 8
@@ -92,7 +104,8 @@ struct SparqPlan {
   int32_t query, query_bytes;    // three of them: of the item before, this and the next
   int32_t weight, weight_bytes;  // two: of this item and the next
   int32_t list_key, list_index, list_source, token, ring, scores;
-  int32_t merged;  // the warps' results; with several query heads in the place of the scores
+  int32_t merged;             // the warps' results; with several query heads in the place of the scores
+  int32_t crews, crew_bytes;  // of a block: where the first crew's shared memory begins, and what each has
   int32_t shared_bytes;
 };
 

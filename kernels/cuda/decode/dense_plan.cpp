@@ -14,6 +14,7 @@ Status FindDecodeDevice(DecodeDevice* device) {
   CurrentDevice current;
   if (Status status = FindCurrentDevice(&current); !status.ok()) return status;
   device->num_multiprocessors = current.num_multiprocessors;
+  device->bulk_copies = current.compute_capability >= 90;
   for (const auto& [attribute, value] :
        {std::pair{cudaDevAttrMaxSharedMemoryPerBlockOptin, &device->shared_of_block},
         std::pair{cudaDevAttrMaxSharedMemoryPerMultiprocessor, &device->shared_of_multiprocessor}}) {

@@ -11,6 +11,7 @@ namespace headscope::kernels::decode {
 
 struct DecodeDevice {
   int num_multiprocessors = 132;
+  bool bulk_copies = true;                    // compute capability 9.0 or newer
   int shared_of_block = 227 * 1024;           // bytes that one block may take
   int shared_of_multiprocessor = 228 * 1024;  // bytes that the resident blocks share
 };

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "decode/decode_common.cuh"
+#include "decode/sparq_crew.cuh"
 
 namespace headscope::kernels::decode {
 
@@ -49,8 +50,8 @@ __device__ __forceinline__ uint32_t Bisect(uint32_t low, uint32_t high, int k, i
 // Sum over the block of the threads' counts. One barrier; `sums` may be used again after the next.
 __device__ __forceinline__ int SumOverBlock(int count, uint32_t (&sums)[kSparqWarps]) {
   const uint32_t sum = __reduce_add_sync(kAllLanes, static_cast<uint32_t>(count));
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-  __syncthreads();
+  if (Lane() == 0) sums[CrewWarp()] = sum;
+  CrewBarrier();
   uint32_t total = 0;
 #pragma unroll
   for (int w = 0; w < kSparqWarps; ++w) total += sums[w];
@@ -63,7 +64,7 @@ struct Places {
 };
 // One barrier; `sums` may be used again after the next.
 __device__ __forceinline__ Places PlacesInBlock(int count, int second_count, uint32_t (&sums)[kSparqWarps]) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int lane = Lane(), warp = CrewWarp();
   const uint32_t own = static_cast<uint32_t>(count) | static_cast<uint32_t>(second_count) << 16;
   uint32_t inclusive = own;
 #pragma unroll
@@ -72,7 +73,7 @@ __device__ __forceinline__ Places PlacesInBlock(int count, int second_count, uin
     if (lane >= offset) inclusive += other;
   }
   if (lane == 31) sums[warp] = inclusive;
-  __syncthreads();
+  CrewBarrier();
   uint32_t before = inclusive - own, all = 0;
 #pragma unroll
   for (int w = 0; w < kSparqWarps; ++w) {
@@ -84,11 +85,12 @@ __device__ __forceinline__ Places PlacesInBlock(int count, int second_count, uin
           static_cast<int>((all & 0xffffu) + (all >> 16))};
 }
 
-// How many of a lane's 8 keys reach t, over the warp.
-__device__ __forceinline__ int CountInWarp(const uint32_t (&key)[8], uint32_t t) {
+// How many of the lanes' keys reach t, over the warp.
+template <int kKeys>
+__device__ __forceinline__ int CountInWarp(const uint32_t (&key)[kKeys], uint32_t t) {
   uint32_t count = 0;
 #pragma unroll
-  for (int c = 0; c < 8; ++c) count += key[c] >= t ? 1u : 0u;
+  for (int c = 0; c < kKeys; ++c) count += key[c] >= t ? 1u : 0u;
   return static_cast<int>(__reduce_add_sync(kAllLanes, count));
 }
 
@@ -99,7 +101,7 @@ struct Bounds {
 
 // Bounds of which hardly more than k + k / 4 of the threads' maxima reach the lower.
 __device__ __forceinline__ Bounds VoteForBounds(const uint32_t (&best)[kSparqThreads], int k) {
-  const int lane = threadIdx.x % 32;
+  const int lane = Lane();
   uint32_t vote[8];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -127,7 +129,7 @@ __device__ __forceinline__ Bounds VoteForBounds(const uint32_t (&best)[kSparqThr
 // the n-th are kNoToken.
 __device__ __forceinline__ int KeepLargest(const ShortList& list, int n, int k, uint32_t (&sums)[kSparqWarps],
                                            SelectedList to) {
-  const int entry = threadIdx.x, lane = entry % 32, warp = entry / 32;
+  const int entry = CrewThread(), lane = entry % 32, warp = entry / 32;
   const uint32_t mine = list.key[entry];
   int before = 0;
   if (warp * 32 < n) {
@@ -143,7 +145,7 @@ __device__ __forceinline__ int KeepLargest(const ShortList& list, int n, int k, 
   const bool keep = entry < n && before < k;
   const uint32_t keeps = __ballot_sync(kAllLanes, keep);
   if (lane == 0) sums[warp] = static_cast<uint32_t>(__popc(keeps));
-  __syncthreads();
+  CrewBarrier();
   int place = __popc(keeps & ((1u << lane) - 1));
 #pragma unroll
   for (int w = 0; w < kSparqWarps; ++w) place += w < warp ? static_cast<int>(sums[w]) : 0;
@@ -155,14 +157,14 @@ __device__ __forceinline__ int KeepLargest(const ShortList& list, int n, int k, 
 }
 
 // The k largest of the block's keys that are not kNoToken (all, if fewer exist) into `to`, in ascending order of
-// index: key [piece][i] has index (piece * kSparqThreads + threadIdx.x) * neighbours + i; those from i = neighbours <=
+// index: key [piece][i] has index (piece * kSparqThreads + thread) * neighbours + i; those from i = neighbours <=
 // 8 on are kNoToken. Some smaller keys may come with them, up to `room` >= k entries: what is selected from again need
 // not be cut to the last key. Returns the number of entries. Ends with a barrier. `list` may be what other threads
 // still read before they come here, if a barrier lies between.
 __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPiece], int neighbours, int k, int room,
                                              SelectShared& shared, ShortList& list, SelectedList to) {
   if (k == 0) {
-    __syncthreads();
+    CrewBarrier();
     return 0;
   }
   const auto count = [&](auto&& f, int piece) {
@@ -177,8 +179,7 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
       int place = places.first[piece];
 #pragma unroll
       for (int i = 0; i < kKeysOfPiece; ++i) {
-        if (keep(piece, i))
-          f(place++, key[piece][i], (piece * kSparqThreads + static_cast<int>(threadIdx.x)) * neighbours + i);
+        if (keep(piece, i)) f(place++, key[piece][i], (piece * kSparqThreads + CrewThread()) * neighbours + i);
       }
     }
   };
@@ -186,8 +187,8 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
     uint32_t best = key[0][0];
 #pragma unroll
     for (int i = 0; i < kKeysOfPiece; ++i) best = max(best, max(key[0][i], key[1][i]));
-    shared.best[threadIdx.x] = best;
-    __syncthreads();
+    shared.best[CrewThread()] = best;
+    CrewBarrier();
     const Bounds bounds = VoteForBounds(shared.best, k);
     uint32_t bound = bounds.low;
     const auto reaches = [&](uint32_t x) { return x >= bound; };
@@ -199,7 +200,7 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
         return SumOverBlock(count(reach, 0) + count(reach, 1), shared.sums[1 + (round++ & 1)]);
       });
       places = PlacesInBlock(count(reaches, 0), count(reaches, 1), shared.sums[3]);
-      __syncthreads();
+      CrewBarrier();
     }
     if (places.total <= kSparqThreads) {
       const bool fits = places.total <= room;
@@ -212,14 +213,14 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
             index_to[place] = index;
           });
       if (fits) {
-        __syncthreads();
+        CrewBarrier();
         return places.total;
       }
-      if (threadIdx.x < 3 && places.total + threadIdx.x < kSparqThreads)
-        list.key[places.total + threadIdx.x] = kNoToken;
-      __syncthreads();
+      if (CrewThread() < 3 && places.total + CrewThread() < kSparqThreads)
+        list.key[places.total + CrewThread()] = kNoToken;
+      CrewBarrier();
       const int kept = KeepLargest(list, places.total, k, shared.sums[3], to);
-      __syncthreads();
+      CrewBarrier();
       return kept;
     }
   }
@@ -246,7 +247,7 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
         to.key[place] = x;
         to.index[place] = index;
       });
-  __syncthreads();
+  CrewBarrier();
   return places.total;
 }
 

@@ -15,11 +15,11 @@ __device__ __forceinline__ void SumShares(const SpanView& view, SelectedList lis
   SparqShared& fixed = view.fixed;
   const int group = GroupOf<kPath>(view.p);
 #pragma unroll 1
-  for (int head = threadIdx.x / 32; head < group; head += kSparqWarps) {
+  for (int head = CrewWarp(); head < group; head += kSparqWarps) {
     const float2 whole = fixed.whole[head];
     float sum = 0;
 #pragma unroll 1
-    for (int i = threadIdx.x % 32; i < chosen; i += 32) {
+    for (int i = Lane(); i < chosen; i += 32) {
       if (group == 1) {
         sum += __expf(view.choice.factor[0] * FromOrderKey(list.key[i]) - whole.x);
       } else if (value == nullptr) {
@@ -29,7 +29,7 @@ __device__ __forceinline__ void SumShares(const SpanView& view, SelectedList lis
       }
     }
     sum = WarpSum(sum) + whole.y;
-    if (threadIdx.x % 32 == 0) fixed.alpha[head] = sum > 1 ? 1.0f : sum;  // rounding may lift it above 1; NaN stays
+    if (Lane() == 0) fixed.alpha[head] = sum > 1 ? 1.0f : sum;  // rounding may lift it above 1; NaN stays
   }
 }
 
@@ -41,7 +41,7 @@ __device__ __forceinline__ void AttendTokens(const SpanView& view, float* merged
   static_assert(kSparqThreads % D == 0);
   const SparqParams& p = view.p;
   const DecodeOperands& x = p.x;
-  const int group = GroupOf<kPath>(p), warp = threadIdx.x / 32, d = static_cast<int>(threadIdx.x) % D;
+  const int group = GroupOf<kPath>(p), warp = CrewWarp(), d = CrewThread() % D;
   const T* k = static_cast<const T*>(x.k) + view.Sequence() * x.k_batch + view.KvHead() * x.k_head;
   const T* v = static_cast<const T*>(x.v) + view.Sequence() * x.v_batch + view.KvHead() * x.v_head;
   float mean = 0;
@@ -72,9 +72,9 @@ __device__ __forceinline__ void AttendTokens(const SpanView& view, float* merged
     }
     if (first == 0) meanwhile();  // not with rows under way, which take the registers
     attention.Finish(heads, reinterpret_cast<float(*)[D + 2]>(merged + warp * heads * (D + 2)));
-    __syncthreads();
+    CrewBarrier();
 #pragma unroll 1
-    for (int at = threadIdx.x; at < heads * D; at += kSparqThreads) {
+    for (int at = CrewThread(); at < heads * D; at += kSparqThreads) {
       const int h = at / D;
       float best, sum;
       float result = MergeWarps<D, kSparqWarps>(merged + h * (D + 2), heads * (D + 2), d, &best, &sum) / sum;
@@ -85,7 +85,7 @@ __device__ __forceinline__ void AttendTokens(const SpanView& view, float* merged
       const int64_t head = int64_t{view.KvHead()} * group + first + h;
       Store(static_cast<T*>(x.o) + view.Sequence() * x.o_batch + head * x.o_head + d, result);
     }
-    __syncthreads();
+    CrewBarrier();
   }
 }
 

@@ -1,6 +1,6 @@
 // SparQ's choice of components: which r of a KV head's head_dim the approximate scores read, and what they weigh.
 //
-// A block chooses for its next item while it scores this one, so that the rows are known when the ring (sparq_ring.cuh)
+// A block chooses for its next item while it scores this one, so that the rows are known when the ring (sparq_tile_ring.cuh)
 // comes to them. Every component counts the larger ones. The query is used as it is; the temperature
 // multiplies in where scores are exponentiated.
 #pragma once
@@ -11,12 +11,11 @@
 namespace headscope::kernels::decode {
 
 // Requests the rows of q of a KV head's group.
-template <typename T, int D, SparqPath kPath>
+template <typename T, int D>
 __device__ __forceinline__ void RequestQuery(const SparqParams& p, int list, T* query) {
   static_assert(kMaxGroup * D <= kSparqThreads * 8);
   const DecodeOperands& x = p.x;
-  const int thread = threadIdx.x;
-  const int group = GroupOf<kPath>(p);
+  const int thread = threadIdx.x, group = x.group;
   if (thread * 8 >= group * D) return;
   const int sequence = Quotient(list, p.plan.by_kv_heads), kv_head = list - sequence * x.num_kv_heads;
   const T* q =
@@ -30,11 +29,11 @@ __device__ __forceinline__ void RequestQuery(const SparqParams& p, int list, T* 
 // of m16n8k16, a column for each of 8 heads; a step's 16 rows are the chosen components in order or, where whole rows
 // of K are read, all components, zero but for the chosen, in the order in which ScoreWholeRows takes them. Begins and
 // ends with a barrier.
-template <typename T, int D, SparqPath kPath>
+template <typename T, int D>
 __device__ __forceinline__ void ChooseComponents(const SparqParams& p, SparqShared& fixed, Choice& choice,
                                                  const T* query, char* weight) {
   static_assert(kSparqThreads % D == 0 && D <= kMaxRank);
-  const int thread = threadIdx.x, group = GroupOf<kPath>(p);
+  const int thread = threadIdx.x, group = p.x.group;
   __syncthreads();
   if (thread < D) {
     float sum = 0;
@@ -64,15 +63,10 @@ __device__ __forceinline__ void ChooseComponents(const SparqParams& p, SparqShar
   for (int offset = 1; offset < kCounters; offset *= 2) rank += __shfl_xor_sync(kAllLanes, rank, offset);
   if (thread % kCounters == 0) {
     fixed.is_chosen[component] = rank < p.rank;
-    const auto put = [&](int place, bool weighs) {
-      choice.component[place] = component;
-      if constexpr (kPath == SparqPath::kOneHead)
-        reinterpret_cast<float*>(weight)[place] = weighs ? ToFloat(query[component]) : 0.0f;
-    };
-    if (rank < p.rank) put(rank, true);
+    if (rank < p.rank) choice.component[rank] = component;
     if (rank == 0) {
 #pragma unroll 1
-      for (int place = p.rank; place % 16 != 0; ++place) put(place, false);
+      for (int place = p.rank; place % 16 != 0; ++place) choice.component[place] = component;
     }
   }
   __syncthreads();
@@ -92,23 +86,21 @@ __device__ __forceinline__ void ChooseComponents(const SparqParams& p, SparqShar
     // The paper's attention scale is head_dim^-0.5; another scale of the model multiplies in.
     if (thread % 32 == 0) choice.factor[head] = top > 0 ? p.x.scale * sqrtf(all / top) : p.x.scale;
   }
-  if constexpr (kPath != SparqPath::kOneHead) {
-    const int steps = p.plan.steps;
+  const int steps = p.plan.steps;
 #pragma unroll 1
-    for (int i = thread; i < p.plan.head_tiles * steps * 32; i += kSparqThreads) {
-      const int head = i / (steps * 32) * 8 + i % 32 / 4, step = i / 32 % steps, pair = i % 4;
-      alignas(8) T value[4];
+  for (int i = thread; i < p.plan.head_tiles * steps * 32; i += kSparqThreads) {
+    const int head = i / (steps * 32) * 8 + i % 32 / 4, step = i / 32 % steps, pair = i % 4;
+    alignas(8) T value[4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        // Rows of a step: 2 pair and the next, and 8 further on.
-        const int row = step * 16 + 2 * pair + e % 2 + e / 2 * 8;
-        const int d = p.kt != nullptr ? choice.component[row] : step / 2 * 32 + pair * 8 + step % 2 * 4 + e;
-        const bool live = head < group && (p.kt != nullptr ? row < p.rank : fixed.is_chosen[d]);
-        Store(value + e, 0.0f);
-        if (live) value[e] = query[head * D + d];
-      }
-      reinterpret_cast<uint2*>(weight)[i] = *reinterpret_cast<const uint2*>(value);
+    for (int e = 0; e < 4; ++e) {
+      // Rows of a step: 2 pair and the next, and 8 further on.
+      const int row = step * 16 + 2 * pair + e % 2 + e / 2 * 8;
+      const int d = p.kt != nullptr ? choice.component[row] : step / 2 * 32 + pair * 8 + step % 2 * 4 + e;
+      const bool live = head < group && (p.kt != nullptr ? row < p.rank : fixed.is_chosen[d]);
+      Store(value + e, 0.0f);
+      if (live) value[e] = query[head * D + d];
     }
+    reinterpret_cast<uint2*>(weight)[i] = *reinterpret_cast<const uint2*>(value);
   }
   __syncthreads();
 }

@@ -26,7 +26,7 @@ __device__ __forceinline__ bool PublishSpan(const SpanView& view, SelectedList l
   const int group = GroupOf<kPath>(p);
   const int64_t base = (int64_t{view.list} * p.plan.num_spans + view.span) * p.plan.list_stride;
 #pragma unroll 1
-  for (int e = threadIdx.x; e < p.plan.list_stride; e += kSparqThreads) {
+  for (int e = CrewThread(); e < p.plan.list_stride; e += kSparqThreads) {
     p.candidate_key[base + e] = e < found ? list.key[e] : kNoToken;
     if (e >= found) continue;
     p.candidate_token[base + e] = view.first + list.index[e];
@@ -36,15 +36,15 @@ __device__ __forceinline__ bool PublishSpan(const SpanView& view, SelectedList l
       p.candidate_value[(base + e) * group + head] = view.Probability(head, list.index[e]);
   }
   if (group == 1) {
-    if (threadIdx.x / 32 == kSparqWarps - 1) {
+    if (CrewWarp() == kSparqWarps - 1) {
       const float4 part = PartOfSpan(view, 0);
-      if (threadIdx.x % 32 == 0) *SpanParts(view, view.span) = part;
+      if (Lane() == 0) *SpanParts(view, view.span) = part;
     }
-  } else if (view.span == 0 && threadIdx.x < group) {
-    p.local_share[int64_t{view.list} * group + threadIdx.x] = view.fixed.whole[threadIdx.x].y;
+  } else if (view.span == 0 && CrewThread() < group) {
+    p.local_share[int64_t{view.list} * group + CrewThread()] = view.fixed.whole[CrewThread()].y;
   }
-  __syncthreads();
-  if (threadIdx.x == 0) {
+  CrewBarrier();
+  if (CrewThread() == 0) {
     const bool last = CountReleased(p.finished + view.list) + 1 == static_cast<uint32_t>(p.plan.num_spans);
     if (p.plan.waits == 0) {
       if (last) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ bool PublishSpan(const SpanView& view, SelectedList l
       view.fixed.is_last = last;
     }
   }
-  __syncthreads();
+  CrewBarrier();
   return p.plan.waits == 0 && view.fixed.is_last != 0;
 }
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ int LoadCandidates(const SpanView& view, SelectedList
   const int neighbours = (entries + pieces * kSparqThreads - 1) / (pieces * kSparqThreads);
 #pragma unroll
   for (int piece = 0; piece < 2; ++piece) {
-    const int first = (piece * kSparqThreads + static_cast<int>(threadIdx.x)) * neighbours;
+    const int first = (piece * kSparqThreads + CrewThread()) * neighbours;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int e = first + i;
@@ -86,20 +86,19 @@ __device__ __forceinline__ void NoteSources(const SparqPlan& plan, const ChosenL
   int was[kMaxKept / kSparqThreads];  // an entry came from the list before or from the candidates
 #pragma unroll
   for (int i = 0; i < kMaxKept / kSparqThreads; ++i) {
-    const int e = i * kSparqThreads + static_cast<int>(threadIdx.x);
+    const int e = i * kSparqThreads + CrewThread();
     const int index = e < found ? chosen.list.index[e] : running;
     was[i] = index < running ? chosen.source[index] : index - running + next;
   }
-  __syncthreads();
+  CrewBarrier();
 #pragma unroll
   for (int i = 0; i < kMaxKept / kSparqThreads; ++i) {
-    const int e = i * kSparqThreads + static_cast<int>(threadIdx.x);
+    const int e = i * kSparqThreads + CrewThread();
     if (e < found) chosen.source[e] = was[i];
   }
 #pragma unroll 1
-  for (int e = found + static_cast<int>(threadIdx.x); e < plan.list_stride; e += kSparqThreads)
-    chosen.list.key[e] = kNoToken;
-  __syncthreads();
+  for (int e = found + CrewThread(); e < plan.list_stride; e += kSparqThreads) chosen.list.key[e] = kNoToken;
+  CrewBarrier();
 }
 
 }  // namespace headscope::kernels::decode

@@ -27,12 +27,13 @@ int32_t RoomyList(int32_t selected) {
   return Up(selected <= kMostVotes ? selected * 5 / 3 : selected, 8);
 }
 
-// Fills in where the parts of a block's shared memory are, and how deep the ring is: as deep as leaves room for all
-// resident blocks or, if that is hardly a ring, for one.
+// Fills in where the parts of a block's shared memory are, and how deep the ring is. A ring of stages has what room the
+// crews leave; a ring of tiles is as deep as leaves room for all resident blocks or, if that is hardly a ring, for one.
 void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& options, const DecodeDevice& device,
                   SparqPlan* plan) {
   const int32_t group = problem.GroupSize();
   SparqPlan& x = *plan;
+  const bool streams = x.path == SparqPath::kOneHead;
   int32_t at = kSparqSharedBytes;
   const auto take = [&](int32_t bytes) {
     const int32_t from = at;
@@ -40,27 +41,32 @@ void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& optio
     return from;
   };
   x.query_bytes = group * problem.head_dim * 2;
-  x.query = take(3 * x.query_bytes);
-  x.weight_bytes = x.head_tiles > 0 ? x.head_tiles * x.steps * 32 * 8 : Up(options.rank, 16) * 4;
+  x.query = take((streams ? 1 : 3) * x.query_bytes);
+  x.weight_bytes = x.head_tiles * x.steps * 32 * 8;
   x.weight = take(2 * x.weight_bytes);
   x.list_key = take(x.list_stride * 4);
   x.list_index = take(x.list_stride * 4);
   x.list_source = take(x.list_stride * 4);
   x.token = take((x.selected + x.local) * 4);
-  x.score_pitch = x.span_tokens + (x.head_tiles > 0 ? 4 : 0);
+  x.score_pitch = x.span_tokens + 4;
   const int32_t results = kSparqWarps * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
-  const int32_t scores = x.path == SparqPath::kOneHead ? 0 : group * x.score_pitch * 4;
+  const int32_t scores = streams ? 0 : group * x.score_pitch * 4;
   x.scores = x.merged = take(std::max(scores, results));
   x.ring = at;
-  if (x.path != SparqPath::kManyHeads) {
-    const bool one_head = x.path == SparqPath::kOneHead;
-    const int32_t batch_bytes = one_head ? kBatchRows * kSpanTokens * 2 : kSparqWarps * 8 * kTileTokens * 2;
-    const auto batches = [&](int32_t room) { return std::min((room - at) / batch_bytes, int32_t{kMaxBatches}); };
+  if (streams) {
+    x.crews = kStreamSharedBytes;
+    x.crew_bytes = Up(at, 128);
+    x.ring = x.crews + kSparqCrews * x.crew_bytes;
+    x.stages = std::clamp((device.shared_of_block - x.ring) / kStageBytes, 1, kMaxStages);
+    x.rows = Up(options.rank, kStageRows);
+    at = x.ring + x.stages * kStageBytes;
+  } else if (x.path == SparqPath::kFewHeads) {
+    constexpr int32_t kBatchBytes = kSparqWarps * 8 * kTileTokens * 2;
+    const auto batches = [&](int32_t room) { return std::min((room - at) / kBatchBytes, int32_t{kMaxBatches}); };
     x.batches = batches(device.shared_of_multiprocessor / kMostResident - kSystemBytes);
     if (x.batches < kMaxBatches) x.batches = std::max(batches(device.shared_of_block), 1);
-    at += x.batches * batch_bytes;
-    // Components are padded to a multiple of 16. The rows of an item of one head fill a ring.
-    x.rows = one_head ? std::max(Up(options.rank, kBatchRows), x.batches * kBatchRows) : Up(options.rank, 16);
+    at += x.batches * kBatchBytes;
+    x.rows = x.steps * 16;
   }
   x.shared_bytes = at;
 }
@@ -80,9 +86,9 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   x.selected = std::min(options.num_tokens, problem.seq_k) - x.local;
   x.lists = problem.batch * problem.num_kv_heads;
   x.path = whole_rows || group > kMaxFewHeads ? SparqPath::kManyHeads
-           : group > 1                        ? SparqPath::kFewHeads
-                                              : SparqPath::kOneHead;
-  const bool on_tensor_cores = x.path != SparqPath::kOneHead;
+           : group == 1 && device.bulk_copies ? SparqPath::kOneHead
+                                              : SparqPath::kFewHeads;
+  const bool streams = x.path == SparqPath::kOneHead, on_tensor_cores = !streams;
   x.steps = on_tensor_cores ? ((whole_rows ? problem.head_dim : options.rank) + 15) / 16 : 0;
   x.head_tiles = on_tensor_cores ? (group + 7) / 8 : 0;
   x.list_stride = Up(x.selected, 8);
@@ -105,9 +111,10 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
                 " query heads per KV head needs more shared memory than a block has; lower num_tokens"};
   }
   const int32_t resident =
-      std::clamp(device.shared_of_multiprocessor / (x.shared_bytes + kSystemBytes), 1, kMostResident);
+      streams ? 1 : std::clamp(device.shared_of_multiprocessor / (x.shared_bytes + kSystemBytes), 1, kMostResident);
   // Without a ring a block gains nothing by staying: the GPU deals the items out. Who waits must be resident.
-  x.blocks = x.batches > 0 || x.waits != 0 ? std::min(x.items, resident * device.num_multiprocessors) : x.items;
+  x.blocks =
+      streams || x.batches > 0 || x.waits != 0 ? std::min(x.items, resident * device.num_multiprocessors) : x.items;
   if (x.waits != 0) x.blocks = x.blocks / x.num_spans * x.num_spans;
   return {};
 }

@@ -1,6 +1,5 @@
 // SparQ's approximate scores: products of the keys with the chosen components of the query.
-// - One query head is multiplied in plain fp32: its keys come through a ring of each thread (sparq_ring.cuh), because
-//   then a warp may read 512 contiguous bytes of a component's row.
+// - One query head is multiplied in plain fp32 (sparq_stream.cuh) where the GPU has bulk copies.
 // - Up to 8 heads go through a ring of each warp (sparq_tile_ring.cuh) to the tensor cores.
 // - More heads, and whole rows of K, go from memory to registers to the tensor cores, whose fragments want 128 or 64
 //   bytes of a row, with eight loads a thread under way and the other warps of the multiprocessor to cover the rest.
@@ -26,41 +25,6 @@ __device__ __forceinline__ void StoreFour(float* to, float4 x, int live, bool ad
     if (live < 1) x.x = kNegativeInfinity;
   }
   *at = x;
-}
-
-// The scores of a thread's 16 tokens of the one query head; -inf from the span's end on. prepare: see KeyRing::Stream.
-template <typename T, typename Prepare>
-__device__ __forceinline__ void ScoreOneHead(const SpanView& view, KeyRing<T>& ring, const KeySource<T>& next,
-                                             bool has_next, const char* weight, float (&score)[2][8],
-                                             Prepare&& prepare) {
-#pragma unroll
-  for (int i = 0; i < 8; ++i) score[0][i] = score[1][i] = 0;
-  ring.Stream(
-      view.p, KeySource<T>(view), next, has_next,
-      [&](int row, const uint4(&raw)[kBatchRows][2]) {
-        static_assert(kBatchRows == 4);
-        const float4 four = reinterpret_cast<const float4*>(weight)[row / 4];
-        const float of_row[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-        for (int r = 0; r < kBatchRows; ++r) {
-#pragma unroll
-          for (int piece = 0; piece < 2; ++piece) {
-            float key[8];
-            Unpack(raw[r][piece], key, T());
-#pragma unroll
-            for (int i = 0; i < 8; ++i) score[piece][i] += of_row[r] * key[i];
-          }
-        }
-      },
-      prepare);
-  if (view.tokens == kSpanTokens) return;
-#pragma unroll
-  for (int piece = 0; piece < 2; ++piece) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (i >= view.tokens - PlaceInSpan(piece, 0)) score[piece][i] = kNegativeInfinity;
-    }
-  }
 }
 
 // The scores of the span's tokens and up to 8 query heads, into shared memory. weight: B operands, two words for 16

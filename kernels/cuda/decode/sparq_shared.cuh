@@ -25,6 +25,7 @@ struct SparqShared {
   float2 whole[kMaxGroup];
   float alpha[kMaxGroup];
   int after, is_last;
+  int number;  // of a crew's item among its stream's
 };
 static_assert(sizeof(SparqShared) <= kSparqSharedBytes);
 
@@ -68,7 +69,7 @@ __device__ __forceinline__ int GroupOf(const SparqParams& p) {
 
 // The place in its span of token i of a thread's piece.
 __device__ __forceinline__ int PlaceInSpan(int piece, int i) {
-  return (piece * kSparqThreads + static_cast<int>(threadIdx.x)) * 8 + i;
+  return (piece * kSparqThreads + CrewThread()) * 8 + i;
 }
 
 }  // namespace headscope::kernels::decode

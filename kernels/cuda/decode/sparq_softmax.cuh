@@ -37,28 +37,29 @@ __device__ __forceinline__ float4 SoftmaxOfWarp(const float (&score)[2][8], floa
   return make_float4(best, WarpSum(sum), local, 0);
 }
 
-// What load(0) .. load(parts - 1) make together; every lane has it.
+// What load(0) .. load(parts - 1) make together; every lane has it. Each part is loaded once: from memory that takes
+// long.
 template <typename Load>
 __device__ __forceinline__ float4 MergeParts(int parts, float factor, Load&& load) {
-  float best = kNegativeInfinity;
+  float best = kNegativeInfinity, sum = 0, local = 0;
 #pragma unroll 1
-  for (int i = threadIdx.x % 32; i < parts; i += 32) best = fmaxf(best, load(i).x);
-  best = WarpMax(best);
-  float sum = 0, local = 0;
-#pragma unroll 1
-  for (int i = threadIdx.x % 32; i < parts; i += 32) {
+  for (int i = Lane(); i < parts; i += 32) {
     const float4 part = load(i);
     if (part.x == kNegativeInfinity) continue;
-    const float scale = __expf(factor * (part.x - best));
-    sum += part.y * scale;
-    local += part.z * scale;
+    const float higher = fmaxf(best, part.x);
+    const float before = __expf(factor * (best - higher)), now = __expf(factor * (part.x - higher));
+    sum = sum * before + part.y * now;
+    local = local * before + part.z * now;
+    best = higher;
   }
-  return make_float4(best, WarpSum(sum), WarpSum(local), 0);
+  const float highest = WarpMax(best);
+  const float scale = best == kNegativeInfinity ? 0.0f : __expf(factor * (best - highest));
+  return make_float4(highest, WarpSum(sum * scale), WarpSum(local * scale), 0);
 }
 
 // By one warp: fixed.whole[head] of the whole sequence's part.
 __device__ __forceinline__ void SetWhole(const SpanView& view, int head, float4 part) {
-  if (threadIdx.x % 32 == 0)
+  if (Lane() == 0)
     view.fixed.whole[head] = make_float2(view.choice.factor[head] * part.x + __logf(part.y), part.z / part.y);
 }
 
@@ -80,36 +81,36 @@ __device__ __forceinline__ float4 PartOfSequence(const SpanView& view, int head)
 // Waits until the KV head's counter has come to `count`; what was written before it did is then there to read. Ends
 // with a barrier.
 __device__ __forceinline__ void WaitForCount(const SparqParams& p, int list, int count) {
-  if (threadIdx.x == 0) {
+  if (CrewThread() == 0) {
     uint32_t arrived;
     do {
       asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(p.finished + list) : "memory");
     } while (arrived < static_cast<uint32_t>(count));
   }
-  __syncthreads();
+  CrewBarrier();
 }
 
 // For groups: fixed.whole of all heads. Waits for the KV head's other spans. Begins and ends with a barrier.
 __device__ __forceinline__ void ExchangeSoftmax(const SpanView& view) {
   const SparqParams& p = view.p;
-  const int warp = threadIdx.x / 32;
-  __syncthreads();
+  const int warp = CrewWarp();
+  CrewBarrier();
 #pragma unroll 1
   for (int head = warp; head < p.x.group; head += kSparqWarps) {
     const float4 part = PartOfSpan(view, head);
     if (view.alone) {
       SetWhole(view, head, part);
-    } else if (threadIdx.x % 32 == 0) {
+    } else if (Lane() == 0) {
       SpanParts(view, view.span)[head] = part;
     }
   }
-  __syncthreads();
+  CrewBarrier();
   if (view.alone) return;
-  if (threadIdx.x == 0) CountReleased(p.finished + view.list);
+  if (CrewThread() == 0) CountReleased(p.finished + view.list);
   WaitForCount(p, view.list, p.plan.num_spans);
 #pragma unroll 1
   for (int head = warp; head < p.x.group; head += kSparqWarps) SetWhole(view, head, PartOfSequence(view, head));
-  __syncthreads();
+  CrewBarrier();
 }
 
 }  // namespace headscope::kernels::decode

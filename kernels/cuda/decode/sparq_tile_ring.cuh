@@ -1,12 +1,30 @@
-// The stream of key rows for several query heads: like sparq_ring.cuh, but a ring for every warp, because the tensor
-// cores want a tile of tokens from several threads. A batch is 8 component rows of kTileTokens tokens; an item's tiles
-// come one after the other, with all rows of one before the next. A row's 16-byte pieces change places by the row's
-// number, so that ldmatrix, which takes one piece of 8 rows, meets no bank twice.
+// The stream of key rows for several query heads: every warp has a ring of its own in shared memory, filled by
+// asynchronous copies past the end of an item into the next one. So memory has requests while a block selects and
+// attends, and warps do not wait for each other. The tensor cores want a tile of tokens from several threads. A batch
+// is 8 component rows of kTileTokens tokens; an item's tiles come one after the other, with all rows of one before the
+// next. A row's 16-byte pieces change places by the row's number, so that ldmatrix, which takes one piece of 8 rows,
+// meets no bank twice.
 #pragma once
 
-#include "decode/sparq_ring.cuh"
+#include "decode/sparq_shared.cuh"
+#include "decode/tensor_core.cuh"
 
 namespace headscope::kernels::decode {
+
+// Waits until at most `pending` of the newest groups of asynchronous copies are under way.
+__device__ __forceinline__ void WaitForGroups(int pending) {
+  static_assert(kMaxBatches == 2);
+  if (pending > 0) {  // the instruction wants a constant
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+  } else {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+  }
+}
+
+// Waits for all of the thread's asynchronous copies, those in no group yet among them.
+__device__ __forceinline__ void WaitForCopies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
 
 constexpr int kTilePieces = kTileTokens / 8;
 

@@ -1,0 +1,177 @@
+// The stream of key rows of one query head: one warp of a block, the feeder, chooses components and has their rows
+// copied into a ring of stages in shared memory (sparq_feed.cuh); two crews take items from it, whoever is free the
+// next, so that one scores while the other selects and attends, and the stream never stops.
+//
+// A stage has two barriers: `full` says that its rows have arrived, `empty` that a crew's threads have read them. An
+// item has two as well: `ready` says that its choice is there to read and its stages follow, `scored` that nobody reads
+// its choice or its stages any more. A crew touches stages only when the item before is scored, so nobody ever waits
+// for a phase while the one before is still to come, which a barrier's parity could not tell apart. Every thread that
+// reads or writes waits and arrives itself: this is what compute-sanitizer's racecheck follows.
+#pragma once
+
+#include "decode/sparq_shared.cuh"
+
+namespace headscope::kernels::decode {
+
+using Barrier = uint64_t;  // an mbarrier of shared memory
+
+// A place in the ring, and the parity of the barriers' phase there.
+struct StreamPlace {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void Advance(int stages) {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// What the crew that takes an item has to know.
+struct StreamItem {
+  int item;  // plan.items or more: there is none
+  float factor;
+  StreamPlace first;
+  alignas(16) char query[kMaxStreamDim * 2];
+  alignas(16) float weight[kMaxRank];  // of the rows, 0 for those that pad a stage
+  int component[kMaxRank];             // the rows, in ascending order
+};
+
+struct StreamShared {
+  StreamItem items[kItemsAhead];
+  Barrier ready[kItemsAhead], scored[kItemsAhead];
+  Barrier full[kMaxStages], empty[kMaxStages];
+  int taken;  // items, by crews
+};
+static_assert(sizeof(StreamShared) <= kStreamSharedBytes);
+
+// The parity of the number-th item's phase.
+__device__ __forceinline__ uint32_t ItemParity(int number) {
+  return static_cast<uint32_t>(number / kItemsAhead) & 1u;
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ uint32_t SharedAddress(const void* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+__device__ __forceinline__ void InitBarrier(Barrier* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(arrivals) : "memory");
+}
+// To bulk copies as well.
+__device__ __forceinline__ void ShowBarriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void Arrive(Barrier* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
+}
+// The phase ends when so many bytes have arrived as well.
+__device__ __forceinline__ void ArriveExpecting(Barrier* barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(bytes)
+               : "memory");
+}
+// Waits for the end of the phase of this parity.
+__device__ __forceinline__ void Wait(Barrier* barrier, uint32_t parity) {
+  uint32_t done;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, done;\n"
+        "}"
+        : "=r"(done)
+        : "r"(SharedAddress(barrier)), "r"(parity)
+        : "memory");
+  } while (done == 0);
+}
+// Contiguous bytes into shared memory, where they count on a barrier's phase; a multiple of 16, as are the addresses.
+__device__ __forceinline__ void CopyBulk(void* to, const void* from, int bytes, Barrier* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   SharedAddress(to)),
+               "l"(from), "r"(bytes), "r"(SharedAddress(barrier))
+               : "memory");
+}
+
+// By one thread; a barrier of the block follows.
+__device__ __forceinline__ void BeginStream(StreamShared& stream) {
+  for (int i = 0; i < kItemsAhead; ++i) {
+    InitBarrier(&stream.ready[i], 32);
+    InitBarrier(&stream.scored[i], kSparqThreads);
+  }
+  for (int i = 0; i < kMaxStages; ++i) {
+    InitBarrier(&stream.full[i], 1);
+    InitBarrier(&stream.empty[i], kSparqThreads);
+  }
+  stream.taken = 0;
+  ShowBarriers();
+}
+
+// Takes the block's next item for the crew and waits until it is its turn to score. What the crew needs of it until the
+// end is then in `fixed` (the first choice's factor) and `query`, from the crew's next barrier on. Begins with a
+// barrier of the crew, which lies between what was read there of the item before and this.
+template <typename T, int D>
+__device__ __forceinline__ const StreamItem& TakeItem(const SparqPlan& plan, StreamShared& stream, SparqShared& fixed,
+                                                      T* query) {
+  const int thread = CrewThread();
+  if (thread == 0) fixed.number = atomicAdd(&stream.taken, 1);
+  CrewBarrier();
+  const int number = fixed.number;
+  const StreamItem& taken = stream.items[number % kItemsAhead];
+  Wait(&stream.ready[number % kItemsAhead], ItemParity(number));
+  if (taken.item >= plan.items) return taken;
+  if (thread < D * 2 / 16)
+    reinterpret_cast<uint4*>(query)[thread] = reinterpret_cast<const uint4*>(taken.query)[thread];
+  if (thread == 0) fixed.choice[0].factor[0] = taken.factor;
+  if (number > 0) Wait(&stream.scored[(number - 1) % kItemsAhead], ItemParity(number - 1));
+  return taken;
+}
+
+// The scores of a thread's 16 tokens of the one query head; -inf from the span's end on.
+template <typename T>
+__device__ __forceinline__ void ScoreStream(const SpanView& view, StreamShared& stream, const StreamItem& of,
+                                            const char* ring, float (&score)[2][8]) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) score[0][i] = score[1][i] = 0;
+  const SparqPlan& plan = view.p.plan;
+  StreamPlace at = of.first;
+#pragma unroll 1
+  for (int row = 0; row < plan.rows; row += kStageRows) {
+    Wait(&stream.full[at.stage], at.parity);
+    // Behind the span's end is whatever shared memory held.
+    const auto* stage = reinterpret_cast<const uint4*>(ring + at.stage * kStageBytes) + CrewThread();
+    uint4 raw[kStageRows][2];
+#pragma unroll
+    for (int r = 0; r < kStageRows; ++r) {
+#pragma unroll
+      for (int piece = 0; piece < 2; ++piece) raw[r][piece] = stage[(r * 2 + piece) * kSparqThreads];
+    }
+    Arrive(&stream.empty[at.stage]);
+    at.Advance(plan.stages);
+#pragma unroll
+    for (int r = 0; r < kStageRows; ++r) {
+      const float weight = of.weight[row + r];
+#pragma unroll
+      for (int piece = 0; piece < 2; ++piece) {
+        float key[8];
+        Unpack(raw[r][piece], key, T());
+#pragma unroll
+        for (int i = 0; i < 8; ++i) score[piece][i] += weight * key[i];
+      }
+    }
+  }
+  Arrive(&stream.scored[view.fixed.number % kItemsAhead]);
+  if (view.tokens == kSpanTokens) return;
+#pragma unroll
+  for (int piece = 0; piece < 2; ++piece) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if (i >= view.tokens - PlaceInSpan(piece, 0)) score[piece][i] = kNegativeInfinity;
+    }
+  }
+}
+
+#endif
+
+}  // namespace headscope::kernels::decode
