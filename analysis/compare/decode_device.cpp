@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
+#include "compare/repeats.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 
@@ -27,8 +28,7 @@ class CpuDecode final : public DecodeDevice {
     const auto num_steps = static_cast<size_t>(steps_.count());
     run->selections.resize(num_steps);
     run->o.assign(num_steps * static_cast<size_t>(head_dim), 0.0f);
-    for (int32_t repeat = 0; repeat <= options_.repeats; ++repeat) {
-      options_.Report({method.spec().name, "decode", repeat, options_.repeats});
+    for (Repeats repeats(options_, method.spec().name, "decode"); repeats.Begin();) {
       double select_ms = 0, attend_ms = 0;
       for (int64_t step = 0; step < steps_.count(); ++step) {
         kernels::DecodeSelection& selection = run->selections[static_cast<size_t>(step)];
@@ -44,7 +44,8 @@ class CpuDecode final : public DecodeDevice {
           return status;
         attend_ms += attend_watch.Milliseconds();
       }
-      if (repeat == 0) continue;
+      repeats.Took(select_ms + attend_ms);
+      if (repeats.is_warm_up()) continue;
       run->select_ms.push_back(select_ms / static_cast<double>(num_steps));
       run->attend_ms.push_back(attend_ms / static_cast<double>(num_steps));
     }

@@ -4,6 +4,7 @@
 
 #include "analysis/types/timing.h"
 #include "compare/model_window.h"
+#include "compare/repeats.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 
@@ -25,13 +26,14 @@ class CpuPrefill final : public PrefillDevice {
     run->o.assign(static_cast<size_t>(head_->num_rows * head_->head_dim), 0.0f);
     kernels::AttentionOutput output;
     output.o = kernels::ContiguousTensor<void>(run->o.data(), /*num_heads=*/1, head_->num_rows, head_->head_dim);
-    for (int32_t repeat = 0; repeat <= options_.repeats; ++repeat) {
-      options_.Report({method.spec().name, "attend", repeat, options_.repeats});
+    for (Repeats repeats(options_, method.spec().name, "attend"); repeats.Begin();) {
       const Stopwatch watch;
       const Status status =
           kernels::AttendCpu(head_->Problem(), run->index.View(), output, {options_.num_threads, options_.cancelled});
+      const double milliseconds = watch.Milliseconds();
       if (!status.ok()) return status;
-      if (repeat > 0) run->attend_ms.push_back(watch.Milliseconds());
+      repeats.Took(milliseconds);
+      if (!repeats.is_warm_up()) run->attend_ms.push_back(milliseconds);
     }
     return {};
   }
@@ -46,12 +48,13 @@ class CpuPrefill final : public PrefillDevice {
 
 Status SelectTimed(const HeadTensors& head, const kernels::PrefillMethod& method,
                    const kernels::ParameterValues& values, const CompareOptions& options, PrefillRun* run) {
-  for (int32_t repeat = 0; repeat <= options.repeats; ++repeat) {
-    options.Report({method.spec().name, "select", repeat, options.repeats});
+  for (Repeats repeats(options, method.spec().name, "select"); repeats.Begin();) {
     const Stopwatch watch;
     const Status status = SelectOnHead(head, method, values, {options.num_threads, options.cancelled}, &run->index);
+    const double milliseconds = watch.Milliseconds();
     if (!status.ok()) return status;
-    if (repeat > 0) run->select_ms.push_back(watch.Milliseconds());
+    repeats.Took(milliseconds);
+    if (!repeats.is_warm_up()) run->select_ms.push_back(milliseconds);
   }
   run->select_device = "cpu";
   return {};

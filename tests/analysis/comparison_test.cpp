@@ -43,6 +43,26 @@ TEST(Comparison, DenseAgainstItselfIsExact) {
   EXPECT_EQ(result.note, "");
 }
 
+// Of stretches that take microseconds there are as many repeats as fill the time that was asked for, up to a limit.
+TEST(Comparison, ShortStretchesAreRepeatedUntilTheyHaveTakenTheTimeAskedFor) {
+  CompareOptions options = Quick();
+  options.least_ms = 5;
+  int32_t told = 0;
+  options.progress = [&](const RepeatProgress& progress) {
+    EXPECT_LE(progress.repeat, progress.repeats);
+    told += progress.stage == "attend" && progress.repeat > 0 ? 1 : 0;
+  };
+  HeadComparison comparison(RandomHead({.num_tokens = 64, .head_dim = 64}, 9), options);
+  MethodResult result;
+  ASSERT_TRUE(comparison.Run("dense", Defaults("dense"), &result).ok());
+  EXPECT_GT(result.attend.repeats, 3);
+  EXPECT_LE(result.attend.repeats, 500);
+  EXPECT_EQ(told, result.attend.repeats);
+  ASSERT_TRUE(comparison.Run("sparq", Defaults("sparq"), &result).ok());
+  EXPECT_GT(result.attend.repeats, 3);
+  EXPECT_LE(result.attend.repeats, 500);
+}
+
 // Renormalised attention over a kept set with mass c differs from dense attention by at most 2 (1 - c) max |V|.
 TEST(Comparison, ErrorOfEveryMethodObeysTheMassBound) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 1500, .head_dim = 64}, 2);

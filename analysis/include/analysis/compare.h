@@ -80,11 +80,14 @@ struct RepeatProgress {
   std::string_view method;  // "dense" while the baseline is measured
   std::string_view stage;   // "select" or "attend"; "decode" where both are done step by step
   int32_t repeat = 0;       // the one that begins, 1 to repeats; 0: the one that warms up
-  int32_t repeats = 0;
+  int32_t repeats = 0;      // as many as there are to be; a short stretch goes on, and it grows with `repeat`
 };
 
 struct CompareOptions {
   int32_t repeats = 5;
+  // On the CPU, repeats go on until those of a stretch have taken this long together, milliseconds: of a stretch that
+  // is over in a few, what else the machine does in that moment would decide the median.
+  double least_ms = 0;
   int32_t num_threads = 0;
   // cpu or cuda. On cuda a prefill method whose selector the GPU does not have for this head selects on the CPU: the
   // result's select_device and note say so.
