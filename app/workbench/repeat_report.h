@@ -18,9 +18,7 @@ class ReportNowAndThen {
   explicit ReportNowAndThen(std::function<void(ui::ProgressReport)> pass_on) : pass_on_(std::move(pass_on)) {}
 
   void operator()(const std::string& method, const analysis::RepeatProgress& progress) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - last_ < kShownFor) return;
-    last_ = now;
+    if (std::chrono::steady_clock::now() - last_ < kShownFor) return;
     ui::ProgressReport report;
     report.stage = "Measuring " + method + ": " + std::string(progress.method);
     report.stage += progress.stage == "select"   ? " selects, "
@@ -30,10 +28,11 @@ class ReportNowAndThen {
                                          : std::to_string(progress.repeat) + " of " + std::to_string(progress.repeats);
     report.fraction = static_cast<double>(progress.repeat) / (progress.repeats + 1);
     pass_on_(std::move(report));
+    last_ = std::chrono::steady_clock::now();  // when it is shown, if passing it on waits for that
   }
 
  private:
-  static constexpr std::chrono::milliseconds kShownFor{250};
+  static constexpr std::chrono::milliseconds kShownFor{400};
   std::function<void(ui::ProgressReport)> pass_on_;
   // A frame of the window takes as long as a short repeat, so the first report waits like every other.
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();

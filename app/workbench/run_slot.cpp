@@ -20,6 +20,7 @@ Status RunSlot::RunOn(const std::string& device, const std::string& method, cons
   if (!comparison) {
     analysis::CompareOptions options;
     options.repeats = settings_.repeats;
+    options.least_ms = settings_.least_ms;
     options.decode_rows = settings_.decode_rows;
     options.device = device;
     options.cancelled = &stop_;
@@ -40,7 +41,8 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
   // second line.
   stop_ = false;
   if (cancelled) return {StatusCode::kCancelled, "The run was cancelled."};
-  if (head_ != head || settings_.repeats != settings.repeats || settings_.decode_rows != settings.decode_rows) {
+  if (head_ != head || settings_.repeats != settings.repeats || settings_.least_ms != settings.least_ms ||
+      settings_.decode_rows != settings.decode_rows) {
     comparisons_.clear();
     head_ = head;
   }

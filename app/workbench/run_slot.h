@@ -16,7 +16,8 @@
 namespace headscope::app {
 
 struct RunSettings {
-  int32_t repeats = 1;
+  int32_t repeats = 1;                                          // at least
+  double least_ms = 0;                                          // as CompareOptions::least_ms
   int32_t decode_rows = 1;                                      // steps that decode methods are measured on
   std::function<void(const analysis::RepeatProgress&)> report;  // on the caller's thread; may be empty
 };

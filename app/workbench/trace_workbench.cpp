@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <future>
 #include <limits>
 #include <map>
 #include <optional>
@@ -31,7 +31,11 @@ namespace {
 
 // Three, because one may be busy with a measured run and one with a coarse pass while a mask follows a slider.
 constexpr int32_t kWorkers = 3;
-constexpr std::chrono::seconds kLongestWaitForQuiet(2);  // of a run, for the map's tiles
+constexpr std::chrono::seconds kLongestWaitForQuiet(2);           // of a run, for the map's tiles
+constexpr std::chrono::milliseconds kLongestWaitForScreen(1500);  // of a run, each time
+// Of each stretch that a run measures, its repeats together: on two cores, what a desktop does beside them takes a few
+// milliseconds now and then.
+constexpr double kLeastMeasuredMs = 300;
 constexpr int32_t kMaskPriority = 1'000'000;
 constexpr int32_t kOpenPriority = 2'000'000;
 // The mask on show and the one before it, whose tiles may still be asked for.
@@ -150,6 +154,8 @@ class TraceWorkbench : public ui::Workbench {
   }
 
  private:
+  // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
+  void WaitUntilDrawn(const std::atomic<bool>& cancelled);
   MadeMask MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
                          const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
   static MadeMask MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
@@ -320,8 +326,9 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
   CancelRun();
   ui::ProgressReport report;
   report.stage = "Measuring " + method;
+  report.fraction = 0;  // known, for an unknown one is an animation: frames beside the run
   progress(report);
-  // The statistics wait, and the run waits for the map: a run's times must be its own.
+  // The statistics wait, and the run waits for the map and for the screen: a run's times must be its own.
   Submit<analysis::MethodResult>(
       "run", kMaskPriority,
       [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
@@ -333,12 +340,14 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
         } const paused(statistics_);
         // The tiles and masks that were asked for just before would make dense, which is measured first, look slow.
         queue_.WaitUntilAlone(cancelled, kLongestWaitForQuiet);
-        ReportNowAndThen now_and_then([this, number, progress](ui::ProgressReport shown) {
+        WaitUntilDrawn(cancelled);
+        ReportNowAndThen now_and_then([&](ui::ProgressReport shown) {
           post_([this, number, progress, shown = std::move(shown)] {
             if (number == run_number_) progress(shown);
           });
+          WaitUntilDrawn(cancelled);
         });
-        const RunSettings settings{repeats, trace->DecodeRows(),
+        const RunSettings settings{repeats, kLeastMeasuredMs, trace->DecodeRows(),
                                    [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); }};
         analysis::MethodResult result;
         const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, cancelled, &result);
@@ -346,6 +355,18 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
         return result;
       },
       std::move(done), std::move(failed));
+}
+
+void TraceWorkbench::WaitUntilDrawn(const std::atomic<bool>& cancelled) {
+  // Held by both sides: the worker may have given up when the window answers.
+  const auto drawn = std::make_shared<std::promise<void>>();
+  const std::future<void> answer = drawn->get_future();
+  post_([this, drawn] { CallWhenDrawn([drawn] { drawn->set_value(); }); });
+  const auto end = std::chrono::steady_clock::now() + kLongestWaitForScreen;
+  constexpr std::chrono::milliseconds kLookAtFlag(2);
+  while (!cancelled && std::chrono::steady_clock::now() < end) {
+    if (answer.wait_for(kLookAtFlag) == std::future_status::ready) return;
+  }
 }
 
 void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,

@@ -322,6 +322,67 @@ TEST_F(HeadCanvasTest, ExportHasTheRequestedSizeAndTheMapInIt) {
   Settle();
 }
 
+// A picture for paper: white where the other is dark, dark where it writes, and the very same colours of scores.
+TEST_F(HeadCanvasTest, PictureOnWhiteIsReadableAndHasTheSameMapInPixels) {
+  Show();
+  QTemporaryDir folder;
+  QSignalSpy exported(canvas_.get(), &HeadCanvas::PngExported);
+  const auto draw = [&](bool light) {
+    canvas_->SetPicturesLight(light);
+    const QString path = folder.filePath(light ? "light.png" : "dark.png");
+    const auto before = exported.size();
+    canvas_->ExportPng(path, {1200, 1000});
+    EXPECT_TRUE(QTest::qWaitFor([&] { return exported.size() == before + 1; }, 10000));
+    return QImage(path);
+  };
+  const QImage dark = draw(false), light = draw(true);
+  ASSERT_EQ(light.size(), QSize(1200, 1000));
+  ASSERT_EQ(dark.size(), light.size());
+  EXPECT_EQ(light.pixelColor(1, 1), QColor(Qt::white));
+  EXPECT_LT(qGray(dark.pixel(1, 1)), 40);
+
+  const CanvasLayout layout = LayOutCanvas(1200, 1000, {.profiles = true, .captions = true});
+  // Of each part that has writing: the ground is light, and what is written stands out from it as dark.
+  for (const PixelRect& part :
+       {layout.title, layout.caption, layout.column_axis, layout.row_axis, layout.column_profile}) {
+    int white = 0, ink = 0, pixels = 0;
+    for (int y = static_cast<int>(part.y) + 1; y < static_cast<int>(part.bottom()) - 1; ++y) {
+      for (int x = static_cast<int>(part.x) + 1; x < static_cast<int>(part.right()) - 1; ++x, ++pixels) {
+        white += qGray(light.pixel(x, y)) > 240 ? 1 : 0;
+        ink += qGray(light.pixel(x, y)) < 130 ? 1 : 0;
+      }
+    }
+    EXPECT_GT(white, pixels / 3) << part.x << ' ' << part.y;
+    EXPECT_GT(ink, 30) << part.x << ' ' << part.y;
+  }
+  // The bar's colours and the map's are those of the dark picture; where no score exists, both have their own ground.
+  int same = 0, grounds = 0, other = 0;
+  const auto compare = [&](const PixelRect& part) {
+    for (int y = static_cast<int>(part.y) + 2; y < static_cast<int>(part.bottom()) - 2; ++y) {
+      for (int x = static_cast<int>(part.x) + 2; x < static_cast<int>(part.right()) - 2; ++x) {
+        const QRgb on_white = light.pixel(x, y), on_dark = dark.pixel(x, y);
+        if (on_white == on_dark) {
+          ++same;
+        } else if (qGray(on_white) > 200 && qGray(on_dark) < 60) {
+          ++grounds;
+        } else {
+          ++other;
+        }
+      }
+    }
+  };
+  compare(layout.map);
+  EXPECT_GT(same, 10000);
+  EXPECT_GT(grounds, 10000) << "half of the map lies after the queries";
+  EXPECT_EQ(other, 0);
+  same = grounds = other = 0;
+  compare({layout.color_bar.x + 2, layout.color_bar.y, 14, layout.color_bar.height});
+  EXPECT_GT(same, 1000);
+  EXPECT_EQ(grounds + other, 0);
+  EXPECT_TRUE(canvas_->pictures_light());
+  EXPECT_EQ(canvas_->grabFramebuffer().pixelColor(1, 1), dark.pixelColor(1, 1)) << "the window keeps its own ground";
+}
+
 TEST_F(HeadCanvasTest, CancelledExportWritesNothingAndTheCanvasGoesOn) {
   Show();
   QTemporaryDir folder;
@@ -343,6 +404,7 @@ TEST_F(HeadCanvasTest, ViewStateRoundTripsAlsoBeforeTheTraceIsThere) {
   Show();
   canvas_->SetColorMap("magma");
   canvas_->SetScale(ColorScale::kLinear);
+  canvas_->SetPicturesLight(true);
   canvas_->GoTo(100, 50);
   kernels::ParameterValues values(workbench_.methods()[1]);
   ASSERT_EQ(values.Set(workbench_.methods()[1], "window", 32), "");
@@ -355,6 +417,7 @@ TEST_F(HeadCanvasTest, ViewStateRoundTripsAlsoBeforeTheTraceIsThere) {
   later.SetWorkbench(&workbench_);
   later.SetTrace(workbench_.Summary());
   EXPECT_EQ(later.ViewState(), state);
+  EXPECT_TRUE(later.pictures_light());
   later.SetWorkbench(nullptr);
 }
 

@@ -1,6 +1,7 @@
 #include "shell_fixture.h"
 
 #include <QApplication>
+#include <QComboBox>
 #include <QElapsedTimer>
 #include <QFileDialog>
 #include <QLineEdit>
@@ -164,12 +165,16 @@ void ShellTest::Press(Qt::Key key, Qt::KeyboardModifiers modifiers) {
   QTest::keyClick(window_.get(), key, modifiers);
 }
 
-void ShellTest::AnswerFileDialog(const QString& path) {
+void ShellTest::AnswerFileDialog(const QString& path, const QString& kind) {
   auto* timer = new QTimer(window_.get());
-  QObject::connect(timer, &QTimer::timeout, timer, [timer, path] {
+  QObject::connect(timer, &QTimer::timeout, timer, [this, timer, path, kind] {
     auto* dialog = qobject_cast<QFileDialog*>(QApplication::activeModalWidget());
     if (dialog == nullptr) return;
     timer->deleteLater();
+    kind_at_first_ = dialog->selectedNameFilter();
+    auto* kinds = dialog->findChild<QComboBox*>(QStringLiteral("fileTypeCombo"));
+    kinds->setCurrentIndex(kinds->findText(kind.isEmpty() ? kind_at_first_ : kind, Qt::MatchContains));
+    Q_EMIT kinds->activated(kinds->currentIndex());  // as a user's choice does
     dialog->findChild<QLineEdit*>(QStringLiteral("fileNameEdit"))->setText(path);
     QMetaObject::invokeMethod(dialog, "accept", Qt::QueuedConnection);
   });

@@ -47,14 +47,15 @@ class ShellTest : public ::testing::Test {
   // A key to the window; it is made the active one first, for a dialog may just have closed, and shortcuts belong to
   // the active window.
   void Press(Qt::Key key, Qt::KeyboardModifiers modifiers = {});
-  // Answers the next file dialog with this path.
-  void AnswerFileDialog(const QString& path);
+  // Answers the next file dialog with this path, and with the kind of file whose name has `kind` in it.
+  void AnswerFileDialog(const QString& path, const QString& kind = {});
   // Answers the next question by a click on the button of this text.
   void AnswerQuestion(const QString& button);
   struct Question {
     QString text, default_button;
   };
   std::vector<Question> questions_;  // that were answered
+  QString kind_at_first_;            // that the file dialog answered last began with
 
   QTemporaryDir folder_;
   ui::UiThread ui_thread_;

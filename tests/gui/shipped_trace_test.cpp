@@ -371,6 +371,21 @@ print(json.dumps([[r['method'], float(r['kept_fraction']), float(r['cra_min'])] 
   EXPECT_GT(light(10, 100), 2000) << "the title";
   EXPECT_GT(light(image.height() - 120, image.height()), 2000) << "the caption";
   EXPECT_FALSE(Find<ui::ProgressStrip>("progressStrip")->IsBusy());
+  EXPECT_LT(qGray(image.pixel(1, 1)), 40) << "the window's ground, unless another is chosen";
+
+  // On white when that is chosen in the dialog, which then begins with it, also after the next start.
+  const QString paper = File(QStringLiteral("paper.png"));
+  AnswerFileDialog(paper, QStringLiteral("on white"));
+  Key(Qt::Key_E, Qt::ControlModifier | Qt::ShiftModifier);
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(paper); }, 60000));
+  EXPECT_TRUE(kind_at_first_.contains(QStringLiteral("dark"))) << kind_at_first_.toStdString();
+  EXPECT_EQ(QImage(paper).pixelColor(1, 1), QColor(Qt::white));
+  Open();
+  ASSERT_TRUE(WaitForCanvas(60000));
+  AnswerFileDialog(File(QStringLiteral("again.png")));
+  Key(Qt::Key_E, Qt::ControlModifier | Qt::ShiftModifier);
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(File(QStringLiteral("again.png"))); }, 60000));
+  EXPECT_TRUE(kind_at_first_.contains(QStringLiteral("on white"))) << kind_at_first_.toStdString();
 }
 
 }  // namespace

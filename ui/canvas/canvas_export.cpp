@@ -37,6 +37,7 @@ void HeadCanvas::Impl::StartExport(const QString& path, QSize size, double scale
   picture.path = path;
   picture.size = size;
   picture.scale = std::max(scale, 1.0);
+  picture.ground = model.settings().picture_ground;
   picture.canvas = QSize(static_cast<int>(std::lround(size.width() / picture.scale)),
                          static_cast<int>(std::lround(size.height() / picture.scale)));
   picture.layout = LayOutCanvas(picture.canvas.width(), picture.canvas.height(), model.Parts(/*captions=*/true));
@@ -82,9 +83,11 @@ void HeadCanvas::Impl::DrawExport(const Export& picture) {
   {
     QOpenGLFramebufferObject framebuffer(picture.size);
     framebuffer.bind();
-    renderer.Clear(picture.size);
+    MapLook look = model.Look();
+    if (picture.ground == PictureGround::kLight) look.ground = kLightGround;
+    renderer.Clear(picture.size, look.ground);
     const double scale = picture.scale;
-    renderer.Draw(model.Picture(picture.view, scale), model.Look(), model.rows(), picture.size, scale);
+    renderer.Draw(model.Picture(picture.view, scale), look, model.rows(), picture.size, scale);
     const ViewProfiles profiles = model.Profiles(picture.view, scale);
     // A context of its own: the size of a frame moves ImGui's windows, and the window's panel should stay where it is.
     ImGuiBridge paper;
@@ -95,6 +98,7 @@ void HeadCanvas::Impl::DrawExport(const Export& picture) {
       options.layout = &picture.layout;
       options.profiles = &profiles;
       options.device_pixel_ratio = scale;
+      options.ground = picture.ground;
       options.live = false;
       DrawMapOverlay(model, options);
       paper.Render();

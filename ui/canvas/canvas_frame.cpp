@@ -165,7 +165,7 @@ void HeadCanvas::Impl::DrawFrame() {
   ++frames_drawn;
   const double ratio = canvas->devicePixelRatioF();
   const QSize framebuffer = FramebufferSize(canvas->size(), ratio);
-  renderer.Clear(framebuffer);
+  renderer.Clear(framebuffer, kDarkGround);
   if (!renderer.ready()) return;
 
   const double seconds =

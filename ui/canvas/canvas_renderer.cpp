@@ -21,7 +21,6 @@ namespace {
 using analysis::kTileSize;
 
 constexpr int64_t kTextureCapacityBytes = int64_t{256} << 20;
-constexpr float kBackground = 0.09f;
 
 // Owns one texture name; made and destroyed with the context current.
 class Texture {
@@ -175,12 +174,12 @@ void CanvasRenderer::Release() {
   impl_->gl = nullptr;
 }
 
-void CanvasRenderer::Clear(QSize framebuffer_size) {
+void CanvasRenderer::Clear(QSize framebuffer_size, const MapGround& ground) {
   QOpenGLExtraFunctions* const gl = QOpenGLContext::currentContext()->extraFunctions();
   gl->glViewport(0, 0, framebuffer_size.width(), framebuffer_size.height());
   gl->glDisable(GL_SCISSOR_TEST);
   gl->glColorMask(GL_TRUE, GL_TRUE, GL_TRUE, GL_TRUE);
-  gl->glClearColor(kBackground, kBackground, kBackground, 1);
+  gl->glClearColor(ground.around, ground.around, ground.around, 1);
   gl->glClear(GL_COLOR_BUFFER_BIT);
 }
 
@@ -211,6 +210,7 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
   impl.UsePalette(look.color_map);
 
   program.setUniformValue("hatch", true);
+  program.setUniformValue("hatch_shades", QVector2D(look.ground.hatch, look.ground.stripe));
   impl.SetDestination(picture.hatched, framebuffer_size, device_pixel_ratio);
   gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
   program.setUniformValue("hatch", false);

@@ -41,10 +41,19 @@ struct MapPicture {
   std::vector<MapQuad> quads;
 };
 
+// Shades of grey, 0 to 1, of what is no score.
+struct MapGround {
+  float around;         // the map
+  float hatch, stripe;  // where no score exists
+};
+inline constexpr MapGround kDarkGround{0.09f, 0.125f, 0.17f};
+inline constexpr MapGround kLightGround{1.0f, 0.955f, 0.84f};
+
 struct MapLook {
   const analysis::ColorMap* color_map = &analysis::ColorMaps().front();
   ValueRange range;
   bool logarithmic = true;
+  MapGround ground = kDarkGround;
 };
 
 class CanvasRenderer {
@@ -61,7 +70,7 @@ class CanvasRenderer {
   const QString& error() const;
 
   // Fills the whole framebuffer, opaque. framebuffer_size is in device pixels.
-  void Clear(QSize framebuffer_size);
+  void Clear(QSize framebuffer_size, const MapGround& ground);
   void Draw(const MapPicture& picture, const MapLook& look, const CausalRows& rows, QSize framebuffer_size,
             double device_pixel_ratio);
 

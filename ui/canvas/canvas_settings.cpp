@@ -38,6 +38,7 @@ QJsonObject SettingsToJson(const CanvasSettings& settings) {
       {"profiles", settings.profiles},
       {"minimap", settings.minimap},
       {"repeats", settings.repeats},
+      {"picture_ground", settings.picture_ground == PictureGround::kLight ? "light" : "dark"},
   };
 }
 
@@ -61,6 +62,9 @@ CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& p
   ReadFlag(json, "panel", &settings.panel_visible);
   ReadFlag(json, "profiles", &settings.profiles);
   ReadFlag(json, "minimap", &settings.minimap);
+  const QString ground = json.value(QLatin1String("picture_ground")).toString();
+  if (ground == QLatin1String("dark")) settings.picture_ground = PictureGround::kDark;
+  if (ground == QLatin1String("light")) settings.picture_ground = PictureGround::kLight;
   const int repeats = json.value(QLatin1String("repeats")).toInt(settings.repeats);
   if (repeats >= 1 && repeats <= kMaxRepeats) settings.repeats = repeats;
   return settings;

@@ -10,6 +10,9 @@
 
 namespace headscope::ui {
 
+// What a picture in a file is drawn on: the window's dark ground, or white as paper is.
+enum class PictureGround { kDark, kLight };
+
 struct CanvasSettings {
   const analysis::ColorMap* color_map = &analysis::ColorMaps().front();
   bool logarithmic = true;
@@ -20,6 +23,7 @@ struct CanvasSettings {
   bool profiles = true;
   bool minimap = true;
   int repeats = 3;  // of a measured run
+  PictureGround picture_ground = PictureGround::kDark;
   friend bool operator==(const CanvasSettings&, const CanvasSettings&) = default;
 };
 

@@ -251,10 +251,20 @@ QSize HeadCanvas::PictureSize() const {
   return impl_->model.PictureSize();
 }
 
+void HeadCanvas::SetPicturesLight(bool light) {
+  impl_->model.settings().picture_ground = light ? PictureGround::kLight : PictureGround::kDark;
+}
+bool HeadCanvas::pictures_light() const {
+  return impl_->model.settings().picture_ground == PictureGround::kLight;
+}
+
 void HeadCanvas::CancelExport() {
   impl_->CancelExport();
 }
 
+bool HeadCanvas::IsFrameDue() const {
+  return impl_->frame_requested;
+}
 int64_t HeadCanvas::frames_drawn() const {
   return impl_->frames_drawn;
 }

@@ -108,6 +108,10 @@ class HeadCanvas : public QOpenGLWidget {
   // grow with it. Waits for the tiles of that size in the background, then emits PngExported. A second call replaces
   // one that still waits; CancelExport gives one up, and no signal follows.
   void ExportPng(const QString& path, QSize size, double scale = 1);
+  // Pictures in files on white, for paper, instead of the window's dark ground; the map's own colours are the same.
+  // Part of the view state.
+  void SetPicturesLight(bool light);
+  bool pictures_light() const;
   // The canvas' size, in its own pixels, with title and caption and without the room that the present view leaves
   // blank.
   QSize PictureSize() const;
@@ -124,6 +128,7 @@ class HeadCanvas : public QOpenGLWidget {
 
   // Frames drawn since construction: the measure of idleness.
   int64_t frames_drawn() const;
+  bool IsFrameDue() const;  // asked for and not drawn yet
   // True when no tile or mask of the present view is on its way and no frame is due.
   bool IsSettled() const;
 

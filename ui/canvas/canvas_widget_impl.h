@@ -65,6 +65,7 @@ class HeadCanvas::Impl {
     QSize canvas;  // size / scale
     CanvasLayout layout;
     ViewTransform view;
+    PictureGround ground = PictureGround::kDark;
   };
   void UpdateCursor();
   void DrawExport(const Export& picture);

@@ -15,31 +15,32 @@ constexpr double kMinColumnPixelsForText = 34;
 
 void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& area = options.layout->column_axis;
+  const OverlayInks& inks = InksOf(options);
   const ViewTransform& view = *options.view;
   const ScoreRect visible = view.Visible();
   const double line = ImGui::GetFontSize();
   const bool texts = view.pixels_per_score() >= kMinColumnPixelsForText;
   const double base = area.bottom();
-  list->AddLine(Point(area.x, base - 0.5), Point(area.right(), base - 0.5), kLineColor);
-  DrawText(list, area.x, area.y + 2, kDimColor, "key token  →");
+  list->AddLine(Point(area.x, base - 0.5), Point(area.right(), base - 0.5), inks.line);
+  DrawText(list, area.x, area.y + 2, inks.dim, "key token  →");
   PushClip(list, area);
   for (const int64_t token :
        AxisTicks(visible.column_begin, visible.column_end, view.pixels_per_score(), texts ? 1 : 80)) {
     const auto column = static_cast<double>(token);
     const double center = view.ColumnToX(column + 0.5);
     const std::string number = std::to_string(token);
-    list->AddLine(Point(center, base - kTickLength), Point(center, base), kLineColor);
+    list->AddLine(Point(center, base - kTickLength), Point(center, base), inks.line);
     if (texts) {
       // Two lines per key: its text, and its number above where it fits.
       const PixelRect cell{view.ColumnToX(column) + 1, area.y, view.pixels_per_score() - 2, area.height};
-      DrawClippedText(list, cell, cell.x, base - kTickLength - line, kTextColor, model.TokenText(token));
+      DrawClippedText(list, cell, cell.x, base - kTickLength - line, inks.text, model.TokenText(token));
       if (static_cast<double>(TextSize(number).x) <= cell.width && cell.x > area.x + 90)
-        DrawClippedText(list, cell, cell.x, base - kTickLength - 2 * line, kDimColor, number);
+        DrawClippedText(list, cell, cell.x, base - kTickLength - 2 * line, inks.dim, number);
     } else {
       // The first and the last number stay whole.
       const auto width = static_cast<double>(TextSize(number).x);
       const double left = std::clamp(center - width / 2, area.x, std::max(area.x, area.right() - width));
-      DrawText(list, left, base - kTickLength - line, kTextColor, number);
+      DrawText(list, left, base - kTickLength - line, inks.text, number);
     }
   }
   list->PopClipRect();
@@ -47,14 +48,15 @@ void DrawColumnAxis(ImDrawList* list, const CanvasModel& model, const OverlayOpt
 
 void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& area = options.layout->row_axis;
+  const OverlayInks& inks = InksOf(options);
   const ViewTransform& view = *options.view;
   const ScoreRect visible = view.Visible();
   const double line = ImGui::GetFontSize();
   const double edge = area.right();
-  list->AddLine(Point(edge - 0.5, area.y), Point(edge - 0.5, area.bottom()), kLineColor);
+  list->AddLine(Point(edge - 0.5, area.y), Point(edge - 0.5, area.bottom()), inks.line);
   const double top = options.layout->column_axis.y + 2;
-  DrawText(list, 4, top, kDimColor, "query token");
-  DrawText(list, 4, top + line, kDimColor, "↓");
+  DrawText(list, 4, top, inks.dim, "query token");
+  DrawText(list, 4, top + line, inks.dim, "↓");
   PushClip(list, area);
   const bool texts = view.pixels_per_score() >= kMinRowPixelsForText;
   for (const int64_t row : AxisTicks(visible.row_begin, visible.row_end, view.pixels_per_score(), texts ? 1 : 50)) {
@@ -62,14 +64,14 @@ void DrawRowAxis(ImDrawList* list, const CanvasModel& model, const OverlayOption
     const int64_t position = model.rows().Position(row);
     const std::string number = std::to_string(position);
     const double number_x = edge - kTickLength - 2 - static_cast<double>(TextSize(number).x);
-    list->AddLine(Point(edge - kTickLength, center), Point(edge, center), kLineColor);
+    list->AddLine(Point(edge - kTickLength, center), Point(edge, center), inks.line);
     // The first and the last label stay whole.
     const double number_y =
         texts ? center - line / 2 : std::clamp(center - line / 2, area.y, std::max(area.y, area.bottom() - line));
-    DrawText(list, number_x, number_y, texts ? kDimColor : kTextColor, number);
+    DrawText(list, number_x, number_y, texts ? inks.dim : inks.text, number);
     if (texts) {
       const PixelRect cell{area.x + 2, area.y, number_x - area.x - 6, area.height};
-      DrawClippedText(list, cell, cell.x, center - line / 2, kTextColor, model.TokenText(position));
+      DrawClippedText(list, cell, cell.x, center - line / 2, inks.text, model.TokenText(position));
     }
   }
   list->PopClipRect();

@@ -84,17 +84,18 @@ std::string CaptionText(const CanvasModel& model) {
 void DrawCaptions(const CanvasModel& model, const OverlayOptions& options) {
   const CanvasLayout& layout = *options.layout;
   if (layout.caption.height <= 0) return;
+  const OverlayInks& inks = InksOf(options);
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   PushClip(list, layout.title);
   const std::string title = TitleText(model);
-  list->AddText(ImGui::GetFont(), kTitleSize, Point(layout.title.x, layout.title.y), kTextColor, title.data(),
+  list->AddText(ImGui::GetFont(), kTitleSize, Point(layout.title.x, layout.title.y), inks.text, title.data(),
                 title.data() + title.size());
-  DrawText(list, layout.title.x, layout.title.y + static_cast<double>(kTitleSize) + 4, kDimColor,
+  DrawText(list, layout.title.x, layout.title.y + static_cast<double>(kTitleSize) + 4, inks.dim,
            SourceText(model, *options.view));
   list->PopClipRect();
   PushClip(list, layout.caption);
   const std::string caption = CaptionText(model);
-  list->AddText(ImGui::GetFont(), ImGui::GetFontSize(), Point(layout.caption.x, layout.caption.y), kTextColor,
+  list->AddText(ImGui::GetFont(), ImGui::GetFontSize(), Point(layout.caption.x, layout.caption.y), inks.text,
                 caption.data(), caption.data() + caption.size(), static_cast<float>(layout.caption.width));
   list->PopClipRect();
 }

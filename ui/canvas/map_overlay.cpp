@@ -66,6 +66,7 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
   const PixelRect& area = options.layout->color_bar;
   if (area.height < 80) return;
+  const OverlayInks& inks = InksOf(options);
   const CanvasSettings& settings = model.settings();
   const double line = ImGui::GetFontSize();
   const PixelRect bar{area.x + 2, area.y, 14, area.height};
@@ -76,18 +77,18 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
     list->AddRectFilled(Point(bar.x, top), Point(bar.right(), top + bar.height / kSteps + 0.5),
                         ToImGui(palette[step * 2 + 1]));
   }
-  list->AddRect(Point(bar.x, bar.y), Point(bar.right(), bar.bottom()), kLineColor);
+  list->AddRect(Point(bar.x, bar.y), Point(bar.right(), bar.bottom()), inks.line);
   const int ticks = std::max(2, static_cast<int>(area.height / 60));
   for (int tick = 0; tick <= ticks; ++tick) {
     const float position = static_cast<float>(tick) / static_cast<float>(ticks);
     const double y = bar.bottom() - bar.height * static_cast<double>(position);
     const double value = std::exp2(static_cast<double>(ScaleValue(position, settings.range, settings.logarithmic)));
-    list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), kLineColor);
+    list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), inks.line);
     const double text_y = std::min(std::max(y - line / 2, bar.y - 2), bar.bottom() - line + 2);
-    DrawText(list, bar.right() + 5, text_y, kTextColor, Format(value < 0.1 ? "%.0e" : "%.1g", value));
+    DrawText(list, bar.right() + 5, text_y, inks.text, Format(value < 0.1 ? "%.0e" : "%.1g", value));
   }
-  DrawText(list, bar.x, area.y - 2 * line - 4, kDimColor, settings.logarithmic ? "p, log" : "p, linear");
-  DrawText(list, bar.x, area.y - line - 4, kDimColor,
+  DrawText(list, bar.x, area.y - 2 * line - 4, inks.dim, settings.logarithmic ? "p, log" : "p, linear");
+  DrawText(list, bar.x, area.y - line - 4, inks.dim,
            settings.reduction == analysis::TileReduction::kMax ? "largest" : "mean");
 }
 

@@ -14,6 +14,7 @@ struct OverlayOptions {
   const CanvasLayout* layout = nullptr;
   const ViewProfiles* profiles = nullptr;
   double device_pixel_ratio = 1;
+  PictureGround ground = PictureGround::kDark;
   bool live = true;  // cursor, tooltip, minimap and hints, which a picture in a file has no use for
   std::optional<PixelRect> selection;
   bool tooltip = false;  // the pointer is over the map and nothing else

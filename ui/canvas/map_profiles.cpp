@@ -20,15 +20,16 @@ namespace {
 
 constexpr double kTick = 4;  // pixels
 
-void DrawFrame(ImDrawList* list, const PixelRect& area) {
-  list->AddRect(Point(area.x, area.y), Point(area.right(), area.bottom()), kLineColor);
+void DrawFrame(ImDrawList* list, const PixelRect& area, const OverlayInks& inks) {
+  list->AddRect(Point(area.x, area.y), Point(area.right(), area.bottom()), inks.line);
 }
 
 void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& area = options.layout->column_profile;
+  const OverlayInks& inks = InksOf(options);
   const ViewProfiles& profiles = *options.profiles;
   const CanvasSettings& settings = model.settings();
-  DrawFrame(list, area);
+  DrawFrame(list, area, inks);
   PushClip(list, area);
   const double bin = std::ldexp(1.0, profiles.level);
   for (size_t i = 0; i < profiles.column_mean.size(); ++i) {
@@ -39,10 +40,9 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
         area.height * static_cast<double>(ScalePosition(std::log2(mean), settings.range, settings.logarithmic));
     const double x = options.view->ColumnToX(column);
     const double width = std::max(1.0, options.view->ColumnToX(column + bin) - x);
-    list->AddRectFilled(Point(x, area.bottom() - height), Point(x + width, area.bottom()),
-                        IM_COL32(150, 150, 160, 200));
+    list->AddRectFilled(Point(x, area.bottom() - height), Point(x + width, area.bottom()), inks.mass);
   }
-  DrawText(list, area.x + 3, area.y + 1, kDimColor, ColumnProfileText(model, profiles));
+  DrawText(list, area.x + 3, area.y + 1, inks.dim, ColumnProfileText(model, profiles));
   list->PopClipRect();
   // The bars' ends on the scale of the map's colours.
   const double line = ImGui::GetFontSize();
@@ -50,17 +50,18 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
     const double y = area.bottom() - area.height * static_cast<double>(position);
     const double value = std::exp2(static_cast<double>(ScaleValue(position, settings.range, settings.logarithmic)));
     const std::string text = (position == 1.0f ? "p = " : "") + FormatProbability(value);
-    list->AddLine(Point(area.x - kTick, y), Point(area.x, y), kLineColor);
+    list->AddLine(Point(area.x - kTick, y), Point(area.x, y), inks.line);
     DrawText(list, area.x - kTick - 3 - static_cast<double>(TextSize(text).x),
-             std::clamp(y - line / 2, area.y - 2, area.bottom() - line + 2), kTextColor, text);
+             std::clamp(y - line / 2, area.y - 2, area.bottom() - line + 2), inks.text, text);
   }
 }
 
 void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& area = options.layout->row_profile;
+  const OverlayInks& inks = InksOf(options);
   const ViewProfiles& profiles = *options.profiles;
   const ViewTransform& view = *options.view;
-  DrawFrame(list, area);
+  DrawFrame(list, area, inks);
   PushClip(list, area);
   const double bin = std::ldexp(1.0, profiles.level);
   for (size_t i = 0; i < profiles.row_mass.size(); ++i) {
@@ -70,7 +71,7 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
     const double y = view.RowToY(row);
     const double height = std::max(1.0, view.RowToY(row + bin) - y);
     const double width = area.width * static_cast<double>(std::clamp(mass, 0.0f, 1.0f));
-    list->AddRectFilled(Point(area.x, y), Point(area.x + width, y + height), IM_COL32(150, 150, 160, 200));
+    list->AddRectFilled(Point(area.x, y), Point(area.x + width, y + height), inks.mass);
   }
   if (model.settings().overlay) {
     // Per pixel line the least kept mass of the rows in it: the row that loses most must not hide.
@@ -81,25 +82,25 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
       const std::optional<float> least = model.LeastKeptMass(first, last + 1);
       if (!least) continue;
       const double x = area.x + (area.width - 2) * static_cast<double>(std::clamp(*least, 0.0f, 1.0f));
-      list->AddRectFilled(Point(x, y), Point(x + 2, y + 1), kMaskColor);
+      list->AddRectFilled(Point(x, y), Point(x + 2, y + 1), inks.mask);
     }
   }
   list->PopClipRect();
   const double line = ImGui::GetFontSize();
-  DrawText(list, area.x, area.y - 2 * line - 4, kDimColor, "mass");
-  DrawText(list, area.x, area.y - line - 4, kDimColor, "in view");
+  DrawText(list, area.x, area.y - 2 * line - 4, inks.dim, "mass");
+  DrawText(list, area.x, area.y - line - 4, inks.dim, "in view");
   // A mass is a share: the scale ends at 1.
   for (const double share : {0.0, 0.5, 1.0}) {
     const double x = area.x + area.width * share;
-    list->AddLine(Point(x, area.bottom()), Point(x, area.bottom() + kTick), kLineColor);
+    list->AddLine(Point(x, area.bottom()), Point(x, area.bottom() + kTick), inks.line);
   }
   const double top = area.bottom() + kTick;
-  DrawText(list, area.x - 2, top, kTextColor, "0");
-  DrawText(list, area.right() - static_cast<double>(TextSize("1").x), top, kTextColor, "1");
+  DrawText(list, area.x - 2, top, inks.text, "0");
+  DrawText(list, area.right() - static_cast<double>(TextSize("1").x), top, inks.text, "1");
   if (const auto peak = PeakOf(profiles.row_mass, profiles.first_row_bin, profiles.level, model.rows().num_rows()))
-    DrawText(list, area.x, top + line, kDimColor,
+    DrawText(list, area.x, top + line, inks.dim,
              "most " + FormatProbability(static_cast<double>(peak->value)).substr(0, 4));
-  if (model.settings().overlay) DrawText(list, area.x, top + 2 * line, kMaskColor, "kept");
+  if (model.settings().overlay) DrawText(list, area.x, top + 2 * line, inks.mask, "kept");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ void main() {
 
 inline constexpr const char* kMapFragmentShader = R"(#version 330 core
 uniform bool hatch;         // draw only the hatching of scores that do not exist
+uniform vec2 hatch_shades;  // between the stripes, and theirs
 uniform sampler2D values;   // log2 p
 uniform sampler2D mask;     // share kept
 uniform sampler2D palette;
@@ -32,7 +33,7 @@ float Stripe(float period) { return fract((gl_FragCoord.x + gl_FragCoord.y) / pe
 
 void main() {
   if (hatch) {
-    colour = vec4(vec3(Stripe(12.0) < 0.08 ? 0.17 : 0.125), 1.0);
+    colour = vec4(vec3(Stripe(12.0) < 0.08 ? hatch_shades.y : hatch_shades.x), 1.0);
     return;
   }
   float log2_p = texture(values, mix(value_area.xy, value_area.zw, place)).r;

@@ -10,13 +10,11 @@ namespace headscope::ui {
 
 namespace {
 
-constexpr ImU32 kAttendedColor = IM_COL32(44, 44, 50, 255);
-
 // Intervals of key columns as filled rectangles of one lane, each at least a pixel wide; what touches becomes one.
 class Lane {
  public:
-  Lane(ImDrawList* list, const ViewTransform& view, double top, double bottom)
-      : list_(list), view_(view), top_(top), bottom_(bottom) {}
+  Lane(ImDrawList* list, const ViewTransform& view, double top, double bottom, ImU32 color)
+      : list_(list), view_(view), top_(top), bottom_(bottom), color_(color) {}
   ~Lane() { Flush(); }
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -33,12 +31,13 @@ class Lane {
 
  private:
   void Flush() {
-    if (end_ > begin_) list_->AddRectFilled(Point(begin_, top_), Point(end_, bottom_), kMaskColor);
+    if (end_ > begin_) list_->AddRectFilled(Point(begin_, top_), Point(end_, bottom_), color_);
   }
 
   ImDrawList* const list_;
   const ViewTransform& view_;
   const double top_, bottom_;
+  const ImU32 color_;
   double begin_ = -1e30, end_ = -1e30;  // of the rectangle that is still growing
 };
 
@@ -47,19 +46,20 @@ class Lane {
 void DrawSteps(const CanvasModel& model, const OverlayOptions& options) {
   const PixelRect& area = options.layout->steps;
   if (area.height <= 0) return;
+  const OverlayInks& inks = InksOf(options);
   ImDrawList* const list = ImGui::GetBackgroundDrawList();
-  list->AddRect(Point(area.x, area.y), Point(area.right(), area.bottom()), kLineColor);
+  list->AddRect(Point(area.x, area.y), Point(area.right(), area.bottom()), inks.line);
   const double line = ImGui::GetFontSize();
-  DrawText(list, 4, area.y, kDimColor, "kept by");
+  DrawText(list, 4, area.y, inks.dim, "kept by");
   const std::optional<LiveMask>& mask = model.trial().mask();
   if (!mask || !mask->steps) return;
   const analysis::KeptSteps& kept = *mask->steps;
   const PixelRect label{4, area.y, area.x - 8, area.height};
-  DrawClippedText(list, label, label.x, area.y + line, kDimColor,
+  DrawClippedText(list, label, label.x, area.y + line, inks.dim,
                   kept.steps.size() == 1 ? "query" : std::to_string(kept.steps.size()) + " queries,");
-  DrawClippedText(list, label, label.x, area.y + 2 * line, kTextColor, std::to_string(kept.steps.front().position));
+  DrawClippedText(list, label, label.x, area.y + 2 * line, inks.text, std::to_string(kept.steps.front().position));
   if (kept.steps.size() > 1) {
-    DrawClippedText(list, label, label.x, area.y + 3 * line, kTextColor,
+    DrawClippedText(list, label, label.x, area.y + 3 * line, inks.text,
                     "to " + std::to_string(kept.steps.back().position));
   }
   PushClip(list, area);
@@ -71,8 +71,8 @@ void DrawSteps(const CanvasModel& model, const OverlayOptions& options) {
     const double bottom = std::max(top + height - gap, top + 1);
     const analysis::KeptStep& one = kept.steps[step];
     list->AddRectFilled(Point(options.view->ColumnToX(one.attended.begin), top),
-                        Point(options.view->ColumnToX(one.attended.end), bottom), kAttendedColor);
-    Lane lane(list, *options.view, top, bottom);
+                        Point(options.view->ColumnToX(one.attended.end), bottom), inks.attended);
+    Lane lane(list, *options.view, top, bottom, inks.mask);
     // From the first interval that reaches into the view.
     auto range =
         std::upper_bound(one.kept.begin(), one.kept.end(), visible.column_begin,

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "imgui.h"
+#include "map_overlay.h"
 #include "view_transform.h"
 
 namespace headscope::ui {
@@ -13,6 +14,22 @@ inline constexpr ImU32 kDimColor = IM_COL32(150, 150, 150, 255);
 inline constexpr ImU32 kLineColor = IM_COL32(95, 95, 95, 255);
 inline constexpr ImU32 kAccentColor = IM_COL32(255, 168, 72, 255);
 inline constexpr ImU32 kMaskColor = IM_COL32(96, 190, 255, 255);
+
+// The colours of what a picture shows as well as the window: the window's own, or ones for white paper.
+struct OverlayInks {
+  ImU32 text, dim, line, mask;
+  ImU32 mass;      // bars of the profiles
+  ImU32 attended;  // keys that a decode step sees
+};
+inline constexpr OverlayInks kDarkGroundInks = {
+    kTextColor, kDimColor, kLineColor, kMaskColor, IM_COL32(150, 150, 160, 200), IM_COL32(44, 44, 50, 255)};
+inline constexpr OverlayInks kLightGroundInks = {IM_COL32(24, 24, 28, 255),    IM_COL32(88, 88, 94, 255),
+                                                 IM_COL32(120, 120, 126, 255), IM_COL32(0, 98, 190, 255),
+                                                 IM_COL32(140, 140, 150, 255), IM_COL32(226, 226, 230, 255)};
+
+inline const OverlayInks& InksOf(const OverlayOptions& options) {
+  return options.ground == PictureGround::kLight ? kLightGroundInks : kDarkGroundInks;
+}
 
 inline ImVec2 Point(double x, double y) {
   return {static_cast<float>(x), static_cast<float>(y)};

@@ -24,6 +24,21 @@ void ResultRow(const char* label, const char* format, double dense, double metho
   }
 }
 
+// Median and median absolute deviation, so that it is seen whether a difference means anything.
+void TimeRow(const char* label, const analysis::Timing* dense, const analysis::Timing& method) {
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  ImGui::TextUnformatted(label);
+  for (const analysis::Timing* timing : {dense, &method}) {
+    ImGui::TableNextColumn();
+    if (timing == nullptr) {
+      ImGui::TextDisabled("-");
+    } else {
+      ImGui::Text("%.2f ± %.2f", timing->median_ms, timing->mad_ms);
+    }
+  }
+}
+
 }  // namespace
 
 void LivePanel::DrawRun(CanvasModel& model) {
@@ -37,9 +52,10 @@ void LivePanel::DrawRun(CanvasModel& model) {
     if (!possible) ImGui::BeginDisabled();
     if (ImGui::Button("Run")) actions_.run();
     MarkStop({"run", {}, [this] { actions_.run(); }, {}});
-    HelpTooltip(trial.is_decode()
-                    ? "Measures dense decode and the method on this head, step by step: medians of the repeats."
-                    : "Measures dense and sparse attention on this head: medians of the repeats.");
+    HelpTooltip(trial.is_decode() ? "Measures dense decode and the method on this head, step by step: medians of the "
+                                    "repeats, more of them where they are short."
+                                  : "Measures dense and sparse attention on this head: medians of the repeats, more of "
+                                    "them where they are short.");
     if (!possible) ImGui::EndDisabled();
     ImGui::SameLine();
     ImGui::SetNextItemWidth(110);
@@ -95,9 +111,9 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   ImGui::TableHeadersRow();
   const double none = std::nan("");
   const double dense_ms = result.dense_attend.median_ms;
-  ResultRow("select ms", "%.3f", none, result.select.median_ms);
-  ResultRow("attend ms", "%.3f", dense_ms, result.attend.median_ms);
-  ResultRow("together ms", "%.3f", dense_ms, result.select.median_ms + result.attend.median_ms);
+  TimeRow("select ms", nullptr, result.select);
+  TimeRow("attend ms", &result.dense_attend, result.attend);
+  ResultRow("together ms", "%.2f", dense_ms, result.select.median_ms + result.attend.median_ms);
   ResultRow("speed-up", "%.2f x", 1, result.speedup);
   ResultRow("kept", "%.4f", 1, result.kept_fraction);
   ResultRow("relative error", "%.2e", none, result.relative_error);
@@ -105,7 +121,7 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   ResultRow("cosine", "%.6f", none, result.cosine);
   ImGui::EndTable();
   ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
-  ImGui::TextDisabled("%s%s, median of %d, %s", result.device.c_str(),
+  ImGui::TextDisabled("%s%s, median ± deviation of %d repeats, %s", result.device.c_str(),
                       result.phase == "decode" ? ", per decode step" : "", result.attend.repeats,
                       result.parameters.c_str());
   ImGui::PopTextWrapPos();

@@ -58,6 +58,8 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   palette_ = new CommandPalette(this);
   workbench_->SetBackgroundErrorHandler(
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
+  calm_ = new ScreenCalm(this, [this] { return canvas_->IsFrameDue(); });
+  workbench_->SetWhenDrawn([this](std::function<void()> then) { calm_->Then(std::move(then)); });
   canvas_->SetWorkbench(workbench_);
   ResetLayout();
   SetMethodState({QLatin1String(kFirstMethod), {}, canvas_->mass_target()});
@@ -73,6 +75,7 @@ MainWindow::~MainWindow() {
   parameters_.stack()->disconnect(this);  // at its end it forgets its steps, and would say so
   workbench_->CancelStatistics();
   workbench_->SetBackgroundErrorHandler({});
+  workbench_->SetWhenDrawn({});
   canvas_->SetWorkbench(nullptr);
 }
 

@@ -23,6 +23,7 @@
 #include "parameter_history.h"
 #include "progress_strip.h"
 #include "runs_table.h"
+#include "screen_calm.h"
 #include "session.h"
 #include "theme.h"
 #include "trace_info.h"
@@ -125,6 +126,7 @@ class MainWindow : public QMainWindow {
   NoticeBar* notice_ = nullptr;
   FindBar* find_bar_ = nullptr;
   ProgressStrip* progress_ = nullptr;
+  ScreenCalm* calm_ = nullptr;
   CommandPalette* palette_ = nullptr;
   CaptureDialog* capture_ = nullptr;
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;

@@ -16,13 +16,18 @@ constexpr double kPictureScale = 2;
 
 // Where to write; empty when the user thought better of it. A name without a suffix gets one before the dialog asks
 // whether an existing file may be replaced.
-QString AskWhereToWrite(QWidget* parent, const QString& title, const QString& name, const QString& filter,
-                        const QString& suffix) {
-  QFileDialog dialog(parent, title, QString(), filter);
+// `kinds`: kinds of file, of which the one at *kind is chosen at first; the user's choice comes back there.
+QString AskWhereToWrite(QWidget* parent, const QString& title, const QString& name, const QStringList& kinds,
+                        const QString& suffix, qsizetype* kind) {
+  QFileDialog dialog(parent, title);
+  dialog.setNameFilters(kinds);
+  dialog.selectNameFilter(kinds.at(*kind));
   dialog.setAcceptMode(QFileDialog::AcceptSave);
   dialog.setDefaultSuffix(suffix);
   dialog.selectFile(name);
-  return dialog.exec() == QDialog::Accepted ? dialog.selectedFiles().constFirst() : QString();
+  if (dialog.exec() != QDialog::Accepted) return {};
+  *kind = std::max<qsizetype>(0, kinds.indexOf(dialog.selectedNameFilter()));
+  return dialog.selectedFiles().constFirst();
 }
 
 }  // namespace
@@ -77,7 +82,13 @@ void MainWindow::OpenTrace(const QString& path) {
   ProgressReport report;
   report.stage = tr("Opening %1").arg(QFileInfo(path).fileName()).toStdString();
   progress_->Update(kOpenWork, report);
-  workbench_->OpenTrace(path.toStdString(), WhileAlive(this, [this](const TraceSummary& trace) { TraceOpened(trace); }),
+  workbench_->OpenTrace(path.toStdString(),
+                        WhileAlive(this,
+                                   [this, offer = notice_->newest_offer()](const TraceSummary& trace) {
+                                     // What was offered instead of the trace before is about that one.
+                                     notice_->WithdrawOffer(offer);
+                                     TraceOpened(trace);
+                                   }),
                         WhileAlive(this, [this](const std::string& sentence) {
                           progress_->End(kOpenWork);
                           notice_->ShowError(QString::fromStdString(sentence));
@@ -167,6 +178,7 @@ void MainWindow::BeginCanvasRun() {
   });
   ProgressReport report;
   report.stage = tr("Measuring %1").arg(canvas_->method()).toStdString();
+  report.fraction = 0;  // known: an unknown one is an animation, whose frames the run would be measured beside
   progress_->Update(kRunWork, report);
   run_watch_.start();
 }
@@ -256,9 +268,13 @@ void MainWindow::StopSearch() {
 }
 
 void MainWindow::ExportCanvas() {
-  const QString path = AskWhereToWrite(this, tr("Export map"), QStringLiteral("head.png"), tr("PNG pictures (*.png)"),
-                                       QStringLiteral("png"));
+  // The kind of file is a choice that every platform's dialog shows.
+  const QStringList grounds{tr("PNG on the window's dark ground (*.png)"), tr("PNG on white, for paper (*.png)")};
+  qsizetype ground = canvas_->pictures_light() ? 1 : 0;
+  const QString path =
+      AskWhereToWrite(this, tr("Export map"), QStringLiteral("head.png"), grounds, QStringLiteral("png"), &ground);
   if (path.isEmpty()) return;
+  canvas_->SetPicturesLight(ground == 1);
   progress_->Begin(kExportWork, [this] {
     canvas_->CancelExport();
     progress_->End(kExportWork);
@@ -282,7 +298,9 @@ bool MainWindow::ExportRuns() {
 
 bool MainWindow::ExportTable(const QString& title, const QString& name,
                              const std::function<std::string(const std::string&)>& write) {
-  const QString path = AskWhereToWrite(this, title, name, tr("Tables (*.csv *.json *.h5)"), QStringLiteral("csv"));
+  qsizetype only = 0;
+  const QString path =
+      AskWhereToWrite(this, title, name, {tr("Tables (*.csv *.json *.h5)")}, QStringLiteral("csv"), &only);
   if (path.isEmpty()) return false;
   const std::string error = write(path.toStdString());
   if (error.empty()) {

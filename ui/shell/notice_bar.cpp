@@ -43,6 +43,7 @@ void NoticeBar::ShowMessage(const QString& sentence) {
 
 void NoticeBar::ShowOffer(const QString& sentence, const QString& button, std::function<void()> act) {
   offer_ = {sentence, button, std::move(act)};
+  ++newest_offer_;
   Show(sentence, Kind::kOffer);
 }
 
@@ -54,6 +55,12 @@ void NoticeBar::Dismiss() {
   } else {
     hide();
   }
+}
+
+void NoticeBar::WithdrawOffer(int number) {
+  if (!offer_ || number != newest_offer_) return;
+  offer_.reset();
+  if (shown_ == Kind::kOffer) hide();
 }
 
 void NoticeBar::TakeOffer() {

@@ -20,6 +20,10 @@ class NoticeBar : public QFrame {
   // With a button that does `act`. Stays until it is closed, taken, or replaced by another offer: news in between hides
   // it for their own time only.
   void ShowOffer(const QString& sentence, const QString& button, std::function<void()> act);
+  // Takes an offer back that something else has settled, on show or not; one that was made since stays. `number` is
+  // what newest_offer() was.
+  void WithdrawOffer(int number);
+  int newest_offer() const { return newest_offer_; }  // counts them
   // As the button at its end: closes what is on show.
   void Dismiss();
   QString text() const { return label_->text(); }
@@ -34,6 +38,7 @@ class NoticeBar : public QFrame {
   void TakeOffer();
 
   std::optional<Offer> offer_;
+  int newest_offer_ = 0;
   Kind shown_ = Kind::kMessage;
   QLabel* label_;
   QPushButton* action_;

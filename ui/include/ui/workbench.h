@@ -100,6 +100,12 @@ class Workbench {
   // that is full).
   void SetBackgroundErrorHandler(ErrorReply handler) { background_error_ = std::move(handler); }
 
+  // How work in the background waits for the screen, so that no frame is drawn beside what it measures: the window
+  // calls `then`, on the UI thread, when everything that it was told before is drawn. Without one, nothing is waited
+  // for.
+  using WhenDrawn = std::function<void(std::function<void()> then)>;
+  void SetWhenDrawn(WhenDrawn when_drawn) { when_drawn_ = std::move(when_drawn); }
+
   virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first
   virtual std::vector<std::string> task_names() const = 0;
   virtual std::string default_model_dir() const = 0;
@@ -130,8 +136,8 @@ class Workbench {
                           Reply<ProgressReport> progress) = 0;
   virtual void CancelSearch() = 0;
   // Measures a method of either phase beside dense attention of that phase. A name that both phases have means prefill,
-  // here and for masks. `progress` tells the repeats, now and then only: what is drawn for it costs time that the run
-  // wants for itself.
+  // here and for masks. Short runs are repeated more often than `repeats`. `progress` tells the repeats, now and then
+  // only, and the run waits until that is drawn: a frame takes as long as a short repeat.
   virtual void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                          int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
                          Reply<ProgressReport> progress) = 0;
@@ -154,9 +160,18 @@ class Workbench {
   void ReportBackgroundError(const std::string& sentence) const {
     if (background_error_) background_error_(sentence);
   }
+  // On the UI thread.
+  void CallWhenDrawn(std::function<void()> then) const {
+    if (when_drawn_) {
+      when_drawn_(std::move(then));
+    } else {
+      then();
+    }
+  }
 
  private:
   ErrorReply background_error_;
+  WhenDrawn when_drawn_;
 };
 
 }  // namespace headscope::ui
