@@ -70,7 +70,7 @@ class Runner {
     } catch (const Stopped&) {
       report_.interrupted = true;
     }
-    ceiling->ms = Summarize(std::move(times));
+    ceiling->ms = Summarize(times);
     if (report_.interrupted) throw Stopped{};
   }
 
