@@ -1,5 +1,6 @@
 #include "cuda_attend_run.h"
 
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -2,8 +2,6 @@
 // reads, poisoned outputs with guards around them, and the comparison with float64.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "cuda_lists.h"
+#include "device_array.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/sparse_index.h"
 
@@ -68,9 +67,6 @@ class AttendRun {
   static constexpr int64_t kGuardLse = 64;
 
  private:
-  struct FreeDevice {
-    void operator()(void* p) const { cudaFree(p); }
-  };
   struct FreeLists {
     void operator()(CudaIndexBuffers* buffers) const {
       FreeIndex(buffers);
