@@ -18,11 +18,10 @@ class PrefillComparison {
                       MethodResult* result);
 
  private:
-  kernels::Status RunDense(PrefillRun* run);
   kernels::Status MeasureDense();
-  // Other work on the machine only adds time, and a few short repeats are soon spoilt: the baseline is the least median
-  // of those taken so far.
-  kernels::Status MeasureDenseAgain();
+  // The method beside dense: a short baseline is timed again in turn with it, a long one stays as it is.
+  kernels::Status RunBesideDense(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                                 PrefillRun* run);
   // Kept share, kept mass and the executor's own error.
   kernels::Status Judge(const PrefillRun& run, MethodResult* result) const;
   // Relative error of the executor itself on rows spread evenly from the first to the last.

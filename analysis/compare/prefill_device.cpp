@@ -22,23 +22,44 @@ class CpuPrefill final : public PrefillDevice {
   kernels::AttentionProblem Problem() const override { return head_->Problem(); }
 
   Status Run(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run) override {
+    return SelectAndAttend(method, values, nullptr, run);
+  }
+  Status RunBeside(const kernels::SparseIndex& beside, const kernels::PrefillMethod& method,
+                   const kernels::ParameterValues& values, PrefillRun* run) override {
+    return SelectAndAttend(method, values, &beside, run);
+  }
+
+ private:
+  Status SelectAndAttend(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                         const kernels::SparseIndex* beside, PrefillRun* run) {
     if (Status status = SelectTimed(*head_, method, values, options_, run); !status.ok()) return status;
     run->o.assign(static_cast<size_t>(head_->num_rows * head_->head_dim), 0.0f);
-    kernels::AttentionOutput output;
-    output.o = kernels::ContiguousTensor<void>(run->o.data(), /*num_heads=*/1, head_->num_rows, head_->head_dim);
+    std::vector<float> o_beside(beside == nullptr ? 0 : run->o.size());
     for (Repeats repeats(options_, method.spec().name, "attend"); repeats.Begin();) {
-      const Stopwatch watch;
-      const Status status =
-          kernels::AttendCpu(head_->Problem(), run->index.View(), output, {options_.num_threads, options_.cancelled});
-      const double milliseconds = watch.Milliseconds();
-      if (!status.ok()) return status;
-      repeats.Took(milliseconds);
-      if (!repeats.is_warm_up()) run->attend_ms.push_back(milliseconds);
+      double beside_ms = 0, own_ms = 0;
+      if (beside != nullptr) {
+        if (Status status = AttendTimed(*beside, o_beside.data(), &beside_ms); !status.ok()) return status;
+      }
+      if (Status status = AttendTimed(run->index, run->o.data(), &own_ms); !status.ok()) return status;
+      repeats.Took(own_ms);
+      if (repeats.is_warm_up()) continue;
+      run->attend_ms.push_back(own_ms);
+      if (beside != nullptr) run->beside_ms.push_back(beside_ms);
     }
     return {};
   }
 
- private:
+  // o: [num_rows, head_dim]
+  Status AttendTimed(const kernels::SparseIndex& index, float* o, double* milliseconds) const {
+    kernels::AttentionOutput output;
+    output.o = kernels::ContiguousTensor<void>(o, /*num_heads=*/1, head_->num_rows, head_->head_dim);
+    const Stopwatch watch;
+    Status status =
+        kernels::AttendCpu(head_->Problem(), index.View(), output, {options_.num_threads, options_.cancelled});
+    *milliseconds = watch.Milliseconds();
+    return status;
+  }
+
   const HeadTensorsPtr head_;
   const CompareOptions options_;
   const std::string name_ = "cpu";

@@ -18,6 +18,7 @@ struct PrefillRun {
   kernels::SparseIndex index;                // on the host, inside the model's window
   std::vector<float> o;                      // [num_rows, head_dim]
   std::vector<double> select_ms, attend_ms;  // of every timed repeat
+  std::vector<double> beside_ms;             // of attention that was timed in turn with this one's (RunBeside)
   std::string select_device;                 // "cpu", or the GPU's name
   std::string note;                          // why selection did not run where attention did; else empty
 };
@@ -32,6 +33,14 @@ class PrefillDevice {
   // One run that warms up and makes the index and the output, then the timed ones. `values` are the method's.
   virtual kernels::Status Run(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                               PrefillRun* run) = 0;
+  // As Run. A device that shares its processors with other work times attention over `beside` in turn with the
+  // method's, so that both meet the same disturbance and their ratio holds whatever that is; others leave beside_ms
+  // empty.
+  virtual kernels::Status RunBeside([[maybe_unused]] const kernels::SparseIndex& beside,
+                                    const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                                    PrefillRun* run) {
+    return Run(method, values, run);
+  }
 };
 
 // By options.device, "cpu" or "cuda". Errors: another word; no GPU; too little memory there.
