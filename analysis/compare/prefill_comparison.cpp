@@ -16,9 +16,9 @@ namespace {
 using kernels::Status;
 
 constexpr int64_t kCheckedRows = 32;  // rows whose output is compared with the float64 reference
-// Baselines shorter than this, all repeats together, are timed again in turn with every method: other work on the
-// machine that comes and goes would decide a ratio of times so short.
-constexpr double kShortBaselineMs = 500;
+// A baseline shorter than this is timed again in turn with every method: other work on the machine that comes and goes
+// would decide a ratio of times so short.
+constexpr double kShortBaselineMs = 250;
 
 // The row's attention in float64, straight from the index's kept ranges.
 Status ReferenceRow(const kernels::AttentionProblem& problem, const kernels::SparseIndexView& index, int32_t row,
@@ -64,7 +64,7 @@ Status PrefillComparison::MeasureDense() {
 
 Status PrefillComparison::RunBesideDense(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                                          PrefillRun* run) {
-  const bool is_short = dense_attend_.median_ms * (dense_attend_.repeats + 1) <= kShortBaselineMs;
+  const bool is_short = dense_attend_.median_ms <= kShortBaselineMs;
   return is_short ? device_->RunBeside(dense_.index, method, values, run) : device_->Run(method, values, run);
 }
 
