@@ -141,6 +141,7 @@ int RunTune(const TuneArguments& arguments) {
       const std::vector<HeadMassPtr> masses = MassesOf(id, traces, arguments.num_threads, options.cancelled);
       if (Interrupted()) break;
       std::vector<const analysis::HeadMass*> recordings;
+      recordings.reserve(masses.size());
       for (const HeadMassPtr& mass : masses) recordings.push_back(mass.get());
       // The pass over the head's scores, which the masks share, counts as one of them.
       options.progress = [&](int32_t made, int32_t most) { show((1.0 + made) / (2.0 + most)); };

@@ -44,6 +44,7 @@ MethodChoice ParseMethod(const std::string& text) {
 
 std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts) {
   std::vector<MethodChoice> choices;
+  choices.reserve(texts.size());
   for (const std::string& text : texts) choices.push_back(ParseMethod(text));
   return choices;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -82,10 +83,13 @@ void CheckOutputTarget(const std::string& path, bool force, const std::vector<st
   const fs::file_status status = fs::symlink_status(target, error);
   if (status.type() == fs::file_type::none) throw UsageError(WriteRefusal(path, error.value()));
   if (fs::is_directory(status)) throw UsageError("output " + path + " is a folder; name a file");
-  for (const std::string& input : inputs) {
-    if (!input.empty() && fs::equivalent(target, input, error)) {
-      throw UsageError("output " + path + " is the same file as " + input + ", which this command reads; name another");
-    }
+  const auto read_too = std::ranges::find_if(inputs, [&](const std::string& input) {
+    std::error_code unreadable;
+    return !input.empty() && fs::equivalent(target, input, unreadable);
+  });
+  if (read_too != inputs.end()) {
+    throw UsageError("output " + path + " is the same file as " + *read_too +
+                     ", which this command reads; name another");
   }
   if (fs::is_symlink(status)) {
     throw UsageError("output " + path + " is a symbolic link, and links are not written through; name the file itself");

@@ -11,6 +11,11 @@ namespace {
 
 constexpr int64_t kLargestNumber = 1'000'000;
 
+// `why` says what is wrong with `text`, the value of `option`, and what to write instead.
+UsageError Refusal(const std::string& option, const std::string& text, const std::string& why) {
+  return UsageError(option + " '" + text + "': " + why);
+}
+
 std::vector<std::string_view> Split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {
@@ -25,7 +30,7 @@ int64_t ParseNumber(std::string_view text, const std::string& whole, const std::
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty() || value < 0) {
-    throw UsageError(option + " '" + whole + "': '" + std::string(text) + "' is not a number from 0 on");
+    throw Refusal(option, whole, "'" + std::string(text) + "' is not a number from 0 on");
   }
   return value;
 }
@@ -41,7 +46,7 @@ std::pair<int64_t, int64_t> ParseSpan(std::string_view text, const std::string& 
   const int64_t first = ParseNumber(text.substr(0, dash), whole, option);
   const int64_t last = ParseNumber(text.substr(dash + 1), whole, option);
   if (last < first) {
-    throw UsageError(option + " '" + whole + "': the range " + std::string(text) + " runs backwards; turn it round");
+    throw Refusal(option, whole, "the range " + std::string(text) + " runs backwards; turn it round");
   }
   return {first, last};
 }
@@ -53,7 +58,7 @@ std::vector<int32_t> ParseNumberList(const std::string& text, const std::string&
   if (text.empty()) return numbers;
   for (std::string_view item : Split(text, ',')) {
     const auto [first, last] = ParseSpan(item, text, option);
-    if (last >= kLargestNumber) throw UsageError(option + " '" + text + "': give numbers or ranges such as 0-3,7");
+    if (last >= kLargestNumber) throw Refusal(option, text, "give numbers or ranges such as 0-3,7");
     for (int64_t value = first; value <= last; ++value) numbers.push_back(static_cast<int32_t>(value));
   }
   std::sort(numbers.begin(), numbers.end());
@@ -68,8 +73,8 @@ std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vec
   for (std::string_view item : Split(text, ',')) {
     const size_t colon = item.find(':');
     if (colon == std::string_view::npos) {
-      throw UsageError(option + " '" + text + "': '" + std::string(item) +
-                       "' lacks its colon; write layer:head such as 4:3, 2:* or *:0-3");
+      throw Refusal(option, text,
+                    "'" + std::string(item) + "' lacks its colon; write layer:head such as 4:3, 2:* or *:0-3");
     }
     const auto [layer_first, layer_last] = ParseSpan(item.substr(0, colon), text, option);
     const auto [head_first, head_last] = ParseSpan(item.substr(colon + 1), text, option);
@@ -80,8 +85,9 @@ std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vec
       }
     }
     if (heads.size() == before) {
-      throw UsageError(option + " '" + text + "': no recorded head matches " + std::string(item) +
-                       "; `headscope info TRACE` lists what was recorded");
+      throw Refusal(
+          option, text,
+          "no recorded head matches " + std::string(item) + "; `headscope info TRACE` lists what was recorded");
     }
   }
   std::sort(heads.begin(), heads.end());
@@ -97,25 +103,24 @@ std::string HeadText(analysis::HeadId id) {
 std::pair<int64_t, int64_t> ParseRange(const std::string& text, int64_t limit, const std::string& option) {
   if (text.empty()) return {0, limit};
   const size_t colon = text.find(':');
-  if (colon == std::string::npos) throw UsageError(option + " '" + text + "': write begin:end, such as 0:1024");
+  if (colon == std::string::npos) throw Refusal(option, text, "write begin:end, such as 0:1024");
   const std::string_view view(text);
   const int64_t begin = colon == 0 ? 0 : ParseNumber(view.substr(0, colon), text, option);
   const int64_t end = colon + 1 == text.size() ? limit : ParseNumber(view.substr(colon + 1), text, option);
   if (begin >= end || end > limit) {
-    throw UsageError(option + " '" + text + "': the range must be rising and end at " + std::to_string(limit) +
-                     " or before");
+    throw Refusal(option, text, "the range must be rising and end at " + std::to_string(limit) + " or before");
   }
   return {begin, end};
 }
 
 std::pair<int32_t, int32_t> ParseSize(const std::string& text, const std::string& option) {
   const size_t cross = text.find('x');
-  if (cross == std::string::npos) throw UsageError(option + " '" + text + "': write WIDTHxHEIGHT, such as 800x800");
+  if (cross == std::string::npos) throw Refusal(option, text, "write WIDTHxHEIGHT, such as 800x800");
   const std::string_view view(text);
   const int64_t width = ParseNumber(view.substr(0, cross), text, option);
   const int64_t height = ParseNumber(view.substr(cross + 1), text, option);
   if (std::min(width, height) < 16 || std::max(width, height) > 16384) {
-    throw UsageError(option + " '" + text + "': each side must be from 16 to 16384 pixels");
+    throw Refusal(option, text, "each side must be from 16 to 16384 pixels");
   }
   return {static_cast<int32_t>(width), static_cast<int32_t>(height)};
 }
