@@ -73,7 +73,9 @@ int TraceInfo(const std::string& path, bool json) {
                  {"model", data::ModelJson(model)}});
   } else {
     out << path << ": trace, " << FormatBytes(bytes)
-        << (trace.complete() ? ", complete" : ", NOT complete (the capture was cut short; all of this is readable)")
+        << (trace.complete()
+                ? ", complete"
+                : ", NOT complete (its capture is still running or was cut short; all of this is readable)")
         << "\n  model      " << model.name << " (" << model.model_type << "), " << model.num_layers << " layers, "
         << model.num_qo_heads << " query heads over " << model.num_kv_heads << " KV heads, head_dim " << model.head_dim
         << "\n  prompt     " << layout.prompt_source << "\n  tokens     " << trace.num_tokens()

@@ -41,7 +41,8 @@ void CheckFinite(const std::vector<float>& values, const char* tensor, HeadId id
   if (std::isfinite(sum)) return;
   throw data::BadTraceError(path + ": " + tensor + " of head " + std::to_string(id.layer) + ":" +
                             std::to_string(id.head) +
-                            " holds values that are not finite: capture again with --dtype fp32 or bf16");
+                            " holds values that are not finite: capture again with --dtype fp32, and if they "
+                            "stay, the model's weights hold such values");
 }
 
 // Consecutive rows at a time, since a problem's rows are.

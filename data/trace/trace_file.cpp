@@ -133,15 +133,15 @@ void TraceFile::CreateTokens(const TraceLayout& layout) {
   const GroupHandle group = CreateGroup(file.get(), "tokens");
   CreateText(group.get(), "prompt_source", layout.prompt_source);
   CreateText(group.get(), "task_answer", layout.task_answer);
-  const auto column = [&](const char* name, hid_t type, int64_t most, hsize_t length) {
+  const auto column = [&](const char* name, hid_t type, int64_t most, hsize_t length, const char* axis = "token") {
     const auto chunk =
         static_cast<hsize_t>(ChunkItems(static_cast<int64_t>(H5Tget_size(type)) * 16, most));  // 16 KiB are enough here
-    return GrowingDataset(group.get(), name, type, {{length}, 0, chunk, {"token"}, "1"}, kSmallCache);
+    return GrowingDataset(group.get(), name, type, {{length}, 0, chunk, {axis}, "1"}, kSmallCache);
   };
   ids = column("ids", H5T_STD_I32LE, layout.max_tokens, 0);
   phase = column("phase", PhaseType().get(), layout.max_tokens, 0);
   step = column("step", H5T_STD_I32LE, layout.max_tokens, 0);
-  text = column("text", H5T_STD_U8LE, layout.max_tokens * 4, 0);
+  text = column("text", H5T_STD_U8LE, layout.max_tokens * 4, 0, "byte");
   text_offsets = column("text_offsets", H5T_STD_I64LE, layout.max_tokens + 1, 1);
   const int64_t zero = 0;
   text_offsets.Write({0}, {1}, &zero);

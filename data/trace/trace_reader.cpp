@@ -169,7 +169,13 @@ void TraceReader::Impl::ReadTokens(const GroupHandle& group) {
   file.ReadAll(text_data, H5T_NATIVE_UINT8, offsets.back(), text.data());
 
   tokens.resize(count);
+  const auto negative = [&](const char* dataset, int32_t value, size_t token) {
+    file.Refuse(dataset, "holds " + std::to_string(value) + " for token " + std::to_string(token) +
+                             ", must be at least 0; " + kDamaged);
+  };
   for (size_t i = 0; i < count; ++i) {
+    if (ids[i] < 0) negative("/tokens/ids", ids[i], i);
+    if (steps[i] < 0) negative("/tokens/step", steps[i], i);
     if (phases[i] != 0 && phases[i] != 1) {
       file.Refuse("/tokens/phase", "holds " + std::to_string(phases[i]) + " instead of 0 or 1; " + kDamaged);
     }
