@@ -1,8 +1,8 @@
 // SparQ's choice of components: which r of a KV head's head_dim the approximate scores read, and what they weigh.
 //
-// A block chooses for its next item while it scores this one, so that the rows are known when the ring (sparq_tile_ring.cuh)
-// comes to them. Every component counts the larger ones. The query is used as it is; the temperature
-// multiplies in where scores are exponentiated.
+// A block chooses for its next item while it scores this one, so that the rows are known when the ring
+// (sparq_tile_ring.cuh) comes to them. Every component counts the larger ones. The query is used as it is; the
+// temperature multiplies in where scores are exponentiated.
 #pragma once
 
 #include "decode/sparq_shared.cuh"
