@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import zlib
 
 import h5py
 import numpy
@@ -117,6 +118,11 @@ class Results(TraceCase):
         self.assertEqual(header[:8], b"\x89PNG\r\n\x1a\n")
         self.assertGreater(int.from_bytes(header[16:20], "big"), 300)
         run("render", self.trace, "--head", "8:4", "--view", "mask", "--method", "vertical-slash:n_vertical=30,n_slash=100", "-o", self.path / "mask.png")
+        # Paper is white unless the window's dark ground is asked for.
+        for ground, corner in (((), 255), (("--ground", "light"), 255), (("--ground", "dark"), 23)):
+            run("render", self.trace, "--head", "8:4", "--size", "64x64", *ground, "-o", out, "--force")
+            self.assertEqual(first_pixel(out), (corner,) * 3)
+        self.assertIn("light, dark", run("render", self.trace, "--head", "8:4", "--ground", "grey", "-o", self.path / "x.png", code=2).stderr)
 
     def test_export_takes_a_part(self):
         out = self.path / "part.h5"
@@ -151,7 +157,8 @@ class Results(TraceCase):
 
     def test_help_lists_the_values_and_speaks_of_its_command_alone(self):
         for command, values in (("render", ("inferno", "viridis", "counted among the recorded")), ("demo", ("passkey", "prose")),
-                                ("analyze", ("kurtosis", "sink_mass")), ("export", ("lse_keys",))):
+                                ("analyze", ("kurtosis", "sink_mass")), ("export", ("lse_keys",)),
+                                ("tune", ("cra-p5=T in all but fewer than 5 %", "a share between 0 and 1", "in the method's own units"))):
             text = re.sub(r"\s+", " ", run(command, "--help").stdout)
             for value in values:
                 self.assertIn(value, text)
@@ -235,6 +242,16 @@ def len_answer(trace):
     from tokenizers import Tokenizer
     tokenizer = Tokenizer.from_file(MODEL + "/tokenizer.json")
     return len(tokenizer.encode(trace["task_answer"], add_special_tokens=False).ids)
+
+
+def first_pixel(path):
+    """Of an 8-bit RGB picture: every one of PNG's filters leaves it as it is."""
+    png, at, data = path.read_bytes(), 8, b""
+    while at < len(png):
+        length, kind = int.from_bytes(png[at : at + 4], "big"), png[at + 4 : at + 8]
+        data += png[at + 8 : at + 8 + length] if kind == b"IDAT" else b""
+        at += 12 + length
+    return tuple(zlib.decompress(data)[1:4])
 
 
 if __name__ == "__main__":

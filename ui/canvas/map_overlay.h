@@ -39,8 +39,8 @@ void DrawCursor(const CanvasModel& model, const OverlayOptions& options);
 
 // "1.23e-04", "0.0123" or "0": a probability in at most eight characters.
 std::string FormatProbability(double probability);
-// What the profile of the keys shows, and its greatest value.
-std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles);
+// What the profile of the keys shows, and its greatest value; in a narrow place without saying over which queries.
+std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles, bool narrow = false);
 // Which queries a decode method was tried on, and why these: the trace's own decode steps, or its last rows.
 std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept);
 // What the tooltip says of a score, one line each.

@@ -7,9 +7,9 @@
 
 namespace headscope::ui {
 
-std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles) {
+std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles, bool narrow) {
   const auto peak = PeakOf(profiles.column_mean, profiles.first_column_bin, profiles.level, model.rows().num_columns());
-  std::string text = "mean p of a key, over the queries in view";
+  std::string text = narrow ? "mean p of a key" : "mean p of a key, over the queries in view";
   if (!peak) return text;
   text += "; most " + FormatProbability(static_cast<double>(peak->value));
   if (peak->end - peak->begin == 1) return text + " (key " + std::to_string(peak->begin) + ")";
@@ -42,7 +42,8 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
     const double width = std::max(1.0, options.view->ColumnToX(column + bin) - x);
     list->AddRectFilled(Point(x, area.bottom() - height), Point(x + width, area.bottom()), inks.mass);
   }
-  DrawText(list, area.x + 3, area.y + 1, inks.dim, ColumnProfileText(model, profiles));
+  const bool narrow = static_cast<double>(TextSize(ColumnProfileText(model, profiles)).x) > area.width - 6;
+  DrawText(list, area.x + 3, area.y + 1, inks.dim, ColumnProfileText(model, profiles, narrow));
   list->PopClipRect();
   // The bars' ends on the scale of the map's colours.
   const double line = ImGui::GetFontSize();
