@@ -114,14 +114,33 @@ Status SelectVerticalSlash(Call* call) {
   top.bitmaps = call->workspace.Take<uint64_t>(call->NumHeads() * 2 * words);
   top.top_position = call->problem.first_position + (call->view.NumRowTiles() - 1) * kTileRows + kHalfRows;
   top.windows = call->workspace.Take<uint64_t>(call->NumHeads() * WindowWords(top.top_position));
+  const int32_t column_words = CeilDivide(num_keys, 64);
+  const int32_t change_words = ChangeWords(top.top_position);
+  const int32_t most_changes = MostChanges(top.count[1], top.top_position);
+  top.columns = call->workspace.Take<int32_t>(call->NumHeads() * top.count[0]);
+  top.columns_before = call->workspace.Take<int32_t>(call->NumHeads() * (column_words + 1));
+  top.changes = call->workspace.Take<uint32_t>(call->NumHeads() * most_changes);
+  top.changes_before = call->workspace.Take<int32_t>(call->NumHeads() * (change_words + 1));
 
   Status status = CheckGrids(*call, top.probe, call->NumHeads() * 2);
   if (!status.ok() || !call->launches) return status;
   status = LaunchProbe(*call, top.probe);
   if (status.ok()) status = LaunchStatus(LaunchTopLines(top, call->stream), "TopLinesKernel", *call);
   if (!status.ok()) return status;
-  const LineLists lists{top.bitmaps, words, top.windows, top.top_position};
-  return LaunchStatus(LaunchLineLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteListsKernel", *call);
+  LineLists lists;
+  lists.bitmaps = top.bitmaps;
+  lists.words = words;
+  lists.windows = top.windows;
+  lists.top_position = top.top_position;
+  lists.columns = top.columns;
+  lists.columns_before = top.columns_before;
+  lists.column_capacity = top.count[0];
+  lists.column_words = column_words;
+  lists.changes = top.changes;
+  lists.changes_before = top.changes_before;
+  lists.change_capacity = most_changes;
+  lists.change_words = change_words;
+  return LaunchStatus(LaunchLineLists(lists, ShapeOfLists(*call), arrays, call->stream), "WriteLineListsKernel", *call);
 }
 
 Status SelectSampleAttention(Call* call) {

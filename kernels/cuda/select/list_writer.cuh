@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "select/lists.h"
+#include "select/state_change.cuh"
 
 namespace headscope::kernels::selection {
 
@@ -39,17 +40,6 @@ struct ListCounts {
   int32_t columns = 0;
 };
 
-// A unit at which the state of the units changes, and the state from it on: whether the upper rows keep them (bit 0),
-// whether the lower (bit 1), and whether the diagonal may cut them (bit 2). Keys are below 2^28, as runs are shorter.
-struct StateChange {
-  uint32_t packed;  // state | unit << 3
-
-  __device__ static StateChange Make(int32_t unit, uint32_t state) {
-    return {state | static_cast<uint32_t>(unit) << 3};
-  }
-  __device__ int32_t Unit() const { return static_cast<int32_t>(packed >> 3); }
-  __device__ uint32_t State() const { return packed & 7; }
-};
 // Changes in order, in shared memory, on their way from the lanes that found them to lanes that write a run each. Room
 // for what stays behind (32) and for more than nearly every step finds: a list of scattered blocks has 320 changes.
 constexpr int kChangeQueue = 512;
@@ -67,45 +57,46 @@ constexpr int kChangeQueue = 512;
 // - The diagonal cuts a run once, at the start of the unit in which it begins.
 template <int kUnitShift>
 class ListWriter {
-  // Lists of keys are long: more words a lane share the exchanges between lanes.
-  static constexpr int kWords = kUnitShift == 0 ? 2 : 1;
-  static constexpr int kStep = 32 * kWords;
-
  public:
   __device__ ListWriter(TilePositions rows, KeyRun* runs, int32_t* columns)
-      : rows_(rows), lane_(static_cast<int>(threadIdx.x) % 32), queue_(QueueOfWarp()), runs_(runs), columns_(columns) {}
+      : rows_(rows), lane_(static_cast<int>(threadIdx.x) % 32), runs_(runs), columns_(columns), queue_(QueueOfWarp()) {
+    if (lane_ == 0) queue_[0] = StateChange::Make(0, 0);
+  }
 
-  // load(word) gives units [64 word, 64 word + 64). All lanes call it.
+  // load(word) gives units [64 word, 64 word + 64); those in front of word `first` are written. All lanes call it.
   template <class Load>
-  __device__ ListCounts Write(Load&& load) {
+  __device__ ListCounts Write(Load&& load, int32_t first = 0) {
     const int32_t last_unit = rows_.last >> kUnitShift;
     // One unit behind the last, so that a run which reaches the end is closed.
     const int32_t num_words = (last_unit + 1) / 64 + 1;
     // Words in front of this one hold nothing that the diagonal cuts or masks.
     const int32_t first_near_word = (rows_.first >> kUnitShift) / 64;
-    if (lane_ == 0) queue_[0] = StateChange::Make(0, 0);
-    int32_t first = 0;
-    for (; first + kStep <= first_near_word; first += kStep) {
-      const int32_t word = first + kWords * lane_;
-      KeptUnits units[kWords];
-      for (int i = 0; i < kWords; ++i) units[i] = load(word + i);
-      Step</*kNear=*/false>(word, units);
-    }
-    for (; first < num_words; first += kStep) {
-      const int32_t word = first + kWords * lane_;
-      KeptUnits units[kWords];
-      for (int i = 0; i < kWords; ++i) {
-        if (word + i < num_words) units[i] = load(word + i);
-      }
-      Step</*kNear=*/true>(word, units);
+    for (; first + 32 <= first_near_word; first += 32) Step</*kNear=*/false>(first + lane_, load(first + lane_));
+    for (; first < num_words; first += 32) {
+      const int32_t word = first + lane_;
+      Step</*kNear=*/true>(word, word < num_words ? load(word) : KeptUnits{});
     }
     WriteRuns(/*left=*/1);
     return counts_;
   }
 
- private:
+ protected:
   static constexpr unsigned kFullWarp = 0xffffffffu;
 
+  // What the caller has written ends with the state that `open` begins.
+  __device__ void GoOn(StateChange open) {
+    if (lane_ == 0) queue_[0] = open;
+    state_ = open.State();
+    __syncwarp();
+  }
+
+  const TilePositions rows_;
+  const int lane_;
+  KeyRun* const runs_;
+  int32_t* const columns_;
+  ListCounts counts_;
+
+ private:
   __device__ static StateChange* QueueOfWarp() {
     __shared__ StateChange queues[kListThreads / 32][kChangeQueue];
     return queues[threadIdx.x / 32];
@@ -136,43 +127,30 @@ class ListWriter {
   }
 
   template <bool kNear>
-  __device__ __forceinline__ void Step(int32_t word, KeptUnits (&units)[kWords]) {
-    uint64_t cut[kWords] = {};
-    uint64_t singles[kWords] = {};
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      if constexpr (kNear) cut[i] = ClipAtDiagonal((word + i) * 64, units[i]);
-      if constexpr (kUnitShift == 0) {
-        singles[i] = units[i].columns & ~(units[i].upper & units[i].lower);
-        units[i].upper &= ~singles[i];
-        units[i].lower &= ~singles[i];
-      }
+  __device__ __forceinline__ void Step(int32_t word, KeptUnits units) {
+    uint64_t cut = 0;
+    uint64_t singles = 0;
+    if constexpr (kNear) cut = ClipAtDiagonal(word * 64, units);
+    if constexpr (kUnitShift == 0) {
+      singles = units.columns & ~(units.upper & units.lower);
+      units.upper &= ~singles;
+      units.lower &= ~singles;
     }
 
     // Where the state differs from the one in front.
-    auto last_state = [&](int i) {
-      auto top_bit = [](uint64_t bits) { return static_cast<uint32_t>(bits >> 63); };
-      return top_bit(units[i].upper) | top_bit(units[i].lower) << 1 | top_bit(cut[i]) << 2;
-    };
-    uint32_t before = __shfl_up_sync(kFullWarp, last_state(kWords - 1), 1);
+    auto top_bit = [](uint64_t bits) { return static_cast<uint32_t>(bits >> 63); };
+    const uint32_t last = top_bit(units.upper) | top_bit(units.lower) << 1 | top_bit(cut) << 2;
+    uint32_t before = __shfl_up_sync(kFullWarp, last, 1);
     if (lane_ == 0) before = state_;
-    state_ = __shfl_sync(kFullWarp, last_state(kWords - 1), 31);
-    uint64_t changes[kWords];
-    uint64_t any = 0;
-    int32_t num_changes = 0, num_singles = 0;
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      changes[i] = (units[i].upper ^ (units[i].upper << 1 | (before & 1))) |
-                   (units[i].lower ^ (units[i].lower << 1 | (before >> 1 & 1)));
-      if constexpr (kNear) changes[i] |= cut[i] ^ (cut[i] << 1 | before >> 2);
-      before = last_state(i);
-      any |= changes[i] | singles[i];
-      num_changes += __popcll(changes[i]);
-      num_singles += __popcll(singles[i]);
-    }
-    if (!__any_sync(kFullWarp, any != 0)) return;
+    state_ = __shfl_sync(kFullWarp, last, 31);
+    uint64_t changes =
+        (units.upper ^ (units.upper << 1 | (before & 1))) | (units.lower ^ (units.lower << 1 | (before >> 1 & 1)));
+    if constexpr (kNear) changes |= cut ^ (cut << 1 | before >> 2);
+    if (!__any_sync(kFullWarp, (changes | singles) != 0)) return;
 
-    // Both prefix sums at once: at most 32 * 64 * kWords each.
+    // Both prefix sums at once: at most 32 * 64 each.
+    const int32_t num_changes = __popcll(changes);
+    const int32_t num_singles = __popcll(singles);
     uint32_t sums = static_cast<uint32_t>(num_changes) | static_cast<uint32_t>(num_singles) << 16;
 #pragma unroll
     for (int offset = 1; offset < 32; offset *= 2) {
@@ -182,18 +160,15 @@ class ListWriter {
     const uint32_t totals = __shfl_sync(kFullWarp, sums, 31);
     if constexpr (kUnitShift == 0) {
       int32_t next = counts_.columns + static_cast<int32_t>(sums >> 16) - num_singles;
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) {
-        ForEachBit(singles[i], [&](int half, int bit) { columns_[next++] = (word + i) * 64 + 32 * half + bit; });
-      }
+      ForEachBit(singles, [&](int half, int bit) { columns_[next++] = word * 64 + 32 * half + bit; });
       counts_.columns += static_cast<int32_t>(totals >> 16);
     }
     Enqueue(changes, static_cast<int32_t>(sums & 0xffff) - num_changes, static_cast<int32_t>(totals & 0xffff),
-            [&](int i, int half, int bit) {
+            [&](int half, int bit) {
               auto bit_of = [&](uint64_t bits) { return static_cast<uint32_t>(bits >> (32 * half)) >> bit & 1; };
-              uint32_t state = bit_of(units[i].upper) | bit_of(units[i].lower) << 1;
-              if constexpr (kNear) state |= bit_of(cut[i]) << 2;
-              return StateChange::Make((word + i) * 64 + 32 * half + bit, state);
+              uint32_t state = bit_of(units.upper) | bit_of(units.lower) << 1;
+              if constexpr (kNear) state |= bit_of(cut) << 2;
+              return StateChange::Make(word * 64 + 32 * half + bit, state);
             });
   }
 
@@ -209,16 +184,12 @@ class ListWriter {
   }
 
   // Puts the lanes' changes into the queue, lane by lane. before: those of the lanes below; total: of all lanes.
-  // change_at(i, half, bit): what to put there for a bit of a half of word i.
+  // change_at(half, bit): what to put there for a bit of a half of `changes`.
   template <class ChangeAt>
-  __device__ __forceinline__ void Enqueue(uint64_t (&changes)[kWords], int32_t before, int32_t total,
-                                          ChangeAt&& change_at) {
+  __device__ __forceinline__ void Enqueue(uint64_t changes, int32_t before, int32_t total, ChangeAt&& change_at) {
     int32_t next = queued_ + before;
     if (queued_ + total <= kChangeQueue) {
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) {
-        ForEachBit(changes[i], [&](int half, int bit) { queue_[next++] = change_at(i, half, bit); });
-      }
+      ForEachBit(changes, [&](int half, int bit) { queue_[next++] = change_at(half, bit); });
       queued_ += total;
       __syncwarp();
       WriteRuns(/*left=*/32);
@@ -226,12 +197,9 @@ class ListWriter {
     }
     // More than there is room for: as many at a time as fit.
     for (int32_t end = queued_ + total; end > 0;) {
-#pragma unroll
-      for (int i = 0; i < kWords; ++i) {
-        for (; changes[i] != 0 && next < kChangeQueue; changes[i] &= changes[i] - 1, ++next) {
-          const int bit = __ffsll(static_cast<long long>(changes[i])) - 1;
-          queue_[next] = change_at(i, bit / 32, bit % 32);
-        }
+      for (; changes != 0 && next < kChangeQueue; changes &= changes - 1, ++next) {
+        const int bit = __ffsll(static_cast<long long>(changes)) - 1;
+        queue_[next] = change_at(bit / 32, bit % 32);
       }
       const int32_t filled = min(end, kChangeQueue);
       queued_ = filled;
@@ -276,12 +244,7 @@ class ListWriter {
     __syncwarp();
   }
 
-  const TilePositions rows_;
-  const int lane_;
   StateChange* const queue_;
-  KeyRun* const runs_;
-  int32_t* const columns_;
-  ListCounts counts_;
   int32_t queued_ = 1;  // the first is where the present state began
   uint32_t state_ = 0;  // of the last unit so far
 };

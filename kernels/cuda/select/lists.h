@@ -36,12 +36,22 @@ struct ListShape {
   int32_t num_tiles = 0;
 };
 
-// Vertical-slash: bitmaps as in TopLinesParams (top_lines.h).
+// Vertical-slash: bitmaps and what is made of them, as in TopLinesParams (top_lines.h), per head of the batch.
 struct LineLists {
-  const uint64_t* bitmaps = nullptr;  // [batch * head, 2, words]
+  const uint64_t* bitmaps = nullptr;  // [head, 2, words]
   int32_t words = 0;
-  const uint64_t* windows = nullptr;  // [batch * head, WindowWords(top_position)]
+  const uint64_t* windows = nullptr;  // [head, WindowWords(top_position)]
   int32_t top_position = 0;
+  // Kept columns in order, and how many of them lie in front of each word of 64.
+  const int32_t* columns = nullptr;         // [head, column_capacity]
+  const int32_t* columns_before = nullptr;  // [head, column_words + 1]
+  int32_t column_capacity = 0;
+  int32_t column_words = 0;
+  // Changes of what both halves' windows say, and how many lie in front of each word.
+  const uint32_t* changes = nullptr;        // [head, change_capacity]
+  const int32_t* changes_before = nullptr;  // [head, change_words + 1]
+  int32_t change_capacity = 0;
+  int32_t change_words = 0;
 };
 cudaError_t LaunchLineLists(const LineLists& lists, const ListShape& shape, const ListArrays& arrays,
                             cudaStream_t stream);

@@ -1,12 +1,14 @@
 #include <cuda_runtime.h>
 
 #include "select/probe_sums.cuh"
+#include "select/state_change.cuh"
 #include "select/top_lines.h"
 
 namespace headscope::kernels::selection {
 namespace {
 
 constexpr int kKeyThreads = 256;
+constexpr int kLinesPerThread = 4;
 constexpr int kTopThreads = 1024;
 constexpr int kTopWarps = kTopThreads / 32;
 constexpr int kBins = 2048;
@@ -18,15 +20,21 @@ __device__ inline uint32_t RankKey(float sum) {
 }
 
 __global__ void __launch_bounds__(kKeyThreads) LineKeysKernel(const TopLinesParams p) {
-  const int32_t line = static_cast<int32_t>(blockIdx.x) * kKeyThreads + static_cast<int32_t>(threadIdx.x);
-  if (line >= p.num_lines) return;
   const int64_t list = blockIdx.y / 2;
   const int direction = static_cast<int>(blockIdx.y % 2);
-  uint32_t key = 0xffffffffu;
-  if (line >= p.forced[direction]) {
-    key = RankKey(direction == 0 ? ColumnSum(p.probe, list, 0, line) : SlashSum(p.probe, list, 0, line));
+  uint32_t* const keys = p.keys + (list * 2 + direction) * p.key_pitch;
+  const int32_t first =
+      static_cast<int32_t>(blockIdx.x) * (kKeyThreads * kLinesPerThread) + static_cast<int32_t>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < kLinesPerThread; ++i) {
+    const int32_t line = first + i * kKeyThreads;
+    if (line >= p.num_lines) return;
+    uint32_t key = 0xffffffffu;
+    if (line >= p.forced[direction]) {
+      key = RankKey(direction == 0 ? ColumnSum(p.probe, list, 0, line) : SlashSum(p.probe, list, 0, line));
+    }
+    keys[line] = key;
   }
-  p.keys[(list * 2 + direction) * p.key_pitch + line] = key;
 }
 
 struct Found {
@@ -85,12 +93,24 @@ __device__ Threshold FindThreshold(const uint32_t* keys, int32_t num_keys, int32
       const bool matches = known == 32 || key >> (known & 31) == threshold.key >> (known & 31);
       if (line < num_keys && matches) atomicAdd(&bins[key >> shift & mask], 1);
     };
-    for (int32_t line = static_cast<int32_t>(threadIdx.x) * 4; line < num_keys; line += kTopThreads * 4) {
-      const uint4 four = *reinterpret_cast<const uint4*>(keys + line);
-      count(four.x, line);
-      count(four.y, line + 1);
-      count(four.z, line + 2);
-      count(four.w, line + 3);
+    // Several loads on their way before the first is counted.
+    constexpr int kLoads = 4;
+    constexpr int32_t kStride = kTopThreads * 4;
+    for (int32_t first = static_cast<int32_t>(threadIdx.x) * 4; first < num_keys; first += kLoads * kStride) {
+      uint4 four[kLoads];
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        const int32_t line = first + i * kStride;
+        four[i] = line < num_keys ? *reinterpret_cast<const uint4*>(keys + line) : uint4{0, 0, 0, 0};
+      }
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        const int32_t line = first + i * kStride;
+        count(four[i].x, line);
+        count(four[i].y, line + 1);
+        count(four[i].z, line + 2);
+        count(four[i].w, line + 3);
+      }
     }
     __syncthreads();
     const Found digit = FindDigit(bins, threshold.quota, warp_sums, &found);
@@ -122,6 +142,72 @@ __device__ void StoreWindows(const TopLinesParams& p, const uint64_t* slashes, u
     const uint64_t high = FunnelShift(from[1], from[2], bit % 64);
     windows[word] = __brevll(AnyOfNext64(low, high));
   }
+}
+
+// Numbers the set bits of num_words words in ascending order, from `number` on: before[word] is the number of a word's
+// first, before[num_words] the one behind the last. emit(number, word, bit). All threads call it.
+template <class BitsAt, class Emit>
+__device__ void NumberBits(int32_t num_words, int32_t number, int32_t* before, BitsAt&& bits_at, Emit&& emit) {
+  __shared__ int32_t warp_sums[kTopWarps];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  auto prefix_sum = [lane](int32_t sum) {
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const int32_t below = __shfl_up_sync(kFullWarp, sum, offset);
+      if (lane >= offset) sum += below;
+    }
+    return sum;
+  };
+  for (int32_t first = 0; first < num_words; first += kTopThreads) {
+    const int32_t word = first + static_cast<int32_t>(threadIdx.x);
+    uint64_t bits = word < num_words ? bits_at(word) : 0;
+    const int32_t count = __popcll(bits);
+    const int32_t sum = prefix_sum(count);
+    if (lane == 31) warp_sums[warp] = sum;
+    __syncthreads();
+    static_assert(kTopWarps == 32);
+    const int32_t of_warps = prefix_sum(warp_sums[lane]);
+    const int32_t of_warps_below = __shfl_sync(kFullWarp, of_warps, (warp + 31) % 32);
+    int32_t next = number + (warp == 0 ? 0 : of_warps_below) + sum - count;
+    if (word < num_words) before[word] = next;
+    for (; bits != 0; bits &= bits - 1) emit(next++, word, __ffsll(static_cast<long long>(bits)) - 1);
+    number += __shfl_sync(kFullWarp, of_warps, 31);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) before[num_words] = number;
+}
+
+// The kept columns in order.
+__device__ void StoreColumns(const TopLinesParams& p, int64_t list, const uint64_t* columns) {
+  const int32_t num_words = (p.num_lines + 63) / 64;
+  int32_t* const kept = p.columns + list * p.count[0];
+  NumberBits(
+      num_words, 0, p.columns_before + list * (num_words + 1), [&](int32_t word) { return columns[word]; },
+      [&](int32_t number, int32_t word, int bit) { kept[number] = 64 * word + bit; });
+}
+
+// Where the state of the windows changes, the lower half's a word behind the upper's. Places below 64 are no key's: the
+// first change, at 0, stands for whatever is in front.
+__device__ void StoreChanges(const TopLinesParams& p, int64_t list, const uint64_t* windows) {
+  StateChange* const changes =
+      reinterpret_cast<StateChange*>(p.changes) + list * MostChanges(p.count[1], p.top_position);
+  if (threadIdx.x == 0) changes[0] = StateChange::Make(0, 0);
+  const int32_t num_words = ChangeWords(p.top_position);
+  NumberBits(
+      num_words, 1, p.changes_before + list * (num_words + 1),
+      [&](int32_t word) -> uint64_t {
+        if (word == 0) return 0;
+        const uint64_t upper = windows[word];
+        const uint64_t lower = windows[word - 1];
+        const uint64_t upper_before = word == 1 ? 0 : lower >> 63;
+        const uint64_t lower_before = word == 1 ? 0 : windows[word - 2] >> 63;
+        return (upper ^ (upper << 1 | upper_before)) | (lower ^ (lower << 1 | lower_before));
+      },
+      [&](int32_t number, int32_t word, int bit) {
+        const auto state = static_cast<uint32_t>((windows[word] >> bit & 1) | (windows[word - 1] >> bit & 1) << 1);
+        changes[number] = StateChange::Make(64 * word + bit, state);
+      });
 }
 
 // Ascending order of lines: bit i of word w is line 64 w + i.
@@ -168,30 +254,53 @@ __global__ void __launch_bounds__(kTopThreads) TopLinesKernel(const TopLinesPara
     __syncthreads();
     for (int before = 0; before < warp; ++before) ties_before += ties_of_warp[before];
   }
-  for (int32_t word = begin; word < end; ++word) {
-    uint64_t bits = 0;
+  constexpr int kWords = 4;  // whose keys are loaded at once
+  for (int32_t first = begin; first < end; first += kWords) {
+    uint32_t word_keys[kWords][2];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      bool inside;
-      const uint32_t key = key_at(word * 64 + half * 32 + lane, &inside);
-      const uint32_t ties = __ballot_sync(kFullWarp, inside && key == threshold.key);
-      const int32_t rank = ties_before + __popc(ties & ((1u << lane) - 1));
-      const bool kept =
-          inside && (key > threshold.key || (key == threshold.key && (all_ties || rank < threshold.quota)));
-      bits |= static_cast<uint64_t>(__ballot_sync(kFullWarp, kept)) << (32 * half);
-      ties_before += __popc(ties);
+    for (int i = 0; i < kWords; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int32_t line = (first + i) * 64 + half * 32 + lane;
+        word_keys[i][half] = line < p.num_lines ? keys[line] : 0u;
+      }
     }
-    if (lane == 0) words[kBitmapFront + word] = bits;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const int32_t word = first + i;
+      if (word >= end) break;
+      uint64_t bits = 0;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const bool inside = word * 64 + half * 32 + lane < p.num_lines;
+        const uint32_t key = word_keys[i][half];
+        const uint32_t ties = __ballot_sync(kFullWarp, inside && key == threshold.key);
+        const int32_t rank = ties_before + __popc(ties & ((1u << lane) - 1));
+        const bool kept =
+            inside && (key > threshold.key || (key == threshold.key && (all_ties || rank < threshold.quota)));
+        bits |= static_cast<uint64_t>(__ballot_sync(kFullWarp, kept)) << (32 * half);
+        ties_before += __popc(ties);
+      }
+      if (lane == 0) words[kBitmapFront + word] = bits;
+    }
   }
-  if (direction == 0) return;
+  const int64_t list = blockIdx.x / 2;
   __syncthreads();
-  StoreWindows(p, words, p.windows + static_cast<int64_t>(blockIdx.x / 2) * WindowWords(p.top_position));
+  if (direction == 0) {
+    StoreColumns(p, list, words + kBitmapFront);
+    return;
+  }
+  uint64_t* const windows = p.windows + list * WindowWords(p.top_position);
+  StoreWindows(p, words, windows);
+  __syncthreads();
+  StoreChanges(p, list, windows);
 }
 
 }  // namespace
 
 cudaError_t LaunchTopLines(const TopLinesParams& params, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((params.num_lines + kKeyThreads - 1) / kKeyThreads),
+  constexpr int32_t kLinesPerBlock = kKeyThreads * kLinesPerThread;
+  const dim3 grid(static_cast<unsigned>((params.num_lines + kLinesPerBlock - 1) / kLinesPerBlock),
                   static_cast<unsigned>(params.num_lists * 2));
   LineKeysKernel<<<grid, kKeyThreads, 0, stream>>>(params);
   const cudaError_t error = cudaGetLastError();

@@ -28,6 +28,18 @@ constexpr int32_t WindowWords(int32_t top_position) {
   return top_position / 64 + 5;
 }
 
+// Words of windows that lists read in order: those in front of the last tile's own positions.
+constexpr int32_t ChangeWords(int32_t top_position) {
+  return top_position / 64;
+}
+
+// The most changes of both halves' windows, and one in front of them all. A run of windows changes each half's state
+// twice, and runs are 65 lines apart or more.
+constexpr int32_t MostChanges(int32_t num_slashes, int32_t top_position) {
+  const int32_t most_runs = top_position / 65 + 2;
+  return 4 * (num_slashes < most_runs ? num_slashes : most_runs) + 1;
+}
+
 struct TopLinesParams {
   ProbeParams probe;      // one chunk, line mode
   int32_t num_lists = 0;  // batch * query heads
@@ -40,6 +52,11 @@ struct TopLinesParams {
   int32_t key_pitch = 0;        // num_lines rounded up to a multiple of 4
   uint64_t* windows = nullptr;  // [list, WindowWords(top_position)]
   int32_t top_position = 0;     // of the lower half of the last tile
+  // What the lists read in order (lists.h).
+  int32_t* columns = nullptr;         // [list, count[0]]
+  int32_t* columns_before = nullptr;  // [list, words of 64 lines + 1]
+  uint32_t* changes = nullptr;        // [list, MostChanges]
+  int32_t* changes_before = nullptr;  // [list, ChangeWords(top_position) + 1]
 };
 
 cudaError_t LaunchTopLines(const TopLinesParams& params, cudaStream_t stream);
