@@ -17,34 +17,46 @@ constexpr int kProbeThreads = 32 * kProbeWarps;
 constexpr int kTileFragments = 1;               // of 16 keys
 constexpr int kTileKeys = 16 * kTileFragments;  // keys of one step of a warp
 constexpr int kStages = 2;                      // tiles of keys of a warp in shared memory
-constexpr int kRowGroups = 8;                   // 64 query rows in groups of 8
+constexpr uint32_t kPieceBytes = sizeof(uint4);
+constexpr int kRowGroups = 8;  // 64 query rows in groups of 8
 constexpr int kMaxStripeSlots = 1024 / kStripe + 2;
 constexpr unsigned kFullWarp = 0xffffffffu;
 
 template <bool kBf16>
-__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                    uint32_t b1) {
+__device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   if constexpr (kBf16) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   } else {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
 
 using cuda::Exp2;
 
-__device__ __forceinline__ void CopyAsync(uint4* to, const uint16_t* from) {
-  const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(from) : "memory");
+__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+__device__ __forceinline__ void CopyAsync(uint32_t to, const uint16_t* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+// A product's four registers of keys come from one instruction: from pieces read one by one, the compiler would move
+// the four together again for every product.
+__device__ __forceinline__ void LoadMatrices(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
 }
 
-// Shared memory in pieces of 16 bytes: the unit's queries, then each warp's ring of key tiles.
+// Shared memory in pieces of 16 bytes: the unit's queries, then each warp's ring of key tiles. A tile has, for each 32
+// components and 8 keys, 4 pieces a key; piece j of key r lies at 4 r + (j ^ r / 2), so that the same piece of eight
+// keys lies in eight different groups of banks.
 __host__ __device__ constexpr int QueryPieces(int head_dim) {
   return head_dim / 32 * kRowGroups * 32;
 }
@@ -79,8 +91,7 @@ class ProbeWarp {
                        int32_t end)
       : p_(params),
         q_(shared + threadIdx.x % 32),
-        ring_(shared + QueryPieces(params.head_dim) + threadIdx.x / 32 * RingPieces(params.head_dim) +
-              threadIdx.x % 32),
+        ring_(SharedAddress(shared + QueryPieces(params.head_dim) + threadIdx.x / 32 * RingPieces(params.head_dim))),
         rows_(rows),
         k_(static_cast<const uint16_t*>(params.k.data) + k_offset + threadIdx.x % 4 * 8),
         end_(end),
@@ -90,13 +101,16 @@ class ProbeWarp {
     for (int stage = 0; stage + 1 < kStages; ++stage) Request(begin + stage * kTileKeys, stage);
   }
 
-  // Tiles are scored in order, each once. Which components a step of the product takes is free as long as K and Q
-  // agree: a lane's 16 contiguous bytes feed two steps.
+  // Tiles are scored in order, each once.
   __device__ __forceinline__ void Score(int32_t key, Scores& scores) {
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
-    // The stage that is filled now was used up by the call before.
+    __syncwarp();  // what other lanes have copied; and the stage that is filled now was used up by the call before
     Request(key + (kStages - 1) * kTileKeys, stage_ == 0 ? kStages - 1 : stage_ - 1);
-    const uint4* const tile = ring_ + stage_ * TilePieces(p_.head_dim);
+    // A lane's row of the four matrices of a step: of key group lane / 8 % 2, components 8 (lane / 16) on.
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int piece = lane / 8 % 2 * 32 + lane % 8 * 4 + (lane / 16 ^ lane % 8 / 2);
+    uint32_t tile = ring_ + static_cast<uint32_t>(stage_ * TilePieces(p_.head_dim) + piece) * kPieceBytes;
+    const uint4* q = q_;
     stage_ = stage_ + 1 == kStages ? 0 : stage_ + 1;
 #pragma unroll
     for (int m = 0; m < kTileFragments; ++m) {
@@ -108,20 +122,20 @@ class ProbeWarp {
     }
 #pragma unroll 2
     for (int block = 0; block < num_blocks_; ++block) {
-      uint4 k[2 * kTileFragments];
 #pragma unroll
-      for (int g = 0; g < 2 * kTileFragments; ++g) k[g] = tile[(block * 2 * kTileFragments + g) * 32];
+      for (int m = 0; m < kTileFragments; ++m) {
+        uint32_t k[2][4];  // of two steps
+        LoadMatrices(k[0], tile);
+        LoadMatrices(k[1], tile ^ (2 * kPieceBytes));
+        tile += 2 * 32 * kPieceBytes;
 #pragma unroll
-      for (int n = 0; n < kRowGroups; ++n) {
-        const uint4 q = q_[(block * kRowGroups + n) * 32];
-#pragma unroll
-        for (int m = 0; m < kTileFragments; ++m) {
-          const uint4& low = k[2 * m];
-          const uint4& high = k[2 * m + 1];
-          Mma<kBf16>(scores[m][n], low.x, high.x, low.y, high.y, q.x, q.y);
-          Mma<kBf16>(scores[m][n], low.z, high.z, low.w, high.w, q.z, q.w);
+        for (int n = 0; n < kRowGroups; ++n) {
+          const uint4 row = q[n * 32];
+          Mma<kBf16>(scores[m][n], k[0], row.x, row.y);
+          Mma<kBf16>(scores[m][n], k[1], row.z, row.w);
         }
       }
+      q += kRowGroups * 32;
     }
     if (p_.cap > 0) {
 #pragma unroll
@@ -141,17 +155,21 @@ class ProbeWarp {
   }
 
  private:
-  // Every lane copies what it will read itself, so its own wait is all the synchronisation there is. Keys behind the
-  // last are not touched: what lies there may be nobody's.
+  // Keys behind the last are not touched: what lies there may be nobody's.
   __device__ __forceinline__ void Request(int32_t key, int stage) {
     if (key < end_) {
-      uint4* const tile = ring_ + stage * TilePieces(p_.head_dim);
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      const int piece = lane / 4 * 4 + (lane % 4 ^ lane / 8);
+      const uint32_t tile = ring_ + static_cast<uint32_t>(stage * TilePieces(p_.head_dim) + piece) * kPieceBytes;
 #pragma unroll
       for (int g = 0; g < 2 * kTileFragments; ++g) {
-        const uint16_t* const from = k_ + min(key + 8 * g + group_lane_, end_ - 1) * p_.k.row_stride;
+        const uint16_t* from = k_ + min(key + 8 * g + group_lane_, end_ - 1) * p_.k.row_stride;
+        uint32_t to = tile + static_cast<uint32_t>(g * 32) * kPieceBytes;
 #pragma unroll 4
         for (int block = 0; block < num_blocks_; ++block) {
-          CopyAsync(tile + (block * 2 * kTileFragments + g) * 32, from + block * 32);
+          CopyAsync(to, from);
+          from += 32;
+          to += 2 * kTileFragments * 32 * kPieceBytes;
         }
       }
     }
@@ -181,7 +199,7 @@ class ProbeWarp {
 
   const ProbeParams& p_;
   const uint4* const q_;
-  uint4* const ring_;
+  const uint32_t ring_;  // shared memory address
   const UnitRows rows_;
   const uint16_t* const k_;
   const int32_t end_;
@@ -423,16 +441,22 @@ class LineSums {
 };
 
 // Copies the unit's queries to shared memory in the order in which the warps' products read them: one 16-byte piece per
-// (32 components, group of 8 rows, lane). Rows that the unit does not have are zero.
+// (32 components, group of 8 rows, lane), components 2 j, 2 j + 8, 2 j + 16 and 2 j + 24 and the next of each for j =
+// lane % 4. Rows that the unit does not have are zero.
 __device__ inline void LoadQueries(const ProbeParams& p, const UnitRows& rows, int64_t q_offset, uint4* fragments) {
   const auto* const q = static_cast<const uint16_t*>(p.q.data) + q_offset;
   const int count = QueryPieces(p.head_dim);
   for (int at = static_cast<int>(threadIdx.x); at < count; at += kProbeThreads) {
     const int lane = at % 32;
     const int row = at / 32 % kRowGroups * 8 + lane / 4;
-    const int component = at / (32 * kRowGroups) * 32 + lane % 4 * 8;
-    const uint16_t* const from = q + (rows.first_row + row) * p.q.row_stride + component;
-    fragments[at] = row < rows.num_rows ? *reinterpret_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+    const int component = at / (32 * kRowGroups) * 32 + lane % 4 * 2;
+    uint4 piece{0, 0, 0, 0};
+    if (row < rows.num_rows) {
+      const auto* const from =
+          reinterpret_cast<const uint32_t*>(q + (rows.first_row + row) * p.q.row_stride + component);
+      piece = {from[0], from[4], from[8], from[12]};
+    }
+    fragments[at] = piece;
   }
 }
 
@@ -459,7 +483,7 @@ __device__ inline void LoadRowStatistics(const ProbeParams& p, const UnitRows& r
 // One strip of one unit. kSums == false: row statistics into p.row_partials. kSums == true: column and diagonal sums.
 template <bool kBf16, bool kSums>
 __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParams p) {
-  extern __shared__ uint4 pieces[];
+  extern __shared__ __align__(128) uint4 pieces[];  // whole tiles: places in them are told apart by address bits
   __shared__ __align__(16) ProbeShared shared;
   const int units_of_group = p.group_size * p.UnitsPerHead();
   const int unit_of_group = static_cast<int>(blockIdx.x) % units_of_group;
