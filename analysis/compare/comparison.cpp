@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "analysis/compare.h"
 #include "compare/decode_comparison.h"
@@ -24,8 +25,8 @@ Status CheckValues(const kernels::MethodSpec& spec, const kernels::ParameterValu
 }  // namespace
 
 struct HeadComparison::Impl {
-  Impl(const HeadTensorsPtr& measured, const CompareOptions& options)
-      : head(measured->id), prefill(measured, options), decode(measured, options) {}
+  Impl(HeadTensorsPtr measured, const CompareOptions& options)
+      : head(measured->id), prefill(measured, options), decode(std::move(measured), options) {}
 
   const HeadId head;
   PrefillComparison prefill;
@@ -35,7 +36,7 @@ struct HeadComparison::Impl {
 HeadComparison::HeadComparison(HeadTensorsPtr head, const CompareOptions& options) {
   CompareOptions checked = options;
   checked.repeats = std::max(1, options.repeats);
-  impl_ = std::make_unique<Impl>(head, checked);
+  impl_ = std::make_unique<Impl>(std::move(head), checked);
 }
 
 HeadComparison::~HeadComparison() = default;
@@ -52,8 +53,8 @@ Status HeadComparison::Run(const std::string& method, const kernels::ParameterVa
   made.head = impl_->head;
   made.method = spec.name;
   made.parameters = values.ToString(spec);
-  const Status status = named.prefill != nullptr ? impl_->prefill.Run(*named.prefill, values, &made)
-                                                 : impl_->decode.Run(*named.decode, values, &made);
+  Status status = named.prefill != nullptr ? impl_->prefill.Run(*named.prefill, values, &made)
+                                           : impl_->decode.Run(*named.decode, values, &made);
   if (status.ok()) *result = std::move(made);
   return status;
 }

@@ -37,7 +37,7 @@ Status GpuClock::Time(std::initializer_list<Stage> stages, std::vector<double>* 
     if (status.ok()) status = Record(++event);
   }
   // Also after an error: what was enqueued may use memory that the caller frees.
-  const Status finished = GpuStatus(cudaStreamSynchronize(nullptr), "running a method on the GPU");
+  Status finished = GpuStatus(cudaStreamSynchronize(nullptr), "running a method on the GPU");
   if (!status.ok()) return status;
   if (!finished.ok() || milliseconds == nullptr) return finished;
   milliseconds->clear();

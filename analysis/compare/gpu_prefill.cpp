@@ -23,7 +23,7 @@ class GpuPrefill final : public PrefillDevice {
 
   Status Run(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run) override {
     kernels::CudaSelectSizes sizes;
-    const Status selects = CheckSelector(method, values, &sizes);
+    Status selects = CheckSelector(method, values, &sizes);
     if (!selects.ok() && selects.code() != StatusCode::kUnsupported) return selects;
     if (Status status = timed_.head->PoisonOutput(); !status.ok()) return status;
     Status status;

@@ -76,8 +76,7 @@ Status PrefillComparison::KernelError(const PrefillRun& run, double* error) cons
   std::vector<float> measured(reference.size());
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t row = rows == 1 ? 0 : i * (problem.seq_q - 1) / (rows - 1);
-    const Status status =
-        ReferenceRow(problem, run.index.View(), static_cast<int32_t>(row), reference.data() + i * head_dim);
+    Status status = ReferenceRow(problem, run.index.View(), static_cast<int32_t>(row), reference.data() + i * head_dim);
     if (!status.ok()) return status;
     std::copy_n(run.o.data() + row * head_dim, head_dim, measured.data() + i * head_dim);
   }
@@ -88,7 +87,7 @@ Status PrefillComparison::KernelError(const PrefillRun& run, double* error) cons
 Status PrefillComparison::Judge(const PrefillRun& run, MethodResult* result) const {
   if (Status status = KernelError(run, &result->kernel_error); !status.ok()) return status;
   std::vector<float> mass;
-  const Status status = KeptMass(*head_, run.index.View(), options_.num_threads, options_.cancelled, &mass);
+  Status status = KeptMass(*head_, run.index.View(), options_.num_threads, options_.cancelled, &mass);
   if (!status.ok()) return status;
   const MassDistribution masses = DistributeMass(mass);
   result->kept_fraction = KeptFraction(*head_, run.index.View());

@@ -71,7 +71,7 @@ Status SelectTimed(const HeadTensors& head, const kernels::PrefillMethod& method
                    const kernels::ParameterValues& values, const CompareOptions& options, PrefillRun* run) {
   for (Repeats repeats(options, method.spec().name, "select"); repeats.Begin();) {
     const Stopwatch watch;
-    const Status status = SelectOnHead(head, method, values, {options.num_threads, options.cancelled}, &run->index);
+    Status status = SelectOnHead(head, method, values, {options.num_threads, options.cancelled}, &run->index);
     const double milliseconds = watch.Milliseconds();
     if (!status.ok()) return status;
     repeats.Took(milliseconds);

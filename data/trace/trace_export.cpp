@@ -27,15 +27,16 @@ struct Cut {
 
 std::vector<int32_t> Slots(const std::vector<int32_t>& held, const std::vector<int32_t>& wanted,
                            const std::string& field, const std::string& path) {
-  std::vector<int32_t> slots;
-  for (const int32_t number : wanted) {
+  const auto slot_of = [&](int32_t number) {
     const auto found = std::lower_bound(held.begin(), held.end(), number);
     if (found == held.end() || *found != number) {
       throw TraceError(path + ": " + field + " " + std::to_string(number) +
                        " is not in the trace: headscope info lists what is");
     }
-    slots.push_back(static_cast<int32_t>(found - held.begin()));
-  }
+    return static_cast<int32_t>(found - held.begin());
+  };
+  std::vector<int32_t> slots(wanted.size());
+  std::transform(wanted.begin(), wanted.end(), slots.begin(), slot_of);
   return slots;
 }
 

@@ -92,7 +92,7 @@ std::string LayoutProblem(const TraceLayout& layout) {
     return "num_qo_heads " + std::to_string(model.num_qo_heads) + ": must be a multiple of num_kv_heads " +
            std::to_string(model.num_kv_heads);
   }
-  if (const std::string problem = BadKvHeads(layout); !problem.empty()) {
+  if (std::string problem = BadKvHeads(layout); !problem.empty()) {
     return problem;
   }
   if (layout.rope_convention != "half" && layout.rope_convention != "interleaved" && layout.rope_convention != "none") {
