@@ -18,12 +18,13 @@ constexpr int kSparqSharedBytes = 7296;  // of a SparQ block, before the plan's 
 constexpr int kMostVotes = 160;          // keys wanted of a block's: beyond, a vote of its 256 threads would cut few
 constexpr int kMaxFewHeads = 8;          // query heads of a KV head that a ring of tiles serves
 // With one query head a KV head a block is some crews of kSparqThreads and a warp that feeds them from a ring of
-// stages, component rows of a span. It runs ahead by at most so many items.
+// stages, component rows of a span. It runs ahead by at most so many items. A deeper ring leaves less L1, through which
+// attended rows come.
 constexpr int kSparqCrews = 2;
 constexpr int kStreamThreads = kSparqCrews * kSparqThreads + 32;
-constexpr int kStageRows = 2;
+constexpr int kStageRows = 4;
 constexpr int kStageBytes = kStageRows * kSpanTokens * 2;
-constexpr int kMaxStages = 8;
+constexpr int kMaxStages = 4;
 constexpr int kItemsAhead = 4;
 constexpr int kMaxStreamDim = 128;
 constexpr int kStreamSharedBytes = 5632;  // of a block, before its crews' parts

@@ -149,9 +149,12 @@ __device__ __forceinline__ void ScoreStream(const SpanView& view, StreamShared& 
     }
     Arrive(&stream.empty[at.stage]);
     at.Advance(plan.stages);
+    static_assert(kStageRows == 4);
+    const float4 weights = *reinterpret_cast<const float4*>(of.weight + row);
+    const float of_row[4] = {weights.x, weights.y, weights.z, weights.w};
 #pragma unroll
     for (int r = 0; r < kStageRows; ++r) {
-      const float weight = of.weight[row + r];
+      const float weight = of_row[r];
 #pragma unroll
       for (int piece = 0; piece < 2; ++piece) {
         float key[8];
