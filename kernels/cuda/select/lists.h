@@ -1,5 +1,6 @@
 // From picks to the lists of a SparseIndex, in one launch: a warp per list walks two bitmaps, what the upper and what
-// the lower half of the tile's rows keep, and writes a run wherever their state changes. The kept set is the one that
+// the lower half of the tile's rows keep, and writes a run wherever their state changes; for vertical-slash, only at
+// the tile's rows, and left of them it takes the head's picks in order (line_lists.cu). The kept set is the one that
 // SparseIndexBuilder makes of the same ranges and columns.
 #pragma once
 

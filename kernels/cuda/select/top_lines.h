@@ -1,6 +1,6 @@
 // The best columns and diagonals of every head: exact top-k by radix search on order-preserving keys, larger sums
-// first, equal sums by lower index, NaN last, as kernels/methods/top_k.h. The pick is a bitmap, which needs no sort and
-// is what the lists are made from.
+// first, equal sums by lower index, NaN last, as kernels/methods/top_k.h. The pick is a bitmap, which needs no sort.
+// What the lists read in order, columns and changes of the windows, are numbered set bits.
 //
 // Two launches: keys of all lines by the whole GPU (the probe's partial sums are added up here), then one block per
 // head and direction: three passes of 11, 11 and 10 bits find the k-th largest key, a fourth writes the bitmap. Counts
