@@ -15,7 +15,7 @@ std::vector<double> RoundTicks(double begin, double end, int32_t most, bool whol
   if (whole) step = std::max(1.0, step);
   std::vector<double> ticks;
   for (double tick = std::ceil(begin / step - 1e-9) * step; tick <= end + 1e-9 * span; tick += step)
-    ticks.push_back(tick);
+    ticks.push_back(tick + 0.0);  // zero is not -0, which would be written so
   return ticks;
 }
 

@@ -68,6 +68,8 @@ TEST(ColorMaps, AreFoundByTheirNamesAndClampedAtTheirEnds) {
 TEST(Axis, TicksAreRoundAndFew) {
   EXPECT_THAT(RoundTicks(0, 16384, 5, true), ::testing::ElementsAre(0, 5000, 10000, 15000));
   EXPECT_THAT(RoundTicks(3, 7, 10, true), ::testing::ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_THAT(RoundTicks(0, 1, 6, false), ::testing::SizeIs(6));
+  EXPECT_FALSE(std::signbit(RoundTicks(0, 1, 6, false).front())) << "a bar that begins at -0";
   EXPECT_EQ(GroupThousands(131072), "131,072");
   EXPECT_EQ(GroupThousands(-1000), "-1,000");
   EXPECT_EQ(GroupThousands(999), "999");

@@ -165,6 +165,32 @@ TEST(AxisTicksTest, StepsAreRoundAndFarEnoughApart) {
   }
 }
 
+// What a colour bar writes beside a place is the value at that place: round, inside the range, not too many.
+TEST(ValueScaleTest, MarksAreRoundValuesOfTheRange) {
+  for (const bool logarithmic : {true, false}) {
+    for (const ValueRange range : {ValueRange{-15, 0}, ValueRange{-40, -3}, ValueRange{-3.2f, -0.3f},
+                                   ValueRange{-14.3f, -13.8f}, ValueRange{-20, -6.7f}, ValueRange{-2, 0}}) {
+      const double low = std::exp2(static_cast<double>(range.minimum_log2)),
+                   high = std::exp2(static_cast<double>(range.maximum_log2));
+      for (const int most : {2, 5, 10}) {
+        const std::vector<double> values = RoundValues(range, logarithmic, most);
+        EXPECT_GE(values.size(), most > 2 ? 2U : 1U) << low << ' ' << high << ' ' << most;
+        EXPECT_LE(values.size(), static_cast<size_t>(std::max(most, 6))) << low << ' ' << high << ' ' << most;
+        for (const double value : values) {
+          if (value == 0) {  // where the range begins as good as there
+            EXPECT_TRUE(!logarithmic && low < 0.01 * high && !std::signbit(value)) << low << ' ' << high;
+            continue;
+          }
+          EXPECT_GE(value, low * (1 - 1e-6));
+          EXPECT_LE(value, high * (1 + 1e-6));
+          const double digits = value / std::pow(10.0, std::floor(std::log10(value) + 1e-9) - 2);
+          EXPECT_NEAR(digits, std::round(digits), 1e-6) << value << " is not written in three digits";
+        }
+      }
+    }
+  }
+}
+
 TEST(ValueScaleTest, ScaleAndItsInverseAgreeAndClamp) {
   const ValueRange range{-12, -1};
   for (const bool logarithmic : {true, false}) {

@@ -20,6 +20,13 @@ std::string Format(const char* format, Arguments... arguments) {
   return {text.data(), static_cast<size_t>(std::min<int>(std::max(length, 0), static_cast<int>(text.size()) - 1))};
 }
 
+// A round value as short as it is exact: "1e-05", "1.5e-04", "0.25".
+std::string FormatMark(double value) {
+  if (value >= 0.01 || value <= 0) return Format("%.3g", value);
+  const std::string text = Format("%.0e", value);
+  return std::abs(std::stod(text) / value - 1) < 1e-6 ? text : Format("%.1e", value);
+}
+
 ImU32 ToImGui(const analysis::Rgb& color) {
   return IM_COL32(color.red, color.green, color.blue, 255);
 }
@@ -79,13 +86,13 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   }
   list->AddRect(Point(bar.x, bar.y), Point(bar.right(), bar.bottom()), inks.line);
   const int ticks = std::max(2, static_cast<int>(area.height / 60));
-  for (int tick = 0; tick <= ticks; ++tick) {
-    const float position = static_cast<float>(tick) / static_cast<float>(ticks);
+  for (const double value : RoundValues(settings.range, settings.logarithmic, ticks)) {
+    const auto log2_value = static_cast<float>(std::log2(value));
+    const float position = ScalePosition(log2_value, settings.range, settings.logarithmic);
     const double y = bar.bottom() - bar.height * static_cast<double>(position);
-    const double value = std::exp2(static_cast<double>(ScaleValue(position, settings.range, settings.logarithmic)));
     list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), inks.line);
     const double text_y = std::min(std::max(y - line / 2, bar.y - 2), bar.bottom() - line + 2);
-    DrawText(list, bar.right() + 5, text_y, inks.text, Format(value < 0.1 ? "%.0e" : "%.1g", value));
+    DrawText(list, bar.right() + 5, text_y, inks.text, FormatMark(value));
   }
   DrawText(list, bar.x, area.y - 2 * line - 4, inks.dim, settings.logarithmic ? "p, log" : "p, linear");
   DrawText(list, bar.x, area.y - line - 4, inks.dim,

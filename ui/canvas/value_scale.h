@@ -2,6 +2,8 @@
 // functions.
 #pragma once
 
+#include <vector>
+
 namespace headscope::ui {
 
 // What of the probabilities the palette spans, as log2 p. Linear scales span [2^minimum, 2^maximum].
@@ -15,5 +17,9 @@ struct ValueRange {
 float ScalePosition(float log2_p, const ValueRange& range, bool logarithmic);
 // The log2 p at a position: the inverse of ScalePosition inside the range.
 float ScaleValue(float position, const ValueRange& range, bool logarithmic);
+// Probabilities to mark on a bar of the range: powers of ten on a logarithmic scale (of less than two of them, what
+// lies between as well: 1, 2 and 5 times one), multiples of 1, 2 or 5 times a power of ten on a linear one. About
+// `most`.
+std::vector<double> RoundValues(const ValueRange& range, bool logarithmic, int most);
 
 }  // namespace headscope::ui
