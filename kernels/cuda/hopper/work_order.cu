@@ -13,8 +13,8 @@ constexpr int kCostThreads = 256;
 constexpr int kSortThreads = 1024;
 constexpr int kBuckets = 1024;
 
-// Costs in segments of 32 keys (NewPieces for runs): what a row tile costs beside its keys (Q, O, pipeline fill), and a
-// gathered tile of columns, which is slower than a copied one.
+// Costs in segments of 32 keys: what a row tile costs beside its keys (Q, O, pipeline fill), and a gathered tile of
+// columns, which is slower than a copied one.
 constexpr int kItemCost = 6;
 constexpr int kColumnTileCost = 5;
 constexpr int kColumnsPerTile = 128;
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kCostThreads)
   for (int l = 0; l < lists_per_item && tile + l < lists_per_head; ++l) {
     const KeyRun* const runs = index.runs + index.run_begin[first_list + l];
     const int run_count = index.run_count[first_list + l];
-    for (int i = lane; i < run_count; i += 32) cost += NewPieces(i == 0 ? KeyRun{} : runs[i - 1], runs[i]);
+    for (int i = lane; i < run_count; i += 32) cost += (runs[i].Length() + kSegmentRows - 1) / kSegmentRows;
     if (lane == 0) {
       cost += (index.column_count[first_list + l] + kColumnsPerTile - 1) / kColumnsPerTile * kColumnTileCost;
     }

@@ -5,28 +5,12 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstdint>
 
-#include "hopper/kernel_params.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels::hopper {
-
-// What a run adds to the cost of its list, in segments: the aligned pieces of kSegmentRows keys that it reaches and
-// `previous`, the run in front of it, does not. Of a list's first run the one in front is empty.
-//
-// Summed over a list this is at least the number of segments that RunWalker packs the runs into, for aligned pieces are
-// a cover of them too, and at most twice that number, for a segment touches two pieces. It asks no run for what the
-// runs before it have left over, which only a walk in order could tell, and a sum of lengths rounded up run by run
-// would take a list of short runs for one up to kSegmentRows times as long.
-constexpr int32_t NewPieces(const KeyRun& previous, const KeyRun& run) {
-  const int32_t counted = (previous.End() + kSegmentRows - 1) / kSegmentRows;
-  const int32_t first = run.start / kSegmentRows;
-  const int32_t end = (run.End() + kSegmentRows - 1) / kSegmentRows;
-  return std::max(end - std::max(first, counted), 0);
-}
 
 struct WorkOrderShape {
   int32_t items_per_head = 0;
