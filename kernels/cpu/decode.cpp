@@ -114,7 +114,8 @@ void WriteHead(const AttentionProblem& problem, const DecodeSelection& selection
   const size_t row =
       static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_qo_heads) + static_cast<size_t>(head);
   const double alpha = selection.alpha.empty() ? 1.0 : static_cast<double>(selection.alpha[row]);
-  const size_t list = static_cast<size_t>(sequence * problem.num_kv_heads + head / problem.GroupSize());
+  const size_t list = static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_kv_heads) +
+                      static_cast<size_t>(head / problem.GroupSize());
   const float* const mean = selection.mean_value.empty()
                                 ? nullptr
                                 : selection.mean_value.data() + list * static_cast<size_t>(problem.head_dim);

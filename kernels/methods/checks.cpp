@@ -90,7 +90,7 @@ Status CheckIndexOfProblem(const AttentionProblem& problem, const SparseIndexVie
 }
 
 Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSelection& selection) {
-  const Status status = CheckProblem(problem, /*reads_v=*/true);
+  Status status = CheckProblem(problem, /*reads_v=*/true);
   if (!status.ok()) return status;
   if (problem.seq_q != 1) return RefuseField("seq_q", problem.seq_q, "1: decode takes one query a step");
   if (selection.batch != problem.batch || selection.num_qo_heads != problem.num_qo_heads ||

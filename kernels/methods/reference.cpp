@@ -115,12 +115,14 @@ Status DecodeReference(const AttentionProblem& problem, const DecodeSelection& s
   std::vector<double> values;
   for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
     for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
-      const size_t list = static_cast<size_t>(sequence * problem.num_kv_heads + head / problem.GroupSize());
+      const size_t list = static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_kv_heads) +
+                          static_cast<size_t>(head / problem.GroupSize());
       const std::vector<int32_t> columns(selection.tokens.begin() + selection.token_begin[list],
                                          selection.tokens.begin() + selection.token_begin[list + 1]);
       const double lse = Row(problem, sequence, head, 0).Attend(columns, &values);
       if (!selection.alpha.empty()) {
-        const double alpha = selection.alpha[static_cast<size_t>(sequence * problem.num_qo_heads + head)];
+        const double alpha = selection.alpha[static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_qo_heads) +
+                                             static_cast<size_t>(head)];
         const size_t mean = list * static_cast<size_t>(problem.head_dim);
         for (size_t d = 0; d < values.size(); ++d) {
           values[d] = alpha * values[d] + (1 - alpha) * selection.mean_value[mean + d];
