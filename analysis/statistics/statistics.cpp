@@ -50,6 +50,7 @@ std::vector<float> Profile(const std::vector<double>& sums, int32_t bins, int64_
   std::vector<double> profile(static_cast<size_t>(count));
   for (int64_t i = 0; i < length; ++i) profile[static_cast<size_t>(i * count / length)] += sums[static_cast<size_t>(i)];
   std::vector<float> means;
+  means.reserve(profile.size());
   for (const double sum : profile) means.push_back(static_cast<float>(sum / static_cast<double>(num_rows)));
   return means;
 }
