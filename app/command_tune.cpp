@@ -1,6 +1,7 @@
 // headscope tune TRACE.. --method NAME[:k=v,..] --target cra=T [--heads L:H,..] [-o CONFIG.json|.csv]
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -62,8 +63,16 @@ void CheckSameModel(const data::TraceReader& trace, const data::TraceReader& fir
 Traces OpenTraces(const std::vector<std::string>& paths) {
   Traces traces;
   for (const std::string& path : paths) {
+    for (const auto& trace : traces) {
+      std::error_code missing;
+      if (std::filesystem::equivalent(path, trace->path(), missing))
+        throw UsageError(path + " is given twice, and its rows would count double; give each trace once");
+    }
     traces.push_back(std::make_unique<data::TraceReader>(path));
     CheckQueryRows(*traces.back());
+    const auto& rows = traces.back()->row_positions();
+    if (int64_t{rows.back()} - rows.front() != static_cast<int64_t>(rows.size()) - 1)
+      throw UsageError(path + ": its query rows have gaps; capture with --rows all or --rows last:N");
     CheckSameModel(*traces.back(), *traces.front());
   }
   return traces;
@@ -138,7 +147,13 @@ int RunTune(const TuneArguments& arguments) {
     };
     for (const analysis::HeadId& id : heads) {
       show(0);
-      const std::vector<HeadMassPtr> masses = MassesOf(id, traces, arguments.num_threads, options.cancelled);
+      std::vector<HeadMassPtr> masses;
+      try {
+        masses = MassesOf(id, traces, arguments.num_threads, options.cancelled);
+      } catch (...) {  // one head that cannot be read takes nothing from those that are done
+        if (!tuning.heads.empty()) WriteTuning(tuning, arguments);
+        throw;
+      }
       if (Interrupted()) break;
       std::vector<const analysis::HeadMass*> recordings;
       recordings.reserve(masses.size());
@@ -148,9 +163,10 @@ int RunTune(const TuneArguments& arguments) {
       TunedHead tuned{id, {}};
       const kernels::Status status =
           analysis::SearchBudget(recordings, *method.prefill, method.values, target, options, &tuned.found);
-      if (Interrupted()) break;
+      if (!status.ok() && Interrupted()) break;
       CheckStatus(status, arguments.traces.front() + ", head " + HeadText(id) + ", " + method.name);
       tuning.heads.push_back(std::move(tuned));
+      if (Interrupted()) break;
     }
     if (tuning.complete()) show(0);
   }

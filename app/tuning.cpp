@@ -179,6 +179,10 @@ std::string TuningSummary(const Tuning& tuning) {
       << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target_text << ", keeping "
       << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning) << " % of the pairs on average";
   if (!unmet.empty()) {
+    constexpr size_t kNamed = 8;  // the table and the file say it of every head
+    const size_t others = unmet.size() > kNamed ? unmet.size() - kNamed : 0;
+    unmet.resize(unmet.size() - others);
+    if (others > 0) unmet.push_back(std::to_string(others) + (others == 1 ? " other" : " others"));
     out << "; not even the largest budgets, which are written for them, are enough for " << Listed(unmet)
         << ": take a lower target or other parameters there";
   }

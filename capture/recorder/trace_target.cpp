@@ -53,7 +53,8 @@ int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t 
   const auto num_kv_heads = static_cast<int64_t>(layout.kv_heads.size());
   constexpr int64_t kTokenColumns = 4 + 1 + 4 + 8;  // id, phase, step and the offset of the text
   return num_tokens * (2 * num_layers * num_kv_heads * vector_bytes + kTokenColumns) +
-         num_rows * (num_layers * num_qo_heads * (vector_bytes + int64_t{sizeof(float)}) + int64_t{sizeof(int32_t)});
+         num_rows * (num_layers * (num_qo_heads * (vector_bytes + int64_t{sizeof(float)}) + int64_t{sizeof(int64_t)}) +
+                     int64_t{sizeof(int32_t)});
 }
 
 TraceTarget::TraceTarget(std::string path, bool overwrite) : path_(std::move(path)), writing_path_(path_) {

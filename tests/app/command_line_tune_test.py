@@ -117,6 +117,12 @@ class Tune(TraceCase):
         self.assertGreaterEqual(steps, 1)
         refused = run("tune", self.trace, other, "--method", "block-sparse", "--target", "cra=0.9", code=2)
         self.assertIn("head 0:0 was not recorded there", refused.stderr)
+        refused = run("tune", self.trace, self.trace, "--method", "block-sparse", "--target", "cra=0.9", code=2)
+        self.assertIn("is given twice", refused.stderr)
+        gaps = self.path / "gaps.h5"
+        run("capture", MODEL, "--text", "A row here and a row there, but not the ones between them.", "--rows", "every:2", "-o", gaps, "--quiet")
+        refused = run("tune", self.trace, gaps, "--method", "block-sparse", "--target", "cra=0.9", code=2)
+        self.assertIn(f"{gaps}: its query rows have gaps", refused.stderr)
 
     def test_a_target_out_of_reach_is_said_and_marked(self):
         # Everything kept is all but the rounding of 1,024 sums: only such a target is out of reach of the registered methods.

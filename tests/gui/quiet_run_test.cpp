@@ -4,6 +4,7 @@
 #include <QApplication>
 #include <QElapsedTimer>
 #include <QLabel>
+#include <QScopeGuard>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,6 +61,7 @@ TEST_F(ShellTest, NoFrameIsDrawnBesideTheRepeatsOfARun) {
   auto* const calm = window_->findChild<ui::ScreenCalm*>();
   ASSERT_NE(calm, nullptr);
   int asked = 0, calm_stretches = 0;
+  const auto reset = qScopeGuard([this] { workbench_->SetWhenDrawn({}); });
   workbench_->SetWhenDrawn([&](std::function<void()> then) {
     ++asked;
     QElapsedTimer since;
@@ -88,13 +90,14 @@ TEST_F(ShellTest, NoFrameIsDrawnBesideTheRepeatsOfARun) {
     // A report, then the question when it is drawn; at the end the result; from nobody else a word.
     EXPECT_EQ(watch.heard(), 2 * (asked - 1) + 1);
   }
-  // Short stretches are repeated until their median means something.
+  // Short stretches are repeated, in turn with dense, until their medians mean something.
+  double together_ms = 0;
   for (const analysis::Timing& timing : {result->attend, result->dense_attend}) {
     EXPECT_GE(timing.repeats, 3);
-    EXPECT_TRUE(timing.repeats * timing.median_ms > 150 || timing.repeats >= 500)
-        << timing.repeats << " of " << timing.median_ms << " ms";
+    together_ms += timing.repeats * timing.median_ms;
   }
-  workbench_->SetWhenDrawn({});
+  EXPECT_TRUE(together_ms > 150 || result->attend.repeats >= 500)
+      << result->attend.repeats << " of " << together_ms << " ms together";
 }
 
 }  // namespace

@@ -149,13 +149,13 @@ TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
   model.num_kv_heads = 4;
   model.head_dim = 64;
   CaptureSettings settings;
-  // Per layer: 8 heads x 100 rows x (64 x 2 + 4) and K, V of 4 heads x 100 x 64 x 2.
-  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 10 * (8 * 100 * 132 + 2 * 4 * 100 * 128));
+  // Per layer: 8 heads x 100 rows x (64 x 2 + 4), 100 counts of keys, and K, V of 4 heads x 100 x 64 x 2.
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 10 * (8 * 100 * 132 + 100 * 8 + 2 * 4 * 100 * 128));
   settings.layers = "3";
   settings.heads = "0,1,7";  // KV heads 0 and 3
   settings.dtype = "fp32";
   settings.rows = "last:10";
-  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 3 * 10 * 260 + 2 * 2 * 100 * 256);
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 3 * 10 * 260 + 10 * 8 + 2 * 2 * 100 * 256);
   settings.heads = "x";
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100), -1);
 }

@@ -64,7 +64,7 @@ int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings&
   const auto num_heads = static_cast<int64_t>(heads.size()), num_kv = static_cast<int64_t>(kv_heads.size());
   const int64_t tokens = prompt_tokens + settings.decode_tokens;
   const int64_t per_layer =
-      num_heads * rows * (model.head_dim * value_bytes + 4) + 2 * num_kv * tokens * model.head_dim * value_bytes;
+      rows * (num_heads * (model.head_dim * value_bytes + 4) + 8) + 2 * num_kv * tokens * model.head_dim * value_bytes;
   return static_cast<int64_t>(layers.size()) * per_layer;
 }
 

@@ -58,7 +58,8 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   palette_ = new CommandPalette(this);
   workbench_->SetBackgroundErrorHandler(
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
-  calm_ = new ScreenCalm(this, [this] { return canvas_->IsFrameDue(); });
+  // A frame that is asked for while nothing is painted stays due.
+  calm_ = new ScreenCalm(this, [this] { return canvas_->isVisible() && !isMinimized() && canvas_->IsFrameDue(); });
   workbench_->SetWhenDrawn([this](std::function<void()> then) { calm_->Then(std::move(then)); });
   canvas_->SetWorkbench(workbench_);
   ResetLayout();

@@ -14,7 +14,7 @@ constexpr int kMaxDenseGroup = 8;  // query heads that one pass of a tensor-core
 constexpr int kSparqThreads = 256;
 constexpr int kSparqWarps = kSparqThreads / 32;
 constexpr int kSpanTokens = 16 * kSparqThreads;
-constexpr int kSparqSharedBytes = 7296;  // of a SparQ block, before the plan's parts
+constexpr int kSparqSharedBytes = 7296;  // of a crew, before the plan's parts
 constexpr int kMostVotes = 160;          // keys wanted of a block's: beyond, a vote of its 256 threads would cut few
 constexpr int kMaxFewHeads = 8;          // query heads of a KV head that a ring of tiles serves
 // With one query head a KV head a block is some crews of kSparqThreads and a warp that feeds them from a ring of
@@ -102,8 +102,8 @@ struct SparqPlan {
   int32_t selected, local;       // tokens that the scores choose, and newest tokens that are kept anyway
   int32_t list_stride;           // entries of a list of candidates: at least `selected`, a multiple of 8
   int32_t score_pitch;           // floats between the heads' rows of scores
-  int32_t query, query_bytes;    // three of them: of the item before, this and the next
-  int32_t weight, weight_bytes;  // two: of this item and the next
+  int32_t query, query_bytes;    // three: of the item before, this and the next; with a feeding warp this one's alone
+  int32_t weight, weight_bytes;  // two: of this item and the next; with a feeding warp none
   int32_t list_key, list_index, list_source, token, ring, scores;
   int32_t merged;             // the warps' results; with several query heads in the place of the scores
   int32_t crews, crew_bytes;  // of a block: where the first crew's shared memory begins, and what each has

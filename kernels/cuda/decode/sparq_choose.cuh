@@ -25,10 +25,9 @@ __device__ __forceinline__ void RequestQuery(const SparqParams& p, int list, T* 
 
 // Finds the r components with the largest sum over the group of |q| (the lower component first among equals), the
 // largest first, padded to a multiple of 16 by repeating one; and each head's factor. `query` has arrived, each
-// thread's own part. Leaves the weights in `weight`. One head: a float per component, 0 for what pads. More: B operands
-// of m16n8k16, a column for each of 8 heads; a step's 16 rows are the chosen components in order or, where whole rows
-// of K are read, all components, zero but for the chosen, in the order in which ScoreWholeRows takes them. Begins and
-// ends with a barrier.
+// thread's own part. Leaves the weights in `weight`: B operands of m16n8k16, a column for each of 8 heads; a step's 16
+// rows are the chosen components in order or, where whole rows of K are read, all components, zero but for the chosen,
+// in the order in which ScoreWholeRows takes them. Begins and ends with a barrier.
 template <typename T, int D>
 __device__ __forceinline__ void ChooseComponents(const SparqParams& p, SparqShared& fixed, Choice& choice,
                                                  const T* query, char* weight) {

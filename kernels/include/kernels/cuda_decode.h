@@ -5,7 +5,7 @@
 // SparQ (Ribar et al., sections 3 and 4; docs/methods.md) in one launch: each thread block reads r rows of a
 // component-major copy of K over a span of tokens, makes the approximate scores and keeps the span's best; the spans'
 // lists of a KV head are merged into the exact top k, whose rows of K and V are read and mixed with the mean value.
-// With one query head a KV head the last block to finish merges; with more, the blocks of a KV head wait for each
+// With one query head a KV head the last to finish merges; with more, the blocks of a KV head wait for each
 // other's normalisers. Dense is one launch as well: blocks take equal shares of all sequences, the last one to finish a
 // KV head merges.
 //
