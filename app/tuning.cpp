@@ -1,13 +1,13 @@
 #include "tuning.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iomanip>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analysis/types/number_text.h"
 #include "data/model_json.h"
 #include "errors.h"
 #include "listed.h"
@@ -31,14 +31,6 @@ constexpr Statistic kStatistics[] = {
     {"cra-mean", "cra_mean", analysis::MassStatistic::kMean},
 };
 
-std::vector<const ParameterSpec*> Budgets(const kernels::MethodSpec& spec) {
-  std::vector<const ParameterSpec*> budgets;
-  for (const ParameterSpec& parameter : spec.parameters) {
-    if (parameter.role != kernels::ParameterRole::kOther) budgets.push_back(&parameter);
-  }
-  return budgets;
-}
-
 Json ParameterJson(const kernels::MethodSpec& spec, const kernels::ParameterValues& values) {
   Json json = Json::object();
   for (const ParameterSpec& parameter : spec.parameters) {
@@ -55,12 +47,6 @@ Json ParameterJson(const kernels::MethodSpec& spec, const kernels::ParameterValu
     }
   }
   return json;
-}
-
-// Shortest text that reads back as the same number.
-std::string Number(double value) {
-  char text[32];
-  return {text, std::to_chars(std::begin(text), std::end(text), value).ptr};
 }
 
 double MeanKept(const Tuning& tuning) {
@@ -91,7 +77,7 @@ analysis::BudgetTarget ParseTarget(const std::string& text) {
 }
 
 std::string TuningTable(const Tuning& tuning) {
-  const std::vector<const ParameterSpec*> budgets = Budgets(*tuning.method.spec);
+  const std::vector<const ParameterSpec*> budgets = analysis::Budgets(*tuning.method.spec);
   const auto width = [](const ParameterSpec& budget) {
     return std::max({11, static_cast<int>(budget.name.size()) + 2, static_cast<int>(budget.unit.size()) + 2});
   };
@@ -108,7 +94,7 @@ std::string TuningTable(const Tuning& tuning) {
   for (const TunedHead& head : tuning.heads) {
     out << std::left << std::setw(8) << HeadText(head.id) << std::right;
     for (const ParameterSpec* budget : budgets)
-      out << std::setw(width(*budget)) << Number(head.found.values.Real(budget->name));
+      out << std::setw(width(*budget)) << analysis::ShortestNumber(head.found.values.Real(budget->name));
     out << std::fixed << std::setprecision(1) << std::setw(8) << 100 * head.found.kept_fraction << " %"
         << std::setprecision(4) << std::setw(9) << head.found.mass.minimum << std::setw(9)
         << head.found.mass.fifth_percentile << std::setw(10) << head.found.mass.mean
@@ -159,10 +145,10 @@ std::string TuningCsv(const Tuning& tuning) {
     csv += std::to_string(head.id.layer) + ',' + std::to_string(head.id.head) + ',' + tuning.method.name + ',';
     csv += head.found.reached ? '1' : '0';
     for (const ParameterSpec& parameter : tuning.method.spec->parameters)
-      csv.append(",").append(Number(head.found.values.Real(parameter.name)));
+      csv.append(",").append(analysis::ShortestNumber(head.found.values.Real(parameter.name)));
     const analysis::MassDistribution& mass = head.found.mass;
     for (const double value : {head.found.kept_fraction, mass.minimum, mass.fifth_percentile, mass.mean})
-      csv.append(",").append(Number(value));
+      csv.append(",").append(analysis::ShortestNumber(value));
     csv += tuning.complete() ? ",1\n" : ",0\n";
   }
   return csv;

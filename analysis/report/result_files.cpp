@@ -1,9 +1,7 @@
 // Results as JSON and CSV. Field names are part of the schemas; a change of meaning raises the schema's number.
 #include "analysis/result_files.h"
 
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "analysis/result_fields.h"
+#include "analysis/types/number_text.h"
 #include "data/extension.h"
 #include "data/results_file.h"
 
@@ -68,10 +67,8 @@ std::string CsvText(const std::string& text) {
   return quoted + "\"";
 }
 
-// Shortest text that reads back as the same number.
 std::string CsvText(double value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+  return ShortestNumber(value);
 }
 
 std::string CsvText(int64_t value) {

@@ -21,14 +21,6 @@ using kernels::ParameterSpec;
 using kernels::Status;
 using kernels::StatusCode;
 
-std::vector<const ParameterSpec*> Budgets(const kernels::MethodSpec& spec) {
-  std::vector<const ParameterSpec*> budgets;
-  for (const ParameterSpec& parameter : spec.parameters) {
-    if (parameter.role != ParameterRole::kOther) budgets.push_back(&parameter);
-  }
-  return budgets;
-}
-
 int32_t BitsOf(int64_t count) {
   int32_t bits = 0;
   while (count > 0) {
@@ -181,6 +173,14 @@ class Search {
 };
 
 }  // namespace
+
+std::vector<const ParameterSpec*> Budgets(const kernels::MethodSpec& spec) {
+  std::vector<const ParameterSpec*> budgets;
+  for (const ParameterSpec& parameter : spec.parameters) {
+    if (parameter.role != ParameterRole::kOther) budgets.push_back(&parameter);
+  }
+  return budgets;
+}
 
 Status CheckSearchable(const kernels::MethodSpec& spec) {
   const size_t num_budgets = Budgets(spec).size();

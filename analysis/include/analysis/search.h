@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "analysis/compare.h"
 #include "analysis/types/mass_distribution.h"
@@ -36,6 +37,9 @@ struct BudgetSearchResult {
   MassDistribution mass;
   int32_t num_masks = 0;  // made on the way
 };
+
+// The parameters that SearchBudget moves: those that the registry marks as budgets, in its order.
+std::vector<const kernels::ParameterSpec*> Budgets(const kernels::MethodSpec& spec);
 
 // Whether SearchBudget takes the method, before any head is read: kUnsupported, with the reason, when it has no budgets
 // or more than two.

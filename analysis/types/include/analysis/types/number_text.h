@@ -1,6 +1,8 @@
-// A number as text, by a format of printf's.
+// Numbers as text.
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <cstdio>
 #include <string>
 
@@ -12,6 +14,12 @@ inline std::string FormatNumber(const char* format, double value) {
   std::string text(static_cast<size_t>(size), '\0');
   std::snprintf(text.data(), text.size() + 1, format, value);  // the string has room for the terminating zero
   return text;
+}
+
+// The shortest text that reads back as the same number.
+inline std::string ShortestNumber(double value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
 }  // namespace headscope::analysis
