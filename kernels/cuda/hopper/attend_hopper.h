@@ -1,5 +1,5 @@
 // The sm_90a prefill executor: TMA and wgmma, one persistent warp-specialised kernel for every SparseIndex.
-// docs/kernels.md has its design.
+// docs/kernels/prefill.md has its design.
 #pragma once
 
 #include <cuda_runtime_api.h>
