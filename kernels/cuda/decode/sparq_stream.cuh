@@ -10,6 +10,7 @@
 #pragma once
 
 #include "decode/sparq_shared.cuh"
+#include "shared_memory.cuh"
 
 namespace headscope::kernels::decode {
 
@@ -53,9 +54,8 @@ __device__ __forceinline__ uint32_t ItemParity(int number) {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-__device__ __forceinline__ uint32_t SharedAddress(const void* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
+using cuda::SharedAddress;
+
 __device__ __forceinline__ void InitBarrier(Barrier* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(arrivals) : "memory");
 }

@@ -93,7 +93,7 @@ class TileRing {
   // A operands of m16n8k8 for tokens 16 m .. 16 m + 31 of the present batch: a[0] and a[1], then a[2] and a[3].
   __device__ __forceinline__ void Load(uint32_t (&a)[4], int m) const {
     const int lane = threadIdx.x % 32;
-    LoadTransposed(a, static_cast<uint32_t>(__cvta_generic_to_shared(Piece(lane % 8, 2 * m + lane / 8))));
+    LoadMatricesTransposed(a, SharedAddress(Piece(lane % 8, 2 * m + lane / 8)));
   }
 
  private:

@@ -9,22 +9,22 @@
 // most 8. Products in fp32, probabilities rounded to the element type, as FlashAttention does.
 #pragma once
 
+#include <type_traits>
+
 #include "decode/decode_common.cuh"
+#include "mma.cuh"
+#include "shared_memory.cuh"
 
 namespace headscope::kernels::decode {
 
+using cuda::LoadMatricesTransposed;
+using cuda::SharedAddress;
+
+// c += a b, of 16 components.
+template <typename T>
 __device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                    uint32_t b1, __nv_bfloat16) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-__device__ __forceinline__ void Mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                    uint32_t b1, __half) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+                                    uint32_t b1, T) {
+  cuda::Mma<std::is_same_v<T, __nv_bfloat16>>(c, {a0, a1, a2, a3}, b0, b1);
 }
 // The same of 8 components, m16n8k8.
 __device__ __forceinline__ void MmaOfEight(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b0, __nv_bfloat16) {
@@ -44,15 +44,6 @@ __device__ __forceinline__ uint32_t Pack(float low, float high, __nv_bfloat16) {
 __device__ __forceinline__ uint32_t Pack(float low, float high, __half) {
   const __half2 pair = __floats2half2_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);
-}
-
-// Four 8 x 8 matrices of 2-byte elements out of shared memory, transposed, as the A operand of m16n8k16 wants them.
-// Lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void LoadTransposed(uint32_t (&a)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(address)
-               : "memory");
 }
 
 // Q as the A operand: rows 8 .. 15 are zero, so two registers a step. Components block * 32 + j * 8 + 0 .. 7 belong to
@@ -129,16 +120,11 @@ struct OutputFragment {
 
 // 16 bytes into shared memory, past L1 and past the registers; both addresses are multiples of 16.
 __device__ __forceinline__ void CopyAsync(void* to, const void* from) {
-  asm volatile(
-      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-      "l"(from)
-      : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(SharedAddress(to)), "l"(from) : "memory");
 }
 
 __device__ __forceinline__ void CopyAsync4(void* to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-               "l"(from)
-               : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(SharedAddress(to)), "l"(from) : "memory");
 }
 
 // 16 tokens of K and V in shared memory. Rows are D elements; the 16-byte piece c of row t lies where piece c ^
@@ -178,11 +164,11 @@ struct SharedTile {
   __device__ __forceinline__ void Accumulate(OutputFragment<T, D>& out, uint32_t p0, uint32_t p1) const {
     // Matrices: (components 0-7, tokens 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15) of tile m.
     const int lane = threadIdx.x % 32, token = lane / 16 * 8 + lane % 8, piece = lane / 8 % 2;
-    const auto row = static_cast<uint32_t>(__cvta_generic_to_shared(k + (16 + token) * D));
+    const uint32_t row = SharedAddress(k + (16 + token) * D);
 #pragma unroll
     for (int m = 0; m < D / 16; ++m) {
       uint32_t a[4];
-      LoadTransposed(a, row + static_cast<uint32_t>(((2 * m + piece) ^ Swizzle(token)) * 16));
+      LoadMatricesTransposed(a, row + static_cast<uint32_t>(((2 * m + piece) ^ Swizzle(token)) * 16));
       Mma(out.c[m], a[0], a[1], a[2], a[3], p0, p1, T());
     }
   }

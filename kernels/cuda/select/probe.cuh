@@ -8,7 +8,9 @@
 #include <limits>
 
 #include "fast_math.cuh"
+#include "mma.cuh"
 #include "select/probe_sums.cuh"
+#include "shared_memory.cuh"
 #include "shared_memory.h"
 
 namespace headscope::kernels::selection {
@@ -22,36 +24,13 @@ constexpr int kRowGroups = 8;  // 64 query rows in groups of 8
 constexpr int kMaxStripeSlots = 1024 / kStripe + 2;
 constexpr unsigned kFullWarp = 0xffffffffu;
 
-template <bool kBf16>
-__device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (kBf16) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
-
 using cuda::Exp2;
+using cuda::LoadMatrices;
+using cuda::Mma;
+using cuda::SharedAddress;
 
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 __device__ __forceinline__ void CopyAsync(uint32_t to, const uint16_t* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-// A product's four registers of keys come from one instruction: from pieces read one by one, the compiler would move
-// the four together again for every product.
-__device__ __forceinline__ void LoadMatrices(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
 }
 
 // Shared memory in pieces of 16 bytes: the unit's queries, then each warp's ring of key tiles. A tile has, for each 32

@@ -12,6 +12,8 @@
 #include <cstdint>
 
 #include "fast_math.cuh"
+#include "mma.cuh"
+#include "shared_memory.cuh"
 #include "statistics/score_params.h"
 
 namespace headscope::kernels::statistics {
@@ -33,9 +35,6 @@ __device__ __forceinline__ int KeyOf(int nt, int e) {
   return nt * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + e;
 }
 
-__device__ __forceinline__ uint32_t SharedAddress(const void* p) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
-}
 // 16 bytes from global to shared memory; zeros when not `valid` (the source is then not read).
 __device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
@@ -46,28 +45,11 @@ __device__ __forceinline__ void CommitCopies() {
 __device__ __forceinline__ void WaitForCopies() {
   asm volatile("cp.async.wait_group 0;\n" ::: "memory");
 }
-__device__ __forceinline__ void LoadMatrices(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-template <bool kBFloat16>
-__device__ __forceinline__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (kBFloat16) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
 
 using cuda::Exp2;
+using cuda::LoadMatrices;
+using cuda::Mma;
+using cuda::SharedAddress;
 using cuda::Tanh;
 
 // Copies `count` rows of head_dim elements; row i comes from source(i), a pointer, or null for zeros. The caller
