@@ -1,4 +1,5 @@
 // Lists of the methods that keep whole blocks: block-sparse, S2-Attention and SampleAttention.
+#include "select/funnel_shift.cuh"
 #include "select/list_writer.cuh"
 #include "select/probe_sums.cuh"
 #include "select/top_lines.h"

@@ -3,6 +3,7 @@
 // Left of a tile's rows nothing is masked, and what the windows keep there differs from tile to tile only by a shift.
 // So it is taken from the head's own sorted picks: its changes of state, 32 at a time, and its columns, 32 at a time.
 // Work goes with the picks, where a walk over bitmaps goes with the keys. The words of the rows themselves are walked.
+#include "select/funnel_shift.cuh"
 #include "select/list_writer.cuh"
 #include "select/top_lines.h"
 

@@ -281,9 +281,4 @@ cudaError_t LaunchWriteLists(const Source& source, const ListShape& shape, const
   return cudaGetLastError();
 }
 
-// 64 bits of a padded line bitmap from any bit on; line -192 is the first that may be asked for.
-__device__ inline uint64_t FunnelShift(uint64_t low, uint64_t high, int shift) {
-  return shift == 0 ? low : low >> shift | high << (64 - shift);
-}
-
 }  // namespace headscope::kernels::selection

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "select/funnel_shift.cuh"
 #include "select/probe_sums.cuh"
 #include "select/state_change.cuh"
 #include "select/top_lines.h"
@@ -120,10 +121,6 @@ __device__ Threshold FindThreshold(const uint32_t* keys, int32_t num_keys, int32
     known = shift;
   }
   return threshold;
-}
-
-__device__ uint64_t FunnelShift(uint64_t low, uint64_t high, int shift) {
-  return shift == 0 ? low : low >> shift | high << (64 - shift);
 }
 
 // Bit i: some line of the 64 from i on is set, lines 0 .. 63 in `low`, 64 .. 127 in `high`.
