@@ -7,6 +7,7 @@
 
 #include "analysis/search.h"
 #include "command.h"
+#include "data/row_positions.h"
 #include "data/trace_reader.h"
 #include "errors.h"
 #include "exit_codes.h"
@@ -70,8 +71,7 @@ Traces OpenTraces(const std::vector<std::string>& paths) {
     }
     traces.push_back(std::make_unique<data::TraceReader>(path));
     CheckQueryRows(*traces.back());
-    const auto& rows = traces.back()->row_positions();
-    if (int64_t{rows.back()} - rows.front() != static_cast<int64_t>(rows.size()) - 1)
+    if (!data::RowsContiguous(traces.back()->row_positions()))
       throw UsageError(path + ": its query rows have gaps; capture with --rows all or --rows last:N");
     CheckSameModel(*traces.back(), *traces.front());
   }

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "data/row_positions.h"
 #include "head/head_on_gpu.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_scores.h"
@@ -64,8 +65,7 @@ void ComputeLse(HeadTensors* head, const std::string& path) {
 }  // namespace
 
 bool HeadTensors::RowsContiguous() const {
-  // Positions are strictly increasing, so the ends decide.
-  return row_positions.empty() || int64_t{row_positions.back()} - row_positions.front() == num_rows - 1;
+  return data::RowsContiguous(row_positions);
 }
 
 kernels::AttentionProblem HeadTensors::Problem() const {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "analysis/compare.h"
+#include "data/row_positions.h"
 
 namespace headscope::app {
 namespace {
@@ -41,9 +42,7 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   for (const data::TokenRecord& token : reader.tokens()) summary.token_text.push_back(PrintableToken(token.text));
   summary.row_positions = reader.row_positions();
   summary.num_decode_rows = CountDecodeRows(reader);
-  summary.rows_contiguous =
-      std::adjacent_find(summary.row_positions.begin(), summary.row_positions.end(),
-                         [](int32_t row, int32_t next) { return next != row + 1; }) == summary.row_positions.end();
+  summary.rows_contiguous = data::RowsContiguous(summary.row_positions);
   return summary;
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <thread>
 
+#include "data/row_positions.h"
 #include "synthetic_trace.h"
 
 namespace headscope::data {
@@ -127,6 +128,15 @@ TEST(TraceRoundTrip, WholeTraceOfOneTokenWorks) {
   const TraceReader reader(folder.File("t.h5"));
   EXPECT_EQ(reader.num_tokens(), 1);
   EXPECT_EQ(FirstDifference(reader, 1), "");
+}
+
+TEST(RowPositions, AreContiguousWhenNoTokenBetweenThemIsMissing) {
+  EXPECT_TRUE(RowsContiguous({}));
+  EXPECT_TRUE(RowsContiguous({5}));
+  EXPECT_TRUE(RowsContiguous({5, 6, 7}));
+  EXPECT_FALSE(RowsContiguous({5, 7}));
+  EXPECT_FALSE(RowsContiguous({0, 2, 3}));
+  EXPECT_FALSE(RowsContiguous({0, std::numeric_limits<int32_t>::max()}));
 }
 
 TEST(TraceWhileWriting, ReaderInTheSameProcessSeesFlushedTokensOnly) {
