@@ -106,6 +106,14 @@ class Tune(TraceCase):
         self.assertGreaterEqual(compared, 4, "too few heads could be compared to say much")
         self.assertGreaterEqual(steps, 5)
 
+    def test_a_pattern_that_goes_by_the_heads_number_is_that_of_the_head_in_its_layer(self):
+        for number, heads in (("per_kv_head=0", "2:0,2:3,8:5"), ("per_kv_head=1", "2:3,8:5")):
+            config, _ = self.tuned(SHIPPED, "--method", f"s2-attention:vertical_stride=9,offset=2,{number}", "--target", "cra-mean=0.7", "--heads", heads)
+            self.assertEqual([entry["parameters"]["vertical_stride"] for entry in config["heads"]], [9] * len(config["heads"]))
+            compared, steps = self.check(config, [SHIPPED])
+            self.assertEqual(compared, len(config["heads"]), "the pattern reads no score, so nothing of it is ambiguous")
+            self.assertGreaterEqual(steps, 1)
+
     def test_one_setting_for_two_prompts_counts_the_rows_of_both(self):
         other = self.path / "other.h5"
         run("capture", MODEL, "--task", "passkey", "--length", 640, "--seed", 2, "--layers", "2,8", "-o", other, "--quiet")

@@ -39,6 +39,8 @@ def top_k(scores, k):
 
 
 class Problem:
+    first_qo_head = first_kv_head = 0  # the numbers that its first heads have in their layer
+
     def __init__(self, folder, number):
         self.__dict__.update(json.loads((folder / f"{number}.json").read_text()))
         self.parameters = {name: int(value) if value == int(value) else value for name, value in self.parameters.items()}
@@ -120,7 +122,7 @@ def block_sparse(p, b, h, n_blocks):
 
 
 def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subtract_offset, per_kv_head, max_distance):
-    number = h // p.group if per_kv_head else h
+    number = p.first_kv_head + h // p.group if per_kv_head else p.first_qo_head + h
     shift = number * head_step + offset
     kept = np.zeros_like(p.causal)
     for first in range(0, p.seq_q, 64):

@@ -24,6 +24,8 @@ class TracedHead(methods_kept_sets.Problem):
         if traced.window or not np.array_equal(traced.positions, np.arange(self.seq_k)):
             raise ValueError("the oracle takes traces of all rows and of models without a window")
         self.batch = self.num_qo_heads = self.num_kv_heads = self.group = 1
+        model = file["model"].attrs
+        self.first_qo_head, self.first_kv_head = head, head * int(model["num_kv_heads"]) // int(model["num_qo_heads"])
         self.q, self.k = traced.q[None, None], traced.k[None, None]
         self.first_position, self.num_visible = 0, self.seq_k
         self.position = self.column = np.arange(self.seq_k)
