@@ -64,7 +64,7 @@ Status PrefillComparison::MeasureDense() {
 
 Status PrefillComparison::RunBesideDense(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                                          PrefillRun* run) {
-  const bool is_short = dense_attend_.median_ms <= kShortBaselineMs;
+  const bool is_short = dense_attend_.median_ms < kShortBaselineMs;
   return is_short ? device_->RunBeside(dense_.index, method, values, run) : device_->Run(method, values, run);
 }
 

@@ -29,7 +29,7 @@ double FirstMultiple(double low, double step) {
   return low < 0.01 * step ? 0.0 : std::ceil(low / step - 1e-9);
 }
 
-// Multiples of 1, 2 or 5 times a power of ten from low to high, at most `most` of them.
+// Multiples of 1, 2 or 5 times a power of ten from low to high, about `most` of them.
 std::vector<double> RoundSteps(double low, double high, int most) {
   double step = std::pow(10.0, std::floor(std::log10((high - low) / most)));
   for (const double factor : {2.0, 2.5, 2.0, 2.0}) {
