@@ -80,13 +80,7 @@ class Consumer {
                       p_.index.first_position + place_.tile * kItemRows + row_);
       }
     };
-    auto pack = [&](int i, float low, float high) {
-      if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
-        reinterpret_cast<__nv_bfloat162&>(weights(i)) = __floats2bfloat162_rn(low, high);
-      } else {
-        reinterpret_cast<__half2&>(weights(i)) = __floats2half2_rn(low, high);
-      }
-    };
+    auto pack = [&](int i, float low, float high) { reinterpret_cast<uint32_t&>(weights(i)) = Pair(low, high); };
     // The exponentials of the first half are taken while the tensor cores still read the weights of the step before, so
     // they stay in registers of their own until that product is done.
     constexpr int kScores = decltype(size(scores))::value;
@@ -119,8 +113,11 @@ class Consumer {
         // cores: all warps of a group must come to the same such instruction.
         float correction[2];
         softmax.Raise(scores, p_.scale_log2, correction);
-        CUTE_UNROLL
-        for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
+        // Before an item's first product there is no O: that product overwrites what is left of the item before.
+        if (mma_pv.accumulate_ == GMMA::ScaleOut::One) {
+          CUTE_UNROLL
+          for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
+        }
         softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack);
         softmax.Add(sums);
         // The O of the item before has left meanwhile.
@@ -253,6 +250,17 @@ class Consumer {
     Release(s_.step_empty[step % kStepRing]);
   }
 
+  // Both rounded to Element, `low` in the lower half.
+  __device__ static uint32_t Pair(float low, float high) {
+    if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+      return reinterpret_cast<const uint32_t&>(pair);
+    } else {
+      const __half2 pair = __floats2half2_rn(low, high);
+      return reinterpret_cast<const uint32_t&>(pair);
+    }
+  }
+
   // Divides by the sum, writes the LSE, and sends O through the Q slot, whose queries are done with.
   template <class Output>
   __device__ void Finish(const ItemPlace& place, uint32_t slot, const SoftmaxState& softmax, Output& output) {
@@ -269,26 +277,32 @@ class Consumer {
     }
     // Every warp of the group has done its last product with these queries.
     BarrierSync(kGroupBarrier + group_, 128);
-    // The thread's place in its first row, unknown to the compiler: it would compute all places below ahead of the
-    // items and keep them in local memory.
-    int place_in_slot = row_ * kSlabBytes + ((row_ % 8) << 4 | lane_ % 4 * 4);
+    // A warp stores 16 rows of 16 columns at once, as four matrices of 8 x 8: upper and lower rows of the first 8
+    // columns, then of the others. A lane names one row of one of them. Its place is unknown to the compiler, which
+    // would compute all places below ahead of the items and keep them in local memory.
+    const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
+    uint32_t place_in_slot =
+        cute::cast_smem_ptr_to_uint(s_.q[slot]) +
+        static_cast<uint32_t>((warp_row + lane_ % 16) * kSlabBytes + ((lane_ % 8 ^ lane_ / 16) << 4));
     asm volatile("" : "+r"(place_in_slot));
     CUTE_UNROLL
-    for (int i = 0; i < decltype(cute::size(output))::value; i += 2) {
-      const int column = i / 4 * 8;  // first of 8; the thread's pair is lane % 4 of it
-      char* const target = s_.q[slot] + (column / 64 * kItemRows + 8 * (i / 2 % 2)) * kSlabBytes +
-                           (place_in_slot ^ column % 64 / 8 << 4);
-      const float scale = normaliser[i / 2 % 2];
-      if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
-        *reinterpret_cast<__nv_bfloat162*>(target) = __floats2bfloat162_rn(output(i) * scale, output(i + 1) * scale);
-      } else {
-        *reinterpret_cast<__half2*>(target) = __floats2half2_rn(output(i) * scale, output(i + 1) * scale);
+    for (int i = 0; i < decltype(cute::size(output))::value; i += 8) {
+      uint32_t pairs[4];
+      CUTE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const float scale = normaliser[j % 2];
+        pairs[j] = Pair(output(i + 2 * j) * scale, output(i + 2 * j + 1) * scale);
       }
+      const int column = i / 4 * 8;
+      const uint32_t target = (place_in_slot ^ static_cast<uint32_t>(column % 64 / 8 << 4)) +
+                              static_cast<uint32_t>(column / 64 * kItemRows * kSlabBytes);
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(pairs[0]),
+                   "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+                   : "memory");
     }
     cutlass::arch::fence_view_async_shared();
     __syncwarp();
     // Each warp sends its own rows, so that none waits for another.
-    const int warp_row = group_ * 64 + thread_ / 32 * kOutputRows;
     if (lane_ == 0 && place.tile * kItemRows + warp_row < p_.index.seq_q) {
       CUTE_UNROLL
       for (int slab = 0; slab < T::kSlabs; ++slab) {

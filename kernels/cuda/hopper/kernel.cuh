@@ -5,6 +5,7 @@
 #include <cutlass/arch/reg_reconfig.h>
 
 #include "hopper/consumer.cuh"
+#include "hopper/dependent_launch.cuh"
 #include "hopper/instances.h"
 #include "hopper/loader.cuh"
 #include "hopper/scheduler.cuh"
@@ -41,6 +42,8 @@ __global__ void __launch_bounds__(kThreads, 1) AttendHopperKernel(const __grid_c
   if (warpgroup == 0) {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
     if (const int warp = cutlass::canonical_warp_idx_sync(); warp == 0) {
+      // The queue is the kernel before's; all else was there before that one started.
+      WaitForKernelBefore();
       Scheduler<T>(params, shared).Run();
     } else {
       Loader<T>(params, shared, warp - 1).Run();
@@ -58,8 +61,7 @@ cudaError_t LaunchKernel(const KernelParams& params, int num_blocks, cudaStream_
   const cudaError_t error =
       cudaFuncSetAttribute(AttendHopperKernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  AttendHopperKernel<T><<<num_blocks, kThreads, kSharedBytes, stream>>>(params);
-  return cudaGetLastError();
+  return LaunchDependent(AttendHopperKernel<T>, num_blocks, kThreads, kSharedBytes, stream, params);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "kernels/sparse_index.h"
-#include "key_interval.cuh"
 
 namespace headscope::kernels::hopper {
 
@@ -19,11 +18,16 @@ __device__ inline uint32_t BitsBelow(int count) {
 #endif
 }
 
-// Which of 32 keys from `start` on the element rule keeps for the row at `position`.
-__device__ inline uint32_t RuledKeys(const ElementRule& rule, int start, int position) {
-  const KeyRun run = KeyRun::Make(start, 32, kRunPartial);
-  const cuda::KeyInterval kept = cuda::KeptKeys(rule, run, position, true);
-  return BitsBelow(kept.end) & (~BitsBelow(kept.begin) | BitsBelow(kept.sinks_end));
+// Which of 32 keys from `start` on lie at or before `position`.
+__device__ inline uint32_t KeysUpTo(int start, int position) {
+  return BitsBelow(position + 1 - start);
+}
+
+// Which of 32 keys from `start` on a causal window's first bound and its sinks leave to the row at `position`.
+__device__ inline uint32_t WindowKeys(const ElementRule& rule, int start, int position) {
+  // Not below 0 in between: a window may be as long as 2^31 - 1.
+  const int begin = max(position - rule.window + 1, 0) - start;
+  return ~BitsBelow(begin) | BitsBelow(rule.num_sinks - start);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -102,10 +102,12 @@ class RunWalker {
     begin_ = run.start;
     end_ = run.End();
     flags_ = run.Flags();
+    // Without a rule all of a partial run is kept.
+    if (p_.index.rule.kind == MaskKind::kNone) flags_ &= ~static_cast<uint32_t>(kRunPartial);
     const int half = p_.index.tile_rows / 2;
     const int first_row = (flags_ & kRunLowerHalf) != 0 ? half : 0;
     const int end_row = (flags_ & kRunUpperHalf) != 0 ? min(half, num_rows_) : num_rows_;
-    if (run.Partial() && p_.index.rule.kind != MaskKind::kNone) end_ = min(end_, first_position_ + end_row);
+    if ((flags_ & kRunPartial) != 0) end_ = min(end_, first_position_ + end_row);
     if (Windowed()) {
       const int sinks = p_.index.rule.num_sinks;
       reaches_sinks_ |= run.Partial() && begin_ < sinks;

@@ -10,25 +10,46 @@ namespace headscope::kernels::hopper {
 
 // Sets to -inf what a row does not keep. `row` is the thread's first row in its item, `position` that row's token
 // position. All lanes of a warp call it: lane 0 reads the step.
+//
+// Most items run through this once, at their diagonal, so each jump waits for the instructions behind it: everything of
+// the step is asked for at once, and a window is the only branch.
 template <class T, class Scores>
 __device__ void MaskScores(Scores& scores, const Step& step, uint32_t flags, const ElementRule& rule, int row,
                            int position) {
   const bool reads = threadIdx.x % 32 == 0;
   const int first_column = 2 * (static_cast<int>(threadIdx.x) % 4);
+  uint32_t kept[T::kSegments][2];  // of the thread's two rows
+  int start[T::kSegments];
   CUTE_UNROLL
   for (int part = 0; part < T::kSegments; ++part) {
     // The rows of a warp lie in one quarter of the item.
-    uint32_t word = reads ? step.kept[row / 32][part] : 0u;
-    word = __shfl_sync(kAllLanes, word, 0);
-    uint32_t kept[2] = {word, word};
-    if ((flags & kStepRuled) != 0) {
-      const int start = __shfl_sync(kAllLanes, reads ? step.start[part] : 0, 0);
-      kept[0] &= RuledKeys(rule, start, position);
-      kept[1] &= RuledKeys(rule, start, position + 8);
+    kept[part][0] = reads ? step.kept[row / 32][part] : 0u;
+    start[part] = reads ? step.start[part] : 0;
+  }
+  CUTE_UNROLL
+  for (int part = 0; part < T::kSegments; ++part) {
+    kept[part][0] = kept[part][1] = __shfl_sync(kAllLanes, kept[part][0], 0);
+    start[part] = __shfl_sync(kAllLanes, start[part], 0);
+  }
+  if ((flags & kStepRuled) != 0) {
+    CUTE_UNROLL
+    for (int part = 0; part < T::kSegments; ++part) {
+      kept[part][0] &= KeysUpTo(start[part], position);
+      kept[part][1] &= KeysUpTo(start[part], position + 8);
     }
+    if (rule.kind == MaskKind::kCausalWindow) {
+      CUTE_UNROLL
+      for (int part = 0; part < T::kSegments; ++part) {
+        kept[part][0] &= WindowKeys(rule, start[part], position);
+        kept[part][1] &= WindowKeys(rule, start[part], position + 8);
+      }
+    }
+  }
+  CUTE_UNROLL
+  for (int part = 0; part < T::kSegments; ++part) {
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const uint32_t own = kept[r] >> first_column;
+      const uint32_t own = kept[part][r] >> first_column;
       CUTE_UNROLL
       for (int g = 0; g < kSegmentRows / 8; ++g) {
         CUTE_UNROLL

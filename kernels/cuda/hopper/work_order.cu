@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cuda_error.h"
+#include "hopper/dependent_launch.cuh"
 #include "hopper/kernel_params.h"
 #include "hopper/work_order.h"
 
@@ -22,6 +23,7 @@ constexpr int kColumnsPerTile = 128;
 // One warp per item.
 __global__ void __launch_bounds__(kCostThreads)
     CostKernel(SparseIndexView index, int items_per_head, int num_items, int* costs) {
+  LetNextKernelStart();
   const int item = (blockIdx.x * kCostThreads + threadIdx.x) / 32;
   const int lane = threadIdx.x % 32;
   if (item >= num_items) return;
@@ -56,8 +58,10 @@ __global__ void __launch_bounds__(kSortThreads) OrderKernel(int items_per_head, 
   const int begin = first_head * items_per_head;
   const int size = section_heads * items_per_head;
 
+  LetNextKernelStart();
   counts[threadIdx.x] = 0;
   if (threadIdx.x == 0) max_cost = 1;
+  WaitForKernelBefore();
   if (blockIdx.x == 0 && threadIdx.x == 0) *next_item = 0;
   __syncthreads();
   int local_max = 0;
@@ -108,9 +112,9 @@ Status LaunchWorkOrder(const SparseIndexView& index, const WorkOrderShape& shape
   const std::string what = "ordering " + std::to_string(num_items) + " row tiles";
   if (Status status = CudaStatus(cudaGetLastError(), what); !status.ok()) return status;
   const int sections = (shape.num_heads + shape.heads_per_section - 1) / shape.heads_per_section;
-  OrderKernel<<<sections, kSortThreads, 0, stream>>>(shape.items_per_head, shape.num_heads, shape.heads_per_section,
-                                                     costs, order, next_item);
-  return CudaStatus(cudaGetLastError(), what);
+  return CudaStatus(LaunchDependent(OrderKernel, sections, kSortThreads, 0, stream, shape.items_per_head,
+                                    shape.num_heads, shape.heads_per_section, costs, order, next_item),
+                    what);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -19,7 +19,7 @@ struct WorkOrderShape {
 };
 
 // Fills order [items_per_head * num_heads], zeroes *next_item; costs [items_per_head * num_heads] is scratch. Two small
-// launches.
+// launches, each of which lets the kernel behind it start early: that one waits for them (dependent_launch.cuh).
 Status LaunchWorkOrder(const SparseIndexView& index, const WorkOrderShape& shape, int32_t* costs, int32_t* order,
                        int32_t* next_item, cudaStream_t stream);
 
