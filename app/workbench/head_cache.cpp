@@ -16,36 +16,41 @@ HeadCache::HeadCache(const data::TraceReader& trace, int64_t capacity_bytes)
     : trace_(trace), capacity_bytes_(capacity_bytes) {}
 
 analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
-  std::optional<std::promise<analysis::HeadTensorsPtr>> promise;
-  std::shared_future<analysis::HeadTensorsPtr> head;
+  std::optional<std::promise<Reading>> promise;
+  std::shared_future<Reading> reading;
   {
     const std::lock_guard lock(mutex_);
     Entry& entry = entries_[id];
-    if (!entry.head.valid()) {
+    if (!entry.reading.valid()) {
       promise.emplace();
-      entry.head = promise->get_future().share();
+      entry.reading = promise->get_future().share();
     }
     entry.last_used = ++clock_;
-    head = entry.head;
+    reading = entry.reading;
   }
-  if (promise) {
-    try {
-      analysis::HeadTensorsPtr loaded = analysis::LoadHead(trace_, id, analysis::HeadPlace::kGpuWhereExact);
-      const int64_t bytes = BytesOf(*loaded);
-      promise->set_value(std::move(loaded));
+  if (promise) return Read(id, &*promise);
+  if (reading.get().head == nullptr) throw data::TraceError(reading.get().error);
+  return reading.get().head;
+}
+
+analysis::HeadTensorsPtr HeadCache::Read(analysis::HeadId id, std::promise<Reading>* promise) {
+  analysis::HeadTensorsPtr head;
+  try {
+    head = analysis::LoadHead(trace_, id, analysis::HeadPlace::kGpuWhereExact);
+  } catch (const std::exception& refused) {
+    // The next one to ask tries again; those who wait now get the reason.
+    {
       const std::lock_guard lock(mutex_);
-      entries_[id].bytes = bytes;
-      EvictBeyondCapacity();
-    } catch (...) {
-      // The next one to ask tries again; those who wait now get the reason.
-      {
-        const std::lock_guard lock(mutex_);
-        entries_.erase(id);
-      }
-      promise->set_exception(std::current_exception());
+      entries_.erase(id);
     }
+    promise->set_value({nullptr, refused.what()});
+    throw;
   }
-  return head.get();
+  promise->set_value({head, {}});
+  const std::lock_guard lock(mutex_);
+  entries_[id].bytes = BytesOf(*head);
+  EvictBeyondCapacity();
+  return head;
 }
 
 analysis::HeadTensorsPtr HeadCache::TryGet(analysis::HeadId id) {
@@ -53,7 +58,7 @@ analysis::HeadTensorsPtr HeadCache::TryGet(analysis::HeadId id) {
   const auto entry = entries_.find(id);
   if (entry == entries_.end() || entry->second.bytes == 0) return nullptr;
   entry->second.last_used = ++clock_;
-  return entry->second.head.get();
+  return entry->second.reading.get().head;
 }
 
 analysis::HeadTensorsPtr HeadCache::GetUncached(analysis::HeadId id) {

@@ -6,6 +6,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "analysis/head_tensors.h"
 
@@ -17,7 +18,8 @@ class HeadCache {
   // always stays.
   HeadCache(const data::TraceReader& trace, int64_t capacity_bytes);
 
-  // Reads the head when it is not there, waiting for whoever reads it already. Throws as analysis::LoadHead.
+  // Reads the head when it is not there, and throws as analysis::LoadHead. Whoever waits for another thread's reading
+  // gets its refusal as a data::TraceError.
   analysis::HeadTensorsPtr Get(analysis::HeadId id);
   // Never reads and never waits: nullptr when the head is not there (yet).
   analysis::HeadTensorsPtr TryGet(analysis::HeadId id);
@@ -25,11 +27,19 @@ class HeadCache {
   analysis::HeadTensorsPtr GetUncached(analysis::HeadId id);
 
  private:
+  // A head, or why it could not be read: in words, because the last thread that holds a shared exception destroys it,
+  // by a count inside the C++ library that ThreadSanitizer cannot follow.
+  struct Reading {
+    analysis::HeadTensorsPtr head;
+    std::string error;
+  };
   struct Entry {
-    std::shared_future<analysis::HeadTensorsPtr> head;
+    std::shared_future<Reading> reading;
     int64_t last_used = 0;
     int64_t bytes = 0;  // 0 until read
   };
+  // LoadHead, and word of it to those who wait.
+  analysis::HeadTensorsPtr Read(analysis::HeadId id, std::promise<Reading>* promise);
   void EvictBeyondCapacity();
 
   const data::TraceReader& trace_;
