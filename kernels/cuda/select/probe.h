@@ -7,7 +7,7 @@
 //
 // Two launches: row maxima and denominators, then the sums. Each reads K once; scores are never stored. Every sum has
 // one fixed order: inside a thread, over the lanes by shuffles, over warp strips and units by whoever reads the
-// partials (ColumnSum and SlashSum in probe_sums.cuh). There are no atomics, so the same input gives the same bits.
+// partials (probe_sums.cuh). There are no atomics, so the same input gives the same bits.
 //
 // Cost per unit: 4 * 64 * keys * head_dim floating-point operations on the tensor cores.
 #pragma once

@@ -33,38 +33,74 @@ __device__ inline int32_t HighestSlash(const UnitRows& rows, int32_t key_base) {
   return rows.position - key_base + kUnitRows - 1;
 }
 
-// Mass of column (line mode) or column stripe `line`, over the units of set `set` whose chunk is `chunk`.
-__device__ inline float ColumnSum(const ProbeParams& p, int64_t set, int32_t chunk, int32_t line) {
-  float sum = 0;
-  for (int32_t unit = 0; unit < p.units_per_chunk; ++unit) {
-    const int32_t visible = RowsOfUnit(p, chunk, unit).VisibleKeys();
-    const int32_t first_key = p.stripes ? line * kStripe : line;
-    if (first_key < visible) sum += p.columns[(set * p.units_per_chunk + unit) * p.column_pitch + line];
-  }
-  return sum;
+__device__ inline int KeysPerWarpLog2(const ProbeParams& p) {
+  return 31 - __clz(p.keys_per_warp);
 }
 
-// The same for a diagonal or diagonal stripe.
-__device__ inline float SlashSum(const ProbeParams& p, int64_t set, int32_t chunk, int32_t line) {
-  const int32_t low = p.stripes ? line * kStripe : line;  // the line's diagonals are [low, high]
-  const int32_t high = p.stripes ? low + kStripe - 1 : low;
-  const int keys_per_warp_log2 = 31 - __clz(p.keys_per_warp);
-  float sum = 0;
+// What one unit of a set adds to its lines: single columns and diagonals, or with kStripes stripes of them. Lines that
+// the unit does not reach have no mass. No branch stands between the loads of several lines. Places in a unit's slashes
+// fit into 32 bits: keys are below 2^28, as runs are shorter (kernels/sparse_index.h).
+template <bool kStripes>
+class UnitLines {
+ public:
+  __device__ UnitLines(const ProbeParams& p, int64_t set, int32_t chunk, int32_t unit)
+      : rows_(RowsOfUnit(p, chunk, unit)),
+        visible_(rows_.VisibleKeys()),
+        keys_per_warp_log2_(KeysPerWarpLog2(p)),
+        slash_pitch_(p.slash_pitch),
+        columns_(p.columns + (set * p.units_per_chunk + unit) * p.column_pitch),
+        slashes_(p.slashes + (set * p.units_per_chunk + unit) * p.NumWarpStrips() * p.slash_pitch) {}
+
+  __device__ float Column(int32_t line) const {
+    return (kStripes ? line * kStripe : line) < visible_ ? columns_[line] : 0.0f;
+  }
+
+  __device__ float Slash(int32_t line) const {
+    const int32_t low = kStripes ? line * kStripe : line;  // the line's diagonals are [low, high]
+    const int32_t high = kStripes ? low + kStripe - 1 : low;
+    const int32_t last_strip = min(rows_.position + kUnitRows - 1 - low, visible_ - 1) >> keys_per_warp_log2_;
+    const int32_t first_strip = max(rows_.position - high, 0) >> keys_per_warp_log2_;
+    // A diagonal's keys, 64 at most, lie in two strips at most, a stripe's 191 in three.
+    constexpr int kMostStrips = kStripes ? 3 : 2;
+    float sum = 0;
+#pragma unroll
+    for (int back = 0; back < kMostStrips; ++back) {
+      const int32_t strip = last_strip - back;
+      const bool meets = low < visible_ && strip >= first_strip;
+      sum += meets ? slashes_[strip * slash_pitch_ + Place(strip, line)] : 0.0f;
+    }
+    return sum;
+  }
+
+ private:
+  __device__ int32_t Place(int32_t strip, int32_t line) const {
+    const int32_t highest = HighestSlash(rows_, strip << keys_per_warp_log2_);
+    return kStripes ? highest / kStripe - line : highest - line;
+  }
+
+  const UnitRows rows_;
+  const int32_t visible_;
+  const int keys_per_warp_log2_;
+  const int32_t slash_pitch_;
+  const float* const columns_;
+  const float* const slashes_;
+};
+
+// Mass of kLines lines, first_line + i * step, of direction 0 (columns) or 1 (diagonals), over all units of a set. They
+// are added up side by side, so that their loads do not wait for each other.
+template <bool kStripes, int kLines>
+__device__ inline void AddUpLines(const ProbeParams& p, int64_t set, int32_t chunk, int direction, int32_t first_line,
+                                  int32_t step, float (&sums)[kLines]) {
+#pragma unroll
+  for (float& sum : sums) sum = 0;
   for (int32_t unit = 0; unit < p.units_per_chunk; ++unit) {
-    const UnitRows rows = RowsOfUnit(p, chunk, unit);
-    const int32_t visible = rows.VisibleKeys();
-    if (visible <= low) continue;
-    // Strips whose highest diagonal reaches `low` and whose lowest is not above `high`.
-    const int32_t last_strip = min(rows.position + kUnitRows - 1 - low, visible - 1) >> keys_per_warp_log2;
-    for (int32_t strip = last_strip; strip >= 0; --strip) {
-      const int32_t highest = HighestSlash(rows, strip * p.keys_per_warp);
-      if (highest - (p.keys_per_warp + kUnitRows - 1) > high) break;
-      const int32_t at = p.stripes ? highest / kStripe - line : highest - line;
-      const int64_t unit_id = set * p.units_per_chunk + unit;
-      sum += p.slashes[(unit_id * p.NumWarpStrips() + strip) * p.slash_pitch + at];
+    const UnitLines<kStripes> lines(p, set, chunk, unit);
+#pragma unroll
+    for (int i = 0; i < kLines; ++i) {
+      const int32_t line = first_line + i * step;
+      sums[i] += direction == 0 ? lines.Column(line) : lines.Slash(line);
     }
   }
-  return sum;
 }
 
 }  // namespace headscope::kernels::selection

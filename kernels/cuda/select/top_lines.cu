@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "select/funnel_shift.cuh"
+#include "select/launch_behind.cuh"
 #include "select/probe_sums.cuh"
 #include "select/state_change.cuh"
 #include "select/top_lines.h"
@@ -21,20 +22,19 @@ __device__ inline uint32_t RankKey(float sum) {
 }
 
 __global__ void __launch_bounds__(kKeyThreads) LineKeysKernel(const TopLinesParams p) {
+  AllowLaunchBehind();
+  AwaitLaunchBefore();
   const int64_t list = blockIdx.y / 2;
   const int direction = static_cast<int>(blockIdx.y % 2);
   uint32_t* const keys = p.keys + (list * 2 + direction) * p.key_pitch;
   const int32_t first =
       static_cast<int32_t>(blockIdx.x) * (kKeyThreads * kLinesPerThread) + static_cast<int32_t>(threadIdx.x);
+  float sums[kLinesPerThread];
+  AddUpLines<false>(p.probe, list, /*chunk=*/0, direction, first, kKeyThreads, sums);
 #pragma unroll
   for (int i = 0; i < kLinesPerThread; ++i) {
     const int32_t line = first + i * kKeyThreads;
-    if (line >= p.num_lines) return;
-    uint32_t key = 0xffffffffu;
-    if (line >= p.forced[direction]) {
-      key = RankKey(direction == 0 ? ColumnSum(p.probe, list, 0, line) : SlashSum(p.probe, list, 0, line));
-    }
-    keys[line] = key;
+    if (line < p.num_lines) keys[line] = line < p.forced[direction] ? 0xffffffffu : RankKey(sums[i]);
   }
 }
 
@@ -142,7 +142,8 @@ __device__ void StoreWindows(const TopLinesParams& p, const uint64_t* slashes, u
 }
 
 // Numbers the set bits of num_words words in ascending order, from `number` on: before[word] is the number of a word's
-// first, before[num_words] the one behind the last. emit(number, word, bit). All threads call it.
+// first, before[num_words] the one behind the last. emit(number, word, bit), by the
+// thread that asked for the word's bits. All threads call it.
 template <class BitsAt, class Emit>
 __device__ void NumberBits(int32_t num_words, int32_t number, int32_t* before, BitsAt&& bits_at, Emit&& emit) {
   __shared__ int32_t warp_sums[kTopWarps];
@@ -191,18 +192,19 @@ __device__ void StoreChanges(const TopLinesParams& p, int64_t list, const uint64
       reinterpret_cast<StateChange*>(p.changes) + list * MostChanges(p.count[1], p.top_position);
   if (threadIdx.x == 0) changes[0] = StateChange::Make(0, 0);
   const int32_t num_words = ChangeWords(p.top_position);
+  uint64_t upper = 0, lower = 0;  // of the thread's word
   NumberBits(
       num_words, 1, p.changes_before + list * (num_words + 1),
       [&](int32_t word) -> uint64_t {
         if (word == 0) return 0;
-        const uint64_t upper = windows[word];
-        const uint64_t lower = windows[word - 1];
+        upper = windows[word];
+        lower = windows[word - 1];
         const uint64_t upper_before = word == 1 ? 0 : lower >> 63;
         const uint64_t lower_before = word == 1 ? 0 : windows[word - 2] >> 63;
         return (upper ^ (upper << 1 | upper_before)) | (lower ^ (lower << 1 | lower_before));
       },
       [&](int32_t number, int32_t word, int bit) {
-        const auto state = static_cast<uint32_t>((windows[word] >> bit & 1) | (windows[word - 1] >> bit & 1) << 1);
+        const auto state = static_cast<uint32_t>((upper >> bit & 1) | (lower >> bit & 1) << 1);
         changes[number] = StateChange::Make(64 * word + bit, state);
       });
 }
@@ -210,6 +212,8 @@ __device__ void StoreChanges(const TopLinesParams& p, int64_t list, const uint64
 // Ascending order of lines: bit i of word w is line 64 w + i.
 __global__ void __launch_bounds__(kTopThreads) TopLinesKernel(const TopLinesParams p) {
   __shared__ int32_t ties_of_warp[kTopWarps];
+  AllowLaunchBehind();
+  AwaitLaunchBefore();
   const int direction = static_cast<int>(blockIdx.x % 2);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -299,11 +303,9 @@ cudaError_t LaunchTopLines(const TopLinesParams& params, cudaStream_t stream) {
   constexpr int32_t kLinesPerBlock = kKeyThreads * kLinesPerThread;
   const dim3 grid(static_cast<unsigned>((params.num_lines + kLinesPerBlock - 1) / kLinesPerBlock),
                   static_cast<unsigned>(params.num_lists * 2));
-  LineKeysKernel<<<grid, kKeyThreads, 0, stream>>>(params);
-  const cudaError_t error = cudaGetLastError();
+  const cudaError_t error = LaunchBehind(LineKeysKernel, grid, kKeyThreads, 0, stream, params);
   if (error != cudaSuccess) return error;
-  TopLinesKernel<<<static_cast<unsigned>(params.num_lists * 2), kTopThreads, 0, stream>>>(params);
-  return cudaGetLastError();
+  return LaunchBehind(TopLinesKernel, static_cast<unsigned>(params.num_lists * 2), kTopThreads, 0, stream, params);
 }
 
 }  // namespace headscope::kernels::selection

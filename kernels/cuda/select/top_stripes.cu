@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "select/launch_behind.cuh"
 #include "select/probe_sums.cuh"
 #include "select/top_stripes.h"
 
@@ -84,18 +85,27 @@ __device__ StripeThreshold FindThreshold(const float* masses, int32_t num_stripe
 
 __global__ void __launch_bounds__(kThreads) TopStripesKernel(const TopStripesParams p) {
   __shared__ uint64_t warp_sums[kWarps];
+  AllowLaunchBehind();
+  AwaitLaunchBefore();
   const int64_t set = blockIdx.x / 2;
   const int direction = static_cast<int>(blockIdx.x % 2);
   const int32_t chunk = static_cast<int32_t>(set % p.probe.num_chunks);
   const int thread = static_cast<int>(threadIdx.x);
   float* const masses = p.masses + static_cast<int64_t>(blockIdx.x) * p.num_stripes;
 
+  constexpr int kAtOnce = 4;
   uint64_t sum = 0;
-  for (int32_t stripe = thread; stripe < p.num_stripes; stripe += kThreads) {
-    float mass = direction == 0 ? ColumnSum(p.probe, set, chunk, stripe) : SlashSum(p.probe, set, chunk, stripe);
-    if (!isfinite(mass)) mass = 0;  // from NaN in Q or K
-    masses[stripe] = mass;
-    sum += FixedPoint(mass);
+  for (int32_t first = thread; first < p.num_stripes; first += kAtOnce * kThreads) {
+    float some[kAtOnce];
+    AddUpLines<true>(p.probe, set, chunk, direction, first, kThreads, some);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int32_t stripe = first + i * kThreads;
+      if (stripe >= p.num_stripes) break;
+      const float mass = isfinite(some[i]) ? some[i] : 0.0f;  // not finite: from NaN in Q or K
+      masses[stripe] = mass;
+      sum += FixedPoint(mass);
+    }
   }
   uint64_t total;
   BlockPrefixSum(sum, warp_sums, &total);
@@ -130,8 +140,7 @@ __global__ void __launch_bounds__(kThreads) TopStripesKernel(const TopStripesPar
 }  // namespace
 
 cudaError_t LaunchTopStripes(const TopStripesParams& params, cudaStream_t stream) {
-  TopStripesKernel<<<static_cast<unsigned>(params.num_sets * 2), kThreads, 0, stream>>>(params);
-  return cudaGetLastError();
+  return LaunchBehind(TopStripesKernel, static_cast<unsigned>(params.num_sets * 2), kThreads, 0, stream, params);
 }
 
 }  // namespace headscope::kernels::selection
