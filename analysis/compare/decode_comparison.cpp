@@ -44,10 +44,7 @@ Status DecodeComparison::Judge(const DecodeRun& run, MethodResult* result) const
     output.o = {reference.data() + step * head_dim, head_dim, head_dim, head_dim};
     if (Status status = kernels::DecodeReference(problem, selection, output); !status.ok()) return status;
   }
-  const MassDistribution distribution = DistributeMass(masses);
-  result->cra_min = distribution.minimum;
-  result->cra_p5 = distribution.fifth_percentile;
-  result->cra_mean = distribution.mean;
+  SetKeptMass(DistributeMass(masses), result);
   result->kept_fraction = static_cast<double>(kept) / static_cast<double>(attended);
   result->kernel_error = MeasureError(run.o.data(), reference.data(), steps_.count(), head_->head_dim).relative;
   return {};

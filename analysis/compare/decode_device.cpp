@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
+#include "compare/mask_quality.h"
 #include "compare/repeats.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
@@ -11,7 +12,6 @@ namespace headscope::analysis {
 namespace {
 
 using kernels::Status;
-using kernels::StatusCode;
 
 class CpuDecode final : public DecodeDevice {
  public:
@@ -65,9 +65,7 @@ class CpuDecode final : public DecodeDevice {
 Status MakeDecodeDevice(HeadTensorsPtr head, const DecodeSteps& steps, const CompareOptions& options,
                         std::unique_ptr<DecodeDevice>* made) {
   if (options.device == "cuda") return MakeGpuDecode(std::move(head), steps, options, made);
-  if (options.device != "cpu") {
-    return {StatusCode::kInvalidArgument, "device '" + options.device + "' is unknown: choose cpu or cuda"};
-  }
+  if (options.device != "cpu") return UnknownDevice(options.device);
   *made = std::make_unique<CpuDecode>(std::move(head), steps, options);
   return {};
 }

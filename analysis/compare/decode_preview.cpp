@@ -5,6 +5,7 @@
 #include "analysis/compare.h"
 #include "analysis/types/mass_distribution.h"
 #include "compare/decode_steps.h"
+#include "compare/mask_quality.h"
 #include "kernels/parallel.h"
 
 namespace headscope::analysis {
@@ -83,9 +84,7 @@ Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& metho
   result.summary.method = method.spec().name;
   result.summary.parameters = values.ToString(method.spec());
   result.summary.kept_fraction = static_cast<double>(kept_pairs) / static_cast<double>(attended_pairs);
-  result.summary.cra_min = mass.minimum;
-  result.summary.cra_p5 = mass.fifth_percentile;
-  result.summary.cra_mean = mass.mean;
+  SetKeptMass(mass, &result.summary);
   result.summary.worst_row = kept->steps[static_cast<size_t>(mass.worst_row)].position;
   result.summary.select_ms = milliseconds / num_steps;
   result.steps = std::move(kept);

@@ -5,6 +5,7 @@
 
 #include "analysis/head_tensors.h"
 #include "analysis/types/comparison.h"
+#include "analysis/types/mass_distribution.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
@@ -13,6 +14,19 @@ std::string HeadName(HeadId id);  // "layer:head"
 
 // Prefill methods select for runs of consecutive rows.
 kernels::Status CheckPrefillHead(const HeadTensors& head);
+
+// CompareOptions::device is neither "cpu" nor "cuda".
+inline kernels::Status UnknownDevice(const std::string& device) {
+  return {kernels::StatusCode::kInvalidArgument, "device '" + device + "' is unknown: choose cpu or cuda"};
+}
+
+// The three statistics that a MaskSummary and a MethodResult have of the rows' kept mass.
+template <typename Result>
+void SetKeptMass(const MassDistribution& mass, Result* result) {
+  result->cra_min = mass.minimum;
+  result->cra_p5 = mass.fifth_percentile;
+  result->cra_mean = mass.mean;
+}
 
 // Of a result whose times are set: dense attention's time by that of selection and attention.
 inline double Speedup(const MethodResult& result) {

@@ -89,11 +89,8 @@ Status PrefillComparison::Judge(const PrefillRun& run, MethodResult* result) con
   std::vector<float> mass;
   Status status = KeptMass(*head_, run.index.View(), options_.num_threads, options_.cancelled, &mass);
   if (!status.ok()) return status;
-  const MassDistribution masses = DistributeMass(mass);
+  SetKeptMass(DistributeMass(mass), result);
   result->kept_fraction = KeptFraction(*head_, run.index.View());
-  result->cra_min = masses.minimum;
-  result->cra_p5 = masses.fifth_percentile;
-  result->cra_mean = masses.mean;
   return {};
 }
 

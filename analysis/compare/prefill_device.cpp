@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
+#include "compare/mask_quality.h"
 #include "compare/model_window.h"
 #include "compare/repeats.h"
 #include "kernels/contiguous.h"
@@ -12,7 +13,6 @@ namespace headscope::analysis {
 namespace {
 
 using kernels::Status;
-using kernels::StatusCode;
 
 class CpuPrefill final : public PrefillDevice {
  public:
@@ -90,9 +90,7 @@ Status SelectTimed(const HeadTensors& head, const kernels::PrefillMethod& method
 
 Status MakePrefillDevice(HeadTensorsPtr head, const CompareOptions& options, std::unique_ptr<PrefillDevice>* made) {
   if (options.device == "cuda") return MakeGpuPrefill(std::move(head), options, made);
-  if (options.device != "cpu") {
-    return {StatusCode::kInvalidArgument, "device '" + options.device + "' is unknown: choose cpu or cuda"};
-  }
+  if (options.device != "cpu") return UnknownDevice(options.device);
   *made = std::make_unique<CpuPrefill>(std::move(head), options);
   return {};
 }

@@ -47,9 +47,7 @@ Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, co
   result.summary.method = method.spec().name;
   result.summary.parameters = values.ToString(method.spec());
   result.summary.kept_fraction = KeptFraction(head, index->View());
-  result.summary.cra_min = mass.minimum;
-  result.summary.cra_p5 = mass.fifth_percentile;
-  result.summary.cra_mean = mass.mean;
+  SetKeptMass(mass, &result.summary);
   result.summary.worst_row = head.row_positions[static_cast<size_t>(mass.worst_row)];
   result.summary.select_ms = elapsed.count();
   result.index = std::move(index);

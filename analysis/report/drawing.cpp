@@ -3,6 +3,20 @@
 #include "report/bitmap_font.h"
 
 namespace headscope::analysis {
+namespace {
+
+// draw(row, column) for every font pixel of the character's glyph that has ink.
+template <typename Draw>
+void ForEachInk(char character, Draw&& draw) {
+  const auto& rows = Glyph(character);
+  for (int32_t row = 0; row < kGlyphHeight; ++row) {
+    for (int32_t column = 0; column < kGlyphWidth; ++column) {
+      if ((rows[static_cast<size_t>(row)] >> (kGlyphWidth - 1 - column) & 1) != 0) draw(row, column);
+    }
+  }
+}
+
+}  // namespace
 
 Drawing::Drawing(int32_t width, int32_t height, Color background) {
   image_.width = width;
@@ -25,26 +39,18 @@ void Drawing::FillRectangle(int32_t x, int32_t y, int32_t width, int32_t height,
 
 void Drawing::Text(int32_t x, int32_t y, const std::string& text, int32_t scale, Color color) {
   for (const char character : text) {
-    const auto& rows = Glyph(character);
-    for (int32_t row = 0; row < kGlyphHeight; ++row) {
-      for (int32_t column = 0; column < kGlyphWidth; ++column) {
-        if ((rows[static_cast<size_t>(row)] >> (kGlyphWidth - 1 - column) & 1) == 0) continue;
-        FillRectangle(x + column * scale, y + row * scale, scale, scale, color);
-      }
-    }
+    ForEachInk(character, [&](int32_t row, int32_t column) {
+      FillRectangle(x + column * scale, y + row * scale, scale, scale, color);
+    });
     x += kGlyphAdvance * scale;
   }
 }
 
 void Drawing::TextUpwards(int32_t x, int32_t y, const std::string& text, int32_t scale, Color color) {
   for (const char character : text) {
-    const auto& rows = Glyph(character);
-    for (int32_t row = 0; row < kGlyphHeight; ++row) {
-      for (int32_t column = 0; column < kGlyphWidth; ++column) {
-        if ((rows[static_cast<size_t>(row)] >> (kGlyphWidth - 1 - column) & 1) == 0) continue;
-        FillRectangle(x + row * scale, y - (column + 1) * scale, scale, scale, color);
-      }
-    }
+    ForEachInk(character, [&](int32_t row, int32_t column) {
+      FillRectangle(x + row * scale, y - (column + 1) * scale, scale, scale, color);
+    });
     y -= kGlyphAdvance * scale;
   }
 }
