@@ -55,7 +55,7 @@ c10::Device OpenDevice(const std::string& name) {
   LoadCudaLibrary();
   if (!at::hasCUDA())
     throw DeviceError("--device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
-  const auto available = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
+  const auto available = at::detail::getCUDAHooks().deviceCount();
   if (index >= available) {
     throw DeviceError("--device " + name + ": this machine has " + std::to_string(available) +
                       " GPUs, counted from 0; name one of them");

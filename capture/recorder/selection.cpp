@@ -48,11 +48,11 @@ std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t c
     return all;
   }
   const std::set<int32_t> sorted(chosen.begin(), chosen.end());
-  for (const int32_t number : sorted) {
-    if (number < 0 || number >= count) {
-      throw std::invalid_argument("--" + what + "s " + std::to_string(number) + ": the model has " + what + "s 0 to " +
-                                  std::to_string(count - 1) + "; choose from those");
-    }
+  const auto refused =
+      std::find_if(sorted.begin(), sorted.end(), [&](int32_t number) { return number < 0 || number >= count; });
+  if (refused != sorted.end()) {
+    throw std::invalid_argument("--" + what + "s " + std::to_string(*refused) + ": the model has " + what + "s 0 to " +
+                                std::to_string(count - 1) + "; choose from those");
   }
   return {sorted.begin(), sorted.end()};
 }
