@@ -8,11 +8,14 @@
 #include <c10/core/InferenceMode.h>
 
 #include <stdexcept>
+#include <string_view>
 
 #include "model/torch_runtime.h"
 
 namespace headscope::capture {
 namespace {
+
+constexpr std::string_view kFixedSize;  // nobody chose the sizes of a ceiling, so a smaller one is no remedy
 
 void CheckPositive(const char* what, int64_t value) {
   if (value < 1) throw std::invalid_argument(std::string(what) + " " + std::to_string(value) + ": it must be positive");
@@ -27,7 +30,7 @@ class MatrixProduct : public Ceiling {
       b_ = at::randn({size, size}, options);
       c_ = at::empty({size, size}, options);
     } catch (...) {
-      RethrowTorchError("making matrices of " + std::to_string(size) + " rows");
+      RethrowTorchError("making matrices of " + std::to_string(size) + " rows", kFixedSize);
     }
   }
   void Run() override {
@@ -35,7 +38,7 @@ class MatrixProduct : public Ceiling {
     try {
       at::mm_out(c_, a_, b_);
     } catch (...) {
-      RethrowTorchError("multiplying matrices of " + std::to_string(a_.size(0)) + " rows");
+      RethrowTorchError("multiplying matrices of " + std::to_string(a_.size(0)) + " rows", kFixedSize);
     }
   }
 
@@ -53,7 +56,7 @@ class Copy : public Ceiling {
       from_ = at::full({bytes / 4}, 1.0f, options);
       to_ = at::full({bytes / 4}, 0.0f, options);
     } catch (...) {
-      RethrowTorchError("making two buffers of " + std::to_string(bytes >> 20) + " MiB");
+      RethrowTorchError("making two buffers of " + std::to_string(bytes >> 20) + " MiB", kFixedSize);
     }
   }
   void Run() override {
@@ -61,7 +64,7 @@ class Copy : public Ceiling {
     try {
       to_.copy_(from_);
     } catch (...) {
-      RethrowTorchError("copying " + std::to_string(from_.nbytes() >> 20) + " MiB");
+      RethrowTorchError("copying " + std::to_string(from_.nbytes() >> 20) + " MiB", kFixedSize);
     }
   }
 

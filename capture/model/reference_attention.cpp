@@ -10,12 +10,15 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
 #include <tuple>
 
 #include "model/torch_runtime.h"
 
 namespace headscope::capture {
 namespace {
+
+constexpr std::string_view kFewerTokens = "take fewer tokens or heads";
 
 void Check(const ReferenceAttentionProblem& problem) {
   const bool sizes = problem.batch > 0 && problem.num_qo_heads > 0 && problem.num_kv_heads > 0 &&
@@ -76,7 +79,7 @@ ReferenceAttention::ReferenceAttention(const ReferenceAttentionProblem& problem,
       tensors_->v = wrap(problem.v, {entries, 1, problem.seq_len, d}).expand(shared);
     }
   } catch (...) {
-    RethrowTorchError("copying Q, K and V of " + std::to_string(problem.seq_len) + " tokens");
+    RethrowTorchError("copying Q, K and V of " + std::to_string(problem.seq_len) + " tokens", kFewerTokens);
   }
 }
 
@@ -95,15 +98,19 @@ void ReferenceAttention::Run(bool with_lse) {
       std::tie(t.o, t.lse) = at::_scaled_dot_product_flash_attention_for_cpu(t.q, t.k, t.v, 0.0, t.causal, {}, t.scale);
     }
   } catch (...) {
-    RethrowTorchError("LibTorch's attention over " + std::to_string(t.k.size(2)) + " tokens");
+    RethrowTorchError("LibTorch's attention over " + std::to_string(t.k.size(2)) + " tokens", kFewerTokens);
   }
 }
 
 namespace {
 
 void CopyToHost(const at::Tensor& from, float* to) {
-  const at::Tensor host = from.to(at::kCPU, at::kFloat).contiguous();
-  std::memcpy(to, host.const_data_ptr(), static_cast<size_t>(host.numel()) * sizeof(float));
+  try {
+    const at::Tensor host = from.to(at::kCPU, at::kFloat).contiguous();
+    std::memcpy(to, host.const_data_ptr(), static_cast<size_t>(host.numel()) * sizeof(float));
+  } catch (...) {
+    RethrowTorchError("reading what LibTorch's attention made", kFewerTokens);
+  }
 }
 
 }  // namespace
@@ -121,8 +128,12 @@ void ReferenceAttention::ReadLse(float* lse) const {
 
 void ReferenceAttention::Synchronize() const {
   if (!tensors_->device.is_cuda()) return;
-  const c10::impl::VirtualGuardImpl guard(tensors_->device.type());
-  guard.synchronizeDevice(tensors_->device.index());
+  try {
+    const c10::impl::VirtualGuardImpl guard(tensors_->device.type());
+    guard.synchronizeDevice(tensors_->device.index());
+  } catch (...) {
+    RethrowTorchError("waiting for LibTorch's attention", kFewerTokens);
+  }
 }
 
 }  // namespace headscope::capture

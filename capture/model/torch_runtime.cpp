@@ -53,9 +53,14 @@ c10::Device OpenDevice(const std::string& name) {
   }
   if (!valid) throw std::invalid_argument("--device \"" + name + "\": it must be cpu, cuda or cuda:N");
   LoadCudaLibrary();
-  if (!at::hasCUDA())
+  int available = 0;
+  try {
+    if (at::hasCUDA()) available = at::detail::getCUDAHooks().deviceCount();
+  } catch (...) {
+    RethrowTorchError("--device " + name, "");
+  }
+  if (available == 0)
     throw DeviceError("--device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
-  const auto available = at::detail::getCUDAHooks().deviceCount();
   if (index >= available) {
     throw DeviceError("--device " + name + ": this machine has " + std::to_string(available) +
                       " GPUs, counted from 0; name one of them");
@@ -85,20 +90,28 @@ void SetTorchThreads(int32_t num_threads) {
                                       : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
 }
 
-void RethrowTorchError(const std::string& doing) {
+void RethrowTorchError(const std::string& doing, std::string_view smaller) {
+  const auto remedy = [&](std::string first) {
+    if (!smaller.empty()) first.append(", ").append(smaller);
+    return first;
+  };
+  const std::string gpu_full =
+      doing + ": the GPU's memory is used up; " + remedy("free some of it") + " or " + std::string(kUseCpu);
+  const std::string host_full = doing + ": the memory is used up; " + remedy("close other programs");
   try {
     throw;
   } catch (const c10::OutOfMemoryError&) {
-    throw DeviceError(doing + ": the GPU's memory is used up; use a shorter prompt, --dtype bf16 or --device cpu");
+    throw DeviceError(gpu_full);
   } catch (const std::bad_alloc&) {
-    throw DeviceError(doing + ": the memory is used up; use a shorter prompt or close other programs");
+    throw DeviceError(host_full);
   } catch (const c10::Error& error) {
-    // The CPU allocator reports as a plain error.
     const std::string_view what = error.what_without_backtrace();
-    if (what.find("DefaultCPUAllocator") != std::string_view::npos) {
-      throw DeviceError(doing + ": the memory is used up; use a shorter prompt or close other programs");
-    }
-    throw;
+    const auto says = [&](std::string_view words) { return what.find(words) != std::string_view::npos; };
+    // The CPU's allocator reports as a plain error; so do CUDA (no room for a context or a stream) and the libraries
+    // above it (no room for their workspaces).
+    if (says("DefaultCPUAllocator")) throw DeviceError(host_full);
+    if (says("out of memory") || says("_ALLOC_FAILED")) throw DeviceError(gpu_full);
+    throw std::runtime_error(doing + ": " + std::string(what.substr(0, what.find('\n'))));
   }
 }
 

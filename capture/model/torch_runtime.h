@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace headscope::capture {
 
@@ -32,8 +33,13 @@ at::ScalarType ParseScalarType(const std::string& dtype);
 // Threads inside LibTorch's CPU operators; 0: all cores. A setting of the process.
 void SetTorchThreads(int32_t num_threads);
 
-// To be called in a catch block: throws DeviceError when LibTorch (or the allocator) ran out of memory while `doing`,
-// else the same exception again.
-[[noreturn]] void RethrowTorchError(const std::string& doing);
+// Names what would need less memory, as a remedy.
+inline constexpr std::string_view kSmallerRun = "use a shorter prompt or --dtype bf16";
+
+// To be called in a catch block, so that no error of LibTorch's own leaves this room: those carry a trace of C++
+// frames. Throws DeviceError when LibTorch, CUDA or the allocator ran out of memory while `doing` (`smaller` may be
+// empty: nothing that the caller chose is too large), std::runtime_error with the first line of any other error of
+// LibTorch, and what is not LibTorch's as it is.
+[[noreturn]] void RethrowTorchError(const std::string& doing, std::string_view smaller = kSmallerRun);
 
 }  // namespace headscope::capture
