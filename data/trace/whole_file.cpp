@@ -14,7 +14,10 @@ PropertyHandle InMemoryAccess(size_t increment) {
 }
 
 void WriteWholeFile(const std::string& path, const PropertyHandle& access, const std::function<void(hid_t)>& write) {
-  FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()));
+  // No time of day inside: two files of the same contents are the same bytes.
+  const PropertyHandle creation(Require(H5Pcreate(H5P_FILE_CREATE), "creating properties"));
+  Require(H5Pset_obj_track_times(creation.get(), false), "switching time stamps off");
+  FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()));
   if (!file.valid()) {
     throw TraceError(path + ": cannot be created (" + Hdf5Reason() +
                      "); choose a new name in a folder that can be written");
