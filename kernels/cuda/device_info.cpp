@@ -11,6 +11,12 @@ bool BuiltWithCuda() {
 
 Status QueryCudaDevice(int32_t device, CudaDeviceInfo* info) {
   if (info == nullptr) return {StatusCode::kInvalidArgument, "QueryCudaDevice: info is null."};
+  // CUDA's own words for "no driver at all" are those for one that is too old.
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    return {StatusCode::kDeviceMissing,
+            "looking for a GPU: no NVIDIA driver was found; install one for CUDA 13 or run on the CPU."};
+  }
   int count = 0;
   // Without a driver this call fails and nothing else has been touched: a machine without a GPU gets here and goes on.
   if (Status status = CudaStatus(cudaGetDeviceCount(&count), "looking for a GPU"); !status.ok()) {
