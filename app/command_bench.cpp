@@ -2,6 +2,7 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "bench/runner.h"
@@ -10,7 +11,9 @@
 #include "errors.h"
 #include "exit_codes.h"
 #include "interrupt.h"
+#include "option_checks.h"
 #include "output_file.h"
+#include "output_folder.h"
 #include "progress_line.h"
 
 namespace headscope::app {
@@ -120,9 +123,6 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
 
 // Every file that --save-index will write, refused before anything is measured.
 void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::Group>& groups) {
-  if (!std::filesystem::is_directory(arguments.save_folder)) {
-    throw UsageError("--save-index " + arguments.save_folder + ": is no folder; make it first");
-  }
   for (const bench::Group& group : groups) {
     for (const bench::Workload& workload : group.workloads) {
       if (workload.decode != nullptr) continue;
@@ -134,8 +134,7 @@ void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::
 }
 
 int RunBench(const BenchArguments& arguments) {
-  if (arguments.device != "cpu" && arguments.device != "cuda")
-    throw UsageError("--device " + arguments.device + ": it must be cpu or cuda");
+  CheckComparedDevice(arguments.device);
   if (!arguments.output.empty()) {
     if (Extension(arguments.output) != "json")
       throw UsageError("output " + arguments.output + ": the extension must be .json");
@@ -143,7 +142,11 @@ int RunBench(const BenchArguments& arguments) {
   }
   const Defaults defaults = DefaultsOf(arguments.device);
   const std::vector<bench::Group> groups = MakeGroups(arguments, defaults);
-  if (!arguments.save_folder.empty()) CheckSaveTargets(arguments, groups);
+  std::optional<OutputFolder> save_folder;
+  if (!arguments.save_folder.empty()) {
+    save_folder.emplace("--save-index", arguments.save_folder);
+    CheckSaveTargets(arguments, groups);
+  }
 
   const std::atomic<bool>* const interrupted = InstallInterruptFlag();
   const bench::DeviceOptions device_options{.num_threads = arguments.threads, .cancelled = interrupted};
@@ -205,7 +208,9 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   command->add_option("--repeat,--repeats", arguments->repeats, "Timed repeats; medians are printed")
       ->capture_default_str();
   command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)");
-  command->add_option("--save-index", arguments->save_folder, "Write every prefill index to this folder")
+  command
+      ->add_option("--save-index", arguments->save_folder,
+                   "Write every prefill index to this folder; made when it is not there")
       ->type_name("DIR");
   command
       ->add_option("--index", arguments->index_files,

@@ -12,6 +12,7 @@
 #include "head_results.h"
 #include "interrupt.h"
 #include "method_choice.h"
+#include "option_checks.h"
 #include "output_file.h"
 #include "progress_line.h"
 #include "selection.h"
@@ -27,6 +28,7 @@ struct CompareArguments {
 };
 
 int RunCompare(CompareArguments arguments) {
+  CheckComparedDevice(arguments.options.device);
   if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   const data::TraceReader trace(arguments.trace);

@@ -24,6 +24,7 @@
 #include "listed.h"
 #include "method_choice.h"
 #include "output_file.h"
+#include "output_folder.h"
 #include "paths.h"
 #include "progress_line.h"
 #include "selection.h"
@@ -129,21 +130,8 @@ std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<b
   return request.output_path;
 }
 
-// A run that fails before it has written anything leaves no folder behind either.
-struct EmptyFolderGuard {
-  fs::path folder;
-  bool made;
-  ~EmptyFolderGuard() {
-    std::error_code error;
-    if (made && fs::is_empty(folder, error)) fs::remove(folder, error);
-  }
-};
-
 int RunDemo(const DemoArguments& arguments) {
-  std::error_code error;
-  const EmptyFolderGuard guard{arguments.output_dir, fs::create_directories(arguments.output_dir, error)};
-  if (error)
-    throw UsageError("output " + arguments.output_dir + ": " + error.message() + "; name a folder that can be made");
+  const OutputFolder folder("output", arguments.output_dir);
   CheckBeforehand(arguments);
   const std::atomic<bool>* cancelled = InstallInterruptFlag();
   ProgressLine line(arguments.quiet);

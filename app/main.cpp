@@ -7,6 +7,7 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "capture/errors.h"
 #include "command.h"
@@ -53,7 +54,10 @@ int Run(const Action& action) {
       std::cerr << "headscope: interrupted\n";
       return kInterrupted;
     }
-    return Refuse(error, kFailed);
+    // Of a library's error that nobody translated, the sentence and not the trace of calls that may follow it.
+    const std::string_view text = error.what();
+    std::cerr << "headscope: " << text.substr(0, text.find('\n')) << '\n';
+    return kFailed;
   }
 }
 
@@ -87,6 +91,10 @@ int Main(int argc, char** argv) {
     std::error_code unreadable;
     return !open_path.empty() && !std::filesystem::exists(open_path, unreadable);
   };
+  if (const std::string refusal = EmptyElement(app, argc, argv); !refusal.empty()) {
+    std::cerr << "headscope: " << refusal << '\n';
+    return kWrongUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help and --version

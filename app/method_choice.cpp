@@ -16,10 +16,10 @@ constexpr double kBudgetFloor = 32.0;
 constexpr double kBlockFloor = 8.0;
 constexpr double kForcedFloor = 4.0;
 
-MethodChoice Choose(const std::string& name) {
+MethodChoice Choose(const std::string& name, const std::string& option = "--method") {
   const kernels::NamedMethod named = kernels::FindMethod(name);
   if (named.spec() == nullptr) {
-    throw UsageError("--method: '" + name + "' is not registered; choose from " + kernels::MethodNames());
+    throw UsageError(option + ": '" + name + "' is not registered; choose from " + kernels::MethodNames());
   }
   MethodChoice choice;
   choice.spec = named.spec();
@@ -32,12 +32,12 @@ MethodChoice Choose(const std::string& name) {
 
 }  // namespace
 
-MethodChoice ParseMethod(const std::string& text) {
+MethodChoice ParseMethod(const std::string& text, const std::string& option) {
   const size_t colon = text.find(':');
-  MethodChoice choice = Choose(text.substr(0, colon));
+  MethodChoice choice = Choose(text.substr(0, colon), option);
   if (colon != std::string::npos) {
     const std::string error = choice.values.Parse(*choice.spec, std::string_view(text).substr(colon + 1));
-    if (!error.empty()) throw UsageError("--method " + text + ": " + error);
+    if (!error.empty()) throw UsageError(option + " " + text + ": " + error);
   }
   return choice;
 }

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "errors.h"
+
 namespace headscope::app {
 namespace {
 
@@ -90,6 +92,33 @@ void CheckOptionTexts(CLI::App& app) {
       if (const std::optional<Bounds> bounds = BoundsOf(*option)) option->check(WholeNumber(*bounds));
     }
   }
+}
+
+void CheckComparedDevice(const std::string& device) {
+  if (device == "cpu" || device == "cuda") return;
+  throw UsageError("--device " + device +
+                   ": it must be cpu or cuda (CUDA_VISIBLE_DEVICES chooses where there are several GPUs)");
+}
+
+std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv) {
+  const auto commands =
+      app.get_subcommands([&](const CLI::App* named) { return argc > 1 && named->get_name() == argv[1]; });
+  if (commands.empty()) return "";
+  const CLI::Option* option = nullptr;  // that the argument belongs to
+  for (int i = 2; i < argc; ++i) {
+    std::string text = argv[i];
+    if (text.starts_with('-')) {
+      const size_t equals = text.find('=');
+      option = commands.front()->get_option_no_throw(text.substr(0, equals));
+      if (equals == std::string::npos) continue;
+      text.erase(0, equals + 1);
+    }
+    if (option == nullptr || option->get_delimiter() == '\0' || text.empty()) continue;
+    const std::string comma(1, option->get_delimiter());
+    if ((comma + text + comma).find(comma + comma) == std::string::npos) continue;
+    return option->get_name() + " " + text + ": the list has an empty element; take the comma beside it out";
+  }
+  return "";
 }
 
 std::string ParseRefusal(const CLI::ParseError& error) {

@@ -11,6 +11,13 @@ namespace headscope::app {
 // or a number too large, which could wrap round, is taken. Call it when all subcommands have been added.
 void CheckOptionTexts(CLI::App& app);
 
+// --device of the commands that run methods: "cpu" or "cuda", else UsageError.
+void CheckComparedDevice(const std::string& device);
+
+// CLI11 drops the empty elements of a list ("512,,3", "a,") without a word. What to say of the first such option among
+// the arguments of a subcommand; empty when there is none. Call it before they are parsed.
+std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv);
+
 // A refused command line (of CLI11) as one sentence.
 std::string ParseRefusal(const CLI::ParseError& error);
 

@@ -7,6 +7,7 @@
 #include "bench/device.h"
 #include "head_results.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/sparq_setup.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -93,8 +94,11 @@ class CpuDevice : public Device {
       Require(kernels::DecodeCpu(placed.problem, *selection, placed.output, options_));
     };
     work.select();
-    work.bytes_moved = selection->elements_moved * placed.problem.batch * placed.problem.num_kv_heads *
-                       kernels::SizeOf(placed.problem.dtype);
+    // Every method here keeps as many tokens in each list.
+    const int64_t num_tokens = selection->token_begin.at(1);
+    const bool estimates = method.spec().name == "sparq";
+    work.bytes_moved =
+        DecodeBytes(placed.problem, num_tokens, estimates ? kernels::SparqOptions(values, placed.problem).rank : 0);
     return {work};
   }
 
@@ -109,6 +113,11 @@ class CpuDevice : public Device {
 void Require(const kernels::Status& status) {
   if (status.code() == kernels::StatusCode::kCancelled) throw Stopped{};
   CheckStatus(status);
+}
+
+int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens, int64_t components) {
+  const int64_t elements = problem.seq_k * components + 2 * num_tokens * problem.head_dim;
+  return elements * problem.batch * problem.num_kv_heads * kernels::SizeOf(problem.dtype);
 }
 
 std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options) {

@@ -65,7 +65,7 @@ DecodeWork DenseWork(Device& device, const PlacedProblem& placed) {
     Require(kernels::DecodeDenseCuda(placed.problem, placed.output, state->workspace.get(), state->workspace_bytes,
                                      nullptr));
   };
-  work.bytes_moved = 2 * KeyElements(placed.problem) * kernels::SizeOf(placed.problem.dtype);
+  work.bytes_moved = DecodeBytes(placed.problem, placed.problem.seq_k, 0);
   return work;
 }
 
@@ -81,20 +81,15 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
                                      static_cast<const float*>(state->mean_value.get()), placed.output, nullptr,
                                      state->workspace.get(), state->workspace_bytes, nullptr));
   };
-  // Elements per KV head that must be read (SparQ, equation 11, without the terms of a few rows): the estimate's, and
-  // the chosen rows of K and V.
-  const int64_t chosen = 2 * int64_t{std::min(options.num_tokens, problem.seq_k)} * problem.head_dim;
-  const auto bytes = [&](int64_t estimate) {
-    return (estimate + chosen) * problem.batch * problem.num_kv_heads * kernels::SizeOf(problem.dtype);
-  };
+  const int64_t chosen = std::min(options.num_tokens, problem.seq_k);
   DecodeWork two_copies;
   two_copies.variant = "two copies of K";
   two_copies.attend = [step] { step(true); };
-  two_copies.bytes_moved = bytes(int64_t{problem.seq_k} * options.rank);
+  two_copies.bytes_moved = DecodeBytes(problem, chosen, options.rank);
   DecodeWork one_copy;
   one_copy.variant = "one copy of K";
   one_copy.attend = [step] { step(false); };
-  one_copy.bytes_moved = bytes(int64_t{problem.seq_k} * problem.head_dim);
+  one_copy.bytes_moved = DecodeBytes(problem, chosen, problem.head_dim);
   DecodeWork append;
   append.variant = "append a token";
   append.upkeep = true;

@@ -1,5 +1,6 @@
 #include <cuda_runtime_api.h>
 
+#include <string_view>
 #include <utility>
 
 #include "bench/cuda_decode_work.h"
@@ -18,19 +19,31 @@ using kernels::DType;
 // costs to start a kernel from the host is not in the time.
 constexpr int64_t kFlushBytes = int64_t{512} << 20;
 
-void Check(cudaError_t error, const std::string& what) {
+constexpr std::string_view kFreeSome = "free GPU memory (nvidia-smi shows who holds it)";
+constexpr std::string_view kFreeSomeOrLess =
+    "free GPU memory (nvidia-smi shows who holds it) or choose shorter --lengths, fewer --heads or a smaller --batch";
+
+// `remedy`: of a GPU without memory left. Only what grows with the problem gets better by a smaller one.
+void Check(cudaError_t error, const std::string& what, std::string_view remedy = kFreeSome) {
   if (error == cudaSuccess) return;
   const std::string message = what + ": " + cudaGetErrorString(error);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // clears it: the context is sound
-    throw capture::DeviceError(message + "; choose shorter --lengths, fewer --heads or a smaller --batch");
+    throw capture::DeviceError(message + "; " + std::string(remedy));
   }
   throw CommandError(message);
 }
 
+std::shared_ptr<void> AllocateOnGpu(int64_t bytes, std::string_view remedy) {
+  void* memory = nullptr;
+  Check(cudaMalloc(&memory, static_cast<size_t>(bytes)),
+        "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory", remedy);
+  return {memory, [](void* p) { cudaFree(p); }};
+}
+
 class Event {
  public:
-  Event() { Check(cudaEventCreate(&event_), "cudaEventCreate"); }
+  Event() { Check(cudaEventCreate(&event_), "making an event of the GPU's clock"); }
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
@@ -44,7 +57,7 @@ class CudaDevice : public Device {
  public:
   CudaDevice(const DeviceOptions& options, kernels::CudaDeviceInfo info)
       : options_{.num_threads = options.num_threads, .cancelled = options.cancelled}, info_(std::move(info)) {
-    flush_ = Allocate(kFlushBytes);
+    flush_ = AllocateOnGpu(kFlushBytes, kFreeSome);
   }
 
   std::string kind() const override { return "cuda"; }
@@ -53,12 +66,7 @@ class CudaDevice : public Device {
     return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run (cold L2)";
   }
 
-  std::shared_ptr<void> Allocate(int64_t bytes) override {
-    void* memory = nullptr;
-    Check(cudaMalloc(&memory, static_cast<size_t>(bytes)),
-          "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory");
-    return {memory, [](void* p) { cudaFree(p); }};
-  }
+  std::shared_ptr<void> Allocate(int64_t bytes) override { return AllocateOnGpu(bytes, kFreeSomeOrLess); }
   void Upload(const void* host, int64_t bytes, void* device) override {
     Check(cudaMemcpy(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), "copying to the GPU");
   }

@@ -45,6 +45,10 @@ struct DecodeWork {
   bool upkeep = false;      // what a method costs beside its steps; not an attention of its own
 };
 
+// Of a step that reads `components` of every key for an estimate (0: it makes none) and attends `num_tokens` rows of K
+// and V per KV head: what a kernel has to read at least (SparQ, equation 11, without the terms of a few rows).
+int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens, int64_t components);
+
 class Device {
  public:
   virtual ~Device() = default;

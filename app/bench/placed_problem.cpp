@@ -1,6 +1,7 @@
 #include "bench/placed_problem.h"
 
 #include <cmath>
+#include <iterator>
 
 #include "data/trace_reader.h"
 #include "errors.h"
@@ -13,18 +14,17 @@ using kernels::DType;
 using kernels::SeededProblem;
 using kernels::SeededTensor;
 
-std::shared_ptr<void> PlaceTensor(Device& device, const SeededProblem& shape, SeededTensor tensor, DType dtype,
-                                  const kernels::RunOptions& options) {
-  const int64_t bytes = kernels::ElementCount(shape, tensor) * kernels::SizeOf(dtype);
-  std::shared_ptr<void> memory = device.Allocate(bytes);
-  if (device.is_host()) {
-    Require(kernels::FillSeeded(shape, tensor, dtype, options, memory.get()));
-  } else {
-    const std::unique_ptr<char[]> host(new char[static_cast<size_t>(bytes)]);
-    Require(kernels::FillSeeded(shape, tensor, dtype, options, host.get()));
-    device.Upload(host.get(), bytes, memory.get());
-  }
-  return memory;
+int64_t BytesOf(const SeededProblem& shape, SeededTensor tensor, DType dtype) {
+  return kernels::ElementCount(shape, tensor) * kernels::SizeOf(dtype);
+}
+
+void Fill(Device& device, const SeededProblem& shape, SeededTensor tensor, DType dtype,
+          const kernels::RunOptions& options, void* memory) {
+  if (device.is_host()) return Require(kernels::FillSeeded(shape, tensor, dtype, options, memory));
+  const int64_t bytes = BytesOf(shape, tensor, dtype);
+  const std::unique_ptr<char[]> host(new char[static_cast<size_t>(bytes)]);
+  Require(kernels::FillSeeded(shape, tensor, dtype, options, host.get()));
+  device.Upload(host.get(), bytes, memory);
 }
 
 data::Encoding EncodingOf(DType dtype) {
@@ -44,13 +44,18 @@ data::Encoding EncodingOf(DType dtype) {
 std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& shape, DType dtype,
                                            const kernels::RunOptions& options) {
   auto placed = std::make_unique<PlacedProblem>();
-  for (const SeededTensor tensor : {SeededTensor::kQuery, SeededTensor::kKey, SeededTensor::kValue}) {
-    placed->memory.push_back(PlaceTensor(device, shape, tensor, dtype, options));
+  // All of the memory first: filling it takes seconds to minutes, and a problem that is too large is refused before.
+  constexpr SeededTensor kInputs[] = {SeededTensor::kQuery, SeededTensor::kKey, SeededTensor::kValue};
+  for (const SeededTensor tensor : kInputs) {
+    placed->memory.push_back(device.Allocate(BytesOf(shape, tensor, dtype)));
   }
   placed->output_dtype = device.OutputType(dtype);
   const int64_t num_rows = int64_t{shape.batch} * shape.num_qo_heads * shape.seq_q;
   placed->memory.push_back(device.Allocate(num_rows * shape.head_dim * kernels::SizeOf(placed->output_dtype)));
   placed->memory.push_back(device.Allocate(num_rows * int64_t{sizeof(float)}));
+  for (size_t i = 0; i < std::size(kInputs); ++i) {
+    Fill(device, shape, kInputs[i], dtype, options, placed->memory[i].get());
+  }
 
   kernels::AttentionProblem& problem = placed->problem;
   problem.batch = shape.batch;

@@ -184,8 +184,7 @@ class Runner {
     one.row.source = "libtorch";
     one.attend = [&reference] { reference.Run(); };
     if (is_decode) {
-      one.row.bytes_moved = 2 * int64_t{problem.batch} * problem.num_kv_heads * problem.seq_k * problem.head_dim *
-                            kernels::SizeOf(problem.dtype);
+      one.row.bytes_moved = DecodeBytes(problem, problem.seq_k, 0);
     } else {
       one.row.dense_pairs =
           int64_t{problem.batch} * problem.num_qo_heads * problem.seq_k * (int64_t{problem.seq_k} + 1) / 2;

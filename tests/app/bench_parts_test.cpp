@@ -2,10 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
+#include <new>
+#include <thread>
 
 #include "bench/placed_problem.h"
 #include "bench/report.h"
@@ -51,6 +57,11 @@ TEST(WorkloadTest, NamesFindFixedSetsAndRegisteredMethods) {
   EXPECT_THROW(ParseWorkload(""), UsageError);
 }
 
+TEST(WorkloadTest, ARefusedParameterNamesThisCommandsOption) {
+  EXPECT_THAT([] { ParseWorkload("vertical-slash:n_foo=3"); },
+              testing::ThrowsMessage<UsageError>(testing::StartsWith("--methods vertical-slash:n_foo=3: ")));
+}
+
 TEST(WorkloadTest, FileNamesAreTame) {
   Workload workload = ParseWorkload("vertical-slash:n_vertical=12");
   const std::string name = IndexFileName(workload, 8192);
@@ -70,6 +81,93 @@ Group SmallGroup(const std::string& method) {
   group.dtype = kernels::DType::kFloat16;
   group.workloads.push_back(ParseWorkload(method));
   return group;
+}
+
+// A device with memory for so many allocations.
+class FullDevice : public Device {
+ public:
+  explicit FullDevice(int room) : room_(room) {}
+  std::string kind() const override { return "full"; }
+  std::string name() const override { return "full"; }
+  std::string cache_policy() const override { return ""; }
+  std::shared_ptr<void> Allocate(int64_t bytes) override {
+    if (room_-- == 0) throw std::bad_alloc();
+    return std::shared_ptr<char[]>(new char[static_cast<size_t>(bytes)]);
+  }
+  void Upload(const void* host, int64_t bytes, void* device) override {
+    ++uploads;
+    std::memcpy(device, host, static_cast<size_t>(bytes));
+  }
+  void Download(const void*, int64_t, void*) override {}
+  bool is_host() const override { return false; }
+  kernels::DType OutputType(kernels::DType dtype) const override { return dtype; }
+  double Milliseconds(const std::function<void()>&) override { return 0; }
+  PrefillWork Attend(const PlacedProblem&, kernels::SparseIndex) override { return {}; }
+  PrefillWork SelectAndAttend(const PlacedProblem&, const kernels::PrefillMethod&,
+                              const kernels::ParameterValues&) override {
+    return {};
+  }
+  std::vector<DecodeWork> Decode(const PlacedProblem&, const kernels::DecodeMethod&,
+                                 const kernels::ParameterValues&) override {
+    return {};
+  }
+
+  int uploads = 0;
+
+ private:
+  int room_;
+};
+
+// Filling the tensors of a long prompt takes a minute; asking for memory takes none.
+TEST(PlaceTest, MemoryForAllIsAskedForBeforeAnythingIsFilled) {
+  const Group group = SmallGroup("dense");
+  constexpr int kTensors = 5;  // Q, K, V, O and the LSE
+  for (int room = 0; room < kTensors; ++room) {
+    FullDevice device(room);
+    EXPECT_THROW(Place(device, group.shape, group.dtype, {}), std::bad_alloc) << room;
+    EXPECT_EQ(device.uploads, 0) << room;
+  }
+  FullDevice device(kTensors);
+  const auto placed = Place(device, group.shape, group.dtype, {});
+  EXPECT_EQ(device.uploads, 3);
+  // Each tensor is where its view points to.
+  const auto expect_tensor = [&](const void* memory, kernels::SeededTensor tensor) {
+    std::vector<uint16_t> expected(static_cast<size_t>(kernels::ElementCount(group.shape, tensor)));
+    ASSERT_TRUE(kernels::FillSeeded(group.shape, tensor, group.dtype, {}, expected.data()).ok());
+    EXPECT_EQ(std::memcmp(memory, expected.data(), expected.size() * sizeof(uint16_t)), 0);
+  };
+  expect_tensor(placed->problem.q.data, kernels::SeededTensor::kQuery);
+  expect_tensor(placed->problem.k.data, kernels::SeededTensor::kKey);
+  expect_tensor(placed->problem.v.data, kernels::SeededTensor::kValue);
+}
+
+TEST(DecodeBytesTest, CountsWhatAStepHasToRead) {
+  kernels::AttentionProblem problem;
+  problem.batch = 3;
+  problem.num_kv_heads = 2;
+  problem.seq_k = 70'000;
+  problem.head_dim = 128;
+  problem.dtype = kernels::DType::kBFloat16;
+  EXPECT_EQ(DecodeBytes(problem, 70'000, 0), int64_t{2} * 3 * 2 * 70'000 * 128 * 2);             // K and V
+  EXPECT_EQ(DecodeBytes(problem, 128, 32), int64_t{3} * 2 * (70'000 * 32 + 2 * 128 * 128) * 2);  // 32 of 128 components
+}
+
+TEST(IndexFileTest, TheSameSetIsTheSameBytes) {
+  const Group group = SmallGroup("blocks-50");
+  const kernels::SparseIndex index = kernels::MakeFixedIndex(group.workloads[0].fixed, 2, 4, 500, 1);
+  std::string contents[2];
+  for (std::string& bytes : contents) {
+    const std::string path = (std::filesystem::path(testing::TempDir()) / "index_twice.h5").string();
+    std::filesystem::remove(path);
+    data::WriteIndexFile(path, ToFile(group, group.workloads[0], index));
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+    std::filesystem::remove(path);
+    // HDF5's time stamps count whole seconds.
+    if (&bytes == contents) std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  }
+  EXPECT_FALSE(contents[0].empty());
+  EXPECT_EQ(contents[0], contents[1]);
 }
 
 TEST(IndexFileTest, ReadsBackWhatWasWritten) {

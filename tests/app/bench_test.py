@@ -75,8 +75,7 @@ class Figures:
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.saved = os.path.join(cls.folder.name, "sets")
-        os.mkdir(cls.saved)
+        cls.saved = os.path.join(cls.folder.name, "of", "sets")  # made by the run
         cls.json_path = os.path.join(cls.folder.name, "out.json")
         cls.measured = bench("--device", cls.device, *SHAPE, "--methods", METHODS, "--repeat", "3", "--seed", "5", "--save-index", cls.saved, "-o", cls.json_path, "--quiet")
         if cls.measured.returncode == 4 and "This build has no CUDA kernels" in cls.measured.stderr:
@@ -155,6 +154,17 @@ class Figures:
         prefill, decode = self.sections()
         timed = {row["method"].split(":")[0] for row in prefill["rows"] + decode["rows"] if row["select_ms"] is not None}
         self.assertEqual(timed, self.timed_selections)
+
+    def test_bytes_of_decode_are_what_a_step_has_to_read(self):
+        size = {"fp32": 4, "bf16": 2}[self.dtype]
+        dense = 2 * KV_HEADS * LENGTH * HEAD_DIM * size
+        chosen = 2 * 32 * HEAD_DIM
+        expected = {("dense, LibTorch", ""): dense, ("decode/dense", ""): dense, **{("sparq:r=16,k=32", variant): KV_HEADS * (LENGTH * components + chosen) * size
+                                                                                   for variant, components in (("", 16), ("two copies of K", 16), ("one copy of K", HEAD_DIM))}}
+        rows = [row for row in self.sections()[1]["rows"] if row["kind"] != "upkeep"]
+        self.assertGreaterEqual(len(rows), 3)
+        for row in rows:
+            self.assertEqual(row["bytes_moved"], expected[row["method"], row["variant"]], row["method"])
 
     def test_table_has_every_row(self):
         for _, row in self.rows():
@@ -260,8 +270,8 @@ class Refusals(unittest.TestCase):
     def test_wrong_usage_is_refused(self):
         for arguments, word in (
             (["--methods", "no-such"], "no-such"), (["--methods", "blocks-400"], "400"), (["--methods", "sparq:r=0"], "r"), (["--methods", "dense,blocks-9,dense"], "twice"), (["--heads", "8:3"], "8:3"),
-            (["--dtype", "int8"], "int8"), (["--device", "tpu"], "tpu"), (["-o", "out.txt"], "out.txt"), (["--save-index", "/nonexistent/folder"], "/nonexistent/folder"),
-            (["--lengths", "0"], "0"), (["--index", "x.h5", "--lengths", "8"], "--index"),
+            (["--dtype", "int8"], "int8"), (["--device", "tpu"], "tpu"), (["-o", "out.txt"], "out.txt"), (["--save-index", self.json_path + "/folder"], "--save-index " + self.json_path),
+            (["--lengths", "0"], "0"), (["--lengths", "512,,3"], "--lengths 512,,3"), (["--lengths=512,"], "--lengths 512,"), (["--methods", "vertical-slash:n_foo=3"], "--methods vertical-slash:n_foo=3"), (["--index", "x.h5", "--lengths", "8"], "--index"),
         ):
             run = bench(*arguments)
             self.assertEqual(run.returncode, 2, (arguments, run.stderr))
@@ -273,7 +283,11 @@ class Refusals(unittest.TestCase):
     def test_a_gpu_that_is_not_there_is_exit_code_4(self):
         if has_gpu():
             self.skipTest("this machine has a GPU")
-        self.check_refused(bench("--device", "cuda", "--quiet"), 4)
+        made = os.path.join(self.folder.name, "for_nothing")
+        run = bench("--device", "cuda", "--quiet", "--save-index", made)
+        self.check_refused(run, 4)
+        self.assertNotIn("insufficient", run.stderr)
+        self.assertFalse(os.path.exists(made), "a refused run left its folder behind")
 
     def test_interrupt_prints_what_was_measured(self):
         saved = os.path.join(self.folder.name, "interrupted")

@@ -38,10 +38,10 @@ class Refusals(TraceCase):
         run("render", self.trace, "--head", "8:4", "-o", self.path / "missing" / "x.png", code=2)
         run("no-such-command", "--flag", code=2)
         for options, said in ((("--threads", "-4"), "0 to 4096"), (("--max-rows", "-5"), "from 0"), (("--threads", "abc"), "abc is not"),
-                              (("--metrics", "kurtosis", "-o", self.path / "none.json"), "--metrics")):
+                              (("--metrics", "kurtosis", "-o", self.path / "none.json"), "--metrics"), (("--cra-targets", "0.9,,0.95"), "--cra-targets 0.9,,0.95")):
             with self.subTest(options=options):
                 self.assertIn(said, run("analyze", self.trace, *options, code=2).stderr)
-        for options in (("--decode-rows", "0"), ("--repeat", "0"), ("--repeat", "1.5")):
+        for options in (("--decode-rows", "0"), ("--repeat", "0"), ("--repeat", "1.5"), ("--device", "gpu")):
             with self.subTest(options=options):
                 self.assertIn(options[0], run("compare", self.trace, "--method", "dense", *options, code=2).stderr)
         self.assertIn("--seed", run("capture", MODEL, "--task", "kv", "--seed", "-1", "-o", self.path / "none.h5", code=2).stderr)

@@ -11,6 +11,7 @@ namespace headscope::app {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 using testing::ThrowsMessage;
 
 TEST(ParseMethod, TakesNameAndParameters) {
@@ -25,6 +26,15 @@ TEST(ParseMethod, NamesTheKnownOnes) {
   EXPECT_THROW(ParseMethod("a-shape:n_sink=-1"), UsageError);
   EXPECT_THROW(ParseMethod("a-shape:no_such=1"), UsageError);
   EXPECT_THROW(ParseMethod("a-shape:n_sink"), UsageError);
+}
+
+TEST(ParseMethod, NamesTheOptionThatWasTyped) {
+  EXPECT_THAT([] { ParseMethod("a-shape:n_foo=3"); },
+              ThrowsMessage<UsageError>(StartsWith("--method a-shape:n_foo=3")));
+  EXPECT_THAT([] { ParseMethod("a-shape:n_foo=3", "--methods"); },
+              ThrowsMessage<UsageError>(StartsWith("--methods a-shape:n_foo=3: ")));
+  EXPECT_THAT([] { ParseMethod("nothing", "--methods"); },
+              ThrowsMessage<UsageError>(StartsWith("--methods: 'nothing'")));
 }
 
 TEST(ParseMethod, DenseExistsInBothPhases) {

@@ -1,0 +1,65 @@
+#include "option_checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "errors.h"
+
+namespace headscope::app {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// One subcommand with two lists and a text in which commas mean nothing.
+class Lists : public testing::Test {
+ protected:
+  Lists() : app_("test") {
+    CLI::App* command = app_.add_subcommand("bench", "");
+    command->add_option("--lengths", lengths_)->delimiter(',');
+    command->add_option("-m,--metrics", metrics_)->delimiter(',');
+    command->add_option("--text", text_);
+  }
+
+  std::string Refusal(std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "headscope");
+    return EmptyElement(app_, static_cast<int>(arguments.size()), arguments.data());
+  }
+
+  CLI::App app_;
+  std::vector<int> lengths_;
+  std::vector<std::string> metrics_;
+  std::string text_;
+};
+
+TEST_F(Lists, ThatAreFullPass) {
+  EXPECT_EQ(Refusal({"bench", "--lengths", "512,3", "--metrics=a,b", "--text", "a,,b"}), "");
+  EXPECT_EQ(Refusal({"bench", "--lengths", "512", "1024", "-m", "a"}), "");
+  EXPECT_EQ(Refusal({}), "");
+  EXPECT_EQ(Refusal({"no-command", "--lengths", ","}), "");
+  EXPECT_EQ(Refusal({"bench", "--no-option", "a,,b"}), "");
+}
+
+TEST_F(Lists, WithAnEmptyElementNameTheOptionAndTheText) {
+  for (const char* text : {"512,,3", "512,", ",512", ","}) {
+    EXPECT_THAT(Refusal({"bench", "--lengths", text}), AllOf(HasSubstr("--lengths"), HasSubstr(text))) << text;
+  }
+  EXPECT_THAT(Refusal({"bench", "--metrics=a,,b"}), HasSubstr("--metrics a,,b"));
+  EXPECT_THAT(Refusal({"bench", "-m", "a,"}), HasSubstr("--metrics a,"));
+  EXPECT_THAT(Refusal({"bench", "--lengths", "1", "2,,3"}), HasSubstr("--lengths 2,,3"));
+}
+
+TEST(ComparedDevice, IsNamedWithItsOption) {
+  EXPECT_NO_THROW(CheckComparedDevice("cpu"));
+  EXPECT_NO_THROW(CheckComparedDevice("cuda"));
+  for (const char* device : {"gpu", "", "CUDA", "cuda:1"}) {
+    EXPECT_THAT([&] { CheckComparedDevice(device); },
+                ThrowsMessage<UsageError>(HasSubstr("--device " + std::string(device) + ": it must be cpu or cuda")));
+  }
+}
+
+}  // namespace
+}  // namespace headscope::app

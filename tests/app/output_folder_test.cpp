@@ -1,0 +1,62 @@
+#include "output_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "errors.h"
+
+namespace headscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class OutputFolders : public testing::Test {
+ protected:
+  OutputFolders() : base_(fs::path(testing::TempDir()) / "output_folders") {
+    fs::remove_all(base_);
+    fs::create_directory(base_);
+  }
+  ~OutputFolders() override { fs::remove_all(base_); }
+
+  const fs::path base_;
+};
+
+TEST_F(OutputFolders, AreMadeAndKeptOnceTheyHoldSomething) {
+  const fs::path path = base_ / "a" / "b";
+  {
+    const OutputFolder folder("--save-index", path.string());
+    EXPECT_TRUE(fs::is_directory(path));
+    std::ofstream(path / "file") << "kept";
+  }
+  EXPECT_TRUE(fs::exists(path / "file"));
+}
+
+TEST_F(OutputFolders, ThatStayEmptyAreRemovedOnlyWhenTheyWereMadeHere) {
+  const fs::path made = base_ / "made";
+  const fs::path found = base_ / "found";
+  fs::create_directory(found);
+  {
+    const OutputFolder a("output", made.string());
+    const OutputFolder b("output", found.string());
+    EXPECT_TRUE(fs::is_directory(made));
+  }
+  EXPECT_FALSE(fs::exists(made));
+  EXPECT_TRUE(fs::is_directory(found));
+}
+
+TEST_F(OutputFolders, ThatCannotBeMadeAreRefusedWithTheOption) {
+  const fs::path file = base_ / "file";
+  std::ofstream(file) << "a file";
+  EXPECT_THAT([&] { const OutputFolder folder("--save-index", file.string()); },
+              ThrowsMessage<UsageError>(HasSubstr("--save-index " + file.string() + ": ")));
+  EXPECT_THROW(const OutputFolder folder("--save-index", (file / "below").string()), UsageError);
+  EXPECT_TRUE(fs::is_regular_file(file));
+}
+
+}  // namespace
+}  // namespace headscope::app
