@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda_attend_run.h"
+#include "device_array.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 #include "run_seed.h"
@@ -23,6 +24,7 @@ namespace {
 
 using testing::AttendCase;
 using testing::AttendRun;
+using testing::DeviceArray;
 using testing::Executor;
 using testing::Pattern;
 using testing::SeedFor;
@@ -102,6 +104,35 @@ TEST_P(CudaAttendCalls, ReplayFromAGraph) {
   }
   EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+// A call's kernels start beside each other, but never beside the stream's other work, which may write what they read:
+// keys that are there for the call alone.
+TEST_P(CudaAttendCalls, KeepTheirPlaceInAStream) {
+  SKIP_WITHOUT_GPU();
+  AttendRun run;
+  ASSERT_NO_FATAL_FAILURE(run.Make(kMixed, SeedFor("place in a stream")));
+  ASSERT_TRUE(run.Attend(GetParam()).ok());
+  const Outputs expected(run);
+  AttentionProblem problem = run.problem();
+  const int64_t bytes = problem.batch * problem.k.batch_stride * SizeOf(problem.dtype);
+  const DeviceArray<char> keys(bytes);
+  problem.k.data = keys.get();
+  const Stream stream;
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    run.Poison();
+    ASSERT_EQ(cudaMemsetAsync(keys.get(), 0xff, static_cast<size_t>(bytes), stream.get()), cudaSuccess);
+    ASSERT_EQ(cudaMemcpyAsync(keys.get(), run.problem().k.data, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                              stream.get()),
+              cudaSuccess);
+    const Status status = GetParam() == Executor::kSimple
+                              ? AttendCudaSimple(problem, run.index(), run.output(), stream.get())
+                              : AttendCuda(problem, run.index(), run.output(), stream.get());
+    ASSERT_EQ(cudaMemsetAsync(keys.get(), 0xff, static_cast<size_t>(bytes), stream.get()), cudaSuccess);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+    ExpectSameBits(Outputs(run), expected);
+  }
 }
 
 // Two problems, each in work on a stream of its own by a thread of its own, over and over: what each gives alone.

@@ -45,9 +45,9 @@ __global__ void __launch_bounds__(kCostThreads)
   if (lane == 0) costs[item] = cost + kItemCost;
 }
 
-// One block per section: a counting sort of its items by falling cost, in buckets of equal width up to the section's
-// largest cost. Items of one bucket land in any order; each is computed alike wherever it stands, so results do not
-// depend on it.
+// One block per section: a counting sort of its items by rising cost, the last section's by falling cost, in buckets of
+// equal width up to the section's largest cost. Items of one bucket land in any order; each is computed alike wherever
+// it stands, so results do not depend on it.
 __global__ void __launch_bounds__(kSortThreads) OrderKernel(int items_per_head, int num_heads, int heads_per_section,
                                                             const int* costs, int* order, int* next_item) {
   __shared__ int counts[kBuckets];
@@ -57,6 +57,8 @@ __global__ void __launch_bounds__(kSortThreads) OrderKernel(int items_per_head, 
   const int section_heads = min(heads_per_section, num_heads - first_head);
   const int begin = first_head * items_per_head;
   const int size = section_heads * items_per_head;
+
+  const bool is_last = blockIdx.x + 1 == gridDim.x;
 
   LetNextKernelStart();
   counts[threadIdx.x] = 0;
@@ -70,7 +72,8 @@ __global__ void __launch_bounds__(kSortThreads) OrderKernel(int items_per_head, 
   __syncthreads();
 
   auto bucket_of = [&](int cost) {
-    return kBuckets - 1 - static_cast<int>(static_cast<int64_t>(cost) * (kBuckets - 1) / max_cost);
+    const int rising = static_cast<int>(static_cast<int64_t>(cost) * (kBuckets - 1) / max_cost);
+    return is_last ? kBuckets - 1 - rising : rising;
   };
   // Neighbours in the order share a row tile and differ in their head: the heads of a KV group then read the same keys
   // at the same time.

@@ -1,6 +1,8 @@
 // The order in which thread blocks take work items: sections of heads whose K and V fit the L2 cache together, and
-// inside a section the longest item first, so that the last ones to finish are short. Planned on the device, because
-// the lists are there.
+// inside the last section the longest item first, so that the last ones to finish are short. The others begin with the
+// shortest: those need few keys, mostly the first ones, so that a new section's keys come from memory one by one beside
+// work on keys that are in the cache already, and not all of them at once. Planned on the device, because the lists are
+// there.
 #pragma once
 
 #include <cuda_runtime_api.h>
