@@ -1,11 +1,12 @@
-// Calls of the GPU selectors rather than what they keep: in a CUDA graph (skipped without a GPU), and refusals, which
-// need none.
+// Calls of the GPU selectors rather than what they keep: in a CUDA graph and one behind the other (skipped without a
+// GPU), and refusals, which need none.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
+#include <utility>
 
 #include "cuda_select_run.h"
 #include "kernels/cuda_select.h"
@@ -54,6 +55,36 @@ TEST(CudaSelectGraph, ReplaysInACudaGraph) {
     EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  }
+}
+
+// A selection's launches overlap at their ends. Those of the next one, in the same memory, must not reach into it.
+TEST(CudaSelectCalls, FollowEachOtherInTheSameMemory) {
+  SKIP_WITHOUT_GPU();
+  std::mt19937 random(11);
+  const RandomProblem problems[2] = {{{1, 4, 2, 128, 3000, 3000, 0, DType::kBFloat16}, &random},
+                                     {{1, 4, 2, 128, 3000, 3000, 0, DType::kBFloat16}, &random}};
+  const DeviceTensor q[2] = {{problems[0].q.View(), 1}, {problems[1].q.View(), 1}};
+  const DeviceTensor k[2] = {{problems[0].k.View(), 1}, {problems[1].k.View(), 1}};
+  const AttentionProblem device[2] = {OnDevice(problems[0].View(), q[0], k[0]),
+                                      OnDevice(problems[1].View(), q[1], k[1])};
+  for (const auto& [method, parameters] :
+       {std::pair{"vertical-slash", "n_vertical=50,n_slash=20"}, std::pair{"block-sparse", "n_blocks=5"},
+        std::pair{"sample-attention", "alpha_c=0.3,alpha_s=0.3"}}) {
+    SCOPED_TRACE(method);
+    const ParameterValues values = Values(method, parameters);
+    GpuSelection selection(method, device[0], values);
+    const SparseIndex expected[2] = {selection.host(), GpuSelection(method, device[1], values).host()};
+    ASSERT_NE(expected[0].runs, expected[1].runs);
+    for (const int last : {0, 1}) {
+      for (int round = 0; round < 20; ++round) {
+        selection.Run(method, device[1 - last], values, nullptr);
+        selection.Run(method, device[last], values, nullptr);
+      }
+      selection.Download();
+      EXPECT_EQ(selection.host().runs, expected[last].runs);
+      EXPECT_EQ(selection.host().columns, expected[last].columns);
+    }
   }
 }
 
