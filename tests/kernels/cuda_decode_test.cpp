@@ -294,6 +294,8 @@ std::vector<Case> Cases() {
   // below e^-86 are 0 and tie, where the GPU ranks one head's scores: the threshold has to lie well above them.
   cases.push_back({130, 300, 300, 64, DType::kBFloat16, 32, 32});
   cases.push_back({130, 300, 300, 64, DType::kFloat16, 5, 16});
+  // A block's places for items come round a third time; scores nearer to each other, so that no head has such a tie.
+  cases.push_back({130, 800, 800, 64, DType::kBFloat16, 32, 32, Keys::kRandom, 0.03f});
   cases.push_back({130, 600, 300, 64, DType::kBFloat16, 32, 32});
   cases.push_back({4100, 70, 70, 64, DType::kBFloat16});
   cases.push_back({2100, 350, 70, 64, DType::kFloat16});

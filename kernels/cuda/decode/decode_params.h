@@ -14,17 +14,19 @@ constexpr int kMaxDenseGroup = 8;  // query heads that one pass of a tensor-core
 constexpr int kSparqThreads = 256;
 constexpr int kSparqWarps = kSparqThreads / 32;
 constexpr int kSpanTokens = 16 * kSparqThreads;
-constexpr int kSparqSharedBytes = 7296;  // of a crew, before the plan's parts
-constexpr int kMostVotes = 160;          // keys wanted of a block's: beyond, a vote of its 256 threads would cut few
+constexpr int kSparqSharedBytes = 7296;  // of a block of SparqKernel, before the plan's parts
+constexpr int kMostVotes = 160;          // keys wanted of a block's: beyond, a vote of 256 would cut few
 constexpr int kMaxFewHeads = 8;          // query heads of a KV head that a ring of tiles serves
-// With one query head a KV head a block is some crews of kSparqThreads and a warp that feeds them from a ring of
-// stages, component rows of a span. It runs ahead by at most so many items. A deeper ring leaves less L1, through which
-// attended rows come.
-constexpr int kSparqCrews = 2;
-constexpr int kStreamThreads = kSparqCrews * kSparqThreads + 32;
+// With one query head a KV head a block is some crews and a warp that feeds them from a ring of stages, component rows
+// of a span. It runs ahead by at most so many items. A deeper ring leaves less L1, through which attended rows come.
+// Up to 16 warps a block have 128 registers a thread, which a crew's attention wants; more have 96.
+constexpr int kStreamCrews = 3;
+constexpr int kStreamCrewThreads = 128;
+constexpr int kStreamThreads = kStreamCrews * kStreamCrewThreads + 32;
+constexpr int kCrewSharedBytes = 3456;  // of a crew, before the plan's parts
 constexpr int kStageRows = 4;
 constexpr int kStageBytes = kStageRows * kSpanTokens * 2;
-constexpr int kMaxStages = 4;
+constexpr int kMaxStages = 3;
 constexpr int kItemsAhead = 4;
 constexpr int kMaxStreamDim = 128;
 constexpr int kStreamSharedBytes = 5632;  // of a block, before its crews' parts

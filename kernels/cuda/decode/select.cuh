@@ -1,12 +1,12 @@
-// The exact k largest of up to 4096 keys by one block, 16 of them in each thread's registers.
+// The exact k largest of up to 4096 keys by one crew, in its threads' registers.
 //
-// Where few are wanted, the threads' maxima vote: the k-th largest of 256 maxima is reached by at least k keys and by
-// few more, so it cuts the crowd to a short list, of which every entry then counts the larger ones. Every warp finds
-// the threshold by itself, by halving an interval, which costs no barriers. High keys side by side have few threads to
-// vote for them and overflow the list: then all threads go on halving, over all keys, until the list holds what is
-// left. Where many are wanted, or more than the list holds are equal, they halve to the end. Places come from prefix
-// sums, so that the result is in ascending order of index and depends on no order of arrival; of equal keys the lower
-// index wins.
+// Where few are wanted, 256 parts of the keys vote with their maxima, a part for each two pieces of a thread: the k-th
+// largest maximum is reached by at least k keys and by few more, so it cuts the crowd to a short list, in which the
+// same is done to the last key. Every warp finds a threshold by itself, by halving an interval, which costs no
+// barriers. High keys side by side have few threads to vote for them and overflow the list: then all threads go on
+// halving, over all keys, until the list holds what is left. Where many are wanted, or more than the list holds are
+// equal, they halve to the end. Places come from prefix sums, so that the result is in ascending order of index and
+// depends on no order of arrival; of equal keys the lower index wins.
 #pragma once
 
 #include "decode/decode_common.cuh"
@@ -14,15 +14,17 @@
 
 namespace headscope::kernels::decode {
 
-constexpr int kKeysOfPiece = 8;
+constexpr int kVotes = 256;
+constexpr int kShortList = 256;  // entries
+constexpr int kSums = 8;         // sums over 32: of entries of the short list, or of the threads' counts of two pieces
 
 struct SelectShared {
-  uint32_t best[kSparqThreads];
-  uint32_t sums[4][kSparqWarps];
+  uint32_t best[kVotes];
+  uint32_t sums[4][kSums];
 };
 struct ShortList {
-  uint32_t key[kSparqThreads];
-  int index[kSparqThreads];
+  uint32_t key[kShortList];
+  int index[kShortList];
 };
 struct SelectedList {
   uint32_t* key;
@@ -47,42 +49,62 @@ __device__ __forceinline__ uint32_t Bisect(uint32_t low, uint32_t high, int k, i
   return low;
 }
 
-// Sum over the block of the threads' counts. One barrier; `sums` may be used again after the next.
-__device__ __forceinline__ int SumOverBlock(int count, uint32_t (&sums)[kSparqWarps]) {
+// Sum over the crew of the threads' counts. One barrier; `sums` may be used again after the next.
+template <typename Crew>
+__device__ __forceinline__ int SumOverCrew(int count, uint32_t (&sums)[kSums]) {
   const uint32_t sum = __reduce_add_sync(kAllLanes, static_cast<uint32_t>(count));
-  if (Lane() == 0) sums[CrewWarp()] = sum;
-  CrewBarrier();
+  if (Lane() == 0) sums[Crew::Warp()] = sum;
+  Crew::Barrier();
   uint32_t total = 0;
 #pragma unroll
-  for (int w = 0; w < kSparqWarps; ++w) total += sums[w];
+  for (int w = 0; w < Crew::kWarps; ++w) total += sums[w];
   return static_cast<int>(total);
 }
 
 // Where a thread's entries of each piece begin in the order (piece, thread), and the number of all.
+template <typename Crew>
 struct Places {
-  int first[2], total;
+  int first[Crew::kPieces], total;
 };
 // One barrier; `sums` may be used again after the next.
-__device__ __forceinline__ Places PlacesInBlock(int count, int second_count, uint32_t (&sums)[kSparqWarps]) {
-  const int lane = Lane(), warp = CrewWarp();
-  const uint32_t own = static_cast<uint32_t>(count) | static_cast<uint32_t>(second_count) << 16;
-  uint32_t inclusive = own;
+template <typename Crew>
+__device__ __forceinline__ Places<Crew> PlacesInCrew(const int (&count)[Crew::kPieces], uint32_t (&sums)[kSums]) {
+  static_assert(Crew::kPairs * Crew::kWarps == kSums);
+  const int lane = Lane(), warp = Crew::Warp();
+  uint32_t own[Crew::kPairs], inclusive[Crew::kPairs];
+#pragma unroll
+  for (int pair = 0; pair < Crew::kPairs; ++pair)
+    own[pair] = inclusive[pair] = static_cast<uint32_t>(count[2 * pair]) | static_cast<uint32_t>(count[2 * pair + 1])
+                                                                               << 16;
 #pragma unroll
   for (int offset = 1; offset < 32; offset *= 2) {
-    const uint32_t other = __shfl_up_sync(kAllLanes, inclusive, offset);
-    if (lane >= offset) inclusive += other;
-  }
-  if (lane == 31) sums[warp] = inclusive;
-  CrewBarrier();
-  uint32_t before = inclusive - own, all = 0;
 #pragma unroll
-  for (int w = 0; w < kSparqWarps; ++w) {
-    const uint32_t sum = sums[w];
-    all += sum;
-    if (w < warp) before += sum;
+    for (int pair = 0; pair < Crew::kPairs; ++pair) {
+      const uint32_t other = __shfl_up_sync(kAllLanes, inclusive[pair], offset);
+      if (lane >= offset) inclusive[pair] += other;
+    }
   }
-  return {{static_cast<int>(before & 0xffffu), static_cast<int>((all & 0xffffu) + (before >> 16))},
-          static_cast<int>((all & 0xffffu) + (all >> 16))};
+#pragma unroll
+  for (int pair = 0; pair < Crew::kPairs; ++pair) {
+    if (lane == 31) sums[pair * Crew::kWarps + warp] = inclusive[pair];
+  }
+  Crew::Barrier();
+  Places<Crew> places;
+  places.total = 0;
+#pragma unroll
+  for (int pair = 0; pair < Crew::kPairs; ++pair) {
+    uint32_t before = inclusive[pair] - own[pair], all = 0;
+#pragma unroll
+    for (int w = 0; w < Crew::kWarps; ++w) {
+      const uint32_t sum = sums[pair * Crew::kWarps + w];
+      all += sum;
+      if (w < warp) before += sum;
+    }
+    places.first[2 * pair] = places.total + static_cast<int>(before & 0xffffu);
+    places.first[2 * pair + 1] = places.total + static_cast<int>((all & 0xffffu) + (before >> 16));
+    places.total += static_cast<int>((all & 0xffffu) + (all >> 16));
+  }
+  return places;
 }
 
 // How many of the lanes' keys reach t, over the warp.
@@ -99,8 +121,8 @@ struct Bounds {
   uint32_t low, high;
 };
 
-// Bounds of which hardly more than k + k / 4 of the threads' maxima reach the lower.
-__device__ __forceinline__ Bounds VoteForBounds(const uint32_t (&best)[kSparqThreads], int k) {
+// Bounds of which hardly more than k + k / 4 of the votes reach the lower.
+__device__ __forceinline__ Bounds VoteForBounds(const uint32_t (&best)[kVotes], int k) {
   const int lane = Lane();
   uint32_t vote[8];
 #pragma unroll
@@ -124,85 +146,124 @@ __device__ __forceinline__ Bounds VoteForBounds(const uint32_t (&best)[kSparqThr
   return {Bisect(least, most, k, k + k / 4, count), most};
 }
 
-// Leaves the k largest of the list's n <= kSparqThreads entries in `to`, in the list's order. Every thread counts what
-// comes before its entry: no search and one barrier, before which none of `to` is written. Up to three entries behind
-// the n-th are kNoToken.
-__device__ __forceinline__ int KeepLargest(const ShortList& list, int n, int k, uint32_t (&sums)[kSparqWarps],
+// Leaves the k largest of the list's n <= kShortList entries in `to`, in the list's order; all of them reach
+// bounds.low. One barrier, before which none of `to` is written. Every warp finds by itself a cut that k entries reach.
+// If equal ones stand in its way, every thread counts what comes before its entries; up to three entries behind the
+// n-th are then kNoToken.
+template <typename Crew>
+__device__ __forceinline__ int KeepLargest(const ShortList& list, int n, int k, Bounds bounds, uint32_t (&sums)[kSums],
                                            SelectedList to) {
-  const int entry = CrewThread(), lane = entry % 32, warp = entry / 32;
-  const uint32_t mine = list.key[entry];
-  int before = 0;
-  if (warp * 32 < n) {
-#pragma unroll 4
-    for (int four = 0; four < (n + 3) / 4; ++four) {
-      const uint4 other = reinterpret_cast<const uint4*>(list.key)[four];
-      const uint32_t larger = four < entry / 4 ? mine : mine + 1;  // an equal one comes first if its index is lower
-      before += (other.x >= larger) + (other.y >= larger) + (other.z >= larger) + (other.w >= larger);
+  constexpr int kOwn = kShortList / Crew::kThreads;
+  static_assert(kShortList == 32 * kSums);
+  const int lane = Lane();
+  uint32_t all[kSums];
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) all[i] = i * 32 + lane < n ? list.key[i * 32 + lane] : kNoToken;
+  const auto count = [&](uint32_t t) { return CountInWarp(all, t); };
+  const uint32_t cut = n <= k ? bounds.low : Bisect(bounds.low, bounds.high, k, k, count);
+  const bool clear = count(cut) <= k;
+  uint32_t mine[kOwn], keeps[kOwn];
+#pragma unroll
+  for (int own = 0; own < kOwn; ++own) {
+    const int entry = own * Crew::kThreads + Crew::Thread();
+    mine[own] = list.key[entry];
+    bool keep = entry < n && mine[own] >= cut;
+    if (!clear && entry - lane < n) {
+      int before = 0;
+#pragma unroll 1
+      for (int four = 0; four < (n + 3) / 4; ++four) {
+        const uint4 other = reinterpret_cast<const uint4*>(list.key)[four];
+        const uint32_t larger = four < entry / 4 ? mine[own] : mine[own] + 1;  // equal ones: the lower index first
+        before += (other.x >= larger) + (other.y >= larger) + (other.z >= larger) + (other.w >= larger);
+      }
+#pragma unroll
+      for (int i = 0; i < 3; ++i) before += i < entry % 4 && list.key[entry / 4 * 4 + i] == mine[own];
+      keep = entry < n && before < k;
     }
-#pragma unroll
-    for (int i = 0; i < 3; ++i) before += i < entry % 4 && list.key[entry / 4 * 4 + i] == mine;
+    keeps[own] = __ballot_sync(kAllLanes, keep);
+    if (lane == 0) sums[entry / 32] = static_cast<uint32_t>(__popc(keeps[own]));
   }
-  const bool keep = entry < n && before < k;
-  const uint32_t keeps = __ballot_sync(kAllLanes, keep);
-  if (lane == 0) sums[warp] = static_cast<uint32_t>(__popc(keeps));
-  CrewBarrier();
-  int place = __popc(keeps & ((1u << lane) - 1));
+  Crew::Barrier();
 #pragma unroll
-  for (int w = 0; w < kSparqWarps; ++w) place += w < warp ? static_cast<int>(sums[w]) : 0;
-  if (keep) {
-    to.key[place] = mine;
-    to.index[place] = list.index[entry];
+  for (int own = 0; own < kOwn; ++own) {
+    const int entry = own * Crew::kThreads + Crew::Thread();
+    int place = __popc(keeps[own] & ((1u << lane) - 1));
+#pragma unroll
+    for (int w = 0; w < kSums; ++w) place += w < entry / 32 ? static_cast<int>(sums[w]) : 0;
+    if ((keeps[own] >> lane & 1) != 0) {
+      to.key[place] = mine[own];
+      to.index[place] = list.index[entry];
+    }
   }
   return min(n, k);
 }
 
-// The k largest of the block's keys that are not kNoToken (all, if fewer exist) into `to`, in ascending order of
-// index: key [piece][i] has index (piece * kSparqThreads + thread) * neighbours + i; those from i = neighbours <=
-// 8 on are kNoToken. Some smaller keys may come with them, up to `room` >= k entries: what is selected from again need
-// not be cut to the last key. Returns the number of entries. Ends with a barrier. `list` may be what other threads
-// still read before they come here, if a barrier lies between.
-__device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPiece], int neighbours, int k, int room,
+// The k largest of the crew's keys that are not kNoToken (all, if fewer exist) into `to`, in ascending order of index:
+// index_of(piece, i), which ascends in the order (piece, thread, i). Some smaller keys may come with them, up to `room`
+// >= k entries: what is selected from again need not be cut to the last key. Returns the number of entries. Ends with a
+// barrier. `list` may be what other threads still read before they come here, if a barrier lies between.
+template <typename Crew, typename IndexOf>
+__device__ __forceinline__ int SelectLargest(const OfTokens<uint32_t, Crew>& key, IndexOf&& index_of, int k, int room,
                                              SelectShared& shared, ShortList& list, SelectedList to) {
   if (k == 0) {
-    CrewBarrier();
+    Crew::Barrier();
     return 0;
   }
-  const auto count = [&](auto&& f, int piece) {
+  const auto count = [&](auto&& f) {
     int sum = 0;
 #pragma unroll
-    for (int i = 0; i < kKeysOfPiece; ++i) sum += f(key[piece][i]) ? 1 : 0;
+    for (int piece = 0; piece < Crew::kPieces; ++piece) {
+#pragma unroll
+      for (int i = 0; i < kKeysOfPiece; ++i) sum += f(key[piece][i]) ? 1 : 0;
+    }
     return sum;
   };
-  const auto for_each = [&](const Places& places, auto&& keep, auto&& f) {
+  const auto places_of = [&](auto&& f, uint32_t(&sums)[kSums]) {
+    int of_piece[Crew::kPieces] = {};
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
+    for (int piece = 0; piece < Crew::kPieces; ++piece) {
+#pragma unroll
+      for (int i = 0; i < kKeysOfPiece; ++i) of_piece[piece] += f(key[piece][i]) ? 1 : 0;
+    }
+    return PlacesInCrew<Crew>(of_piece, sums);
+  };
+  const auto for_each = [&](const Places<Crew>& places, auto&& keep, auto&& f) {
+#pragma unroll
+    for (int piece = 0; piece < Crew::kPieces; ++piece) {
       int place = places.first[piece];
 #pragma unroll
       for (int i = 0; i < kKeysOfPiece; ++i) {
-        if (keep(piece, i)) f(place++, key[piece][i], (piece * kSparqThreads + CrewThread()) * neighbours + i);
+        if (keep(piece, i)) f(place++, key[piece][i], index_of(piece, i));
       }
     }
   };
   if (k <= kMostVotes) {
-    uint32_t best = key[0][0];
+    constexpr int kOwnVotes = kVotes / Crew::kThreads;
+    static_assert(Crew::kPieces % kOwnVotes == 0);
 #pragma unroll
-    for (int i = 0; i < kKeysOfPiece; ++i) best = max(best, max(key[0][i], key[1][i]));
-    shared.best[CrewThread()] = best;
-    CrewBarrier();
+    for (int vote = 0; vote < kOwnVotes; ++vote) {
+      uint32_t best = key[vote][0];
+#pragma unroll
+      for (int piece = vote; piece < Crew::kPieces; piece += kOwnVotes) {
+#pragma unroll
+        for (int i = 0; i < kKeysOfPiece; ++i) best = max(best, key[piece][i]);
+      }
+      shared.best[vote * Crew::kThreads + Crew::Thread()] = best;
+    }
+    Crew::Barrier();
     const Bounds bounds = VoteForBounds(shared.best, k);
     uint32_t bound = bounds.low;
     const auto reaches = [&](uint32_t x) { return x >= bound; };
-    Places places = PlacesInBlock(count(reaches, 0), count(reaches, 1), shared.sums[0]);
-    if (places.total > kSparqThreads) {  // high keys side by side
+    Places<Crew> places = places_of(reaches, shared.sums[0]);
+    if (places.total > kShortList) {  // high keys side by side
       int round = 0;
-      bound = Bisect(bound, bounds.high, k, kSparqThreads, [&](uint32_t t) {
-        const auto reach = [&](uint32_t x) { return x >= t; };
-        return SumOverBlock(count(reach, 0) + count(reach, 1), shared.sums[1 + (round++ & 1)]);
+      bound = Bisect(bound, bounds.high, k, kShortList, [&](uint32_t t) {
+        return SumOverCrew<Crew>(count([&](uint32_t x) { return x >= t; }), shared.sums[1 + (round++ & 1)]);
       });
-      places = PlacesInBlock(count(reaches, 0), count(reaches, 1), shared.sums[3]);
-      CrewBarrier();
+      places = places_of(reaches, shared.sums[3]);
+      Crew::Barrier();
     }
-    if (places.total <= kSparqThreads) {
+    if (places.total <= kShortList) {
       const bool fits = places.total <= room;
       uint32_t* const key_to = fits ? to.key : list.key;
       int* const index_to = fits ? to.index : list.index;
@@ -213,41 +274,42 @@ __device__ __forceinline__ int SelectLargest(const uint32_t (&key)[2][kKeysOfPie
             index_to[place] = index;
           });
       if (fits) {
-        CrewBarrier();
+        Crew::Barrier();
         return places.total;
       }
-      if (CrewThread() < 3 && places.total + CrewThread() < kSparqThreads)
-        list.key[places.total + CrewThread()] = kNoToken;
-      CrewBarrier();
-      const int kept = KeepLargest(list, places.total, k, shared.sums[3], to);
-      CrewBarrier();
+      if (Crew::Thread() < 3 && places.total + Crew::Thread() < kShortList)
+        list.key[places.total + Crew::Thread()] = kNoToken;
+      Crew::Barrier();
+      const int kept = KeepLargest<Crew>(list, places.total, k, {bound, bounds.high}, shared.sums[3], to);
+      Crew::Barrier();
       return kept;
     }
   }
   int round = 0;
-  const auto sum = [&](auto&& f) { return SumOverBlock(count(f, 0) + count(f, 1), shared.sums[1 + (round++ & 1)]); };
+  const auto sum = [&](auto&& f) { return SumOverCrew<Crew>(count(f), shared.sums[1 + (round++ & 1)]); };
   const uint32_t cut =
       Bisect(kNoToken, 0xffffffffu, k, k, [&](uint32_t t) { return sum([&](uint32_t x) { return x >= t; }); });
   const int ties = cut == kNoToken ? 0 : k - sum([&](uint32_t x) { return x > cut; });
-  const auto equals = [&](uint32_t x) { return x == cut; };
-  const Places equal = PlacesInBlock(count(equals, 0), count(equals, 1), shared.sums[0]);
-  uint32_t kept[2] = {0, 0};  // bits
+  const Places<Crew> equal = places_of([&](uint32_t x) { return x == cut; }, shared.sums[0]);
+  uint32_t kept[Crew::kPieces] = {};  // bits
+  int of_piece[Crew::kPieces];
 #pragma unroll
-  for (int piece = 0; piece < 2; ++piece) {
+  for (int piece = 0; piece < Crew::kPieces; ++piece) {
     int place = equal.first[piece];
 #pragma unroll
     for (int i = 0; i < kKeysOfPiece; ++i) {
       if (key[piece][i] > cut || (key[piece][i] == cut && place++ < ties)) kept[piece] |= 1u << i;
     }
+    of_piece[piece] = __popc(kept[piece]);
   }
-  const Places places = PlacesInBlock(__popc(kept[0]), __popc(kept[1]), shared.sums[3]);
+  const Places<Crew> places = PlacesInCrew<Crew>(of_piece, shared.sums[3]);
   for_each(
       places, [&](int piece, int i) { return (kept[piece] >> i & 1) != 0; },
       [&](int place, uint32_t x, int index) {
         to.key[place] = x;
         to.index[place] = index;
       });
-  CrewBarrier();
+  Crew::Barrier();
   return places.total;
 }
 

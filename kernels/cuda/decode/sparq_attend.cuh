@@ -10,12 +10,13 @@ namespace headscope::kernels::decode {
 // token's probability follows from its key; for groups it is computed from the scores (value == null) or was, by the
 // block that had them.
 template <SparqPath kPath>
-__device__ __forceinline__ void SumShares(const SpanView& view, SelectedList list, const int* source, int chosen,
+__device__ __forceinline__ void SumShares(const SpanView<kPath>& view, SelectedList list, const int* source, int chosen,
                                           const float* value) {
-  SparqShared& fixed = view.fixed;
-  const int group = GroupOf<kPath>(view.p);
+  using Crew = CrewOf<kPath>;
+  auto& fixed = view.fixed;
+  const int group = view.Group();
 #pragma unroll 1
-  for (int head = CrewWarp(); head < group; head += kSparqWarps) {
+  for (int head = Crew::Warp(); head < group; head += Crew::kWarps) {
     const float2 whole = fixed.whole[head];
     float sum = 0;
 #pragma unroll 1
@@ -36,12 +37,13 @@ __device__ __forceinline__ void SumShares(const SpanView& view, SelectedList lis
 // Attends `token`, `kept` slots in shared memory, and writes the output row of every query head of the group, 8 heads
 // at a time. meanwhile() runs once, by a warp that has its first rows. Begins after a barrier, ends with one.
 template <typename T, int D, SparqPath kPath, typename Meanwhile>
-__device__ __forceinline__ void AttendTokens(const SpanView& view, float* merged, const T* query, const int* token,
-                                             int kept, Meanwhile&& meanwhile) {
-  static_assert(kSparqThreads % D == 0);
+__device__ __forceinline__ void AttendTokens(const SpanView<kPath>& view, float* merged, const T* query,
+                                             const int* token, int kept, Meanwhile&& meanwhile) {
+  using Crew = CrewOf<kPath>;
+  static_assert(Crew::kThreads % D == 0);
   const SparqParams& p = view.p;
   const DecodeOperands& x = p.x;
-  const int group = GroupOf<kPath>(p), warp = CrewWarp(), d = CrewThread() % D;
+  const int group = view.Group(), warp = Crew::Warp(), d = Crew::Thread() % D;
   const T* k = static_cast<const T*>(x.k) + view.Sequence() * x.k_batch + view.KvHead() * x.k_head;
   const T* v = static_cast<const T*>(x.v) + view.Sequence() * x.v_batch + view.KvHead() * x.v_head;
   float mean = 0;
@@ -50,34 +52,47 @@ __device__ __forceinline__ void AttendTokens(const SpanView& view, float* merged
   for (int first = 0; first < group; first += kMaxDenseGroup) {
     const int heads = min(kMaxDenseGroup, group - first);
     WarpAttention<T, D, SharedQuery<T, D>, GatheredTile<T, D>> attention{{query + first * D, heads}};
-    GatheredTile<T, D> tile;
-    int base = warp * 16;
-    const auto row = [&](int t) { return int64_t{token[min(base + t, kept - 1)]}; };
+    // At first as many tiles as the crew's registers hold, 128 tokens.
+    constexpr int kTiles = 8 / Crew::kWarps;
+    GatheredTile<T, D> tile[kTiles];
+    int base = warp * kTiles * 16;
+    const auto row_of = [&](int first_token) {
+      return [=](int t) { return int64_t{token[min(first_token + t, kept - 1)]}; };
+    };
     if (base < kept) {
-      tile.LoadKeys(k, x.k_row, row);
-      tile.LoadValues(v, x.v_row, row);
-      const uint2 weights = attention.template Weigh<true>(tile, x.scale, 0.0f, kept - base);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) tile[t].LoadKeys(k, x.k_row, row_of(base + t * 16));
+      const auto load_values = [&](int t) { tile[t].LoadValues(v, x.v_row, row_of(base + t * 16)); };
+      load_values(0);
+      uint2 weights[kTiles];
+      attention.WeighFirst(tile, x.scale, kept - base, weights, [&](int t) {
+        if (t + 1 < kTiles) load_values(t + 1);  // in the place of the keys
+      });
       attention.out.Clear();  // not before: its registers are the keys'
-      tile.Accumulate(attention.out, weights.x, weights.y);
+#pragma unroll
+      for (int far = 0; far < D / 64; ++far) {
+#pragma unroll
+        for (int t = 0; t < kTiles; ++t) tile[t].AccumulatePart(attention.out, far, weights[t].x, weights[t].y);
+      }
     } else {
       attention.out.Clear();
     }
     // Beside an output there are registers for keys or values, not for both.
 #pragma unroll 1
-    for (base += kSparqWarps * 16; base < kept; base += kSparqWarps * 16) {
-      tile.LoadKeys(k, x.k_row, row);
-      const uint2 weights = attention.Weigh(tile, x.scale, 0.0f, kept - base);
-      tile.LoadValues(v, x.v_row, row);
-      tile.Accumulate(attention.out, weights.x, weights.y);
+    for (base = kTiles * Crew::kWarps * 16 + warp * 16; base < kept; base += Crew::kWarps * 16) {
+      tile[0].LoadKeys(k, x.k_row, row_of(base));
+      const uint2 weights = attention.Weigh(tile[0], x.scale, 0.0f, kept - base);
+      tile[0].LoadValues(v, x.v_row, row_of(base));
+      tile[0].Accumulate(attention.out, weights.x, weights.y);
     }
     if (first == 0) meanwhile();  // not with rows under way, which take the registers
     attention.Finish(heads, reinterpret_cast<float(*)[D + 2]>(merged + warp * heads * (D + 2)));
-    CrewBarrier();
+    Crew::Barrier();
 #pragma unroll 1
-    for (int at = CrewThread(); at < heads * D; at += kSparqThreads) {
+    for (int at = Crew::Thread(); at < heads * D; at += Crew::kThreads) {
       const int h = at / D;
       float best, sum;
-      float result = MergeWarps<D, kSparqWarps>(merged + h * (D + 2), heads * (D + 2), d, &best, &sum) / sum;
+      float result = MergeWarps<D, Crew::kWarps>(merged + h * (D + 2), heads * (D + 2), d, &best, &sum) / sum;
       const float alpha = view.fixed.alpha[first + h];
       if (p.mean_value != nullptr) result = alpha * result + (1 - alpha) * mean;
       // A NaN among the keys that were scored leaves a group nothing to choose by: what was attended is arbitrary.
@@ -85,7 +100,7 @@ __device__ __forceinline__ void AttendTokens(const SpanView& view, float* merged
       const int64_t head = int64_t{view.KvHead()} * group + first + h;
       Store(static_cast<T*>(x.o) + view.Sequence() * x.o_batch + head * x.o_head + d, result);
     }
-    CrewBarrier();
+    Crew::Barrier();
   }
 }
 

@@ -28,9 +28,10 @@ __device__ __forceinline__ void RequestQuery(const SparqParams& p, int list, T* 
 // thread's own part. Leaves the weights in `weight`: B operands of m16n8k16, a column for each of 8 heads; a step's 16
 // rows are the chosen components in order or, where whole rows of K are read, all components, zero but for the chosen,
 // in the order in which ScoreWholeRows takes them. Begins and ends with a barrier.
-template <typename T, int D>
-__device__ __forceinline__ void ChooseComponents(const SparqParams& p, SparqShared& fixed, Choice& choice,
-                                                 const T* query, char* weight) {
+template <typename T, int D, SparqPath kPath>
+__device__ __forceinline__ void ChooseComponents(const SparqParams& p, SparqShared<kPath>& fixed,
+                                                 typename SparqShared<kPath>::Choice& choice, const T* query,
+                                                 char* weight) {
   static_assert(kSparqThreads % D == 0 && D <= kMaxRank);
   const int thread = threadIdx.x, group = p.x.group;
   __syncthreads();

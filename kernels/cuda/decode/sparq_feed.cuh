@@ -1,7 +1,7 @@
 // The warp that feeds a block's crews: it takes items in the order in which they fall to the block, chooses each one's
 // components from the query and has the bulk copy engine bring their rows, one copy a row, as soon as stages are read.
-// Nothing it waits for but a free stage is on the stream's way: the next item's number and query are asked for an item
-// ahead, and components are chosen while the ring is full.
+// Nothing it waits for but a free stage is on the stream's way: the next item's number and query are asked for amid an
+// item, and components are chosen while the ring is full.
 #pragma once
 
 #include <type_traits>
@@ -86,7 +86,7 @@ __device__ __forceinline__ void Feed(const SparqParams& p, StreamShared& stream,
   const int lane = Lane();
   StreamPlace at;
   QueryOfLane<T, D> query;
-  int item = static_cast<int>(blockIdx.x), next = item + static_cast<int>(gridDim.x), number = 0;
+  int item = static_cast<int>(blockIdx.x), number = 0;
   query.Load(p, item);
   const auto free_slot = [&]() -> StreamItem& {
     if (number >= kItemsAhead) Wait(&stream.scored[number % kItemsAhead], ItemParity(number) ^ 1);
@@ -101,22 +101,27 @@ __device__ __forceinline__ void Feed(const SparqParams& p, StreamShared& stream,
     ++number;
   };
   bool wrapped = false;  // every stage has been filled once
+  // As late as the next item's number and then its query arrive in time.
+  const int ask_at = plan.rows * 3 / 8 / kStageRows * kStageRows, load_at = plan.rows * 5 / 8 / kStageRows * kStageRows;
 #pragma unroll 1
   while (item < plan.items) {
-    int after = 0;
-    if (lane == 0) after = ItemAfter(p, next);  // arrives while the item is streamed
     StreamItem& to = free_slot();
     ChooseByWarp(p, query, to);
     announce(to, item);
-    if (next < plan.items) query.Load(p, next);
 
     const int list = Quotient(item, plan.by_spans), sequence = Quotient(list, plan.by_kv_heads);
     const int first = (item - list * plan.num_spans) * plan.span_tokens;
     const T* keys =
         static_cast<const T*>(p.kt) + sequence * p.kt_batch + (list - sequence * p.x.num_kv_heads) * p.kt_head + first;
     const int bytes = (min(plan.span_tokens, p.x.seq_k - first) + 7) / 8 * 16;  // rows are padded to multiples of 8
+    int asked = 0, next = 0;
 #pragma unroll 1
     for (int row = 0; row < plan.rows; row += kStageRows) {
+      if (row == ask_at && lane == 0) asked = NextItem(p);
+      if (row == load_at) {
+        next = __shfl_sync(kAllLanes, asked, 0);
+        if (next < plan.items) query.Load(p, next);
+      }
       if (wrapped) Wait(&stream.empty[at.stage], at.parity ^ 1);
       if (lane == 0) ArriveExpecting(&stream.full[at.stage], kStageRows * bytes);
       __syncwarp();
@@ -129,10 +134,9 @@ __device__ __forceinline__ void Feed(const SparqParams& p, StreamShared& stream,
       wrapped = wrapped || at.stage == 0;
     }
     item = next;
-    next = __shfl_sync(kAllLanes, after, 0);
   }
 #pragma unroll 1
-  for (int crew = 0; crew < kSparqCrews; ++crew) announce(free_slot(), plan.items);
+  for (int crew = 0; crew < kStreamCrews; ++crew) announce(free_slot(), plan.items);
 }
 
 #endif

@@ -19,10 +19,12 @@
 namespace headscope::kernels::decode {
 
 // A thread's 16 scores of one head out of shared memory; -inf from the span's end on.
-__device__ __forceinline__ void LoadOwn(const SpanView& view, int head, float (&score)[2][8]) {
+template <SparqPath kPath>
+__device__ __forceinline__ void LoadOwn(const SpanView<kPath>& view, int head, OfTokens<float, CrewOf<kPath>>& score) {
+  using Crew = CrewOf<kPath>;
 #pragma unroll
-  for (int piece = 0; piece < 2; ++piece) {
-    const int first = PlaceInSpan(piece, 0);
+  for (int piece = 0; piece < Crew::kPieces; ++piece) {
+    const int first = Crew::PlaceInSpan(piece, 0);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float4 x = make_float4(kNegativeInfinity, kNegativeInfinity, kNegativeInfinity, kNegativeInfinity);
@@ -37,15 +39,17 @@ __device__ __forceinline__ void LoadOwn(const SpanView& view, int head, float (&
 
 // The softmax of the span, and what each of a thread's tokens is ranked by: the score or, for a group, the sum of the
 // heads' probabilities.
-__device__ __forceinline__ void RankTokens(const SpanView& view, float (&rank)[2][8]) {
-  SparqShared& fixed = view.fixed;
+template <SparqPath kPath>
+__device__ __forceinline__ void RankTokens(const SpanView<kPath>& view, OfTokens<float, CrewOf<kPath>>& rank) {
+  using Crew = CrewOf<kPath>;
+  auto& fixed = view.fixed;
   const int group = view.p.x.group;
 #pragma unroll 1
   for (int head = 0; head < group; ++head) {
-    float score[2][8];
+    OfTokens<float, Crew> score;
     LoadOwn(view, head, score);
-    const float4 part = SoftmaxOfWarp(score, view.choice.factor[head], view.eligible);
-    if (Lane() == 0) fixed.part[head][CrewWarp()] = part;
+    const float4 part = SoftmaxOfWarp<Crew>(score, view.choice.factor[head], view.eligible);
+    if (Lane() == 0) fixed.part[head][Crew::Warp()] = part;
   }
   if (group == 1) {
     LoadOwn(view, 0, rank);
@@ -53,15 +57,19 @@ __device__ __forceinline__ void RankTokens(const SpanView& view, float (&rank)[2
   }
   ExchangeSoftmax(view);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) rank[0][i] = rank[1][i] = 0;
+  for (int piece = 0; piece < Crew::kPieces; ++piece) {
+#pragma unroll
+    for (int i = 0; i < kKeysOfPiece; ++i) rank[piece][i] = 0;
+  }
 #pragma unroll 1
   for (int head = 0; head < group; ++head) {
-    float score[2][8];
+    OfTokens<float, Crew> score;
     LoadOwn(view, head, score);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      rank[0][i] += __expf(view.choice.factor[head] * score[0][i] - fixed.whole[head].x);
-      rank[1][i] += __expf(view.choice.factor[head] * score[1][i] - fixed.whole[head].x);
+    for (int piece = 0; piece < Crew::kPieces; ++piece) {
+#pragma unroll
+      for (int i = 0; i < kKeysOfPiece; ++i)
+        rank[piece][i] += __expf(view.choice.factor[head] * score[piece][i] - fixed.whole[head].x);
     }
   }
 }
@@ -69,8 +77,8 @@ __device__ __forceinline__ void RankTokens(const SpanView& view, float (&rank)[2
 // The scores of an item, in shared memory. On its way requests the next item's first rows, for which prepare() chooses
 // the components.
 template <typename T, int D, SparqPath kPath, typename Source, typename Prepare>
-__device__ __forceinline__ void ScoreItem(const SpanView& view, TileRing<T>& ring, const Source& next, bool has_next,
-                                          const char* weight, Prepare&& prepare) {
+__device__ __forceinline__ void ScoreItem(const SpanView<kPath>& view, TileRing<T>& ring, const Source& next,
+                                          bool has_next, const char* weight, Prepare&& prepare) {
   if constexpr (kPath == SparqPath::kFewHeads) {
     ScoreFewHeads<T>(view, ring, next, weight, prepare);
   } else {
@@ -89,9 +97,11 @@ __device__ __forceinline__ void ScoreItem(const SpanView& view, TileRing<T>& rin
 template <typename T, int D, SparqPath kPath>
 __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_constant__ SparqParams p) {
   static_assert(kPath != SparqPath::kOneHead);
+  using Crew = CrewOf<kPath>;
+  using View = SpanView<kPath>;
   __builtin_assume(threadIdx.x < kSparqThreads);  // the block is one crew
   extern __shared__ __align__(128) char shared[];
-  auto& fixed = *reinterpret_cast<SparqShared*>(shared);
+  auto& fixed = *reinterpret_cast<typename View::Shared*>(shared);
   const SparqPlan& plan = p.plan;
   const ChosenList chosen(plan, shared);
   const auto query = [&](int turn) { return reinterpret_cast<T*>(shared + plan.query + turn % 3 * plan.query_bytes); };
@@ -112,7 +122,7 @@ __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_con
     const auto choose_next = [&] {
       ChooseComponents<T, D>(p, fixed, fixed.choice[(turn + 1) & 1], query(turn + 1), weight(turn + 1));
     };
-    TileSource<T> ahead(SpanView(p, shared, min(next, plan.items - 1), turn + 1));
+    TileSource<T> ahead(View(p, shared, min(next, plan.items - 1), turn + 1));
     if (next >= plan.items) ahead.tokens = 0;  // nothing is to be requested
     if (turn == 0) {
       WaitForCopies();  // the query
@@ -126,8 +136,8 @@ __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_con
 
     const bool merging_only = item >= plan.items;
     if (merging_only && (plan.waits == 0 || merge >= plan.items)) break;
-    const SpanView view(p, shared, merging_only ? merge : item, turn);
-    uint32_t key[2][8];
+    const View view(p, shared, merging_only ? merge : item, turn);
+    OfTokens<uint32_t, Crew> key;
     int found = 0;
     if (merging_only) {
       merge += plan.num_spans * blocks;
@@ -142,18 +152,18 @@ __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_con
       ScoreItem<T, D, kPath>(view, ring, ahead, next < plan.items, weight(turn), choose_next);
       if (threadIdx.x == 0) fixed.after = after;
       __syncthreads();
-      float rank[2][8];
+      OfTokens<float, Crew> rank;
       RankTokens(view, rank);
       KeysOfTokens(view, rank, key);
     }
-    const bool attends = ChooseTokens<kPath>(view, chosen, merging_only, key, &found, [&] {
+    const bool attends = ChooseTokens(view, chosen, merging_only, key, &found, [&] {
       item = next;
       next = fixed.after;
       request_query(next, turn + 2);
     });
     if (!attends) continue;
     if (merging_only) WaitForCopies();  // the query; AttendList has a barrier
-    AttendList<T, D, kPath>(view, chosen, found, reinterpret_cast<float*>(shared + plan.merged), query(turn));
+    AttendList<T, D>(view, chosen, found, reinterpret_cast<float*>(shared + plan.merged), query(turn));
   }
 }
 

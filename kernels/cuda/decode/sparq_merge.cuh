@@ -8,7 +8,7 @@ namespace headscope::kernels::decode {
 // What a KV head's tokens are chosen in: in shared memory.
 struct ChosenList {
   SelectedList list;
-  int* source;  // of a merged list: the candidate that an entry is
+  int* source;  // of a group's merged list: the candidate that an entry is
   int* token;   // what is attended
 
   __device__ __forceinline__ ChosenList(const SparqPlan& plan, char* shared)
@@ -21,30 +21,31 @@ struct ChosenList {
 // each other, in the block that is the last of its KV head to do so; all spans' are then there to read. Ends with a
 // barrier.
 template <SparqPath kPath>
-__device__ __forceinline__ bool PublishSpan(const SpanView& view, SelectedList list, int found) {
+__device__ __forceinline__ bool PublishSpan(const SpanView<kPath>& view, SelectedList list, int found) {
   const SparqParams& p = view.p;
-  const int group = GroupOf<kPath>(p);
+  using Crew = CrewOf<kPath>;
+  const int group = view.Group();
   const int64_t base = (int64_t{view.list} * p.plan.num_spans + view.span) * p.plan.list_stride;
 #pragma unroll 1
-  for (int e = CrewThread(); e < p.plan.list_stride; e += kSparqThreads) {
+  for (int e = Crew::Thread(); e < p.plan.list_stride; e += Crew::kThreads) {
     p.candidate_key[base + e] = e < found ? list.key[e] : kNoToken;
     if (e >= found) continue;
-    p.candidate_token[base + e] = view.first + list.index[e];
+    p.candidate_token[base + e] = view.kOneHead ? list.index[e] : view.first + list.index[e];
     if (group == 1) continue;
 #pragma unroll 1
     for (int head = 0; head < group; ++head)
       p.candidate_value[(base + e) * group + head] = view.Probability(head, list.index[e]);
   }
   if (group == 1) {
-    if (CrewWarp() == kSparqWarps - 1) {
+    if (Crew::Warp() == Crew::kWarps - 1) {
       const float4 part = PartOfSpan(view, 0);
       if (Lane() == 0) *SpanParts(view, view.span) = part;
     }
-  } else if (view.span == 0 && CrewThread() < group) {
-    p.local_share[int64_t{view.list} * group + CrewThread()] = view.fixed.whole[CrewThread()].y;
+  } else if (view.span == 0 && Crew::Thread() < group) {
+    p.local_share[int64_t{view.list} * group + Crew::Thread()] = view.fixed.whole[Crew::Thread()].y;
   }
-  CrewBarrier();
-  if (CrewThread() == 0) {
+  Crew::Barrier();
+  if (Crew::Thread() == 0) {
     const bool last = CountReleased(p.finished + view.list) + 1 == static_cast<uint32_t>(p.plan.num_spans);
     if (p.plan.waits == 0) {
       if (last) {
@@ -54,51 +55,81 @@ __device__ __forceinline__ bool PublishSpan(const SpanView& view, SelectedList l
       view.fixed.is_last = last;
     }
   }
-  CrewBarrier();
+  Crew::Barrier();
   return p.plan.waits == 0 && view.fixed.is_last != 0;
 }
 
 // Keys of up to 4096 entries, dealt out evenly to the threads: `running` of the list in shared memory, then the KV
-// head's candidates from `next` on, `entries` in all. Returns how many neighbours a thread has of each piece.
-__device__ __forceinline__ int LoadCandidates(const SpanView& view, SelectedList list, int running, int next,
-                                              int entries, uint32_t (&key)[2][8]) {
-  const SparqPlan& plan = view.p.plan;
-  const uint32_t* from = view.p.candidate_key + int64_t{view.list} * plan.num_spans * plan.list_stride + next - running;
-  const int pieces = entries > kSpanTokens / 2 ? 2 : 1;
-  const int neighbours = (entries + pieces * kSparqThreads - 1) / (pieces * kSparqThreads);
+// head's candidates from `next` on, `entries` in all, each a multiple of 4; and of one query head their tokens. Returns
+// how many neighbours a thread has of each piece.
+template <SparqPath kPath>
+__device__ __forceinline__ int LoadCandidates(const SpanView<kPath>& view, SelectedList list, int running, int next,
+                                              int entries, OfTokens<uint32_t, CrewOf<kPath>>& key,
+                                              OfTokens<int, CrewOf<kPath>>& token) {
+  using Crew = CrewOf<kPath>;
+  constexpr bool kOneHead = SpanView<kPath>::kOneHead;
+  const int64_t from = int64_t{view.list} * view.p.plan.num_spans * view.p.plan.list_stride + next - running;
+  const uint32_t* const from_key = view.p.candidate_key + from;
+  const int32_t* const from_token = view.p.candidate_token + from;
+  const int pieces = entries > kSpanTokens / 2 ? Crew::kPieces : Crew::kPieces / 2;
+  int neighbours = (entries + pieces * Crew::kThreads - 1) / (pieces * Crew::kThreads);
+  if (neighbours > 2) neighbours = (neighbours + 3) / 4 * 4;  // 16 bytes at once; few need all threads to vote
 #pragma unroll
-  for (int piece = 0; piece < 2; ++piece) {
-    const int first = (piece * kSparqThreads + CrewThread()) * neighbours;
+  for (int piece = 0; piece < Crew::kPieces; ++piece) {
+    const int first = (piece * Crew::kThreads + Crew::Thread()) * neighbours;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < kKeysOfPiece; ++i) key[piece][i] = kNoToken;
+    if (neighbours <= 2) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int e = first + i;
+        if (i >= neighbours || e >= entries) continue;
+        key[piece][i] = e < running ? list.key[e] : __ldcg(from_key + e);
+        if constexpr (kOneHead) token[piece][i] = e < running ? list.index[e] : __ldcg(from_token + e);
+      }
+      continue;
+    }
+#pragma unroll
+    for (int i = 0; i < kKeysOfPiece; i += 4) {
       const int e = first + i;
-      key[piece][i] = kNoToken;
-      if (i < neighbours && e < entries) key[piece][i] = e < running ? list.key[e] : __ldcg(from + e);
+      if (i >= neighbours || e >= entries) continue;
+      const uint4 keys = e < running ? *reinterpret_cast<const uint4*>(list.key + e)
+                                     : __ldcg(reinterpret_cast<const uint4*>(from_key + e));
+      key[piece][i] = keys.x;
+      key[piece][i + 1] = keys.y;
+      key[piece][i + 2] = keys.z;
+      key[piece][i + 3] = keys.w;
+      if constexpr (kOneHead) {
+        const int4 tokens = e < running ? *reinterpret_cast<const int4*>(list.index + e)
+                                        : __ldcg(reinterpret_cast<const int4*>(from_token + e));
+        token[piece][i] = tokens.x;
+        token[piece][i + 1] = tokens.y;
+        token[piece][i + 2] = tokens.z;
+        token[piece][i + 3] = tokens.w;
+      }
     }
   }
   return neighbours;
 }
 
-// After a selection among loaded candidates: remembers which candidate each of the `found` entries is, and closes the
-// list's gap up to list_stride. Ends with a barrier.
-__device__ __forceinline__ void NoteSources(const SparqPlan& plan, const ChosenList& chosen, int found, int running,
-                                            int next) {
-  int was[kMaxKept / kSparqThreads];  // an entry came from the list before or from the candidates
+// For groups, after a selection among loaded candidates: remembers which candidate each of the `found` entries is. Ends
+// with a barrier.
+template <typename Crew>
+__device__ __forceinline__ void NoteSources(const ChosenList& chosen, int found, int running, int next) {
+  int was[kMaxKept / Crew::kThreads];  // an entry came from the list before or from the candidates
 #pragma unroll
-  for (int i = 0; i < kMaxKept / kSparqThreads; ++i) {
-    const int e = i * kSparqThreads + CrewThread();
+  for (int i = 0; i < kMaxKept / Crew::kThreads; ++i) {
+    const int e = i * Crew::kThreads + Crew::Thread();
     const int index = e < found ? chosen.list.index[e] : running;
     was[i] = index < running ? chosen.source[index] : index - running + next;
   }
-  CrewBarrier();
+  Crew::Barrier();
 #pragma unroll
-  for (int i = 0; i < kMaxKept / kSparqThreads; ++i) {
-    const int e = i * kSparqThreads + CrewThread();
+  for (int i = 0; i < kMaxKept / Crew::kThreads; ++i) {
+    const int e = i * Crew::kThreads + Crew::Thread();
     if (e < found) chosen.source[e] = was[i];
   }
-#pragma unroll 1
-  for (int e = found + CrewThread(); e < plan.list_stride; e += kSparqThreads) chosen.list.key[e] = kNoToken;
-  CrewBarrier();
+  Crew::Barrier();
 }
 
 }  // namespace headscope::kernels::decode

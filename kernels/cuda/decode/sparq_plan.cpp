@@ -34,7 +34,7 @@ void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& optio
   const int32_t group = problem.GroupSize();
   SparqPlan& x = *plan;
   const bool streams = x.path == SparqPath::kOneHead;
-  int32_t at = kSparqSharedBytes;
+  int32_t at = streams ? kCrewSharedBytes : kSparqSharedBytes;
   const auto take = [&](int32_t bytes) {
     const int32_t from = at;
     at = Up(at + bytes, 16);
@@ -46,21 +46,24 @@ void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& optio
   x.weight = take(2 * x.weight_bytes);
   x.list_key = take(x.list_stride * 4);
   x.list_index = take(x.list_stride * 4);
-  x.list_source = take(x.list_stride * 4);
+  x.list_source = take(streams ? 0 : x.list_stride * 4);
   x.token = take((x.selected + x.local) * 4);
   x.score_pitch = x.span_tokens + 4;
-  const int32_t results = kSparqWarps * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
-  const int32_t scores = streams ? 0 : group * x.score_pitch * 4;
-  x.scores = x.merged = take(std::max(scores, results));
-  x.ring = at;
   if (streams) {
+    x.merged = 0;  // in the place of what selects
     x.crews = kStreamSharedBytes;
     x.crew_bytes = Up(at, 128);
-    x.ring = x.crews + kSparqCrews * x.crew_bytes;
+    x.ring = x.crews + kStreamCrews * x.crew_bytes;
     x.stages = std::clamp((device.shared_of_block - x.ring) / kStageBytes, 1, kMaxStages);
     x.rows = Up(options.rank, kStageRows);
     at = x.ring + x.stages * kStageBytes;
-  } else if (x.path == SparqPath::kFewHeads) {
+    x.shared_bytes = at;
+    return;
+  }
+  const int32_t results = kSparqThreads / 32 * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
+  x.scores = x.merged = take(std::max(group * x.score_pitch * 4, results));
+  x.ring = at;
+  if (x.path == SparqPath::kFewHeads) {
     constexpr int32_t kBatchBytes = kSparqWarps * 8 * kTileTokens * 2;
     const auto batches = [&](int32_t room) { return std::min((room - at) / kBatchBytes, int32_t{kMaxBatches}); };
     x.batches = batches(device.shared_of_multiprocessor / kMostResident - kSystemBytes);
@@ -93,6 +96,9 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   x.head_tiles = on_tensor_cores ? (group + 7) / 8 : 0;
   x.list_stride = Up(x.selected, 8);
   x.span_tokens = group <= 4 ? kSpanTokens : kSpanTokens / 2;
+  // Half spans for twice as many multiprocessors, where whole ones leave half of them without work.
+  const int32_t halves = (problem.seq_k + kSpanTokens / 2 - 1) / (kSpanTokens / 2);
+  if (streams && halves > 2 && int64_t{x.lists} * halves <= device.num_multiprocessors) x.span_tokens = kSpanTokens / 2;
   x.num_spans = (problem.seq_k + x.span_tokens - 1) / x.span_tokens;
   x.by_spans = DivideBy(x.num_spans);
   x.by_kv_heads = DivideBy(problem.num_kv_heads);
@@ -121,8 +127,8 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
 
 SparqScratch LayOutScratch(const AttentionProblem& problem, const SparqPlan& plan) {
   const size_t lists = static_cast<size_t>(plan.lists), group = static_cast<size_t>(problem.GroupSize());
-  const size_t spans = static_cast<size_t>(plan.items);
-  // As for roomy lists in any case: a shorter sequence, which has fewer spans, may have these.
+  // As for half spans and roomy lists in any case: a shorter sequence may have these.
+  const size_t spans = lists * static_cast<size_t>((problem.seq_k + kSpanTokens / 2 - 1) / (kSpanTokens / 2));
   const size_t candidates = plan.num_spans == 1 ? 0 : spans * static_cast<size_t>(RoomyList(plan.selected));
   SparqScratch layout{};
   size_t at = 0;

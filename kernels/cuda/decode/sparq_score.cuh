@@ -30,8 +30,8 @@ __device__ __forceinline__ void StoreFour(float* to, float4 x, int live, bool ad
 // The scores of the span's tokens and up to 8 query heads, into shared memory. weight: B operands, two words for 16
 // components. On its way requests the first batches of `next`, if it has tokens; prepare() is called once before, when
 // no sums are under way. What the thread had requested before the scores has then arrived.
-template <typename T, typename Prepare>
-__device__ __forceinline__ void ScoreFewHeads(const SpanView& view, TileRing<T>& ring, const TileSource<T>& next,
+template <typename T, SparqPath kPath, typename Prepare>
+__device__ __forceinline__ void ScoreFewHeads(const SpanView<kPath>& view, TileRing<T>& ring, const TileSource<T>& next,
                                               const char* weight, Prepare&& prepare) {
   constexpr int kRowTiles = kTileTokens / 16, kTokens = kSparqWarps * kTileTokens;
   static_assert(kMaxBatches == 2);  // so that a tile, of two steps at least, has as many requests as there are ahead
@@ -80,8 +80,8 @@ __device__ __forceinline__ void ScoreFewHeads(const SpanView& view, TileRing<T>&
 // thread 8 of them and 4 components a step; two steps are loaded at once. Pairs of components are interleaved for the
 // products, whose row i is token 8 i + 2 u, and row i + 8 the next one. A piece of 8 that straddles the end is read
 // (rows are padded); none is that starts behind it.
-template <typename T>
-__device__ __forceinline__ void ScoreComponentRows(const SpanView& view, const uint2* weight) {
+template <typename T, SparqPath kPath>
+__device__ __forceinline__ void ScoreComponentRows(const SpanView<kPath>& view, const uint2* weight) {
   const SparqParams& p = view.p;
   const T* kt = static_cast<const T*>(p.kt) + view.Sequence() * p.kt_batch + view.KvHead() * p.kt_head + view.first;
   const int* component = view.choice.component;
@@ -136,8 +136,8 @@ __device__ __forceinline__ void ScoreComponentRows(const SpanView& view, const u
 
 // The same from whole rows of K, 16 tokens a warp; a thread takes 8 neighbouring components of tokens i and i + 8 and
 // spreads them over two steps.
-template <typename T, int D>
-__device__ __forceinline__ void ScoreWholeRows(const SpanView& view, const uint2* weight) {
+template <typename T, int D, SparqPath kPath>
+__device__ __forceinline__ void ScoreWholeRows(const SpanView<kPath>& view, const uint2* weight) {
   const SparqParams& p = view.p;
   const T* k = static_cast<const T*>(p.x.k) + view.Sequence() * p.x.k_batch + view.KvHead() * p.x.k_head +
                view.first * p.x.k_row;

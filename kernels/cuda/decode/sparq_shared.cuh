@@ -1,39 +1,59 @@
-// What the threads of a SparQ block share, and how they divide a span.
-//
-// A thread owns 16 tokens of a span: 8 neighbours in each of two pieces of 8 * kSparqThreads tokens. So whatever counts
-// tokens in the order (piece, thread, token) counts them in ascending order.
+// What the threads of a SparQ crew share, and what they know of a span.
 #pragma once
 
 #include "decode/select.cuh"
 
 namespace headscope::kernels::decode {
 
-// The components that an item's scores read.
-struct Choice {
-  int component[kMaxRank];  // the largest first, padded to a multiple of 16 by repeating one
-  float factor[kMaxGroup];  // scale over temperature: what takes a sum of products to a score
-};
-
+template <SparqPath kPath>
 struct SparqShared {
+  // The components that an item's scores read.
+  struct Choice {
+    int component[kMaxRank];  // the largest first, padded to a multiple of 16 by repeating one
+    float factor[kMaxGroup];  // scale over temperature: what takes a sum of products to a score
+  };
   SelectShared select;
   ShortList short_list;
   Choice choice[2];           // of this item and the next
   float magnitude[kMaxRank];  // sum over the group of |q|
   bool is_chosen[kMaxRank];
-  float4 part[kMaxGroup][kSparqWarps];
+  float4 part[kMaxGroup][CrewOf<kPath>::kWarps];
   // The sequence's log-sum-exp of the scores, and the probability of the local window.
   float2 whole[kMaxGroup];
   float alpha[kMaxGroup];
   int after, is_last;
-  int number;  // of a crew's item among its stream's
 };
-static_assert(sizeof(SparqShared) <= kSparqSharedBytes);
+
+// Of a crew of a stream: the feeder chooses the components, for one head. When it attends, the warps' results take the
+// place of what selects.
+template <>
+struct SparqShared<SparqPath::kOneHead> {
+  struct Choice {
+    float factor[1];
+  };
+  SelectShared select;
+  ShortList short_list;
+  float4 part[1][CrewOf<SparqPath::kOneHead>::kWarps];
+  Choice choice[1];
+  float2 whole[1];
+  float alpha[1];
+  int is_last;
+  int number;  // of the crew's item among its stream's
+};
+static_assert(sizeof(SelectShared) + sizeof(ShortList) >=
+              CrewOf<SparqPath::kOneHead>::kWarps * (kMaxStreamDim + 2) * sizeof(float));
 
 // A span, as the block that scores it sees it. `scores` are sums of products, without a head's factor.
+template <SparqPath kPath>
 struct SpanView {
+  using Crew = CrewOf<kPath>;
+  using Shared = SparqShared<kPath>;
+  static_assert(sizeof(Shared) <= (kPath == SparqPath::kOneHead ? kCrewSharedBytes : kSparqSharedBytes));
+  static constexpr bool kOneHead = kPath == SparqPath::kOneHead;
+
   const SparqParams& p;
-  SparqShared& fixed;
-  const Choice& choice;
+  Shared& fixed;
+  const typename Shared::Choice& choice;
   float* scores;
   int list, span, first, tokens;
   int eligible;  // tokens of the span before the local window
@@ -42,8 +62,8 @@ struct SpanView {
   // turn: of the block's items, the number of this one.
   __device__ __forceinline__ SpanView(const SparqParams& params, char* shared, int item, int turn)
       : p(params),
-        fixed(*reinterpret_cast<SparqShared*>(shared)),
-        choice(fixed.choice[turn & 1]),
+        fixed(*reinterpret_cast<Shared*>(shared)),
+        choice(fixed.choice[kOneHead ? 0 : turn & 1]),
         scores(reinterpret_cast<float*>(shared + p.plan.scores)),
         list(Quotient(item, p.plan.by_spans)),
         span(item - list * p.plan.num_spans),
@@ -52,6 +72,8 @@ struct SpanView {
         eligible(min(tokens, p.x.seq_k - p.plan.local - first)),
         alone(p.plan.num_spans == 1) {}
 
+  // Query heads of a KV head: a constant where the path knows it.
+  __device__ __forceinline__ int Group() const { return kOneHead ? 1 : p.x.group; }
   __device__ __forceinline__ int Sequence() const { return Quotient(list, p.plan.by_kv_heads); }
   __device__ __forceinline__ int KvHead() const { return list - Sequence() * p.x.num_kv_heads; }
   __device__ __forceinline__ float* Row(int head) const { return scores + head * p.plan.score_pitch; }
@@ -60,16 +82,5 @@ struct SpanView {
     return __expf(choice.factor[head] * Row(head)[at] - fixed.whole[head].x);
   }
 };
-
-// Query heads of a KV head: a constant where the path knows it.
-template <SparqPath kPath>
-__device__ __forceinline__ int GroupOf(const SparqParams& p) {
-  return kPath == SparqPath::kOneHead ? 1 : p.x.group;
-}
-
-// The place in its span of token i of a thread's piece.
-__device__ __forceinline__ int PlaceInSpan(int piece, int i) {
-  return (piece * kSparqThreads + CrewThread()) * 8 + i;
-}
 
 }  // namespace headscope::kernels::decode

@@ -10,27 +10,34 @@ namespace headscope::kernels::decode {
 // Part of a softmax, as float4: x the largest score, y the sum of exp(factor * (score - x)), z the same sum over the
 // local window alone. No tokens: (-inf, 0, 0).
 
-// The warp's part, from its threads' 16 scores each, -inf where there is no token.
-__device__ __forceinline__ float4 SoftmaxOfWarp(const float (&score)[2][8], float factor, int eligible) {
+// The warp's part, from its threads' scores, -inf where there is no token.
+template <typename Crew>
+__device__ __forceinline__ float4 SoftmaxOfWarp(const OfTokens<float, Crew>& score, float factor, int eligible) {
   float best = score[0][0];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) best = fmaxf(best, fmaxf(score[0][i], score[1][i]));
+  for (int piece = 0; piece < Crew::kPieces; ++piece) {
+#pragma unroll
+    for (int i = 0; i < kKeysOfPiece; ++i) best = fmaxf(best, score[piece][i]);
+  }
   best = WarpMax(best);
   if (best == kNegativeInfinity) return make_float4(best, 0, 0, 0);
-  float share[2][8], sum = 0, local = 0;
+  OfTokens<float, Crew> share;
+  float sum = 0, local = 0;
 #pragma unroll
-  for (int piece = 0; piece < 2; ++piece) {
+  for (int piece = 0; piece < Crew::kPieces; ++piece) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < kKeysOfPiece; ++i) {
       share[piece][i] = __expf(factor * (score[piece][i] - best));
       sum += share[piece][i];
     }
   }
-  if (eligible <= (PlaceInSpan(1, 7) | 0xff)) {  // else the local window begins behind all of the warp's tokens
+  const int last = Crew::PlaceInSpan(Crew::kPieces - 1, 7) | 0xff;
+  if (eligible <= last) {  // else the local window begins behind all of the warp's tokens
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
+    for (int piece = 0; piece < Crew::kPieces; ++piece) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) local += i >= eligible - PlaceInSpan(piece, 0) ? share[piece][i] : 0.0f;
+      for (int i = 0; i < kKeysOfPiece; ++i)
+        local += i >= eligible - Crew::PlaceInSpan(piece, 0) ? share[piece][i] : 0.0f;
     }
     local = WarpSum(local);
   }
@@ -58,22 +65,27 @@ __device__ __forceinline__ float4 MergeParts(int parts, float factor, Load&& loa
 }
 
 // By one warp: fixed.whole[head] of the whole sequence's part.
-__device__ __forceinline__ void SetWhole(const SpanView& view, int head, float4 part) {
+template <SparqPath kPath>
+__device__ __forceinline__ void SetWhole(const SpanView<kPath>& view, int head, float4 part) {
   if (Lane() == 0)
     view.fixed.whole[head] = make_float2(view.choice.factor[head] * part.x + __logf(part.y), part.z / part.y);
 }
 
 // The span's part of one head, of its warps' (fixed.part).
-__device__ __forceinline__ float4 PartOfSpan(const SpanView& view, int head) {
-  return MergeParts(kSparqWarps, view.choice.factor[head], [&](int warp) { return view.fixed.part[head][warp]; });
+template <SparqPath kPath>
+__device__ __forceinline__ float4 PartOfSpan(const SpanView<kPath>& view, int head) {
+  return MergeParts(CrewOf<kPath>::kWarps, view.choice.factor[head],
+                    [&](int warp) { return view.fixed.part[head][warp]; });
 }
 
-__device__ __forceinline__ float4* SpanParts(const SpanView& view, int span) {
-  return view.p.span_softmax + (int64_t{view.list} * view.p.plan.num_spans + span) * view.p.x.group;
+template <SparqPath kPath>
+__device__ __forceinline__ float4* SpanParts(const SpanView<kPath>& view, int span) {
+  return view.p.span_softmax + (int64_t{view.list} * view.p.plan.num_spans + span) * view.Group();
 }
 
 // The sequence's part of one head, once all spans have left theirs in global memory.
-__device__ __forceinline__ float4 PartOfSequence(const SpanView& view, int head) {
+template <SparqPath kPath>
+__device__ __forceinline__ float4 PartOfSequence(const SpanView<kPath>& view, int head) {
   return MergeParts(view.p.plan.num_spans, view.choice.factor[head],
                     [&](int span) { return __ldcg(SpanParts(view, span) + head); });
 }
@@ -81,22 +93,23 @@ __device__ __forceinline__ float4 PartOfSequence(const SpanView& view, int head)
 // Waits until the KV head's counter has come to `count`; what was written before it did is then there to read. Ends
 // with a barrier.
 __device__ __forceinline__ void WaitForCount(const SparqParams& p, int list, int count) {
-  if (CrewThread() == 0) {
+  if (threadIdx.x == 0) {
     uint32_t arrived;
     do {
       asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(p.finished + list) : "memory");
     } while (arrived < static_cast<uint32_t>(count));
   }
-  CrewBarrier();
+  __syncthreads();
 }
 
 // For groups: fixed.whole of all heads. Waits for the KV head's other spans. Begins and ends with a barrier.
-__device__ __forceinline__ void ExchangeSoftmax(const SpanView& view) {
+template <SparqPath kPath>
+__device__ __forceinline__ void ExchangeSoftmax(const SpanView<kPath>& view) {
   const SparqParams& p = view.p;
-  const int warp = CrewWarp();
-  CrewBarrier();
+  const int warp = CrewOf<kPath>::Warp();
+  __syncthreads();
 #pragma unroll 1
-  for (int head = warp; head < p.x.group; head += kSparqWarps) {
+  for (int head = warp; head < p.x.group; head += CrewOf<kPath>::kWarps) {
     const float4 part = PartOfSpan(view, head);
     if (view.alone) {
       SetWhole(view, head, part);
@@ -104,13 +117,14 @@ __device__ __forceinline__ void ExchangeSoftmax(const SpanView& view) {
       SpanParts(view, view.span)[head] = part;
     }
   }
-  CrewBarrier();
+  __syncthreads();
   if (view.alone) return;
-  if (CrewThread() == 0) CountReleased(p.finished + view.list);
+  if (threadIdx.x == 0) CountReleased(p.finished + view.list);
   WaitForCount(p, view.list, p.plan.num_spans);
 #pragma unroll 1
-  for (int head = warp; head < p.x.group; head += kSparqWarps) SetWhole(view, head, PartOfSequence(view, head));
-  CrewBarrier();
+  for (int head = warp; head < p.x.group; head += CrewOf<kPath>::kWarps)
+    SetWhole(view, head, PartOfSequence(view, head));
+  __syncthreads();
 }
 
 }  // namespace headscope::kernels::decode

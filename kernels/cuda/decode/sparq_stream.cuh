@@ -1,5 +1,5 @@
 // The stream of key rows of one query head: one warp of a block, the feeder, chooses components and has their rows
-// copied into a ring of stages in shared memory (sparq_feed.cuh); two crews take items from it, whoever is free the
+// copied into a ring of stages in shared memory (sparq_feed.cuh); crews take items from it, whoever is free the
 // next, so that one scores while the other selects and attends, and the stream never stops.
 //
 // A stage has two barriers: `full` says that its rows have arrived, `empty` that a crew's threads have read them. An
@@ -13,6 +13,9 @@
 #include "shared_memory.cuh"
 
 namespace headscope::kernels::decode {
+
+using StreamCrew = CrewOf<SparqPath::kOneHead>;
+using StreamView = SpanView<SparqPath::kOneHead>;
 
 using Barrier = uint64_t;  // an mbarrier of shared memory
 
@@ -98,11 +101,11 @@ __device__ __forceinline__ void CopyBulk(void* to, const void* from, int bytes, 
 __device__ __forceinline__ void BeginStream(StreamShared& stream) {
   for (int i = 0; i < kItemsAhead; ++i) {
     InitBarrier(&stream.ready[i], 32);
-    InitBarrier(&stream.scored[i], kSparqThreads);
+    InitBarrier(&stream.scored[i], kStreamCrewThreads);
   }
   for (int i = 0; i < kMaxStages; ++i) {
     InitBarrier(&stream.full[i], 1);
-    InitBarrier(&stream.empty[i], kSparqThreads);
+    InitBarrier(&stream.empty[i], kStreamCrewThreads);
   }
   stream.taken = 0;
   ShowBarriers();
@@ -112,11 +115,11 @@ __device__ __forceinline__ void BeginStream(StreamShared& stream) {
 // end is then in `fixed` (the first choice's factor) and `query`, from the crew's next barrier on. Begins with a
 // barrier of the crew, which lies between what was read there of the item before and this.
 template <typename T, int D>
-__device__ __forceinline__ const StreamItem& TakeItem(const SparqPlan& plan, StreamShared& stream, SparqShared& fixed,
-                                                      T* query) {
-  const int thread = CrewThread();
+__device__ __forceinline__ const StreamItem& TakeItem(const SparqPlan& plan, StreamShared& stream,
+                                                      StreamView::Shared& fixed, T* query) {
+  const int thread = StreamCrew::Thread();
   if (thread == 0) fixed.number = atomicAdd(&stream.taken, 1);
-  CrewBarrier();
+  StreamCrew::Barrier();
   const int number = fixed.number;
   const StreamItem& taken = stream.items[number % kItemsAhead];
   Wait(&stream.ready[number % kItemsAhead], ItemParity(number));
@@ -128,49 +131,56 @@ __device__ __forceinline__ const StreamItem& TakeItem(const SparqPlan& plan, Str
   return taken;
 }
 
-// The scores of a thread's 16 tokens of the one query head; -inf from the span's end on.
+// The scores of a thread's tokens of the one query head; -inf from the span's end on.
 template <typename T>
-__device__ __forceinline__ void ScoreStream(const SpanView& view, StreamShared& stream, const StreamItem& of,
-                                            const char* ring, float (&score)[2][8]) {
+__device__ __forceinline__ void ScoreStream(const StreamView& view, StreamShared& stream, const StreamItem& of,
+                                            const char* ring, OfTokens<float, StreamCrew>& score) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) score[0][i] = score[1][i] = 0;
+  for (int piece = 0; piece < StreamCrew::kPieces; ++piece) {
+#pragma unroll
+    for (int i = 0; i < kKeysOfPiece; ++i) score[piece][i] = 0;
+  }
   const SparqPlan& plan = view.p.plan;
   StreamPlace at = of.first;
 #pragma unroll 1
   for (int row = 0; row < plan.rows; row += kStageRows) {
     Wait(&stream.full[at.stage], at.parity);
     // Behind the span's end is whatever shared memory held.
-    const auto* stage = reinterpret_cast<const uint4*>(ring + at.stage * kStageBytes) + CrewThread();
-    uint4 raw[kStageRows][2];
+    const auto* stage = reinterpret_cast<const uint4*>(ring + at.stage * kStageBytes) + StreamCrew::Thread();
+    constexpr int kRowsAtOnce = 2;
 #pragma unroll
-    for (int r = 0; r < kStageRows; ++r) {
+    for (int first = 0; first < kStageRows; first += kRowsAtOnce) {
+      uint4 raw[kRowsAtOnce][StreamCrew::kPieces];
 #pragma unroll
-      for (int piece = 0; piece < 2; ++piece) raw[r][piece] = stage[(r * 2 + piece) * kSparqThreads];
-    }
-    Arrive(&stream.empty[at.stage]);
-    at.Advance(plan.stages);
-    static_assert(kStageRows == 4);
-    const float4 weights = *reinterpret_cast<const float4*>(of.weight + row);
-    const float of_row[4] = {weights.x, weights.y, weights.z, weights.w};
+      for (int r = 0; r < kRowsAtOnce; ++r) {
 #pragma unroll
-    for (int r = 0; r < kStageRows; ++r) {
-      const float weight = of_row[r];
+        for (int piece = 0; piece < StreamCrew::kPieces; ++piece)
+          raw[r][piece] = stage[((first + r) * StreamCrew::kPieces + piece) * StreamCrew::kThreads];
+      }
+      if (first + kRowsAtOnce == kStageRows) Arrive(&stream.empty[at.stage]);
+      static_assert(kRowsAtOnce == 2);
+      const float2 weights = *reinterpret_cast<const float2*>(of.weight + row + first);
 #pragma unroll
-      for (int piece = 0; piece < 2; ++piece) {
-        float key[8];
-        Unpack(raw[r][piece], key, T());
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        const float weight = r == 0 ? weights.x : weights.y;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) score[piece][i] += weight * key[i];
+        for (int piece = 0; piece < StreamCrew::kPieces; ++piece) {
+          float key[kKeysOfPiece];
+          Unpack(raw[r][piece], key, T());
+#pragma unroll
+          for (int i = 0; i < kKeysOfPiece; ++i) score[piece][i] += weight * key[i];
+        }
       }
     }
+    at.Advance(plan.stages);
   }
   Arrive(&stream.scored[view.fixed.number % kItemsAhead]);
   if (view.tokens == kSpanTokens) return;
 #pragma unroll
-  for (int piece = 0; piece < 2; ++piece) {
+  for (int piece = 0; piece < StreamCrew::kPieces; ++piece) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (i >= view.tokens - PlaceInSpan(piece, 0)) score[piece][i] = kNegativeInfinity;
+    for (int i = 0; i < kKeysOfPiece; ++i) {
+      if (i >= view.tokens - StreamCrew::PlaceInSpan(piece, 0)) score[piece][i] = kNegativeInfinity;
     }
   }
 }

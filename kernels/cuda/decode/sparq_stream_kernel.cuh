@@ -2,10 +2,10 @@
 // kernels/cuda_decode.h for the method; this page is about the machine.
 //
 // The bytes that must move are the chosen components of every key, so their stream should never stop: one block a
-// multiprocessor stays, in which a warp of its own feeds a ring (sparq_feed.cuh) from which two crews take items, spans
-// of tokens of a KV head. While one makes scores, which never leave its registers, the other keeps its span's best
+// multiprocessor stays, in which a warp of its own feeds a ring (sparq_feed.cuh) from which crews take items, spans
+// of tokens of a KV head. While one makes scores, which never leave its registers, the others keep their spans' best
 // tokens; the crew that finishes last of a KV head (a counter tells) makes of the spans' lists the exact top k and
-// attends it, and meanwhile the other takes what comes.
+// attends it, and meanwhile the others take what comes.
 #pragma once
 
 #include "decode/sparq_feed.cuh"
@@ -16,20 +16,19 @@ namespace headscope::kernels::decode {
 template <typename T, int D>
 __global__ void __launch_bounds__(kStreamThreads, 1) SparqStreamKernel(const __grid_constant__ SparqParams p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  constexpr SparqPath kPath = SparqPath::kOneHead;
   extern __shared__ __align__(128) char block_shared[];
   auto& stream = *reinterpret_cast<StreamShared*>(block_shared);
   const SparqPlan& plan = p.plan;
   char* const ring = block_shared + plan.ring;
   if (threadIdx.x == 0) BeginStream(stream);
   __syncthreads();
-  const int crew = static_cast<int>(threadIdx.x) / kSparqThreads;
-  if (crew == kSparqCrews) {
+  const int crew = static_cast<int>(threadIdx.x) / kStreamCrewThreads;
+  if (crew == kStreamCrews) {
     Feed<T, D>(p, stream, ring);
     return;
   }
   char* const shared = block_shared + plan.crews + crew * plan.crew_bytes;
-  auto& fixed = *reinterpret_cast<SparqShared*>(shared);
+  auto& fixed = *reinterpret_cast<StreamView::Shared*>(shared);
   T* const query = reinterpret_cast<T*>(shared + plan.query);
   const ChosenList chosen(plan, shared);
 #pragma unroll 1
@@ -37,17 +36,17 @@ __global__ void __launch_bounds__(kStreamThreads, 1) SparqStreamKernel(const __g
     const StreamItem& taken = TakeItem<T, D>(plan, stream, fixed, query);
     const int item = taken.item;
     if (item >= plan.items) return;
-    const SpanView view(p, shared, item, 0);
-    uint32_t key[2][8];
+    const StreamView view(p, shared, item, 0);
+    OfTokens<uint32_t, StreamCrew> key;
     const float factor = taken.factor;  // once the item is scored the feeder may write there
-    float score[2][8];
+    OfTokens<float, StreamCrew> score;
     ScoreStream<T>(view, stream, taken, ring, score);
-    const float4 part = SoftmaxOfWarp(score, factor, view.eligible);
-    if (Lane() == 0) fixed.part[0][CrewWarp()] = part;
+    const float4 part = SoftmaxOfWarp<StreamCrew>(score, factor, view.eligible);
+    if (Lane() == 0) fixed.part[0][StreamCrew::Warp()] = part;
     KeysOfTokens(view, score, key);
     int found = 0;
-    if (!ChooseTokens<kPath>(view, chosen, false, key, &found, [] {})) continue;
-    AttendList<T, D, kPath>(view, chosen, found, reinterpret_cast<float*>(shared + plan.merged), query);
+    if (!ChooseTokens(view, chosen, false, key, &found, [] {})) continue;
+    AttendList<T, D>(view, chosen, found, reinterpret_cast<float*>(shared + plan.merged), query);
   }
 #else
   __trap();  // PlanSparq chooses this kernel for GPUs that have bulk copies

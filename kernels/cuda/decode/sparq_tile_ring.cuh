@@ -36,7 +36,8 @@ struct TileSource {
   int tokens;     // of the span; 0: nothing is to be requested
   const int* component;
 
-  __device__ __forceinline__ explicit TileSource(const SpanView& view)
+  template <SparqPath kPath>
+  __device__ __forceinline__ explicit TileSource(const SpanView<kPath>& view)
       : from(static_cast<const T*>(view.p.kt) + view.Sequence() * view.p.kt_batch + view.KvHead() * view.p.kt_head +
              view.first),
         first(static_cast<int>(threadIdx.x) / 32 * kTileTokens + static_cast<int>(threadIdx.x) % kTilePieces * 8),

@@ -209,18 +209,24 @@ struct GatheredTile {
   }
   __device__ __forceinline__ void Accumulate(OutputFragment<T, D>& out, uint32_t p0, uint32_t p1) const {
 #pragma unroll
-    for (int m = 0; m < D / 16; ++m) {
-      // A pair of tokens' component Component(m, half, i).
+    for (int far = 0; far < D / 64; ++far) AccumulatePart(out, far, p0, p1);
+  }
+  // Into 64 components of the output, from as many of the values: what one part holds in registers is then free before
+  // the next takes some.
+  __device__ __forceinline__ void AccumulatePart(OutputFragment<T, D>& out, int far, uint32_t p0, uint32_t p1) const {
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      // A pair of tokens' component Component(far * 4 + m, half, i).
       const auto pair = [&](int t, int half) {
-        const int far = D == 128 ? half : 0, element = D == 128 ? m : half * 4 + m;
+        const int element = half * 4 + m;
         return __byte_perm(Word(value[t][far], element / 2), Word(value[t + 1][far], element / 2),
                            element % 2 == 0 ? 0x5410 : 0x7632);
       };
-      Mma(out.c[m], pair(0, 0), pair(0, 1), pair(2, 0), pair(2, 1), p0, p1, T());
+      Mma(out.c[far * 4 + m], pair(0, 0), pair(0, 1), pair(2, 0), pair(2, 1), p0, p1, T());
     }
   }
   __device__ __forceinline__ static int Component(int m, int half, int i) {
-    return D == 128 ? (half * 8 + i) * 8 + m : i * 8 + half * 4 + m;
+    return m / 4 * 64 + i * 8 + half * 4 + m % 4;
   }
 
  private:
@@ -242,42 +248,35 @@ struct WarpAttention {
     tile.Accumulate(out, weights.x, weights.y);
   }
 
-  // The first half of a step, which needs the keys alone: the tokens' weights as Accumulate wants them. kFirst: of the
-  // first step, which does not touch the output.
-  template <bool kFirst = false>
+  // The first half of a step, which needs the keys alone: the tokens' weights as Accumulate wants them.
   __device__ __forceinline__ uint2 Weigh(const Tile& tile, float scale, float soft_cap, int live) {
-    const int j = threadIdx.x % 4;
-    float score[2][4];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      uint4 raw[D / 32];
-      tile.Keys(half, raw);
-      ScoreTokens<T, D>(query, raw, score[half]);
-    }
     float x[4];
-#pragma unroll
-    for (int t = 0; t < 4; ++t) {
-      float s = score[t >> 1][t & 1] * scale;
-      if (soft_cap > 0) s = soft_cap * tanhf(s / soft_cap);
-      x[t] = 2 * j + (t & 1) + 8 * (t >> 1) < live ? s : kNegativeInfinity;
-    }
-    float best = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
-    best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, 1));
-    best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, 2));
-    best = fmaxf(best, row_max);  // finite, since the tile has a live token
-    if constexpr (!kFirst) {
-      const float rescale = __expf(row_max - best);
-      row_sum *= rescale;
-      // The accumulator's columns are heads 2j and 2j + 1; their factors live with the threads i = 2j and 2j + 1.
-      out.Scale(__shfl_sync(kAllLanes, rescale, 8 * j), __shfl_sync(kAllLanes, rescale, 8 * j + 4));
-    }
+    ScoreTile(tile, scale, soft_cap, live, x);
+    const float best = fmaxf(row_max, BestOfRow(x));
+    const float rescale = __expf(row_max - best);
+    row_sum *= rescale;
+    // The accumulator's columns are heads 2j and 2j + 1; their factors live with the threads i = 2j and 2j + 1.
+    const int j = threadIdx.x % 4;
+    out.Scale(__shfl_sync(kAllLanes, rescale, 8 * j), __shfl_sync(kAllLanes, rescale, 8 * j + 4));
     row_max = best;
+    return WeightsOf(x);
+  }
+
+  // The same of the first tiles, the first of which has a live token; does not touch the output. after(t) runs when
+  // tile t's keys are no longer needed.
+  template <int kTiles, typename After>
+  __device__ __forceinline__ void WeighFirst(const Tile (&tile)[kTiles], float scale, int live,
+                                             uint2 (&weights)[kTiles], After&& after) {
+    float x[kTiles][4];
 #pragma unroll
-    for (int t = 0; t < 4; ++t) {
-      x[t] = __expf(x[t] - best);
-      row_sum += x[t];
+    for (int t = 0; t < kTiles; ++t) {
+      ScoreTile(tile[t], scale, 0.0f, live - t * 16, x[t]);
+      after(t);
     }
-    return make_uint2(Pack(x[0], x[1], T()), Pack(x[2], x[3], T()));
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) row_max = fmaxf(row_max, BestOfRow(x[t]));
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) weights[t] = WeightsOf(x[t]);
   }
 
   // Leaves the warp's result as merged[head][0 .. D) = weighted V, [D] = max, [D + 1] = sum, for the group's heads.
@@ -296,6 +295,40 @@ struct WarpAttention {
       merged[i][D] = row_max;
       merged[i][D + 1] = row_sum;
     }
+  }
+
+ private:
+  // Scaled scores of head lane / 4: of tokens 2 * (lane % 4), the next, and 8 further on; -inf from `live` on.
+  __device__ __forceinline__ void ScoreTile(const Tile& tile, float scale, float soft_cap, int live,
+                                            float (&x)[4]) const {
+    const int j = threadIdx.x % 4;
+    float score[2][4];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint4 raw[D / 32];
+      tile.Keys(half, raw);
+      ScoreTokens<T, D>(query, raw, score[half]);
+    }
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      float s = score[t >> 1][t & 1] * scale;
+      if (soft_cap > 0) s = soft_cap * tanhf(s / soft_cap);
+      x[t] = 2 * j + (t & 1) + 8 * (t >> 1) < live ? s : kNegativeInfinity;
+    }
+  }
+  __device__ __forceinline__ static float BestOfRow(const float (&x)[4]) {
+    float best = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
+    best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, 1));
+    return fmaxf(best, __shfl_xor_sync(kAllLanes, best, 2));
+  }
+  // By row_max, which is finite: there was a live token.
+  __device__ __forceinline__ uint2 WeightsOf(float (&x)[4]) {
+#pragma unroll
+    for (int t = 0; t < 4; ++t) {
+      x[t] = __expf(x[t] - row_max);
+      row_sum += x[t];
+    }
+    return make_uint2(Pack(x[0], x[1], T()), Pack(x[2], x[3], T()));
   }
 };
 
