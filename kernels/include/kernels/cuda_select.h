@@ -49,9 +49,9 @@ Status SelectCudaBufferSizes(std::string_view method, const AttentionProblem& pr
 // Makes the index of every sequence and query head of `problem` (q and k: device pointers; v is not read).
 // *index: a view into buffers.index with device pointers, complete when the work on `stream` (a cudaStream_t) is.
 // vertical-slash, block-sparse and sample-attention read bf16 or fp16 with head_dim 64, 96, 128 or 256 and tensors
-// aligned to 16 bytes in base and strides; the others read neither q nor k and take any.
-// Errors, before anything is launched: kInvalidArgument (a field, parameter or buffer that is out of range),
-// kUnsupported (dtype, head_dim, alignment, a length that exceeds a method's limit, a method without a GPU selector),
+// aligned to 16 bytes in base and strides; the others read neither q nor k and take any. vertical-slash takes at most
+// 32767 heads over all sequences. Errors, before anything is launched: kInvalidArgument (a field, parameter or buffer
+// that is out of range), kUnsupported (dtype, head_dim, alignment, a size above a method's limit, no GPU selector),
 // kDeviceMissing. After a launch failed: kDeviceError with the kernel's name and the shapes.
 Status SelectCuda(std::string_view method, const AttentionProblem& problem, const ParameterValues& values,
                   const CudaSelectBuffers& buffers, SparseIndexView* index, void* stream);
