@@ -1,6 +1,6 @@
 // Decode on the GPU: one new query token per sequence against its KV cache, dense or by SparQ, split over the sequence
 // so that batch 1 fills the GPU. Every pointer is a device pointer; nothing synchronises with the host and nothing is
-// allocated, so a step can be captured in a CUDA graph.
+// allocated, so a step can be captured in a CUDA graph. A call takes at most 65535 KV heads over all sequences.
 //
 // SparQ (Ribar et al., sections 3 and 4; docs/methods.md) in one launch: each thread block reads r rows of a
 // component-major copy of K over a span of tokens, makes the approximate scores and keeps the span's best; the spans'

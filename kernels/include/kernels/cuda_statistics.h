@@ -62,7 +62,7 @@ Status TopMassCuda(const AttentionProblem& problem, int32_t window, const float*
 
 // A grid of texels over the map: texel (i, j) covers rows [row_begin + i * 2^level, ..) and columns [column_begin + j *
 // 2^level, ..), 2^level of each; what lies outside the map counts nothing. A tile of analysis/types/tile.h is the grid
-// of 256 x 256 texels at row_begin = y * 256 * 2^level, column_begin = x * 256 * 2^level.
+// of 256 x 256 texels at row_begin = y * 256 * 2^level, column_begin = x * 256 * 2^level. At most 65535 heads a call.
 enum class TexelValue : int32_t {
   kMaxLog2 = 0,  // log2 of the largest p; -inf where no pair is attended
   kSum = 1,      // sum of p
