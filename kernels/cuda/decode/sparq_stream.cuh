@@ -1,6 +1,6 @@
 // The stream of key rows of one query head: one warp of a block, the feeder, chooses components and has their rows
-// copied into a ring of stages in shared memory (sparq_feed.cuh); crews take items from it, whoever is free the
-// next, so that one scores while the other selects and attends, and the stream never stops.
+// copied into a ring of stages in shared memory (sparq_feed.cuh); crews take items from it, whoever is free the next,
+// so that one scores while the others select and attend, and the stream never stops.
 //
 // A stage has two barriers: `full` says that its rows have arrived, `empty` that a crew's threads have read them. An
 // item has two as well: `ready` says that its choice is there to read and its stages follow, `scored` that nobody reads
