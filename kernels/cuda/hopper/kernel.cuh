@@ -4,8 +4,8 @@
 
 #include <cutlass/arch/reg_reconfig.h>
 
+#include "dependent_launch.cuh"
 #include "hopper/consumer.cuh"
-#include "hopper/dependent_launch.cuh"
 #include "hopper/instances.h"
 #include "hopper/loader.cuh"
 #include "hopper/scheduler.cuh"
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads, 1) AttendHopperKernel(const __grid_c
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
     if (const int warp = cutlass::canonical_warp_idx_sync(); warp == 0) {
       // The queue is the kernel before's; all else was there before that one started.
-      WaitForKernelBefore();
+      cuda::WaitForKernelBefore();
       Scheduler<T>(params, shared).Run();
     } else {
       Loader<T>(params, shared, warp - 1).Run();
@@ -61,7 +61,8 @@ cudaError_t LaunchKernel(const KernelParams& params, int num_blocks, cudaStream_
   const cudaError_t error =
       cudaFuncSetAttribute(AttendHopperKernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
-  return LaunchDependent(AttendHopperKernel<T>, num_blocks, kThreads, kSharedBytes, stream, params);
+  return cuda::LaunchDependent(AttendHopperKernel<T>, static_cast<unsigned>(num_blocks), kThreads, kSharedBytes, stream,
+                               params);
 }
 
 }  // namespace headscope::kernels::hopper

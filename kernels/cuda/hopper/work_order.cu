@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cuda_error.h"
-#include "hopper/dependent_launch.cuh"
+#include "dependent_launch.cuh"
 #include "hopper/kernel_params.h"
 #include "hopper/work_order.h"
 
@@ -23,7 +23,7 @@ constexpr int kColumnsPerTile = 128;
 // One warp per item.
 __global__ void __launch_bounds__(kCostThreads)
     CostKernel(SparseIndexView index, int items_per_head, int num_items, int* costs) {
-  LetNextKernelStart();
+  cuda::LetNextKernelStart();
   const int item = (blockIdx.x * kCostThreads + threadIdx.x) / 32;
   const int lane = threadIdx.x % 32;
   if (item >= num_items) return;
@@ -60,10 +60,10 @@ __global__ void __launch_bounds__(kSortThreads) OrderKernel(int items_per_head, 
 
   const bool is_last = blockIdx.x + 1 == gridDim.x;
 
-  LetNextKernelStart();
+  cuda::LetNextKernelStart();
   counts[threadIdx.x] = 0;
   if (threadIdx.x == 0) max_cost = 1;
-  WaitForKernelBefore();
+  cuda::WaitForKernelBefore();
   if (blockIdx.x == 0 && threadIdx.x == 0) *next_item = 0;
   __syncthreads();
   int local_max = 0;
@@ -115,9 +115,10 @@ Status LaunchWorkOrder(const SparseIndexView& index, const WorkOrderShape& shape
   const std::string what = "ordering " + std::to_string(num_items) + " row tiles";
   if (Status status = CudaStatus(cudaGetLastError(), what); !status.ok()) return status;
   const int sections = (shape.num_heads + shape.heads_per_section - 1) / shape.heads_per_section;
-  return CudaStatus(LaunchDependent(OrderKernel, sections, kSortThreads, 0, stream, shape.items_per_head,
-                                    shape.num_heads, shape.heads_per_section, costs, order, next_item),
-                    what);
+  return CudaStatus(
+      cuda::LaunchDependent(OrderKernel, static_cast<unsigned>(sections), kSortThreads, 0, stream, shape.items_per_head,
+                            shape.num_heads, shape.heads_per_section, costs, order, next_item),
+      what);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -3,8 +3,8 @@
 // Left of a tile's rows nothing is masked, and what the windows keep there differs from tile to tile only by a shift.
 // So it is taken from the head's own sorted picks: its changes of state, 32 at a time, and its columns, 32 at a time.
 // Work goes with the picks, where a walk over bitmaps goes with the keys. The words of the rows themselves are walked.
+#include "dependent_launch.cuh"
 #include "select/funnel_shift.cuh"
-#include "select/launch_behind.cuh"
 #include "select/list_writer.cuh"
 #include "select/top_lines.h"
 
@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(kListThreads)
     WriteLineListsKernel(const LineLists lists, const ListShape shape, const ListArrays arrays) {
   const int64_t list = (static_cast<int64_t>(blockIdx.x) * kListThreads + static_cast<int64_t>(threadIdx.x)) / 32;
   if (list >= int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles) return;
-  AllowLaunchBehind();
-  AwaitLaunchBefore();
+  cuda::LetNextKernelStart();
+  cuda::WaitForKernelBefore();
   const TilePositions rows = PositionsOfTile(shape, static_cast<int32_t>(list % shape.num_tiles));
   LineListWriter writer(rows, arrays.runs + list * arrays.run_capacity, arrays.columns + list * arrays.column_capacity);
   const ListCounts counts = writer.Write(TileLines(lists, list / shape.num_tiles, rows));
@@ -167,8 +167,9 @@ cudaError_t LaunchLineLists(const LineLists& lists, const ListShape& shape, cons
                             cudaStream_t stream) {
   const int64_t num_lists = int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles;
   const int64_t lists_per_block = kListThreads / 32;
-  return LaunchBehind(WriteLineListsKernel, static_cast<unsigned>((num_lists + lists_per_block - 1) / lists_per_block),
-                      kListThreads, 0, stream, lists, shape, arrays);
+  return cuda::LaunchDependent(WriteLineListsKernel,
+                               static_cast<unsigned>((num_lists + lists_per_block - 1) / lists_per_block), kListThreads,
+                               0, stream, lists, shape, arrays);
 }
 
 }  // namespace headscope::kernels::selection

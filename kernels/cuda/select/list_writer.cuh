@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "select/launch_behind.cuh"
+#include "dependent_launch.cuh"
 #include "select/lists.h"
 #include "select/state_change.cuh"
 
@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(kListThreads)
     WriteListsKernel(const Source source, const ListShape shape, const ListArrays arrays) {
   const int64_t list = (static_cast<int64_t>(blockIdx.x) * kListThreads + static_cast<int64_t>(threadIdx.x)) / 32;
   if (list >= int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles) return;
-  AllowLaunchBehind();
-  AwaitLaunchBefore();
+  cuda::LetNextKernelStart();
+  cuda::WaitForKernelBefore();
   const int32_t tile = static_cast<int32_t>(list % shape.num_tiles);
   const TilePositions rows = PositionsOfTile(shape, tile);
   const auto units = source.Open(shape, list / shape.num_tiles, tile, rows);
@@ -279,9 +279,9 @@ cudaError_t LaunchWriteLists(const Source& source, const ListShape& shape, const
                              cudaStream_t stream) {
   const int64_t num_lists = int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles;
   const int64_t lists_per_block = kListThreads / 32;
-  return LaunchBehind(WriteListsKernel<Source>,
-                      static_cast<unsigned>((num_lists + lists_per_block - 1) / lists_per_block), kListThreads, 0,
-                      stream, source, shape, arrays);
+  return cuda::LaunchDependent(WriteListsKernel<Source>,
+                               static_cast<unsigned>((num_lists + lists_per_block - 1) / lists_per_block), kListThreads,
+                               0, stream, source, shape, arrays);
 }
 
 }  // namespace headscope::kernels::selection

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "select/launch_behind.cuh"
+#include "dependent_launch.cuh"
 #include "select/line_sums.cuh"
 #include "select/probe_scores.cuh"
 #include "select/row_statistics.cuh"
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
   if (block_key >= rows.VisibleKeys()) return;
   const int64_t unit = (int64_t{sequence} * p.num_qo_heads + head) * p.UnitsPerHead() + unit_of_head;
 
-  AllowLaunchBehind();
+  cuda::LetNextKernelStart();
   RequestQueries<kHeadDim>(p, rows, sequence * p.q.batch_stride + head * p.q.head_stride, pieces);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int32_t begin = block_key + warp * p.keys_per_warp;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
   ProbeWarp<kBf16, kHeadDim> probe(p, pieces, rows, sequence * p.k.batch_stride + kv_head * p.k.head_stride, begin,
                                    end);
   if constexpr (kSums) {
-    AwaitLaunchBefore();
+    cuda::WaitForKernelBefore();
     LoadRowStatistics(p, rows, unit, shared);
   }
   asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");  // the queries
@@ -99,7 +99,7 @@ cudaError_t LaunchProbeOfHeadDim(const ProbeParams& params, int32_t batch, cudaS
   statistics<<<grid, kProbeThreads, kSharedBytes, stream>>>(params);
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) return error;
-  return LaunchBehind(sums, grid, kProbeThreads, kSharedBytes, stream, params);
+  return cuda::LaunchDependent(sums, grid, kProbeThreads, kSharedBytes, stream, params);
 }
 
 // head_dim is one of those that SelectCuda takes.

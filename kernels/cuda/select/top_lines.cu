@@ -1,7 +1,7 @@
 #include <cuda_runtime.h>
 
+#include "dependent_launch.cuh"
 #include "select/funnel_shift.cuh"
-#include "select/launch_behind.cuh"
 #include "select/probe_sums.cuh"
 #include "select/state_change.cuh"
 #include "select/top_lines.h"
@@ -22,8 +22,8 @@ __device__ inline uint32_t RankKey(float sum) {
 }
 
 __global__ void __launch_bounds__(kKeyThreads) LineKeysKernel(const TopLinesParams p) {
-  AllowLaunchBehind();
-  AwaitLaunchBefore();
+  cuda::LetNextKernelStart();
+  cuda::WaitForKernelBefore();
   const int64_t list = blockIdx.y / 2;
   const int direction = static_cast<int>(blockIdx.y % 2);
   uint32_t* const keys = p.keys + (list * 2 + direction) * p.key_pitch;
@@ -212,8 +212,8 @@ __device__ void StoreChanges(const TopLinesParams& p, int64_t list, const uint64
 // Ascending order of lines: bit i of word w is line 64 w + i.
 __global__ void __launch_bounds__(kTopThreads) TopLinesKernel(const TopLinesParams p) {
   __shared__ int32_t ties_of_warp[kTopWarps];
-  AllowLaunchBehind();
-  AwaitLaunchBefore();
+  cuda::LetNextKernelStart();
+  cuda::WaitForKernelBefore();
   const int direction = static_cast<int>(blockIdx.x % 2);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -303,9 +303,10 @@ cudaError_t LaunchTopLines(const TopLinesParams& params, cudaStream_t stream) {
   constexpr int32_t kLinesPerBlock = kKeyThreads * kLinesPerThread;
   const dim3 grid(static_cast<unsigned>((params.num_lines + kLinesPerBlock - 1) / kLinesPerBlock),
                   static_cast<unsigned>(params.num_lists * 2));
-  const cudaError_t error = LaunchBehind(LineKeysKernel, grid, kKeyThreads, 0, stream, params);
+  const cudaError_t error = cuda::LaunchDependent(LineKeysKernel, grid, kKeyThreads, 0, stream, params);
   if (error != cudaSuccess) return error;
-  return LaunchBehind(TopLinesKernel, static_cast<unsigned>(params.num_lists * 2), kTopThreads, 0, stream, params);
+  return cuda::LaunchDependent(TopLinesKernel, static_cast<unsigned>(params.num_lists * 2), kTopThreads, 0, stream,
+                               params);
 }
 
 }  // namespace headscope::kernels::selection

@@ -1,6 +1,6 @@
 #include <cuda_runtime.h>
 
-#include "select/launch_behind.cuh"
+#include "dependent_launch.cuh"
 #include "select/probe_sums.cuh"
 #include "select/top_stripes.h"
 
@@ -85,8 +85,8 @@ __device__ StripeThreshold FindThreshold(const float* masses, int32_t num_stripe
 
 __global__ void __launch_bounds__(kThreads) TopStripesKernel(const TopStripesParams p) {
   __shared__ uint64_t warp_sums[kWarps];
-  AllowLaunchBehind();
-  AwaitLaunchBefore();
+  cuda::LetNextKernelStart();
+  cuda::WaitForKernelBefore();
   const int64_t set = blockIdx.x / 2;
   const int direction = static_cast<int>(blockIdx.x % 2);
   const int32_t chunk = static_cast<int32_t>(set % p.probe.num_chunks);
@@ -140,7 +140,8 @@ __global__ void __launch_bounds__(kThreads) TopStripesKernel(const TopStripesPar
 }  // namespace
 
 cudaError_t LaunchTopStripes(const TopStripesParams& params, cudaStream_t stream) {
-  return LaunchBehind(TopStripesKernel, static_cast<unsigned>(params.num_sets * 2), kThreads, 0, stream, params);
+  return cuda::LaunchDependent(TopStripesKernel, static_cast<unsigned>(params.num_sets * 2), kThreads, 0, stream,
+                               params);
 }
 
 }  // namespace headscope::kernels::selection

@@ -1,39 +1,37 @@
-// Launches of one selection that overlap at their ends: programmatic dependent launches of compute capability 9.0.
-//
-// Such a kernel's thread blocks start as soon as all blocks of the kernel before have started and leave room, so that
-// its launch, and what it does before AwaitLaunchBefore(), cost no time of their own. On older GPUs, or where the code
-// for an older one runs on a newer, it is an ordinary launch behind the other.
+// Programmatic dependent launch, compute capability 9.0: a kernel's thread blocks start as soon as all blocks of the
+// kernel before have started and leave room, so that its launch, and what it does before WaitForKernelBefore(), cost no
+// time of their own. On older GPUs, or where code for an older one runs on a newer, it is an ordinary launch.
 //
 // A chain begins with an ordinary launch, which waits for all that the stream held before. Every later kernel calls
-// AwaitLaunchBefore() in each block that reads or writes what an earlier one of the chain has to do with; before it, it
-// may read what was there when the chain began. As one waits for the other, each then waits for all before it.
+// WaitForKernelBefore() in each block that reads or writes what an earlier one of the chain has to do with; before it,
+// it may read what was there when the chain began. As one waits for the other, each then waits for all before it.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstddef>
 
-namespace headscope::kernels::selection {
+namespace headscope::kernels::cuda {
 
 // From here on, thread blocks of the kernel behind may start where there is room. Early is right: they start only once
-// all blocks of this one have.
-__device__ __forceinline__ void AllowLaunchBehind() {
+// all blocks of this one have come here.
+__device__ __forceinline__ void LetNextKernelStart() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
 // Until the kernel before has ended and its writes are visible.
-__device__ __forceinline__ void AwaitLaunchBefore() {
+__device__ __forceinline__ void WaitForKernelBefore() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// `kernel` calls AwaitLaunchBefore(). Asks the runtime alone, as AllowSharedMemory does; can be captured in a graph.
-template <typename... Params>
-cudaError_t LaunchBehind(void (*kernel)(Params...), dim3 grid, int threads, size_t shared_bytes, cudaStream_t stream,
-                         const Params&... params) {
+// `kernel` calls WaitForKernelBefore(). Asks the runtime alone, as AllowSharedMemory does; can be captured in a graph.
+template <class... Params, class... Args>
+cudaError_t LaunchDependent(void (*kernel)(Params...), dim3 grid, int threads, size_t shared_bytes, cudaStream_t stream,
+                            const Args&... args) {
   // Code without the wait must not start early: which code runs is for the runtime to say, not for the GPU's version.
   cudaFuncAttributes code{};
   if (const cudaError_t error = cudaFuncGetAttributes(&code, reinterpret_cast<const void*>(kernel));
@@ -50,7 +48,7 @@ cudaError_t LaunchBehind(void (*kernel)(Params...), dim3 grid, int threads, size
   config.stream = stream;
   config.attrs = &overlap;
   config.numAttrs = code.ptxVersion >= 90 ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, params...);
+  return cudaLaunchKernelEx(&config, kernel, args...);
 }
 
-}  // namespace headscope::kernels::selection
+}  // namespace headscope::kernels::cuda
