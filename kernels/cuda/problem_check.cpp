@@ -7,6 +7,8 @@
 #include <sstream>
 #include <string>
 
+#include "device_pointers.h"
+
 namespace headscope::kernels {
 namespace {
 
@@ -75,7 +77,13 @@ Status CheckShape(const AttentionProblem& problem) {
   if (!std::isfinite(problem.soft_cap) || problem.soft_cap < 0) {
     return Invalid("soft_cap", std::to_string(problem.soft_cap), "must be positive and finite, or 0 for none");
   }
-  return {};
+  switch (problem.dtype) {
+    case DType::kFloat32:
+    case DType::kBFloat16:
+    case DType::kFloat16:
+      return {};
+  }
+  return Invalid("dtype", std::to_string(static_cast<int>(problem.dtype)), "must be fp32 (0), bf16 (1) or fp16 (2)");
 }
 
 Status CheckPointer(const std::string& field, const void* pointer, size_t alignment) {
@@ -127,6 +135,11 @@ Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index)
         SameAs("first_position", index.first_position, problem.first_position)}) {
     if (!status.ok()) return status;
   }
+  if (index.rule.kind != MaskKind::kNone && index.rule.kind != MaskKind::kCausal &&
+      index.rule.kind != MaskKind::kCausalWindow) {
+    return Invalid("index.rule.kind", std::to_string(static_cast<int>(index.rule.kind)),
+                   "must be none (0), causal (1) or causal window (2)");
+  }
   if (index.rule.kind == MaskKind::kCausalWindow && (index.rule.window < 1 || index.rule.num_sinks < 0)) {
     return Invalid(
         "index.rule",
@@ -162,6 +175,26 @@ Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& inde
     if (Status status = CheckPointer("output.lse", output.lse, alignof(float)); !status.ok()) return status;
   }
   return CheckIndex(problem, index);
+}
+
+Status CheckIndexOnDevice(const SparseIndexView& index) {
+  // An array without entries may begin where the memory that holds the others ends.
+  return CheckOnDevice({{"index.run_begin", index.run_begin},
+                        {"index.run_count", index.run_count},
+                        {"index.column_begin", index.column_begin},
+                        {"index.column_count", index.column_count},
+                        {"index.runs", index.runs_size > 0 ? index.runs : nullptr},
+                        {"index.columns", index.columns_size > 0 ? index.columns : nullptr}});
+}
+
+Status CheckProblemOnDevice(const AttentionProblem& problem, const SparseIndexView& index,
+                            const AttentionOutput& output) {
+  Status status = CheckOnDevice({{"q.data", problem.q.data},
+                                 {"k.data", problem.k.data},
+                                 {"v.data", problem.v.data},
+                                 {"output.o.data", output.o.data},
+                                 {"output.lse", output.lse}});
+  return status.ok() ? CheckIndexOnDevice(index) : status;
 }
 
 }  // namespace headscope::kernels

@@ -11,7 +11,8 @@
 
 namespace headscope::kernels {
 
-// Sizes, heads, positions, scale and soft cap are positive and in range. Looks at no tensor.
+// Sizes, heads, positions, scale and soft cap are positive and in range, and the dtype is one that is known. Looks at
+// no tensor.
 Status CheckShape(const AttentionProblem& problem);
 
 // The index is of the problem's shape, its arrays are there and aligned to their elements. Looks at no device memory:
@@ -21,6 +22,12 @@ Status CheckIndex(const AttentionProblem& problem, const SparseIndexView& index)
 // Both, and the tensors: present, aligned to their elements, rows of q, k and v apart from the rows beside them, and
 // all rows of the output apart from one another.
 Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output);
+
+// Where the arrays of a call that passed the checks above lie (device_pointers.h), the last question before a launch:
+// it takes a GPU to answer.
+Status CheckIndexOnDevice(const SparseIndexView& index);
+Status CheckProblemOnDevice(const AttentionProblem& problem, const SparseIndexView& index,
+                            const AttentionOutput& output);
 
 // A pointer that the GPU reads or writes in words of `alignment` bytes. The kernel that met another would end with
 // cudaErrorMisalignedAddress, which no later call of the process survives.

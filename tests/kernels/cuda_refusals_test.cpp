@@ -79,6 +79,11 @@ TEST(CudaRefusals, ExecutorsNameTheField) {
   expect("soft_cap is -1", [](Call* c) { c->problem.soft_cap = -1; });
   expect("seq_k is 268435456", [](Call* c) { c->problem.seq_k = c->index.seq_k = 1 << 28; });
   expect("first_position is 2147483300", [](Call* c) { c->problem.first_position = 2147483300; });
+  expect("index.rule.kind is 7: must be none (0), causal (1) or causal window (2)", [](Call* c) {
+    c->index.rule = {static_cast<MaskKind>(7), 0, 0};
+  });
+  expect("dtype is 7: must be fp32 (0), bf16 (1) or fp16 (2)",
+         [](Call* c) { c->problem.dtype = static_cast<DType>(7); });
   expect("index.rule is window 0", [](Call* c) { c->index.rule = {MaskKind::kCausalWindow, 0, 0}; });
 }
 
@@ -184,6 +189,13 @@ TEST(CudaRefusals, StatisticsNameTheField) {
   AttentionProblem odd = call.problem;
   odd.q.data = At<void>(kSomewhere + 1);
   ExpectInvalid(RowLseCuda(odd, 0, output, nullptr), "q.data is 0x1001");
+  AttentionProblem unknown = call.problem;
+  unknown.dtype = static_cast<DType>(7);
+  ExpectInvalid(RowLseCuda(unknown, 0, output, nullptr), "dtype is 7");
+  auto* const lines = At<double>(kSomewhere);
+  ExpectInvalid(LineMassCuda(call.problem, 0, lse, {.region = static_cast<LineRegion>(3)}, lines, lines, nullptr),
+                "region is 3");
+  ExpectInvalid(LineMassCuda(call.problem, 0, lse, {.sink_tokens = -1}, lines, lines, nullptr), "sink_tokens is -1");
   AttentionProblem negative = call.problem;
   negative.scale = -0.5f;
   ExpectInvalid(RowLseCuda(negative, 0, output, nullptr), "scale is -0.5");
@@ -198,6 +210,7 @@ TEST(CudaRefusals, TexelsStayWhereNumbersAre) {
     ExpectInvalid(TexelsCuda(call.problem, 0, At<const float>(kSomewhere), request, At<float>(kSomewhere), nullptr),
                   words);
   };
+  expect("request.value is 2", {.value = static_cast<TexelValue>(2)});
   expect("request.level is 21", {.level = 21});
   expect("request.row_begin is 1:", {.level = 1, .row_begin = 1});
   expect("request.column_begin is -2", {.level = 1, .column_begin = -2});

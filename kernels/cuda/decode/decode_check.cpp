@@ -4,6 +4,7 @@
 #include <string>
 
 #include "decode/decode_params.h"
+#include "device_pointers.h"
 #include "problem_check.h"
 
 namespace headscope::kernels::decode {
@@ -117,6 +118,10 @@ Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& optio
   if (options.num_local < 0) {
     return Invalid("num_local " + std::to_string(options.num_local) + ": it must not be negative");
   }
+  if (options.num_local > options.num_tokens) {
+    return Invalid("num_local " + std::to_string(options.num_local) + ": it must be at most num_tokens (" +
+                   std::to_string(options.num_tokens) + "), which counts the local window");
+  }
   if (options.mean_value) {
     if (mean_value == nullptr) return Invalid("mean_value is null although options.mean_value is on");
     if (Status status = CheckPointer("mean_value", mean_value, sizeof(float)); !status.ok()) return status;
@@ -146,6 +151,27 @@ Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed) {
     return Invalid("workspace: " + std::to_string(needed) + " bytes are needed (DecodeWorkspaceBytes)");
   }
   return CheckPointer("workspace", workspace, 256);
+}
+
+Status CheckDecodeOnDevice(const AttentionProblem& problem, const AttentionOutput& output,
+                           const TransposedKeys& transposed, const float* mean_value, const int32_t* chosen_tokens,
+                           const void* workspace) {
+  return CheckOnDevice({{"q.data", problem.q.data},
+                        {"k.data", problem.k.data},
+                        {"v.data", problem.v.data},
+                        {"output.o.data", output.o.data},
+                        {"output.lse", output.lse},
+                        {"transposed.data", transposed.data},
+                        {"mean_value", mean_value},
+                        {"chosen_tokens", chosen_tokens},
+                        {"workspace", workspace}});
+}
+
+Status CheckAppendOnDevice(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value) {
+  return CheckOnDevice({{"k.data", transposed.data != nullptr ? problem.k.data : nullptr},
+                        {"v.data", mean_value != nullptr ? problem.v.data : nullptr},
+                        {"transposed.data", transposed.data},
+                        {"mean_value", mean_value}});
 }
 
 }  // namespace headscope::kernels::decode

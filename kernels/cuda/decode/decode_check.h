@@ -23,4 +23,11 @@ Status CheckAppend(const AttentionProblem& problem, const TransposedKeys& transp
 // The caller's scratch memory: large enough, and aligned as cudaMalloc aligns. Errors: kInvalidArgument.
 Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed);
 
+// Where the arrays of a call that passed the checks above lie (device_pointers.h): needs a GPU, comes last. Null: left
+// out. Errors: kInvalidArgument.
+Status CheckDecodeOnDevice(const AttentionProblem& problem, const AttentionOutput& output,
+                           const TransposedKeys& transposed, const float* mean_value, const int32_t* chosen_tokens,
+                           const void* workspace);
+Status CheckAppendOnDevice(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value);
+
 }  // namespace headscope::kernels::decode

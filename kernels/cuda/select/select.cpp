@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "current_device.h"
+#include "device_pointers.h"
 #include "kernels/cuda_select.h"
 #include "kernels/method.h"
 #include "methods/checks.h"
@@ -196,6 +197,13 @@ Status SelectCuda(std::string_view method, const AttentionProblem& problem, cons
   }
   CurrentDevice device;
   if (status.ok()) status = FindCurrentDevice(&device);
+  if (status.ok() && selection::ReadsTensors(*found)) {
+    status = CheckOnDevice({{"q.data", problem.q.data}, {"k.data", problem.k.data}});
+  }
+  if (status.ok()) {
+    status = CheckOnDevice({{"buffers.index", sizes.index_bytes > 0 ? buffers.index : nullptr},
+                            {"buffers.workspace", sizes.workspace_bytes > 0 ? buffers.workspace : nullptr}});
+  }
   if (!status.ok()) return status;
 
   selection::Call call{problem, values, selection::Arena(buffers.index), selection::Arena(buffers.workspace)};

@@ -125,6 +125,7 @@ Status KeptMassCuda(const AttentionProblem& problem, int32_t window, const float
       !status.ok()) {
     return status;
   }
+  if (Status status = CheckIndexOnDevice(index); !status.ok()) return status;
   return statistics::LaunchScores("KeptMassKernel", problem, statistics::KeptMassKernel,
                                   dim3(static_cast<unsigned>(index.NumLists())), params.SharedBytes(0), stream, params,
                                   index, lse, mass);

@@ -122,16 +122,20 @@ Status ToDouble(double* values, int64_t count, cudaStream_t stream) {
 Status LineMassCuda(const AttentionProblem& problem, int32_t window, const float* lse, const LineOptions& options,
                     double* columns, double* distances, void* stream) {
   using statistics::kProbabilityBytes;
-  statistics::ScoreParams params;
-  if (Status status = statistics::MakeScoreParams(
-          problem, window, kProbabilityBytes, {{"lse", lse}, {"columns", columns}, {"distances", distances}}, &params);
-      !status.ok()) {
-    return status;
+  if (options.region != LineRegion::kAll && options.region != LineRegion::kNear && options.region != LineRegion::kFar) {
+    return {StatusCode::kInvalidArgument, "region is " + std::to_string(static_cast<int>(options.region)) +
+                                              ": must be all (0), near (1) or far (2)."};
   }
   if (options.sink_tokens < 0 || options.local_tokens < 0) {
     return {StatusCode::kInvalidArgument, "sink_tokens is " + std::to_string(options.sink_tokens) +
                                               " and local_tokens " + std::to_string(options.local_tokens) +
                                               ": both must be 0 or more."};
+  }
+  statistics::ScoreParams params;
+  if (Status status = statistics::MakeScoreParams(
+          problem, window, kProbabilityBytes, {{"lse", lse}, {"columns", columns}, {"distances", distances}}, &params);
+      !status.ok()) {
+    return status;
   }
   const int64_t num_columns = int64_t{params.num_sequence_heads} * params.seq_k;
   const int64_t num_distances = params.num_sequence_heads * (int64_t{params.first_position} + params.seq_q);

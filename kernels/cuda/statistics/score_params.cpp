@@ -9,6 +9,7 @@
 
 #include "cuda_error.h"
 #include "current_device.h"
+#include "device_pointers.h"
 #include "problem_check.h"
 
 namespace headscope::kernels::statistics {
@@ -63,9 +64,6 @@ Status CheckFormat(const AttentionProblem& problem) {
   if (problem.dtype == DType::kFloat32) {
     return Unsupported("dtype is fp32: the GPU's statistics take bf16 and fp16, and rounding would change the numbers");
   }
-  if (problem.dtype != DType::kBFloat16 && problem.dtype != DType::kFloat16) {
-    return Invalid("dtype", std::to_string(static_cast<int>(problem.dtype)), "must be bf16 or fp16");
-  }
   if (problem.head_dim % 16 != 0 || problem.head_dim > 256) {
     return Unsupported("head_dim is " + std::to_string(problem.head_dim) +
                        ": the GPU's statistics take multiples of 16 up to 256");
@@ -88,6 +86,15 @@ Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t 
   if (Status status = CheckFormat(problem); !status.ok()) return status;
   CurrentDevice device;
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
+  // A call without arrays asks for sizes or about tensors to be copied, and launches nothing.
+  if (arrays.size() > 0) {
+    if (Status status = CheckOnDevice({{"q.data", problem.q.data}, {"k.data", problem.k.data}}); !status.ok()) {
+      return status;
+    }
+    for (const NamedPointer& array : arrays) {
+      if (Status status = CheckOnDevice({{array.name, array.pointer}}); !status.ok()) return status;
+    }
+  }
   int shared_limit = 0;
   if (Status status =
           CudaStatus(cudaDeviceGetAttribute(&shared_limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.ordinal),

@@ -173,6 +173,9 @@ Status CheckRequest(const TexelRequest& request) {
     return Status{StatusCode::kInvalidArgument,
                   std::string("request.") + field + " is " + std::to_string(value) + ": " + allowed + "."};
   };
+  if (request.value != TexelValue::kMaxLog2 && request.value != TexelValue::kSum) {
+    return invalid("value", static_cast<int64_t>(request.value), "must be the maximum's log2 (0) or the sum (1)");
+  }
   if (request.level < 0 || request.level > kLargestLevel) {
     return invalid("level", request.level, "must lie between 0 and " + std::to_string(kLargestLevel));
   }

@@ -24,7 +24,7 @@ namespace headscope::kernels {
 struct SparqCudaOptions {
   int32_t rank = 32;         // r: components of q and K that the estimate reads
   int32_t num_tokens = 128;  // k: tokens that are attended, the local window included; at most 1024
-  int32_t num_local = 32;    // l: newest tokens that are always attended
+  int32_t num_local = 32;    // l: newest tokens that are always attended; at most num_tokens
   bool mean_value = true;    // y = alpha * attention + (1 - alpha) * mean_value; false: alpha is 1
 };
 

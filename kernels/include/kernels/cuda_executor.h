@@ -49,11 +49,11 @@ Status ChooseCudaKernel(const AttentionProblem& problem, const SparseIndexView& 
 // reaches the rows that keep it, NaN or an infinity in V may reach any row of the same 128-row tile: a weight of 0
 // times it is NaN.
 //
-// Errors. kInvalidArgument names the field: a null or misaligned pointer, a shape, stride, position, scale or soft cap
-// out of range, an output whose rows overlap, an index of another shape. kUnsupported: what AttendCudaSimple does not
-// take either, a GPU older than compute capability 8.0. kDeviceMissing without a GPU or in a build without CUDA,
-// kOutOfMemory, kDeviceError. Nothing is launched where arguments are refused. The lists themselves are trusted:
-// Validate() them where they are made (UploadIndex does).
+// Errors. kInvalidArgument names the field: a pointer that is null, misaligned or that the GPU cannot follow
+// (registered and managed memory pass), a number out of range, an unknown dtype or rule, an output whose rows overlap,
+// an index of another shape. kUnsupported: what AttendCudaSimple does not take, a GPU before compute capability 8.0.
+// kDeviceMissing without a GPU or in a build without CUDA, kOutOfMemory, kDeviceError. Nothing is launched where
+// arguments are refused. The lists themselves are trusted: Validate() them where they are made (UploadIndex does).
 Status AttendCuda(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output,
                   void* stream);
 
