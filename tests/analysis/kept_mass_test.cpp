@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "analysis/compare.h"
 #include "synthetic_heads.h"
 
@@ -55,6 +58,48 @@ TEST(KeptMass, StreamingAndByBlocksEqualTheSumOverTheKeptSet) {
         ASSERT_TRUE(by_block->KeptMass(index.View(), 2, nullptr, &mass).ok());
         ExpectMass(mass, expected);
       }
+    }
+  }
+}
+
+// fp32 knows a score of 80 to some 4e-5, and its probability relative to itself as well: docs/analysis.md allows 1e-6
+// of the largest |score|.
+TEST(KeptMass, LargeScoresCostWhatTheirRoundingDoes) {
+  for (const int32_t head_dim : {64, 256}) {
+    const HeadTensorsPtr head = RandomHead({.num_tokens = 700, .head_dim = head_dim, .sharpness = 17}, 31);
+    const kernels::SparseIndex index = RandomIndex(*head, 128, {kernels::MaskKind::kCausal, 0, 0}, 7);
+    std::vector<double> expected;
+    double largest = 0;
+    for (int32_t row = 0; row < head->num_rows; ++row) {
+      std::vector<kernels::ColumnRange> ranges;
+      kernels::AppendKeptRanges(index.View(), 0, 0, row, &ranges);
+      double sum = 0;
+      for (const kernels::ColumnRange& range : ranges) {
+        for (int32_t column = range.begin; column < range.end; ++column) {
+          double score = 0;
+          for (int64_t i = 0; i < head_dim; ++i) {
+            score += static_cast<double>(head->q[static_cast<size_t>(row * int64_t{head_dim} + i)]) *
+                     static_cast<double>(head->k[static_cast<size_t>(column * int64_t{head_dim} + i)]);
+          }
+          score *= static_cast<double>(head->scale);
+          largest = std::max(largest, std::abs(score));
+          sum += std::exp(score - static_cast<double>(head->lse[static_cast<size_t>(row)]));
+        }
+      }
+      expected.push_back(sum);
+    }
+    ASSERT_GT(largest, 65.0);
+    const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, nullptr);
+    ASSERT_NE(by_block, nullptr);
+    std::vector<float> streaming, from_blocks;
+    ASSERT_TRUE(KeptMass(*head, index.View(), 2, nullptr, &streaming).ok());
+    ASSERT_TRUE(by_block->KeptMass(index.View(), 2, nullptr, &from_blocks).ok());
+    for (const std::vector<float>& mass : {streaming, from_blocks}) {
+      ASSERT_EQ(mass.size(), expected.size());
+      double worst = 0;
+      for (size_t row = 0; row < mass.size(); ++row)
+        worst = std::max(worst, std::abs(static_cast<double>(mass[row]) - expected[row]));
+      EXPECT_LE(worst, 1e-6 * largest) << "largest |score| " << largest;
     }
   }
 }

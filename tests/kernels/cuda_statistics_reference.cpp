@@ -30,8 +30,9 @@ StatisticsProblem::StatisticsProblem(const StatisticsCase& shape, uint32_t seed)
   const int64_t q_rows = NumRows();
   const int64_t k_rows = int64_t{shape.batch} * shape.num_kv_heads * shape.seq_k;
   std::mt19937 random(seed);
-  // Scores get a standard deviation of about 2.5: rows neither even nor ruled by one key.
-  std::normal_distribution<float> normal(0.0f, 1.6f);
+  // Unless the case says otherwise, scores get a standard deviation of about 2.5: rows neither even nor ruled by one
+  // key.
+  std::normal_distribution<float> normal(0.0f, shape.deviation);
   const auto fill = [&](std::vector<uint16_t>* values, int64_t count) {
     values->resize(static_cast<size_t>(count));
     for (uint16_t& value : *values) value = test::ToCode(normal(random), shape.dtype);
@@ -102,6 +103,7 @@ std::string NameOf(const StatisticsCase& shape) {
           std::to_string(shape.first_position);
   if (shape.window > 0) name += "_window" + std::to_string(shape.window);
   if (shape.soft_cap > 0) name += "_cap";
+  if (shape.deviation > 2) name += "_large";
   return name;
 }
 

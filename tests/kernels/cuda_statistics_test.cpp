@@ -1,5 +1,6 @@
-// The GPU's statistics against float64, definition by definition. Tolerances are fp32's: a score of magnitude 20 is
-// known to 2e-6 after 64 to 256 fp32 additions, and p relative to 1 as much; sums of many p average that out.
+// The GPU's statistics against float64, definition by definition. Tolerances are fp32's: a score is known to 5e-7 of
+// the largest after 64 to 256 fp32 additions and the subtraction of its row's LSE, and p relative to 1 as much; sums of
+// many p average that out.
 #include "kernels/cuda_statistics.h"
 
 #include <gtest/gtest.h>
@@ -40,6 +41,8 @@ class CudaStatisticsTest : public ::testing::TestWithParam<StatisticsCase> {
         CudaScores::Create(data_->problem(), GetParam().window, data_->rounded_lse().data(), &scores_);
     ASSERT_TRUE(status.ok()) << status.message();
   }
+  // What cuda_statistics.h allows, relative: `small`, or what large scores cost where that is more.
+  double Allowed(double small) const { return std::max(small, 1e-6 * data_->largest_score()); }
   int64_t NumHeads() const { return int64_t{GetParam().batch} * GetParam().num_qo_heads; }
 
   std::shared_ptr<const StatisticsProblem> data_;
@@ -88,7 +91,7 @@ TEST_P(CudaStatisticsTest, KeptMass) {
           for (const ColumnRange& range : ranges) {
             for (int32_t column = range.begin; column < range.end; ++column) expected += p[column];
           }
-          worst.Add(static_cast<double>(mass[static_cast<size_t>(slot)]), expected, 1e-7, 1e-5);
+          worst.Add(static_cast<double>(mass[static_cast<size_t>(slot)]), expected, 1e-7, Allowed(1e-5));
         }
       }
     }
@@ -119,8 +122,10 @@ TEST_P(CudaStatisticsTest, LineMass) {
         }
       }
     }
-    for (size_t i = 0; i < columns.size(); ++i) column_error.Add(columns[i], expected_columns[i], 2e-9, 2e-5);
-    for (size_t i = 0; i < distances.size(); ++i) distance_error.Add(distances[i], expected_distances[i], 2e-9, 2e-5);
+    for (size_t i = 0; i < columns.size(); ++i) column_error.Add(columns[i], expected_columns[i], 2e-9, Allowed(2e-5));
+    for (size_t i = 0; i < distances.size(); ++i) {
+      distance_error.Add(distances[i], expected_distances[i], 2e-9, Allowed(2e-5));
+    }
   }
   column_error.Check("columns");
   distance_error.Check("distances");
@@ -139,7 +144,8 @@ TEST_P(CudaStatisticsTest, TopMass) {
     double sum = 0;
     for (int64_t k = 1, i = 0, slot_k = 0; slot_k < kTopMassCounts; k *= 2, ++slot_k) {
       for (; i < std::min<int64_t>(k, shape.seq_k); ++i) sum += sorted[static_cast<size_t>(i)];
-      worst.Add(static_cast<double>(top[static_cast<size_t>(slot * kTopMassCounts + slot_k)]), sum, 1e-7, 1e-5);
+      worst.Add(static_cast<double>(top[static_cast<size_t>(slot * kTopMassCounts + slot_k)]), sum, 1e-7,
+                Allowed(1e-5));
     }
   }
   worst.Check("top mass");
@@ -184,7 +190,12 @@ TEST_P(CudaStatisticsTest, Texels) {
           EXPECT_EQ(static_cast<double>(texels[i]), value == TexelValue::kSum ? 0.0 : -kInfinity) << "level " << level;
         } else {
           const auto texel = static_cast<double>(texels[i]);
-          worst.Add(value == TexelValue::kSum ? std::log2(texel) : texel, std::log2(expected), 1e-4, 0);
+          const double log2_texel = value == TexelValue::kSum ? std::log2(texel) : texel;
+          if (expected >= 0x1p-120) {
+            worst.Add(log2_texel, std::log2(expected), Allowed(1e-4), 0);
+          } else {
+            EXPECT_LT(log2_texel, -119.0) << "level " << level;  // fp32 has no such number, or not all of its digits
+          }
         }
       }
     }

@@ -12,9 +12,14 @@
 // allocate nothing and can be captured in a CUDA graph. Results do not change from run to run: sums are taken in a
 // fixed order or in fixed point.
 //
-// Errors, before anything is launched: kInvalidArgument names the field; kUnsupported for fp32 (the tensor cores would
-// round it: use the CPU), another head_dim, misaligned tensors, a GPU older than compute capability 8.0 or with too
-// little shared memory; kDeviceMissing without a GPU or in a build without CUDA.
+// Accuracy. fp32 knows a score to 5e-7 of the largest |score| of the problem, and so p relative to itself. The errors
+// given below therefore hold for scores up to 10; with larger ones, allow 1e-6 of the largest |score| where that is
+// more (8e-5 at 80). They are against float64 with the same lse.
+//
+// Errors, before anything is launched: kInvalidArgument names the field, an array that the GPU cannot reach among them;
+// kUnsupported for fp32 (the tensor cores would round it: use the CPU), another head_dim, misaligned tensors, a GPU
+// older than compute capability 8.0 or with too little shared memory; kDeviceMissing without a GPU or in a build
+// without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +40,7 @@ Status RowLseCudaMma(const AttentionProblem& problem, int32_t window, float* lse
 
 // mass [batch, num_qo_heads, seq_q]: sum of p over those columns that the index keeps for the row and the row attends
 // to; its least value over rows is the CRA (SampleAttention, section 3.3). The index's lists are trusted, as by
-// AttendCuda. 64-row tiles run at half the rate of 128-row tiles.
+// AttendCuda. 64-row tiles run at half the rate of 128-row tiles. Against float64: relative 1e-5, plus 1e-7 absolute.
 Status KeptMassCuda(const AttentionProblem& problem, int32_t window, const float* lse, const SparseIndexView& index,
                     float* mass, void* stream);
 
@@ -53,8 +58,9 @@ Status LineMassCuda(const AttentionProblem& problem, int32_t window, const float
                     double* columns, double* distances, void* stream);
 
 // top_mass [batch, num_qo_heads, seq_q, kTopMassCounts]: sum of the row's 2^i largest p, i = 0 .. 10 (all of them when
-// there are fewer). Exact selection; ties count as often as they occur. The workspace keeps 2048 candidates for each
-// row that is in flight: 1 MiB per resident block, some 260 MiB on a GPU of 132 multiprocessors, whatever the lengths.
+// there are fewer). Exact selection; ties count as often as they occur. Against float64: relative 1e-5, plus 1e-7
+// absolute. The workspace keeps 2048 candidates for each row that is in flight: 1 MiB per resident block, some 260 MiB
+// on a GPU of 132 multiprocessors, whatever the lengths.
 inline constexpr int32_t kTopMassCounts = 11;
 Status TopMassWorkspaceBytes(const AttentionProblem& problem, int64_t* bytes);
 Status TopMassCuda(const AttentionProblem& problem, int32_t window, const float* lse, float* top_mass, void* workspace,
