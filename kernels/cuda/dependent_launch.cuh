@@ -4,7 +4,8 @@
 //
 // A chain begins with an ordinary launch, which waits for all that the stream held before. Every later kernel calls
 // WaitForKernelBefore() in each block that reads or writes what an earlier one of the chain has to do with; before it,
-// it may read what was there when the chain began. As one waits for the other, each then waits for all before it.
+// it may read what was there when the chain began. At least one block calls it whatever the sizes: as each kernel waits
+// for the one before, it waits for all before that; a grid that ended without waiting would break the chain.
 #pragma once
 
 #include <cuda_runtime.h>

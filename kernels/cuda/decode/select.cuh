@@ -173,8 +173,9 @@ __device__ __forceinline__ int KeepLargest(const ShortList& list, int n, int k, 
 #pragma unroll 1
       for (int four = 0; four < (n + 3) / 4; ++four) {
         const uint4 other = reinterpret_cast<const uint4*>(list.key)[four];
-        const uint32_t larger = four < entry / 4 ? mine[own] : mine[own] + 1;  // equal ones: the lower index first
-        before += (other.x >= larger) + (other.y >= larger) + (other.z >= larger) + (other.w >= larger);
+        const bool equal_first = four < entry / 4;  // the lower index
+        const auto comes_first = [&](uint32_t key) { return key > mine[own] || (equal_first && key == mine[own]); };
+        before += comes_first(other.x) + comes_first(other.y) + comes_first(other.z) + comes_first(other.w);
       }
 #pragma unroll
       for (int i = 0; i < 3; ++i) before += i < entry % 4 && list.key[entry / 4 * 4 + i] == mine[own];

@@ -1,4 +1,4 @@
-// Attention on SparQ's chosen tokens and the local window, by one block per KV head.
+// Attention on SparQ's chosen tokens and the local window, by one crew per KV head.
 #pragma once
 
 #include "decode/sparq_softmax.cuh"
@@ -35,7 +35,7 @@ __device__ __forceinline__ void SumShares(const SpanView<kPath>& view, SelectedL
 }
 
 // Attends `token`, `kept` slots in shared memory, and writes the output row of every query head of the group, 8 heads
-// at a time. meanwhile() runs once, by a warp that has its first rows. Begins after a barrier, ends with one.
+// at a time. Each warp calls meanwhile() once, behind its first rows. Begins after a barrier, ends with one.
 template <typename T, int D, SparqPath kPath, typename Meanwhile>
 __device__ __forceinline__ void AttendTokens(const SpanView<kPath>& view, float* merged, const T* query,
                                              const int* token, int kept, Meanwhile&& meanwhile) {

@@ -60,7 +60,7 @@ void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& optio
     x.shared_bytes = at;
     return;
   }
-  const int32_t results = kSparqThreads / 32 * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
+  const int32_t results = kSparqWarps * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
   x.scores = x.merged = take(std::max(group * x.score_pitch * 4, results));
   x.ring = at;
   if (x.path == SparqPath::kFewHeads) {

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads, 1) AttendHopperKernel(const __grid_c
   if (warpgroup == 0) {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
     if (const int warp = cutlass::canonical_warp_idx_sync(); warp == 0) {
-      // The queue is the kernel before's; all else was there before that one started.
+      // The queue is the ordering kernels'; all else was there before the first of them started.
       cuda::WaitForKernelBefore();
       Scheduler<T>(params, shared).Run();
     } else {

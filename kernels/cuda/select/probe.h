@@ -5,9 +5,9 @@
 // probed rows are cut into *units* of 64. Keys are cut into *strips*; a thread block takes one strip of one unit, and
 // each of its warps a *warp strip* of keys_per_warp keys.
 //
-// Two launches: row maxima and denominators, then the sums. Each reads K once; scores are never stored. Every sum has
-// one fixed order: inside a thread, over the lanes by shuffles, over warp strips and units by whoever reads the
-// partials (probe_sums.cuh). There are no atomics, so the same input gives the same bits.
+// Two launches: a reference near each row's maximum and the denominators, then the sums. Each reads K once; scores are
+// never stored. Every sum has one fixed order: inside a thread, over the lanes by shuffles, over warp strips and units
+// by whoever reads the partials (probe_sums.cuh). There are no atomics, so the same input gives the same bits.
 //
 // Cost per unit: 4 * 64 * keys * head_dim floating-point operations on the tensor cores.
 #pragma once
@@ -43,7 +43,7 @@ struct ProbeParams {
   float score_scale = 0;
   float cap = 0;
   // Partial results, [unit, ...]; see probe_sums.cuh for how they are read.
-  float2* row_partials = nullptr;  // [unit, strip, 64]: maximum, sum of exponentials
+  float2* row_partials = nullptr;  // [unit, strip, 64]: reference, sum of exponentials
   float* columns = nullptr;        // [unit, column_pitch]
   float* slashes = nullptr;        // [unit, warp strip, slash_pitch]
   int64_t column_pitch = 0;

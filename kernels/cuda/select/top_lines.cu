@@ -142,8 +142,8 @@ __device__ void StoreWindows(const TopLinesParams& p, const uint64_t* slashes, u
 }
 
 // Numbers the set bits of num_words words in ascending order, from `number` on: before[word] is the number of a word's
-// first, before[num_words] the one behind the last. emit(number, word, bit), by the
-// thread that asked for the word's bits. All threads call it.
+// first, before[num_words] the one behind the last. emit(number, word, bit), by the thread that asked for the word's
+// bits. All threads call it.
 template <class BitsAt, class Emit>
 __device__ void NumberBits(int32_t num_words, int32_t number, int32_t* before, BitsAt&& bits_at, Emit&& emit) {
   __shared__ int32_t warp_sums[kTopWarps];

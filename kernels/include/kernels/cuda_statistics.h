@@ -32,8 +32,7 @@
 namespace headscope::kernels {
 
 // lse of every row; -inf for a row that attends to nothing, NaN for one with NaN among its scores. wgmma on compute
-// capability 9.0. Against float64: 5e-6 absolute plus 2e-6 of the largest
-// |score|.
+// capability 9.0. Against float64: 5e-6 absolute plus 2e-6 of the largest |score|.
 Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, void* stream);
 // The same by the kernel for GPUs other than Hopper, whatever the GPU: the twin that the wgmma kernel is compared with.
 Status RowLseCudaMma(const AttentionProblem& problem, int32_t window, float* lse, void* stream);
