@@ -25,13 +25,12 @@ hsize_t NextPrime(hsize_t number) {
 }
 
 PropertyHandle CreationProperties(const std::vector<hsize_t>& chunk) {
-  PropertyHandle creation(Require(H5Pcreate(H5P_DATASET_CREATE), "creating properties"));
+  PropertyHandle creation = WithoutTimes(H5P_DATASET_CREATE);
   Require(H5Pset_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data()), "setting the chunk size");
   Require(H5Pset_fletcher32(creation.get()), "setting the checksum");
   // Attributes stay in the object header: the separate index that HDF5 makes for many of them is one more thing to lose
   // in a crash.
   Require(H5Pset_attr_phase_change(creation.get(), 64, 0), "setting the attribute storage");
-  Require(H5Pset_obj_track_times(creation.get(), false), "switching time stamps off");
   return creation;
 }
 

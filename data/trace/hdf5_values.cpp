@@ -33,6 +33,12 @@ void CreateList(hid_t object, const std::string& name, hid_t file_type, hid_t me
 
 }  // namespace
 
+PropertyHandle WithoutTimes(hid_t property_class) {
+  PropertyHandle creation(Require(H5Pcreate(property_class), "creating properties"));
+  Require(H5Pset_obj_track_times(creation.get(), false), "switching time stamps off");
+  return creation;
+}
+
 TypeHandle FloatType(Encoding encoding) {
   TypeHandle type(Require(H5Tcopy(H5T_IEEE_F32LE), "creating a floating-point type"));
   if (encoding == Encoding::kFloat32) {

@@ -28,6 +28,10 @@ bool SameType(hid_t a, hid_t b);
 // "a variable-length string", "an integer type": what messages call a type.
 const char* TypeClassName(hid_t type);
 
+// Creation properties of a file, group or dataset without times of day: equal contents are then equal bytes. Files do
+// not hand theirs down, so each object needs its own.
+PropertyHandle WithoutTimes(hid_t property_class);
+
 // Each creates an attribute of `object`. Throws TraceError naming it: a text longer than kMaxAttributeText, a full
 // disk.
 void CreateText(hid_t object, const std::string& name, const std::string& value);

@@ -37,8 +37,7 @@ void WriteNumbers(hid_t file, const std::string& name, hid_t file_type, hid_t me
                   const std::vector<hsize_t>& extents, const void* data) {
   const SpaceHandle space(
       Require(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), "creating a data space"));
-  const PropertyHandle creation(Require(H5Pcreate(H5P_DATASET_CREATE), "creating properties"));
-  Require(H5Pset_obj_track_times(creation.get(), false), "switching time stamps off");
+  const PropertyHandle creation = WithoutTimes(H5P_DATASET_CREATE);
   const DatasetHandle dataset(
       Require(H5Dcreate2(file, name.c_str(), file_type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
               "creating dataset " + name));

@@ -48,8 +48,9 @@ void WriteColumn(hid_t group, const ResultsColumn& column) {
     type = TextType(texts.width);
     data = texts.bytes.data();
   }
+  const PropertyHandle creation = WithoutTimes(H5P_DATASET_CREATE);
   const DatasetHandle dataset(
-      Require(H5Dcreate2(group, column.name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+      Require(H5Dcreate2(group, column.name.c_str(), type.get(), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
               "creating column " + column.name));
   Require(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "writing column " + column.name);
   if (!column.unit.empty()) {
@@ -61,8 +62,9 @@ void WriteTable(hid_t file, const std::vector<ResultsColumn>& columns,
                 const std::vector<std::pair<std::string, std::string>>& attributes) {
   CreateText(file, "format", "headscope-results");
   CreateInteger(file, "version", H5T_STD_I32LE, 1);
+  const PropertyHandle creation = WithoutTimes(H5P_GROUP_CREATE);
   const GroupHandle group(
-      Require(H5Gcreate2(file, "results", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), "creating group results"));
+      Require(H5Gcreate2(file, "results", H5P_DEFAULT, creation.get(), H5P_DEFAULT), "creating group results"));
   std::vector<std::string> names;
   for (const ResultsColumn& column : columns) {
     WriteColumn(group.get(), column);

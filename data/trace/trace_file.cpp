@@ -23,22 +23,20 @@ PropertyHandle FileAccess() {
 }
 
 PropertyHandle FlatAttributes(hid_t property_class) {
-  PropertyHandle properties(Require(H5Pcreate(property_class), "creating properties"));
+  PropertyHandle properties = WithoutTimes(property_class);
   Require(H5Pset_attr_phase_change(properties.get(), 64, 0), "setting the attribute storage");
   return properties;
 }
 
 GroupHandle CreateGroup(hid_t file, const char* name) {
   const PropertyHandle properties = FlatAttributes(H5P_GROUP_CREATE);
-  Require(H5Pset_obj_track_times(properties.get(), false), "switching time stamps off");
   return GroupHandle(Require(H5Gcreate2(file, name, H5P_DEFAULT, properties.get(), H5P_DEFAULT),
                              std::string("creating group ") + name));
 }
 
 void WriteWhole(hid_t group, const char* name, hid_t file_type, hid_t memory_type, hid_t space, const void* values,
                 const char* unit) {
-  PropertyHandle creation(Require(H5Pcreate(H5P_DATASET_CREATE), "creating properties"));
-  Require(H5Pset_obj_track_times(creation.get(), false), "switching time stamps off");
+  const PropertyHandle creation = WithoutTimes(H5P_DATASET_CREATE);
   DatasetHandle dataset(Require(H5Dcreate2(group, name, file_type, space, H5P_DEFAULT, creation.get(), H5P_DEFAULT),
                                 std::string("creating dataset ") + name));
   Require(H5Dwrite(dataset.get(), memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values),

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "data/trace_schema.h"
+#include "trace/hdf5_values.h"
 
 namespace headscope::data {
 
@@ -14,9 +15,7 @@ PropertyHandle InMemoryAccess(size_t increment) {
 }
 
 void WriteWholeFile(const std::string& path, const PropertyHandle& access, const std::function<void(hid_t)>& write) {
-  // No time of day inside: two files of the same contents are the same bytes.
-  const PropertyHandle creation(Require(H5Pcreate(H5P_FILE_CREATE), "creating properties"));
-  Require(H5Pset_obj_track_times(creation.get(), false), "switching time stamps off");
+  const PropertyHandle creation = WithoutTimes(H5P_FILE_CREATE);
   FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()));
   if (!file.valid()) {
     throw TraceError(path + ": cannot be created (" + Hdf5Reason() +

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "data/results_file.h"
 #include "synthetic_trace.h"
@@ -180,6 +183,23 @@ TEST_F(TraceExport, ExistingFileIsKept) {
   EXPECT_THAT([&] { ExportCsv(*whole_, {}, folder_.File("cut")); },
               ThrowsMessage<TraceError>(HasSubstr("exists already")));
   EXPECT_EQ(std::filesystem::file_size(folder_.File("cut")), 8u);
+}
+
+TEST(ResultsFile, TheSameTableIsTheSameBytes) {
+  const ScratchFolder folder;
+  std::string contents[2];
+  for (std::string& bytes : contents) {
+    const std::string path = folder.File(&bytes == contents ? "first.h5" : "second.h5");
+    WriteResults(path,
+                 {{"head", "", std::vector<std::string>{"0:1", "0:2"}}, {"time", "ms", std::vector<double>{1, 2}}},
+                 {{"device", "cpu"}});
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+    // HDF5's time stamps count whole seconds.
+    if (&bytes == contents) std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  }
+  EXPECT_FALSE(contents[0].empty());
+  EXPECT_EQ(contents[0], contents[1]);
 }
 
 TEST(ResultsFile, BadTablesAreRefusedByName) {
