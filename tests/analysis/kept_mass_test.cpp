@@ -62,8 +62,8 @@ TEST(KeptMass, StreamingAndByBlocksEqualTheSumOverTheKeptSet) {
   }
 }
 
-// fp32 knows a score of 80 to some 4e-5, and its probability relative to itself as well: docs/analysis.md allows 1e-6
-// of the largest |score|.
+// fp32 knows a score of 65 or more to some 4e-5, and its probability relative to itself as well: docs/analysis.md
+// allows 1e-6 of the largest |score|.
 TEST(KeptMass, LargeScoresCostWhatTheirRoundingDoes) {
   for (const int32_t head_dim : {64, 256}) {
     const HeadTensorsPtr head = RandomHead({.num_tokens = 700, .head_dim = head_dim, .sharpness = 17}, 31);
