@@ -1,22 +1,37 @@
 #include "output_folder.h"
 
-#include <filesystem>
-#include <utility>
+#include <ranges>
+#include <system_error>
 
 #include "errors.h"
 
 namespace headscope::app {
 namespace fs = std::filesystem;
 
-OutputFolder::OutputFolder(const std::string& option, std::string path) : path_(std::move(path)) {
+OutputFolder::OutputFolder(const std::string& option, const std::string& path) {
   std::error_code error;
-  made_ = fs::create_directories(path_, error);
-  if (error) throw UsageError(option + " " + path_ + ": " + error.message() + "; name a folder that can be made");
+  fs::path folder;
+  for (const fs::path& part : fs::path(path)) {
+    folder /= part;
+    // False without an error where there is such a folder already.
+    if (fs::create_directory(folder, error)) made_.push_back(folder);
+    if (error) break;
+  }
+  if (!error && fs::is_directory(path, error)) return;
+  if (!error) error = std::make_error_code(std::errc::not_a_directory);
+  RemoveEmpty();
+  throw UsageError(option + " " + path + ": " + error.message() + "; name a folder that can be made");
 }
 
 OutputFolder::~OutputFolder() {
-  std::error_code error;
-  if (made_ && fs::is_empty(path_, error)) fs::remove(path_, error);
+  RemoveEmpty();
+}
+
+void OutputFolder::RemoveEmpty() {
+  for (const fs::path& folder : made_ | std::views::reverse) {
+    std::error_code error;
+    if (!fs::remove(folder, error)) return;  // it holds something, and so do those above it
+  }
 }
 
 }  // namespace headscope::app

@@ -284,7 +284,7 @@ class Refusals(unittest.TestCase):
         if has_gpu():
             self.skipTest("this machine has a GPU")
         made = os.path.join(self.folder.name, "for_nothing")
-        run = bench("--device", "cuda", "--quiet", "--save-index", made)
+        run = bench("--device", "cuda", "--quiet", "--save-index", os.path.join(made, "below"))
         self.check_refused(run, 4)
         self.assertNotIn("insufficient", run.stderr)
         self.assertFalse(os.path.exists(made), "a refused run left its folder behind")

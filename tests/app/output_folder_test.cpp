@@ -49,6 +49,32 @@ TEST_F(OutputFolders, ThatStayEmptyAreRemovedOnlyWhenTheyWereMadeHere) {
   EXPECT_TRUE(fs::is_directory(found));
 }
 
+TEST_F(OutputFolders, AboveAnEmptyOneAreRemovedToo) {
+  const fs::path a = base_ / "a";
+  {
+    const OutputFolder folder("output", (a / "b" / "c" / "").string());
+    EXPECT_TRUE(fs::is_directory(a / "b" / "c"));
+  }
+  EXPECT_FALSE(fs::exists(a));
+  {
+    const OutputFolder folder("output", (a / "b" / "c").string());
+    std::ofstream(a / "file") << "kept";
+  }
+  EXPECT_FALSE(fs::exists(a / "b"));
+  EXPECT_TRUE(fs::exists(a / "file"));
+  { const OutputFolder folder("output", (a / "b").string()); }
+  EXPECT_FALSE(fs::exists(a / "b"));
+  EXPECT_TRUE(fs::exists(a / "file")) << "a folder that was there already stays";
+}
+
+TEST_F(OutputFolders, ThatCouldBeMadeOnlyInPartLeaveNothingBehind) {
+  const fs::path a = base_ / "a";
+  const std::string path = (a / "b" / std::string(300, 'x') / "d").string();  // a name longer than file systems take
+  EXPECT_THAT([&] { const OutputFolder folder("output", path); },
+              ThrowsMessage<UsageError>(HasSubstr("output " + path + ": ")));
+  EXPECT_FALSE(fs::exists(a));
+}
+
 TEST_F(OutputFolders, ThatCannotBeMadeAreRefusedWithTheOption) {
   const fs::path file = base_ / "file";
   std::ofstream(file) << "a file";
