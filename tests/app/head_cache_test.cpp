@@ -18,25 +18,25 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-constexpr analysis::HeadId kGood{0, 0}, kBad{0, 1};
+constexpr analysis::HeadId kGood{0, 0}, kOther{0, 1}, kBad{0, 2};
 constexpr int64_t kNumTokens = 20000;  // takes a while to read, so that threads meet
 
-// Two heads with a KV head each; the second one's last value is an infinity.
-std::string WriteTwoHeads(const data::testing::ScratchFolder& folder) {
+// Three heads with a KV head each; the last one's last value is an infinity.
+std::string WriteThreeHeads(const data::testing::ScratchFolder& folder) {
   data::TraceLayout layout = data::testing::SmallLayout(data::Encoding::kFloat32, kNumTokens);
   layout.layers = {0};
-  layout.qo_heads = layout.kv_heads = {0, 1};
-  layout.model.num_qo_heads = layout.model.num_kv_heads = 2;
+  layout.qo_heads = layout.kv_heads = {0, 1, 2};
+  layout.model.num_qo_heads = layout.model.num_kv_heads = 3;
   layout.window_per_layer = {0};
   layout.row_selection = "last:1";
   std::vector<data::TokenRecord> tokens;
   for (int64_t i = 0; i < kNumTokens; ++i) tokens.push_back(data::testing::TokenAt(i, kNumTokens));
-  const auto values = static_cast<size_t>(2 * kNumTokens * layout.model.head_dim);
-  const std::vector<float> k(values, 0.5f), lse(2, 1.0f);
+  const auto values = static_cast<size_t>(3 * kNumTokens * layout.model.head_dim);
+  const std::vector<float> k(values, 0.5f), lse(3, 1.0f);
   std::vector<float> v = k;
   v.back() = std::numeric_limits<float>::infinity();
   const int32_t last_row[] = {static_cast<int32_t>(kNumTokens - 1)};
-  const std::string path = folder.File("two_heads.h5");
+  const std::string path = folder.File("three_heads.h5");
   data::TraceWriter writer(path, layout, false);
   writer.AppendTokens(tokens);
   writer.AppendRowPositions(last_row);
@@ -70,7 +70,7 @@ void AtOnce(Ask&& ask) {
 class HeadCacheTest : public ::testing::Test {
  protected:
   const data::testing::ScratchFolder folder_;
-  const data::TraceReader trace_{WriteTwoHeads(folder_)};
+  const data::TraceReader trace_{WriteThreeHeads(folder_)};
   HeadCache cache_{trace_, int64_t{1} << 30};
 };
 
@@ -93,7 +93,7 @@ TEST_F(HeadCacheTest, EveryThreadIsToldWhyAHeadCannotBeReadAndTheNextOneTriesAga
         said[i] = refused.what();
       }
     });
-    EXPECT_THAT(said, Each(AllOf(HasSubstr(trace_.path()), HasSubstr("v of head 0:1"), HasSubstr("not finite"))));
+    EXPECT_THAT(said, Each(AllOf(HasSubstr(trace_.path()), HasSubstr("v of head 0:2"), HasSubstr("not finite"))));
     EXPECT_EQ(cache_.TryGet(kBad), nullptr);
   }
 }
@@ -102,8 +102,16 @@ TEST_F(HeadCacheTest, AHeadBeyondTheCapacityLeavesWhenAnotherComes) {
   HeadCache small(trace_, 1);
   const analysis::HeadTensorsPtr first = small.Get(kGood);
   EXPECT_EQ(small.TryGet(kGood), first) << "the newest stays whatever its size";
+  const analysis::HeadTensorsPtr other = small.Get(kOther);
+  EXPECT_EQ(small.TryGet(kGood), nullptr);
+  EXPECT_EQ(small.TryGet(kOther), other);
+}
+
+TEST_F(HeadCacheTest, AHeadThatCannotBeReadPushesNoneOut) {
+  HeadCache small(trace_, 1);
+  const analysis::HeadTensorsPtr first = small.Get(kGood);
   EXPECT_THROW(small.Get(kBad), data::BadTraceError);
-  EXPECT_EQ(small.TryGet(kGood), first) << "a head that could not be read pushes none out";
+  EXPECT_EQ(small.TryGet(kGood), first);
 }
 
 }  // namespace
