@@ -34,16 +34,23 @@ analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
 }
 
 analysis::HeadTensorsPtr HeadCache::Read(analysis::HeadId id, std::promise<Reading>* promise) {
-  analysis::HeadTensorsPtr head;
-  try {
-    head = analysis::LoadHead(trace_, id, analysis::HeadPlace::kGpuWhereExact);
-  } catch (const std::exception& refused) {
-    // The next one to ask tries again; those who wait now get the reason.
+  // The next one to ask tries again; those who wait now get the reason.
+  const auto refuse = [&](const std::string& reason) {
     {
       const std::lock_guard lock(mutex_);
       entries_.erase(id);
     }
-    promise->set_value({nullptr, refused.what()});
+    promise->set_value({nullptr, reason});
+  };
+  analysis::HeadTensorsPtr head;
+  try {
+    head = analysis::LoadHead(trace_, id, analysis::HeadPlace::kGpuWhereExact);
+  } catch (const std::exception& refused) {
+    refuse(refused.what());
+    throw;
+  } catch (...) {
+    refuse(trace_.path() + ": head " + std::to_string(id.layer) + ":" + std::to_string(id.head) +
+           " could not be read for an unknown reason; try again");
     throw;
   }
   promise->set_value({head, {}});

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 
 namespace headscope::app {
 namespace {
@@ -11,20 +12,21 @@ namespace {
 // How soon a request that only waits notices that it is stale, and gives its worker back.
 constexpr std::chrono::milliseconds kLookAtFlag(5);
 
-bool IsReady(const std::shared_future<MassCache::MassPtr>& mass) {
-  return mass.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+template <typename Value>
+bool IsReady(const std::shared_future<Value>& value) {
+  return value.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 }  // namespace
 
 MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const std::atomic<bool>& cancelled) {
-  std::optional<std::promise<MassPtr>> promise;
+  std::optional<std::promise<Computed>> promise;
   Entry entry;
   {
     const std::lock_guard lock(mutex_);
     if (cancelled) return nullptr;  // a stale request must not end the pass of the head on show
     std::erase_if(entries_, [&](const Entry& other) {
-      const bool unfinished = other.head != head && !IsReady(other.mass);
+      const bool unfinished = other.head != head && !IsReady(other.computed);
       if (unfinished) *other.stop = true;
       return unfinished;
     });
@@ -39,22 +41,37 @@ MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const st
     }
     entry = entries_.front();
   }
-  if (promise) {
-    try {
-      promise->set_value(analysis::HeadMass::Compute(head, 0, entry.stop.get()));
-    } catch (...) {
-      // The next one to ask tries again; those who wait now get the reason.
-      {
-        const std::lock_guard lock(mutex_);
-        std::erase_if(entries_, [&](const Entry& other) { return other.stop == entry.stop; });
-      }
-      promise->set_exception(std::current_exception());
-    }
-  }
-  while (entry.mass.wait_for(kLookAtFlag) != std::future_status::ready) {
+  if (promise) return Compute(entry, &*promise);
+  while (entry.computed.wait_for(kLookAtFlag) != std::future_status::ready) {
     if (cancelled) return nullptr;
   }
-  return entry.mass.get();
+  const Computed& computed = entry.computed.get();
+  if (!computed.error.empty()) throw std::runtime_error(computed.error);
+  return computed.mass;
+}
+
+MassCache::MassPtr MassCache::Compute(const Entry& entry, std::promise<Computed>* promise) {
+  // The next one to ask tries again; those who wait now get the reason.
+  const auto refuse = [&](const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(entries_, [&](const Entry& other) { return other.stop == entry.stop; });
+    }
+    promise->set_value({nullptr, reason});
+  };
+  MassPtr mass;
+  try {
+    mass = analysis::HeadMass::Compute(entry.head, 0, entry.stop.get());
+  } catch (const std::exception& failed) {
+    refuse(failed.what());
+    throw;
+  } catch (...) {
+    refuse("the masses of head " + std::to_string(entry.head->id.layer) + ":" + std::to_string(entry.head->id.head) +
+           " could not be computed for an unknown reason; try again");
+    throw;
+  }
+  promise->set_value({mass, {}});
+  return mass;
 }
 
 void MassCache::Clear() {

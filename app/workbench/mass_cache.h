@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "analysis/compare.h"
 
@@ -19,17 +20,26 @@ class MassCache {
   using MassPtr = std::shared_ptr<const analysis::HeadMass>;
 
   // Computes the head's mass when it is not there, or waits for whoever computes it. nullptr when `cancelled` or when
-  // another head was asked for meanwhile.
+  // another head was asked for meanwhile. Throws what HeadMass::Compute does; whoever waits for another thread's pass
+  // gets its words as a std::runtime_error.
   MassPtr Get(const analysis::HeadTensorsPtr& head, const std::atomic<bool>& cancelled);
   // Ends passes under way and forgets everything.
   void Clear();
 
  private:
+  // A mass (nullptr when the pass was ended), or why there is none: in words, as in HeadCache.
+  struct Computed {
+    MassPtr mass;
+    std::string error;
+  };
   struct Entry {
     analysis::HeadTensorsPtr head;
-    std::shared_future<MassPtr> mass;
+    std::shared_future<Computed> computed;
     std::shared_ptr<std::atomic<bool>> stop;
   };
+  // HeadMass::Compute for `entry`, and word of it to those who wait.
+  MassPtr Compute(const Entry& entry, std::promise<Computed>* promise);
+
   // At most 64 MiB each.
   static constexpr size_t kCapacity = 6;
 
