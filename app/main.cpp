@@ -80,7 +80,7 @@ int Main(int argc, char** argv) {
   AddEvalCommand(app, action);
   AddMethodsCommand(app, action);
   AddBenchCommand(app, action);
-  CheckOptionTexts(app);
+  PrepareOptions(app);
   app.footer(  // after the subcommands, which would take it over
       "Without a subcommand the window opens: on TRACE.h5 or MODEL_DIR when given, else on the last session.\n"
       "`headscope COMMAND --help` explains each command. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad input "

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "errors.h"
@@ -84,10 +85,11 @@ size_t Distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-void CheckOptionTexts(CLI::App& app) {
+void PrepareOptions(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
       if (option->get_expected_max() == 0) continue;  // a flag
+      if (!option->get_positional()) option->allow_extra_args(false);
       option->check(NotEmpty());
       if (const std::optional<Bounds> bounds = BoundsOf(*option)) option->check(WholeNumber(*bounds));
     }
@@ -104,13 +106,17 @@ std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv)
   const auto commands =
       app.get_subcommands([&](const CLI::App* named) { return argc > 1 && named->get_name() == argv[1]; });
   if (commands.empty()) return "";
-  const CLI::Option* option = nullptr;  // that the argument belongs to
+  const CLI::Option* named = nullptr;  // by the argument before this one
   for (int i = 2; i < argc; ++i) {
     std::string text = argv[i];
+    const CLI::Option* option = std::exchange(named, nullptr);
     if (text.starts_with('-')) {
       const size_t equals = text.find('=');
       option = commands.front()->get_option_no_throw(text.substr(0, equals));
-      if (equals == std::string::npos) continue;
+      if (equals == std::string::npos) {
+        named = option;
+        continue;
+      }
       text.erase(0, equals + 1);
     }
     if (option == nullptr || option->get_delimiter() == '\0' || text.empty()) continue;

@@ -8,8 +8,9 @@ namespace headscope::app {
 
 // Gives each option of each subcommand a check of its text, so that one sentence names the option: nothing at all is
 // never taken for an option that was not given, and of a whole number neither a word nor a fraction, a negative count
-// or a number too large, which could wrap round, is taken. Call it when all subcommands have been added.
-void CheckOptionTexts(CLI::App& app);
+// or a number too large, which could wrap round, is taken. An option takes one argument each time that it is named, a
+// list too: the next one may be the trace. Call it when all subcommands have been added.
+void PrepareOptions(CLI::App& app);
 
 // --device of the commands that run methods: "cpu" or "cuda", else UsageError.
 void CheckComparedDevice(const std::string& device);

@@ -11,6 +11,7 @@ namespace headscope::app {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -22,6 +23,8 @@ class Lists : public testing::Test {
     command->add_option("--lengths", lengths_)->delimiter(',');
     command->add_option("-m,--metrics", metrics_)->delimiter(',');
     command->add_option("--text", text_);
+    command->add_option("trace", trace_);
+    PrepareOptions(app_);
   }
 
   std::string Refusal(std::vector<const char*> arguments) {
@@ -32,12 +35,12 @@ class Lists : public testing::Test {
   CLI::App app_;
   std::vector<int> lengths_;
   std::vector<std::string> metrics_;
-  std::string text_;
+  std::string text_, trace_;
 };
 
 TEST_F(Lists, ThatAreFullPass) {
   EXPECT_EQ(Refusal({"bench", "--lengths", "512,3", "--metrics=a,b", "--text", "a,,b"}), "");
-  EXPECT_EQ(Refusal({"bench", "--lengths", "512", "1024", "-m", "a"}), "");
+  EXPECT_EQ(Refusal({"bench", "--lengths", "512", "--lengths", "1024", "-m", "a"}), "");
   EXPECT_EQ(Refusal({}), "");
   EXPECT_EQ(Refusal({"no-command", "--lengths", ","}), "");
   EXPECT_EQ(Refusal({"bench", "--no-option", "a,,b"}), "");
@@ -49,7 +52,18 @@ TEST_F(Lists, WithAnEmptyElementNameTheOptionAndTheText) {
   }
   EXPECT_THAT(Refusal({"bench", "--metrics=a,,b"}), HasSubstr("--metrics a,,b"));
   EXPECT_THAT(Refusal({"bench", "-m", "a,"}), HasSubstr("--metrics a,"));
-  EXPECT_THAT(Refusal({"bench", "--lengths", "1", "2,,3"}), HasSubstr("--lengths 2,,3"));
+  EXPECT_THAT(Refusal({"bench", "--lengths", "1", "--lengths", "2,,3"}), HasSubstr("--lengths 2,,3"));
+}
+
+TEST_F(Lists, TakeOneArgumentAndLeaveTheNextToTheTrace) {
+  for (const char* trace : {"a.h5", "a,,b.h5", ",a.h5", "a,"}) {
+    const std::vector<const char*> arguments = {"bench", "--metrics", "a,b", trace, "--lengths=1", "--metrics", "c"};
+    EXPECT_EQ(Refusal(arguments), "") << trace;
+    app_.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them last first
+    EXPECT_EQ(trace_, trace);
+    EXPECT_THAT(metrics_, ElementsAre("a", "b", "c"));
+    EXPECT_THAT(lengths_, ElementsAre(1));
+  }
 }
 
 TEST(ComparedDevice, IsNamedWithItsOption) {
