@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "bench/device.h"
@@ -94,11 +95,7 @@ class CpuDevice : public Device {
       Require(kernels::DecodeCpu(placed.problem, *selection, placed.output, options_));
     };
     work.select();
-    // Every method here keeps as many tokens in each list.
-    const int64_t num_tokens = selection->token_begin.at(1);
-    const bool estimates = method.spec().name == "sparq";
-    work.bytes_moved =
-        DecodeBytes(placed.problem, num_tokens, estimates ? kernels::SparqOptions(values, placed.problem).rank : 0);
+    work.bytes_moved = DecodeBytes(placed.problem, *selection, EstimateComponents(method, values, placed.problem));
     return {work};
   }
 
@@ -108,6 +105,13 @@ class CpuDevice : public Device {
   unsigned flush_value_ = 0;
 };
 
+// `kept`: rows of K, and as many of V, over all KV heads of all sequences.
+int64_t BytesOf(const kernels::AttentionProblem& problem, int64_t kept, int64_t components) {
+  const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
+  const int64_t elements = num_lists * problem.seq_k * components + 2 * kept * problem.head_dim;
+  return elements * kernels::SizeOf(problem.dtype);
+}
+
 }  // namespace
 
 void Require(const kernels::Status& status) {
@@ -116,8 +120,20 @@ void Require(const kernels::Status& status) {
 }
 
 int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens, int64_t components) {
-  const int64_t elements = problem.seq_k * components + 2 * num_tokens * problem.head_dim;
-  return elements * problem.batch * problem.num_kv_heads * kernels::SizeOf(problem.dtype);
+  return BytesOf(problem, num_tokens * problem.batch * problem.num_kv_heads, components);
+}
+
+int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection,
+                    int64_t components) {
+  return BytesOf(problem, static_cast<int64_t>(selection.tokens.size()), components);
+}
+
+int64_t EstimateComponents(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                           const kernels::AttentionProblem& problem) {
+  const std::string& name = method.spec().name;
+  if (name == "sparq") return kernels::SparqOptions(values, problem).rank;
+  if (name == "dense" || name == "sliding-window") return 0;
+  throw std::logic_error("decode method " + name + ": EstimateComponents does not say what its estimate reads");
 }
 
 std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options) {

@@ -48,6 +48,12 @@ struct DecodeWork {
 // Of a step that reads `components` of every key for an estimate (0: it makes none) and attends `num_tokens` rows of K
 // and V per KV head: what a kernel has to read at least (SparQ, equation 11, without the terms of a few rows).
 int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens, int64_t components);
+// The same where the lists of `selection` may differ in length.
+int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection,
+                    int64_t components);
+// `components` of a registered method; std::logic_error for one that bench has not been told about.
+int64_t EstimateComponents(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                           const kernels::AttentionProblem& problem);
 
 class Device {
  public:

@@ -152,6 +152,29 @@ TEST(DecodeBytesTest, CountsWhatAStepHasToRead) {
   EXPECT_EQ(DecodeBytes(problem, 128, 32), int64_t{3} * 2 * (70'000 * 32 + 2 * 128 * 128) * 2);  // 32 of 128 components
 }
 
+TEST(DecodeBytesTest, CountsEveryListOfASelection) {
+  kernels::AttentionProblem problem;
+  problem.num_kv_heads = 2;
+  problem.seq_k = 1000;
+  problem.head_dim = 64;
+  problem.dtype = kernels::DType::kBFloat16;
+  kernels::DecodeSelection selection;
+  selection.num_kv_heads = 2;
+  selection.token_begin = {0, 1, 5};
+  selection.tokens = {7, 0, 1, 2, 3};
+  EXPECT_EQ(DecodeBytes(problem, selection, 16), (2 * 1000 * 16 + 2 * 5 * 64) * 2);
+}
+
+TEST(DecodeBytesTest, KnowsTheEstimateOfEveryRegisteredMethod) {
+  kernels::AttentionProblem problem;
+  problem.seq_k = 1000;
+  problem.head_dim = 64;
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
+    const kernels::ParameterValues values(method->spec());
+    EXPECT_EQ(EstimateComponents(*method, values, problem) > 0, method->spec().name == "sparq") << method->spec().name;
+  }
+}
+
 TEST(IndexFileTest, TheSameSetIsTheSameBytes) {
   const Group group = SmallGroup("blocks-50");
   const kernels::SparseIndex index = kernels::MakeFixedIndex(group.workloads[0].fixed, 2, 4, 500, 1);
