@@ -18,7 +18,7 @@
 namespace headscope::capture {
 namespace {
 
-constexpr std::string_view kFewerTokens = "take fewer tokens or heads";
+constexpr std::string_view kFewerTokens = "choose shorter --lengths, fewer --heads or a smaller --batch";
 
 void Check(const ReferenceAttentionProblem& problem) {
   const bool sizes = problem.batch > 0 && problem.num_qo_heads > 0 && problem.num_kv_heads > 0 &&

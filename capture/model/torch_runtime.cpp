@@ -91,13 +91,11 @@ void SetTorchThreads(int32_t num_threads) {
 }
 
 void RethrowTorchError(const std::string& doing, std::string_view smaller) {
-  const auto remedy = [&](std::string first) {
-    if (!smaller.empty()) first.append(", ").append(smaller);
-    return first;
-  };
-  const std::string gpu_full =
-      doing + ": the GPU's memory is used up; " + remedy("free some of it") + " or " + std::string(kUseCpu);
-  const std::string host_full = doing + ": the memory is used up; " + remedy("close other programs");
+  const std::string less(smaller);
+  const std::string gpu_full = doing + ": the GPU's memory is used up; free some of it" +
+                               (less.empty() ? " or " : ", " + less + ", or ") + std::string(kUseCpu);
+  const std::string host_full =
+      doing + ": the memory is used up; close other programs" + (less.empty() ? "" : ", or " + less);
   try {
     throw;
   } catch (const c10::OutOfMemoryError&) {

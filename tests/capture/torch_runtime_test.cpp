@@ -53,7 +53,7 @@ TEST(TorchErrors, AFullGpuIsAMissingDeviceHoweverItIsReported) {
   for (const std::function<void()>& report : reports) {
     EXPECT_THAT(Translated(report),
                 ThrowsMessage<DeviceError>("loading m: the GPU's memory is used up; free some of it, use a shorter "
-                                           "prompt or --dtype bf16 or use --device cpu"));
+                                           "prompt or --dtype bf16, or use --device cpu"));
   }
 }
 
