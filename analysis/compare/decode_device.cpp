@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
-#include "compare/mask_quality.h"
 #include "compare/repeats.h"
+#include "compare/unknown_device.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 

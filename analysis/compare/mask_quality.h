@@ -15,11 +15,6 @@ std::string HeadName(HeadId id);  // "layer:head"
 // Prefill methods select for runs of consecutive rows.
 kernels::Status CheckPrefillHead(const HeadTensors& head);
 
-// CompareOptions::device is neither "cpu" nor "cuda".
-inline kernels::Status UnknownDevice(const std::string& device) {
-  return {kernels::StatusCode::kInvalidArgument, "device '" + device + "' is unknown: choose cpu or cuda"};
-}
-
 // The three statistics that a MaskSummary and a MethodResult have of the rows' kept mass.
 template <typename Result>
 void SetKeptMass(const MassDistribution& mass, Result* result) {
