@@ -28,7 +28,7 @@ Status AttendCuda(const AttentionProblem& problem, const SparseIndexView& index,
   if (choice.kernel == CudaKernel::kSimple) return AttendCudaSimple(problem, index, output, stream);
   CurrentDevice device;
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
-  if (Status status = CheckProblemOnDevice(problem, index, output); !status.ok()) return status;
+  if (Status status = CheckProblemOnDevice(problem, index, output, stream); !status.ok()) return status;
   return hopper::Attend(problem, index, output, device, static_cast<cudaStream_t>(stream));
 }
 

@@ -13,7 +13,15 @@ Status Refuse(const NamedAddress& named, const std::string& where) {
   return {StatusCode::kInvalidArgument, std::string(named.field) + " lies " + where + "."};
 }
 
-Status CheckAddress(const NamedAddress& named, int device) {
+// False where it cannot be said: on the default stream, while another is captured.
+bool IsCaptured(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status);
+  if (error != cudaSuccess) cudaGetLastError();  // leaves none behind
+  return error == cudaSuccess && status == cudaStreamCaptureStatusActive;
+}
+
+Status CheckAddress(const NamedAddress& named, int device, void* stream) {
   cudaPointerAttributes attributes{};
   const cudaError_t error = cudaPointerGetAttributes(&attributes, named.address);
   if (error != cudaSuccess) return CudaStatus(error, std::string("asking where ") + named.field + " lies");
@@ -33,6 +41,7 @@ Status CheckAddress(const NamedAddress& named, int device) {
     case cudaMemoryTypeUnregistered:
       break;
   }
+  if (IsCaptured(stream)) return {};
   return Refuse(named,
                 "in no memory that CUDA knows, so in plain host memory or in memory that was freed: copy it to "
                 "the GPU");
@@ -40,14 +49,14 @@ Status CheckAddress(const NamedAddress& named, int device) {
 
 }  // namespace
 
-Status CheckOnDevice(std::initializer_list<NamedAddress> addresses) {
+Status CheckOnDevice(std::initializer_list<NamedAddress> addresses, void* stream) {
   int device = 0;
   if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) {
     return CudaStatus(error, "asking for the current GPU");
   }
   for (const NamedAddress& named : addresses) {
     if (named.address == nullptr) continue;
-    if (Status status = CheckAddress(named, device); !status.ok()) return status;
+    if (Status status = CheckAddress(named, device, stream); !status.ok()) return status;
   }
   return {};
 }

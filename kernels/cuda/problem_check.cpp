@@ -177,24 +177,26 @@ Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& inde
   return CheckIndex(problem, index);
 }
 
-Status CheckIndexOnDevice(const SparseIndexView& index) {
+Status CheckIndexOnDevice(const SparseIndexView& index, void* stream) {
   // An array without entries may begin where the memory that holds the others ends.
   return CheckOnDevice({{"index.run_begin", index.run_begin},
                         {"index.run_count", index.run_count},
                         {"index.column_begin", index.column_begin},
                         {"index.column_count", index.column_count},
                         {"index.runs", index.runs_size > 0 ? index.runs : nullptr},
-                        {"index.columns", index.columns_size > 0 ? index.columns : nullptr}});
+                        {"index.columns", index.columns_size > 0 ? index.columns : nullptr}},
+                       stream);
 }
 
 Status CheckProblemOnDevice(const AttentionProblem& problem, const SparseIndexView& index,
-                            const AttentionOutput& output) {
+                            const AttentionOutput& output, void* stream) {
   Status status = CheckOnDevice({{"q.data", problem.q.data},
                                  {"k.data", problem.k.data},
                                  {"v.data", problem.v.data},
                                  {"output.o.data", output.o.data},
-                                 {"output.lse", output.lse}});
-  return status.ok() ? CheckIndexOnDevice(index) : status;
+                                 {"output.lse", output.lse}},
+                                stream);
+  return status.ok() ? CheckIndexOnDevice(index, stream) : status;
 }
 
 }  // namespace headscope::kernels

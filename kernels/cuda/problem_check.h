@@ -25,9 +25,9 @@ Status CheckProblem(const AttentionProblem& problem, const SparseIndexView& inde
 
 // Where the arrays of a call that passed the checks above lie (device_pointers.h), the last question before a launch:
 // it takes a GPU to answer.
-Status CheckIndexOnDevice(const SparseIndexView& index);
+Status CheckIndexOnDevice(const SparseIndexView& index, void* stream);
 Status CheckProblemOnDevice(const AttentionProblem& problem, const SparseIndexView& index,
-                            const AttentionOutput& output);
+                            const AttentionOutput& output, void* stream);
 
 // A pointer that the GPU reads or writes in words of `alignment` bytes. The kernel that met another would end with
 // cudaErrorMisalignedAddress, which no later call of the process survives.

@@ -88,7 +88,8 @@ Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& o
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
   decode::DensePlan plan = decode::PlanDense(problem, device);
   if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, plan.total); !status.ok()) return status;
-  if (Status status = decode::CheckDecodeOnDevice(problem, output, {}, nullptr, nullptr, workspace); !status.ok()) {
+  if (Status status = decode::CheckDecodeOnDevice(problem, output, {}, nullptr, nullptr, workspace, stream);
+      !status.ok()) {
     return status;
   }
   DenseParams& params = plan.params;
@@ -116,8 +117,8 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
     return status;
   const decode::SparqScratch layout = decode::LayOutScratch(problem, params.plan);
   if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, layout.total); !status.ok()) return status;
-  if (Status status = decode::CheckDecodeOnDevice(problem, output, transposed,
-                                                  options.mean_value ? mean_value : nullptr, chosen_tokens, workspace);
+  if (Status status = decode::CheckDecodeOnDevice(
+          problem, output, transposed, options.mean_value ? mean_value : nullptr, chosen_tokens, workspace, stream);
       !status.ok()) {
     return status;
   }
@@ -148,7 +149,7 @@ Status AppendTokenCuda(const AttentionProblem& problem, const TransposedKeys& tr
   if (Status status = decode::CheckAppend(problem, transposed, mean_value); !status.ok()) return status;
   DecodeDevice device;
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
-  if (Status status = decode::CheckAppendOnDevice(problem, transposed, mean_value); !status.ok()) return status;
+  if (Status status = decode::CheckAppendOnDevice(problem, transposed, mean_value, stream); !status.ok()) return status;
   decode::AppendParams params{};
   params.k = problem.k.data;
   params.v = problem.v.data;

@@ -155,7 +155,7 @@ Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed) {
 
 Status CheckDecodeOnDevice(const AttentionProblem& problem, const AttentionOutput& output,
                            const TransposedKeys& transposed, const float* mean_value, const int32_t* chosen_tokens,
-                           const void* workspace) {
+                           const void* workspace, void* stream) {
   return CheckOnDevice({{"q.data", problem.q.data},
                         {"k.data", problem.k.data},
                         {"v.data", problem.v.data},
@@ -164,14 +164,17 @@ Status CheckDecodeOnDevice(const AttentionProblem& problem, const AttentionOutpu
                         {"transposed.data", transposed.data},
                         {"mean_value", mean_value},
                         {"chosen_tokens", chosen_tokens},
-                        {"workspace", workspace}});
+                        {"workspace", workspace}},
+                       stream);
 }
 
-Status CheckAppendOnDevice(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value) {
+Status CheckAppendOnDevice(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value,
+                           void* stream) {
   return CheckOnDevice({{"k.data", transposed.data != nullptr ? problem.k.data : nullptr},
                         {"v.data", mean_value != nullptr ? problem.v.data : nullptr},
                         {"transposed.data", transposed.data},
-                        {"mean_value", mean_value}});
+                        {"mean_value", mean_value}},
+                       stream);
 }
 
 }  // namespace headscope::kernels::decode

@@ -27,7 +27,8 @@ Status CheckWorkspace(const void* workspace, size_t bytes, size_t needed);
 // out. Errors: kInvalidArgument.
 Status CheckDecodeOnDevice(const AttentionProblem& problem, const AttentionOutput& output,
                            const TransposedKeys& transposed, const float* mean_value, const int32_t* chosen_tokens,
-                           const void* workspace);
-Status CheckAppendOnDevice(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value);
+                           const void* workspace, void* stream);
+Status CheckAppendOnDevice(const AttentionProblem& problem, const TransposedKeys& transposed, const float* mean_value,
+                           void* stream);
 
 }  // namespace headscope::kernels::decode

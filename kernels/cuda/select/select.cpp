@@ -198,11 +198,12 @@ Status SelectCuda(std::string_view method, const AttentionProblem& problem, cons
   CurrentDevice device;
   if (status.ok()) status = FindCurrentDevice(&device);
   if (status.ok() && selection::ReadsTensors(*found)) {
-    status = CheckOnDevice({{"q.data", problem.q.data}, {"k.data", problem.k.data}});
+    status = CheckOnDevice({{"q.data", problem.q.data}, {"k.data", problem.k.data}}, stream);
   }
   if (status.ok()) {
     status = CheckOnDevice({{"buffers.index", sizes.index_bytes > 0 ? buffers.index : nullptr},
-                            {"buffers.workspace", sizes.workspace_bytes > 0 ? buffers.workspace : nullptr}});
+                            {"buffers.workspace", sizes.workspace_bytes > 0 ? buffers.workspace : nullptr}},
+                           stream);
   }
   if (!status.ok()) return status;
 

@@ -85,7 +85,7 @@ Status CudaScores::Create(const AttentionProblem& host_problem, int32_t window, 
   SetContiguousTensors(host_problem.q.data != nullptr ? kAligned : nullptr,
                        host_problem.k.data != nullptr ? kAligned : nullptr, nullptr, &dense);
   statistics::ScoreParams params;
-  if (Status status = statistics::MakeScoreParams(dense, window, 0, {}, &params); !status.ok()) return status;
+  if (Status status = statistics::MakeScoreParams(dense, window, 0, {}, nullptr, &params); !status.ok()) return status;
 
   std::unique_ptr<CudaScores> scores(new CudaScores);
   scores->impl_ = std::make_unique<Impl>();

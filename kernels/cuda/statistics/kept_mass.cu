@@ -121,11 +121,12 @@ Status KeptMassCuda(const AttentionProblem& problem, int32_t window, const float
   statistics::ScoreParams params;
   // Room for the kernel's static shared memory beside the tiles.
   constexpr int64_t kStatic = sizeof(statistics::Workspace) + 64;
-  if (Status status = statistics::MakeScoreParams(problem, window, kStatic, {{"lse", lse}, {"mass", mass}}, &params);
+  if (Status status =
+          statistics::MakeScoreParams(problem, window, kStatic, {{"lse", lse}, {"mass", mass}}, stream, &params);
       !status.ok()) {
     return status;
   }
-  if (Status status = CheckIndexOnDevice(index); !status.ok()) return status;
+  if (Status status = CheckIndexOnDevice(index, stream); !status.ok()) return status;
   return statistics::LaunchScores("KeptMassKernel", problem, statistics::KeptMassKernel,
                                   dim3(static_cast<unsigned>(index.NumLists())), params.SharedBytes(0), stream, params,
                                   index, lse, mass);

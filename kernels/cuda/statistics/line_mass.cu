@@ -132,8 +132,9 @@ Status LineMassCuda(const AttentionProblem& problem, int32_t window, const float
                                               ": both must be 0 or more."};
   }
   statistics::ScoreParams params;
-  if (Status status = statistics::MakeScoreParams(
-          problem, window, kProbabilityBytes, {{"lse", lse}, {"columns", columns}, {"distances", distances}}, &params);
+  if (Status status =
+          statistics::MakeScoreParams(problem, window, kProbabilityBytes,
+                                      {{"lse", lse}, {"columns", columns}, {"distances", distances}}, stream, &params);
       !status.ok()) {
     return status;
   }

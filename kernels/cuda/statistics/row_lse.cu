@@ -97,7 +97,7 @@ Status LaunchRowLseMma(const AttentionProblem& problem, const ScoreParams& param
 
 Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, void* stream) {
   statistics::ScoreParams params;
-  Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, &params);
+  Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, stream, &params);
   if (!status.ok()) return status;
   CurrentDevice device;
   if (status = FindCurrentDevice(&device); !status.ok()) return status;
@@ -108,7 +108,7 @@ Status RowLseCuda(const AttentionProblem& problem, int32_t window, float* lse, v
 
 Status RowLseCudaMma(const AttentionProblem& problem, int32_t window, float* lse, void* stream) {
   statistics::ScoreParams params;
-  Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, &params);
+  Status status = statistics::MakeScoreParams(problem, window, 0, {{"lse", lse}}, stream, &params);
   return status.ok() ? statistics::LaunchRowLseMma(problem, params, lse, stream) : status;
 }
 

@@ -78,7 +78,7 @@ Status CheckFormat(const AttentionProblem& problem) {
 }  // namespace
 
 Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t extra_shared_bytes,
-                       std::initializer_list<NamedPointer> arrays, ScoreParams* params) {
+                       std::initializer_list<NamedPointer> arrays, void* stream, ScoreParams* params) {
   if (Status status = CheckArguments(problem, window); !status.ok()) return status;
   for (const NamedPointer& array : arrays) {
     if (Status status = CheckPointer(array.name, array.pointer, array.alignment); !status.ok()) return status;
@@ -88,11 +88,11 @@ Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t 
   if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
   // A call without arrays asks for sizes or about tensors to be copied, and launches nothing.
   if (arrays.size() > 0) {
-    if (Status status = CheckOnDevice({{"q.data", problem.q.data}, {"k.data", problem.k.data}}); !status.ok()) {
+    if (Status status = CheckOnDevice({{"q.data", problem.q.data}, {"k.data", problem.k.data}}, stream); !status.ok()) {
       return status;
     }
     for (const NamedPointer& array : arrays) {
-      if (Status status = CheckOnDevice({{array.name, array.pointer}}); !status.ok()) return status;
+      if (Status status = CheckOnDevice({{array.name, array.pointer}}, stream); !status.ok()) return status;
     }
   }
   int shared_limit = 0;

@@ -49,9 +49,10 @@ struct NamedPointer {
   NamedPointer(const char* array_name, const T* array) : name(array_name), pointer(array), alignment(alignof(T)) {}
 };
 
-// Checks `problem`, the arrays and the current device and fills `params`; extra_shared_bytes is what the kernel needs
-// beside queries and keys. Errors: those of cuda_statistics.h; an array must be there and aligned to its elements.
+// Checks `problem`, the arrays of a call on `stream` and the current device and fills `params`; extra_shared_bytes is
+// what the kernel needs beside queries and keys. Errors: those of cuda_statistics.h; an array must be there and aligned
+// to its elements.
 Status MakeScoreParams(const AttentionProblem& problem, int32_t window, int64_t extra_shared_bytes,
-                       std::initializer_list<NamedPointer> arrays, ScoreParams* params);
+                       std::initializer_list<NamedPointer> arrays, void* stream, ScoreParams* params);
 
 }  // namespace headscope::kernels::statistics

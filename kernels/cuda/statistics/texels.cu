@@ -205,7 +205,7 @@ Status TexelsCuda(const AttentionProblem& problem, int32_t window, const float* 
   if (Status status = statistics::CheckRequest(request); !status.ok()) return status;
   statistics::ScoreParams params;
   if (Status status = statistics::MakeScoreParams(problem, window, kProbabilityBytes + 64,
-                                                  {{"lse", lse}, {"texels", texels}}, &params);
+                                                  {{"lse", lse}, {"texels", texels}}, stream, &params);
       !status.ok()) {
     return status;
   }

@@ -271,7 +271,8 @@ Status TopMassWorkspaceBytes(const AttentionProblem& problem, int64_t* bytes) {
   if (bytes == nullptr) return {StatusCode::kInvalidArgument, "TopMassWorkspaceBytes: bytes is null."};
   statistics::ScoreParams params;
   int64_t blocks = 0;
-  if (Status status = statistics::MakeScoreParams(problem, 0, statistics::kStaticShared, {}, &params); !status.ok()) {
+  if (Status status = statistics::MakeScoreParams(problem, 0, statistics::kStaticShared, {}, nullptr, &params);
+      !status.ok()) {
     return status;
   }
   if (Status status = statistics::CountBlocks(params, &blocks); !status.ok()) return status;
@@ -285,7 +286,7 @@ Status TopMassCuda(const AttentionProblem& problem, int32_t window, const float*
   int64_t blocks = 0;
   if (Status status = statistics::MakeScoreParams(
           problem, window, statistics::kStaticShared,
-          {{"lse", lse}, {"top_mass", top_mass}, {"workspace", static_cast<const float*>(workspace)}}, &params);
+          {{"lse", lse}, {"top_mass", top_mass}, {"workspace", static_cast<const float*>(workspace)}}, stream, &params);
       !status.ok()) {
     return status;
   }

@@ -78,7 +78,8 @@ struct TexelRequest {
   int64_t row_begin = 0, column_begin = 0;    // multiples of 2^level
   int32_t num_rows = 256, num_columns = 256;  // texels
 };
-// texels [batch, num_qo_heads, num_rows, num_columns] fp32. Against float64: 1e-4 in log2, for p >= 2^-120.
+// texels [batch, num_qo_heads, num_rows, num_columns] fp32. Against float64: 1e-4 in log2, for p >= 2^-120; of a sum,
+// pairs whose p lies below 2^-126 may be missing, which fp32 takes for 0.
 Status TexelsCuda(const AttentionProblem& problem, int32_t window, const float* lse, const TexelRequest& request,
                   float* texels, void* stream);
 
