@@ -1,6 +1,7 @@
 #include "head_cache.h"
 
 #include <optional>
+#include <string>
 
 namespace headscope::app {
 namespace {
@@ -29,31 +30,20 @@ analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
     reading = entry.reading;
   }
   if (promise) return Read(id, &*promise);
-  if (reading.get().head == nullptr) throw data::TraceError(reading.get().error);
-  return reading.get().head;
+  if (!reading.get().error.empty()) throw data::TraceError(reading.get().error);
+  return reading.get().value;
 }
 
 analysis::HeadTensorsPtr HeadCache::Read(analysis::HeadId id, std::promise<Reading>* promise) {
-  // The next one to ask tries again; those who wait now get the reason.
-  const auto refuse = [&](const std::string& reason) {
-    {
-      const std::lock_guard lock(mutex_);
-      entries_.erase(id);
-    }
-    promise->set_value({nullptr, reason});
-  };
-  analysis::HeadTensorsPtr head;
-  try {
-    head = analysis::LoadHead(trace_, id, analysis::HeadPlace::kGpuWhereExact);
-  } catch (const std::exception& refused) {
-    refuse(refused.what());
-    throw;
-  } catch (...) {
-    refuse(trace_.path() + ": head " + std::to_string(id.layer) + ":" + std::to_string(id.head) +
-           " could not be read for an unknown reason; try again");
-    throw;
-  }
-  promise->set_value({head, {}});
+  const analysis::HeadTensorsPtr head = MakeForAll(
+      promise,
+      trace_.path() + ": head " + std::to_string(id.layer) + ":" + std::to_string(id.head) +
+          " could not be read for an unknown reason; try again",
+      [&] { return analysis::LoadHead(trace_, id, analysis::HeadPlace::kGpuWhereExact); },
+      [&] {
+        const std::lock_guard lock(mutex_);
+        entries_.erase(id);
+      });
   const std::lock_guard lock(mutex_);
   entries_[id].bytes = BytesOf(*head);
   EvictBeyondCapacity();
@@ -65,7 +55,7 @@ analysis::HeadTensorsPtr HeadCache::TryGet(analysis::HeadId id) {
   const auto entry = entries_.find(id);
   if (entry == entries_.end() || entry->second.bytes == 0) return nullptr;
   entry->second.last_used = ++clock_;
-  return entry->second.reading.get().head;
+  return entry->second.reading.get().value;
 }
 
 analysis::HeadTensorsPtr HeadCache::GetUncached(analysis::HeadId id) {

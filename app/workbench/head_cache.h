@@ -6,9 +6,9 @@
 #include <future>
 #include <map>
 #include <mutex>
-#include <string>
 
 #include "analysis/head_tensors.h"
+#include "outcome.h"
 
 namespace headscope::app {
 
@@ -27,12 +27,7 @@ class HeadCache {
   analysis::HeadTensorsPtr GetUncached(analysis::HeadId id);
 
  private:
-  // A head, or why it could not be read: in words, because the last thread that holds a shared exception destroys it,
-  // by a count inside the C++ library that ThreadSanitizer cannot follow.
-  struct Reading {
-    analysis::HeadTensorsPtr head;
-    std::string error;
-  };
+  using Reading = Outcome<analysis::HeadTensorsPtr>;
   struct Entry {
     std::shared_future<Reading> reading;
     int64_t last_used = 0;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <optional>
 #include <stdexcept>
+#include <string>
 
 namespace headscope::app {
 namespace {
@@ -47,31 +47,19 @@ MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const st
   }
   const Computed& computed = entry.computed.get();
   if (!computed.error.empty()) throw std::runtime_error(computed.error);
-  return computed.mass;
+  return computed.value;
 }
 
 MassCache::MassPtr MassCache::Compute(const Entry& entry, std::promise<Computed>* promise) {
-  // The next one to ask tries again; those who wait now get the reason.
-  const auto refuse = [&](const std::string& reason) {
-    {
-      const std::lock_guard lock(mutex_);
-      std::erase_if(entries_, [&](const Entry& other) { return other.stop == entry.stop; });
-    }
-    promise->set_value({nullptr, reason});
-  };
-  MassPtr mass;
-  try {
-    mass = analysis::HeadMass::Compute(entry.head, 0, entry.stop.get());
-  } catch (const std::exception& failed) {
-    refuse(failed.what());
-    throw;
-  } catch (...) {
-    refuse("the masses of head " + std::to_string(entry.head->id.layer) + ":" + std::to_string(entry.head->id.head) +
-           " could not be computed for an unknown reason; try again");
-    throw;
-  }
-  promise->set_value({mass, {}});
-  return mass;
+  return MakeForAll(
+      promise,
+      "the masses of head " + std::to_string(entry.head->id.layer) + ":" + std::to_string(entry.head->id.head) +
+          " could not be computed for an unknown reason; try again",
+      [&] { return MassPtr(analysis::HeadMass::Compute(entry.head, 0, entry.stop.get())); },
+      [&] {
+        const std::lock_guard lock(mutex_);
+        std::erase_if(entries_, [&](const Entry& other) { return other.stop == entry.stop; });
+      });
 }
 
 void MassCache::Clear() {

@@ -7,9 +7,9 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include "analysis/compare.h"
+#include "outcome.h"
 
 namespace headscope::app {
 
@@ -27,11 +27,7 @@ class MassCache {
   void Clear();
 
  private:
-  // A mass (nullptr when the pass was ended), or why there is none: in words, as in HeadCache.
-  struct Computed {
-    MassPtr mass;
-    std::string error;
-  };
+  using Computed = Outcome<MassPtr>;  // nullptr when the pass was ended
   struct Entry {
     analysis::HeadTensorsPtr head;
     std::shared_future<Computed> computed;
