@@ -161,19 +161,18 @@ class Runner {
 
   std::unique_ptr<capture::ReferenceAttention> MakeReference(const PlacedProblem& placed) const {
     const kernels::AttentionProblem& problem = placed.problem;
-    return std::make_unique<capture::ReferenceAttention>(
-        capture::ReferenceAttentionProblem{.q = problem.q.data,
-                                           .k = problem.k.data,
-                                           .v = problem.v.data,
-                                           .on_device = true,
-                                           .dtype = NameOf(problem.dtype),
-                                           .batch = problem.batch,
-                                           .num_qo_heads = problem.num_qo_heads,
-                                           .num_kv_heads = problem.num_kv_heads,
-                                           .head_dim = problem.head_dim,
-                                           .seq_len = problem.seq_k,
-                                           .seq_q = problem.seq_q},
-        device_.kind(), options_.num_threads);
+    return capture::MakeReferenceAttention(capture::ReferenceAttentionProblem{.q = problem.q.data,
+                                                                              .k = problem.k.data,
+                                                                              .v = problem.v.data,
+                                                                              .on_device = true,
+                                                                              .dtype = NameOf(problem.dtype),
+                                                                              .batch = problem.batch,
+                                                                              .num_qo_heads = problem.num_qo_heads,
+                                                                              .num_kv_heads = problem.num_kv_heads,
+                                                                              .head_dim = problem.head_dim,
+                                                                              .seq_len = problem.seq_k,
+                                                                              .seq_q = problem.seq_q},
+                                           device_.kind(), options_.num_threads);
   }
 
   static Case ReferenceCase(const PlacedProblem& placed, capture::ReferenceAttention& reference, bool is_decode) {

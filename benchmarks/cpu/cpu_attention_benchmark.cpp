@@ -26,7 +26,7 @@
 namespace {
 
 using namespace headscope::kernels;
-using headscope::capture::ReferenceAttention;
+using headscope::capture::MakeReferenceAttention;
 
 struct Shape {
   int32_t num_qo_heads;
@@ -136,14 +136,14 @@ void Compare(const Shape& shape, int rounds, const RunOptions& options) {
   AttentionOutput output;
   output.o = ContiguousTensor<void>(o.data(), shape.num_qo_heads, shape.seq_len, shape.head_dim);
 
-  ReferenceAttention libtorch({.q = q.data(),
-                               .k = k.data(),
-                               .v = v.data(),
-                               .num_qo_heads = shape.num_qo_heads,
-                               .num_kv_heads = shape.num_kv_heads,
-                               .head_dim = shape.head_dim,
-                               .seq_len = shape.seq_len},
-                              "cpu", options.num_threads);
+  const auto libtorch = MakeReferenceAttention({.q = q.data(),
+                                                .k = k.data(),
+                                                .v = v.data(),
+                                                .num_qo_heads = shape.num_qo_heads,
+                                                .num_kv_heads = shape.num_kv_heads,
+                                                .head_dim = shape.head_dim,
+                                                .seq_len = shape.seq_len},
+                                               "cpu", options.num_threads);
   const SparseIndex dense =
       MakeIndex(shape, 128, [&](SparseIndexBuilder& builder, int32_t) { builder.AddRange(0, shape.seq_len); });
   const SparseIndex blocks = RandomBlocks(shape, random);
@@ -161,7 +161,7 @@ void Compare(const Shape& shape, int rounds, const RunOptions& options) {
     return [&] { Require(AttendCpu(problem, index.View(), output, options)); };
   };
   std::vector<Case> cases{
-      {"LibTorch dense", [&] { libtorch.Run(); }, kept(dense), {}},
+      {"LibTorch dense", [&] { libtorch->Run(); }, kept(dense), {}},
       {"headscope dense", attend(dense), kept(dense), {}},
       {"128 x 128 blocks", attend(blocks), kept(blocks), {}},
       {"columns and runs of 32", attend(lines), kept(lines), {}},
@@ -183,7 +183,7 @@ void Compare(const Shape& shape, int rounds, const RunOptions& options) {
   // The two dense results must agree, or the times compare different things.
   cases[1].work();
   std::vector<float> reference(o.size());
-  libtorch.ReadOutput(int64_t{shape.num_qo_heads} * shape.seq_len, reference.data());
+  libtorch->ReadOutput(int64_t{shape.num_qo_heads} * shape.seq_len, reference.data());
   double difference = 0, norm = 0;
   for (size_t i = 0; i < o.size(); ++i) {
     difference += std::pow(static_cast<double>(o[i]) - static_cast<double>(reference[i]), 2);

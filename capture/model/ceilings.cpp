@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "model/torch_library.h"
 #include "model/torch_runtime.h"
 
 namespace headscope::capture {
@@ -74,15 +75,15 @@ class Copy : public Ceiling {
 
 }  // namespace
 
-std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const std::string& device,
-                                           int32_t num_threads) {
+std::unique_ptr<Ceiling> on_torch::MakeMatrixProduct(int64_t size, const std::string& dtype, const std::string& device,
+                                                     int32_t num_threads) {
   CheckPositive("size", size);
   const c10::Device where = OpenDevice(device);
   SetTorchThreads(num_threads);
   return std::make_unique<MatrixProduct>(size, at::TensorOptions(ParseScalarType(dtype)).device(where));
 }
 
-std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const std::string& device, int32_t num_threads) {
+std::unique_ptr<Ceiling> on_torch::MakeCopy(int64_t bytes, const std::string& device, int32_t num_threads) {
   CheckPositive("bytes", bytes);
   const c10::Device where = OpenDevice(device);
   SetTorchThreads(num_threads);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "model/torch_library.h"
 #include "model/torch_runtime.h"
 
 namespace headscope::capture {
@@ -34,75 +35,76 @@ void Check(const ReferenceAttentionProblem& problem) {
     throw std::invalid_argument("q, k and v must be given");
 }
 
-}  // namespace
+class TorchAttention final : public ReferenceAttention {
+ public:
+  TorchAttention(const ReferenceAttentionProblem& problem, const std::string& device, int32_t num_threads);
 
-struct ReferenceAttention::Tensors {
-  at::Tensor q, k, v;
-  at::Tensor o, lse;
-  c10::Device device = c10::kCPU;
-  double scale = 0;
-  bool causal = true;
+  void Run(bool with_lse) override;
+  void ReadOutput(int64_t num_rows, float* output) const override;
+  void ReadLse(float* lse) const override;
+  void Synchronize() const override;
+
+ private:
+  at::Tensor q_, k_, v_;
+  at::Tensor o_, lse_;
+  c10::Device device_ = c10::kCPU;
+  double scale_ = 0;
+  bool causal_ = true;
 };
 
-ReferenceAttention::ReferenceAttention(const ReferenceAttentionProblem& problem, const std::string& device,
-                                       int32_t num_threads)
-    : tensors_(std::make_unique<Tensors>()) {
+TorchAttention::TorchAttention(const ReferenceAttentionProblem& problem, const std::string& device,
+                               int32_t num_threads) {
   Check(problem);
-  tensors_->device = OpenDevice(device);
-  const bool cuda = tensors_->device.is_cuda();
+  device_ = OpenDevice(device);
+  const bool cuda = device_.is_cuda();
   if (cuda && problem.dtype == "fp32")
     throw std::invalid_argument("cuDNN's attention takes bf16 and fp16 only; convert the tensors or use device cpu");
   SetTorchThreads(num_threads);
   const at::ScalarType type = ParseScalarType(problem.dtype);
   const int64_t seq_q = problem.seq_q == 0 ? problem.seq_len : problem.seq_q;
-  tensors_->causal = seq_q > 1;
-  tensors_->scale = problem.scale > 0 ? problem.scale : 1 / std::sqrt(static_cast<double>(problem.head_dim));
+  causal_ = seq_q > 1;
+  scale_ = problem.scale > 0 ? problem.scale : 1 / std::sqrt(static_cast<double>(problem.head_dim));
 
   const int64_t kv_heads = problem.num_kv_heads;
   const int64_t group = problem.num_qo_heads / kv_heads;
   const int64_t d = problem.head_dim;
   const auto wrap = [&](const void* data, const std::vector<int64_t>& sizes) {
-    const c10::Device where = problem.on_device ? tensors_->device : c10::Device(c10::kCPU);
-    return at::from_blob(const_cast<void*>(data), sizes, at::TensorOptions(type).device(where)).to(tensors_->device);
+    const c10::Device where = problem.on_device ? device_ : c10::Device(c10::kCPU);
+    return at::from_blob(const_cast<void*>(data), sizes, at::TensorOptions(type).device(where)).to(device_);
   };
   try {
     if (cuda) {
-      tensors_->q = wrap(problem.q, {problem.batch, problem.num_qo_heads, seq_q, d});
-      tensors_->k = wrap(problem.k, {problem.batch, kv_heads, problem.seq_len, d});
-      tensors_->v = wrap(problem.v, {problem.batch, kv_heads, problem.seq_len, d});
+      q_ = wrap(problem.q, {problem.batch, problem.num_qo_heads, seq_q, d});
+      k_ = wrap(problem.k, {problem.batch, kv_heads, problem.seq_len, d});
+      v_ = wrap(problem.v, {problem.batch, kv_heads, problem.seq_len, d});
     } else {
       // As in model/attention.cpp: a KV head is a batch entry, whose query heads see one copy of its keys.
       const int64_t entries = problem.batch * kv_heads;
       const std::vector<int64_t> shared = {entries, group, problem.seq_len, d};
-      tensors_->q = wrap(problem.q, {entries, group, seq_q, d});
-      tensors_->k = wrap(problem.k, {entries, 1, problem.seq_len, d}).expand(shared);
-      tensors_->v = wrap(problem.v, {entries, 1, problem.seq_len, d}).expand(shared);
+      q_ = wrap(problem.q, {entries, group, seq_q, d});
+      k_ = wrap(problem.k, {entries, 1, problem.seq_len, d}).expand(shared);
+      v_ = wrap(problem.v, {entries, 1, problem.seq_len, d}).expand(shared);
     }
   } catch (...) {
     RethrowTorchError("copying Q, K and V of " + std::to_string(problem.seq_len) + " tokens", kFewerTokens);
   }
 }
 
-ReferenceAttention::~ReferenceAttention() = default;
-
-void ReferenceAttention::Run(bool with_lse) {
-  Tensors& t = *tensors_;
+void TorchAttention::Run(bool with_lse) {
   const c10::InferenceMode no_gradients;
   try {
-    if (t.device.is_cuda()) {
+    if (device_.is_cuda()) {
       const auto result =
-          at::_scaled_dot_product_cudnn_attention(t.q, t.k, t.v, {}, with_lse, 0.0, t.causal, false, t.scale);
-      t.o = std::get<0>(result);
-      t.lse = std::get<1>(result);
+          at::_scaled_dot_product_cudnn_attention(q_, k_, v_, {}, with_lse, 0.0, causal_, false, scale_);
+      o_ = std::get<0>(result);
+      lse_ = std::get<1>(result);
     } else {
-      std::tie(t.o, t.lse) = at::_scaled_dot_product_flash_attention_for_cpu(t.q, t.k, t.v, 0.0, t.causal, {}, t.scale);
+      std::tie(o_, lse_) = at::_scaled_dot_product_flash_attention_for_cpu(q_, k_, v_, 0.0, causal_, {}, scale_);
     }
   } catch (...) {
-    RethrowTorchError("LibTorch's attention over " + std::to_string(t.k.size(2)) + " tokens", kFewerTokens);
+    RethrowTorchError("LibTorch's attention over " + std::to_string(k_.size(2)) + " tokens", kFewerTokens);
   }
 }
-
-namespace {
 
 void CopyToHost(const at::Tensor& from, float* to) {
   try {
@@ -113,27 +115,32 @@ void CopyToHost(const at::Tensor& from, float* to) {
   }
 }
 
-}  // namespace
-
-void ReferenceAttention::ReadOutput(int64_t num_rows, float* output) const {
-  if (!tensors_->o.defined()) throw std::invalid_argument("there is no output before the first Run");
+void TorchAttention::ReadOutput(int64_t num_rows, float* output) const {
+  if (!o_.defined()) throw std::invalid_argument("there is no output before the first Run");
   // The layout of O is LibTorch's choice: reshape gives rows in the order of Q's.
-  CopyToHost(tensors_->o.reshape({-1, tensors_->o.size(-1)}).slice(0, 0, num_rows), output);
+  CopyToHost(o_.reshape({-1, o_.size(-1)}).slice(0, 0, num_rows), output);
 }
 
-void ReferenceAttention::ReadLse(float* lse) const {
-  if (!tensors_->lse.defined()) throw std::invalid_argument("there is no log-sum-exp before a Run that makes one");
-  CopyToHost(tensors_->lse, lse);
+void TorchAttention::ReadLse(float* lse) const {
+  if (!lse_.defined()) throw std::invalid_argument("there is no log-sum-exp before a Run that makes one");
+  CopyToHost(lse_, lse);
 }
 
-void ReferenceAttention::Synchronize() const {
-  if (!tensors_->device.is_cuda()) return;
+void TorchAttention::Synchronize() const {
+  if (!device_.is_cuda()) return;
   try {
-    const c10::impl::VirtualGuardImpl guard(tensors_->device.type());
-    guard.synchronizeDevice(tensors_->device.index());
+    const c10::impl::VirtualGuardImpl guard(device_.type());
+    guard.synchronizeDevice(device_.index());
   } catch (...) {
     RethrowTorchError("waiting for LibTorch's attention", kFewerTokens);
   }
+}
+
+}  // namespace
+
+std::unique_ptr<ReferenceAttention> on_torch::MakeReferenceAttention(const ReferenceAttentionProblem& problem,
+                                                                     const std::string& device, int32_t num_threads) {
+  return std::make_unique<TorchAttention>(problem, device, num_threads);
 }
 
 }  // namespace headscope::capture

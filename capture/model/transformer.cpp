@@ -19,6 +19,7 @@
 #include "checkpoint/checkpoint.h"
 #include "model/attention.h"
 #include "model/rope.h"
+#include "model/torch_library.h"
 #include "model/torch_runtime.h"
 #include "model/weights.h"
 
@@ -41,10 +42,9 @@ struct LayerCache {
   at::Tensor k, v;
 };
 
-}  // namespace
-
-struct Transformer::Impl {
-  Impl(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress)
+// The model and its steps. Its errors are LibTorch's own; TorchTransformer puts them into words.
+struct Decoder {
+  Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress)
       : config(ReadModelConfig(model_dir)),
         device(OpenDevice(options.device)),
         checkpoint_summary(),
@@ -156,20 +156,25 @@ struct Transformer::Impl {
   int64_t length = 0;    // tokens fed
 };
 
-Transformer::Transformer(const std::string& model_dir, const SessionOptions& options,
-                         const ProgressFunction& progress) {
-  const c10::InferenceMode no_gradients;
-  try {
-    impl_ = std::make_unique<Impl>(model_dir, options, progress);
-  } catch (...) {
-    RethrowTorchError("loading " + model_dir);
-  }
-}
-Transformer::~Transformer() = default;
-Transformer::Transformer(Transformer&&) noexcept = default;
+class TorchTransformer final : public Transformer {
+ public:
+  TorchTransformer(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress)
+      : decoder_(model_dir, options, progress) {}
 
-std::vector<float> Transformer::Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink) {
-  Impl& m = *impl_;
+  std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink) override;
+  void Reserve(int64_t num_tokens) override;
+  void Rewind(int64_t num_tokens) override;
+  int64_t num_tokens() const override { return decoder_.length; }
+  const ModelConfig& config() const override { return decoder_.config; }
+  const CheckpointSummary& summary() const override { return decoder_.checkpoint_summary; }
+  bool captures_bf16() const override { return decoder_.types.captured == at::kBFloat16; }
+
+ private:
+  Decoder decoder_;
+};
+
+std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink) {
+  Decoder& m = decoder_;
   if (tokens.empty()) throw std::invalid_argument("a forward pass needs at least one token");
   const auto rows = static_cast<int64_t>(tokens.size());
   if (m.length + rows > m.config.max_positions) {
@@ -200,34 +205,35 @@ std::vector<float> Transformer::Forward(std::span<const int32_t> tokens, LogitsO
   }
 }
 
-void Transformer::Reserve(int64_t num_tokens) {
+void TorchTransformer::Reserve(int64_t num_tokens) {
   const c10::InferenceMode no_gradients;
   try {
-    impl_->Grow(std::min(num_tokens, impl_->config.max_positions));
+    decoder_.Grow(std::min(num_tokens, decoder_.config.max_positions));
   } catch (...) {
     RethrowTorchError("reserving memory for " + std::to_string(num_tokens) + " tokens");
   }
 }
 
-void Transformer::Rewind(int64_t num_tokens) {
-  if (num_tokens < 0 || num_tokens > impl_->length) throw std::invalid_argument("only fed tokens can be forgotten");
-  impl_->length = num_tokens;
+void TorchTransformer::Rewind(int64_t num_tokens) {
+  if (num_tokens < 0 || num_tokens > decoder_.length) throw std::invalid_argument("only fed tokens can be forgotten");
+  decoder_.length = num_tokens;
 }
-int64_t Transformer::num_tokens() const {
-  return impl_->length;
+
+}  // namespace
+
+std::unique_ptr<Transformer> on_torch::OpenTransformer(const std::string& model_dir, const SessionOptions& options,
+                                                       const ProgressFunction& progress) {
+  const c10::InferenceMode no_gradients;
+  try {
+    return std::make_unique<TorchTransformer>(model_dir, options, progress);
+  } catch (...) {
+    RethrowTorchError("loading " + model_dir);
+  }
 }
-const ModelConfig& Transformer::config() const {
-  return impl_->config;
-}
-const CheckpointSummary& Transformer::summary() const {
-  return impl_->checkpoint_summary;
-}
-bool CapturesBf16(const std::string& model_dir, const SessionOptions& options) {
+
+bool on_torch::CapturesBf16(const std::string& model_dir, const SessionOptions& options) {
   const std::string stored = Checkpoint(model_dir).MainDType();
   return ChooseNumberTypes(options.dtype, stored, OpenDevice(options.device)).captured == at::kBFloat16;
-}
-bool Transformer::captures_bf16() const {
-  return impl_->types.captured == at::kBFloat16;
 }
 
 }  // namespace headscope::capture

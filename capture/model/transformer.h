@@ -40,36 +40,33 @@ class HeadSink {
   virtual void Take(const LayerHeads& heads) = 0;
 };
 
-// What Transformer::captures_bf16() will say, before any weight is read. Throws as the constructor does.
+// What Transformer::captures_bf16() will say, before any weight is read. Throws as OpenTransformer does.
 bool CapturesBf16(const std::string& model_dir, const SessionOptions& options);
 
 enum class LogitsOf { kNone, kLastToken, kAllTokens };
 
 class Transformer {
  public:
-  // Throws BadInputError, DeviceError, std::invalid_argument.
-  Transformer(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress);
-  ~Transformer();
-  Transformer(Transformer&&) noexcept;
+  virtual ~Transformer() = default;
 
   // One pass over `tokens` (at least one), which follow those fed before. Returns logits [0, 1 or tokens,
   // vocabulary_size]: the large product with the head is made for the rows that are asked for only. Throws
   // std::invalid_argument for an id outside the vocabulary or a position past the model's maximum, DeviceError when
   // memory runs out.
-  std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr);
+  virtual std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr) = 0;
   // Makes room for that many tokens at once, so that the cache is not copied while it grows.
-  void Reserve(int64_t num_tokens);
+  virtual void Reserve(int64_t num_tokens) = 0;
   // Forgets the tokens after the first `num_tokens`.
-  void Rewind(int64_t num_tokens);
-  int64_t num_tokens() const;
+  virtual void Rewind(int64_t num_tokens) = 0;
+  virtual int64_t num_tokens() const = 0;
 
-  const ModelConfig& config() const;
-  const CheckpointSummary& summary() const;
-  bool captures_bf16() const;  // q, k and v are bf16 numbers
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual const ModelConfig& config() const = 0;
+  virtual const CheckpointSummary& summary() const = 0;
+  virtual bool captures_bf16() const = 0;  // q, k and v are bf16 numbers
 };
+
+// Reads the checkpoint. Throws BadInputError, DeviceError, std::invalid_argument.
+std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const SessionOptions& options,
+                                             const ProgressFunction& progress);
 
 }  // namespace headscope::capture

@@ -218,13 +218,13 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
   const int64_t num_rows = rows.Count(prompt_tokens) + request.decode_tokens;
   target.RequireSpace(TraceBytes(layout, layout.max_tokens, num_rows));
-  Transformer model(request.model_dir, options, progress);
+  const std::unique_ptr<Transformer> model = OpenTransformer(request.model_dir, options, progress);
   layout.model.weights_sha256 = Checkpoint(request.model_dir).WeightsSha256();
-  model.Reserve(layout.max_tokens);
+  model->Reserve(layout.max_tokens);
 
   data::TraceWriter writer(target.writing_path(), layout, /*overwrite=*/false, num_rows);
   Recorder recorder(&writer, layout, rows, prompt_tokens);
-  CaptureRun run(&model, tokenizer, &recorder, cancelled);
+  CaptureRun run(model.get(), tokenizer, &recorder, cancelled);
   CaptureResult result;
   try {
     result = Record(request, layout, prompt, progress, &writer, &recorder, &run);

@@ -1,7 +1,6 @@
 """What the tests of the command line share: the binary, the shipped model, one small trace.
 
-Each of them is run as: SCRIPT HEADSCOPE DATA_DIR. A start of headscope loads LibTorch, so its processor time is most of what these tests cost,
-under a sanitizer three to four times as much: OMP_WAIT_POLICY=passive in their environment saves the second start of commands that run a model.
+Each of them is run as: SCRIPT HEADSCOPE DATA_DIR. Commands that run a model load LibTorch, half a second each time; others start in hundredths.
 """
 import ctypes
 import os

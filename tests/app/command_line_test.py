@@ -215,18 +215,38 @@ class Results(TraceCase):
 
     def test_threads_sleep_while_they_wait_unless_the_user_says_otherwise(self):
         def spins(*arguments, **variables):
-            environment = {**environment_without("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"), "OMP_DISPLAY_ENV": "verbose", **variables}
-            report = run(*arguments, env=environment).stderr
-            return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", report)[-1]  # the OpenMP library's own words; the last start counts
+            return spin_count(run(*arguments, env=openmp_speaks(**variables)))
 
-        for command in ("capture", "demo", "eval"):
-            self.assertEqual(spins(command, "--help"), "0")
-        self.assertNotEqual(spins("methods", "--json"), "0")
-        self.assertEqual(spins("capture", "--help", GOMP_SPINCOUNT="123"), "123")
+        captured = ("capture", MODEL, "--text", "a b", "--layers", 0, "-o", self.path / "spins.h5", "--force", "--quiet")
+        self.assertEqual(spins(*captured), "0")
+        self.assertEqual(spins("eval", "--task", "repeat", "--length", 512, "--samples", 1, "--questions", 1, "--quiet"), "0")
+        self.assertEqual(spins(*captured, GOMP_SPINCOUNT="123"), "123")
+        # A clock runs beside LibTorch's threads: there they wait as its users know them.
+        self.assertNotEqual(spins("bench", "--lengths", 64, "--methods", "dense", "--repeat", 1, "--quiet"), "0")
+
+    def test_libtorch_is_loaded_by_what_runs_it_alone(self):
+        broken = self.path / "broken_library"
+        broken.mkdir()
+        (broken / "libheadscope_torch.so").write_bytes(b"")  # found first: whoever asks for LibTorch fails
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(broken)}
+        out = self.path / "without_torch.json"
+        for command in (("--version",), ("--help",), ("methods", "--json"), ("info", self.trace), ("info", MODEL),
+                        ("analyze", self.trace, "--heads", "8:4", "--max-rows", 64), ("compare", self.trace, "--heads", "8:4", "--method", "dense", "--quiet"),
+                        ("render", self.trace, "--head", "8:4", "-o", self.path / "without_torch.png", "--quiet"),
+                        ("export", self.trace, "--heads", 4, "--tokens", "0:9", "-o", out, "--quiet")):
+            run(*command, env=environment)
+        for command in (("capture", MODEL, "--text", "a", "-o", self.path / "none.h5"), ("eval", "--task", "repeat", "--length", 512, "--quiet"),
+                        ("bench", "--lengths", 64, "--methods", "dense", "--quiet")):
+            refused = run(*command, code=1, env=environment).stderr
+            self.assertIn("LibTorch, which runs the model, cannot be loaded", refused)
+            self.assertIn("libheadscope_torch.so", refused)
+            self.assertIn("scripts/run", refused)
+        self.assertFalse((self.path / "none.h5").exists())
 
     def test_demo_writes_the_report(self):
         out = self.path / "demo"
-        run("demo", "-o", out, "--length", 1024, "--repeat", 1, "--quiet", env=environment_without("OMP_WAIT_POLICY"))  # as people start it
+        shown = run("demo", "-o", out, "--length", 1024, "--repeat", 1, "--quiet", env=openmp_speaks())  # the policy of waiting as people start it
+        self.assertEqual(spin_count(shown), "0")
         html = (out / "report.html").read_text()
         pictures = list(out.glob("head-*.png"))
         self.assertEqual(len(pictures), 6)
@@ -235,6 +255,16 @@ class Results(TraceCase):
         for name in ("vertical-slash", "sample-attention", "sparq", "s2-attention"):
             self.assertIn(name, html)
         run("demo", "-o", out, "--quiet", code=2)
+
+
+def openmp_speaks(**variables):
+    """An environment in which nobody has chosen how threads wait and the OpenMP library says what it was told, when it is loaded."""
+    return {**environment_without("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"), "OMP_DISPLAY_ENV": "verbose", **variables}
+
+
+def spin_count(done):
+    """How often a waiting thread of that run looks for work before it sleeps."""
+    return re.search(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)[1]
 
 
 def len_answer(trace):

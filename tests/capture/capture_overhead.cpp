@@ -55,24 +55,24 @@ data::TraceLayout EverythingOf(const Transformer& model, int64_t num_tokens) {
 
 // One prompt with or without a recorder of all heads; processor seconds.
 double MeasureRun(const std::string& model_dir, int64_t num_tokens, int32_t num_threads, const std::string& trace) {
-  Transformer model(model_dir, {"auto", "cpu", kChunkTokens, num_threads}, {});
+  const auto model = OpenTransformer(model_dir, {"auto", "cpu", kChunkTokens, num_threads}, {});
   std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
   for (size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<int32_t>(i * 37 % static_cast<size_t>(model.config().vocabulary_size));
-  model.Reserve(num_tokens);
+    tokens[i] = static_cast<int32_t>(i * 37 % static_cast<size_t>(model->config().vocabulary_size));
+  model->Reserve(num_tokens);
   const double begin = CpuSeconds();
   std::unique_ptr<data::TraceWriter> writer;
   std::unique_ptr<Recorder> recorder;
   if (!trace.empty()) {
-    const data::TraceLayout layout = EverythingOf(model, num_tokens);
+    const data::TraceLayout layout = EverythingOf(*model, num_tokens);
     writer = std::make_unique<data::TraceWriter>(trace, layout, true);
     recorder = std::make_unique<Recorder>(writer.get(), layout, RowSelection("all"), num_tokens);
   }
   for (int64_t done = 0; done < num_tokens; done += kChunkTokens) {
     const int64_t count = std::min<int64_t>(kChunkTokens, num_tokens - done);
     if (recorder) recorder->BeginPass(std::vector<data::TokenRecord>(static_cast<size_t>(count)));
-    model.Forward(std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), LogitsOf::kNone,
-                  recorder.get());
+    model->Forward(std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), LogitsOf::kNone,
+                   recorder.get());
     if (recorder) recorder->EndPass();
   }
   if (recorder) {

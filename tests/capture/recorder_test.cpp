@@ -106,19 +106,19 @@ data::TraceLayout LayoutOf(const RecorderCase& given, const Transformer& model) 
 TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   const TemporaryFolder folder;
   const std::string path = folder.File("trace.h5");
-  Transformer model(ReferenceModel(), {GetParam().dtype, "cpu", kChunk, 2}, {});
-  const data::TraceLayout layout = LayoutOf(GetParam(), model);
+  const auto model = OpenTransformer(ReferenceModel(), {GetParam().dtype, "cpu", kChunk, 2}, {});
+  const data::TraceLayout layout = LayoutOf(GetParam(), *model);
   const RowSelection rows(GetParam().rows);
   data::TraceWriter writer(path, layout, false);
   Recorder recorder(&writer, layout, rows, kPromptTokens);
-  Tee tee(model.config(), &recorder);
+  Tee tee(model->config(), &recorder);
   std::vector<int32_t> tokens(kPromptTokens + kDecodeTokens);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * 37 % 4096);
   for (int64_t done = 0; done < kPromptTokens + kDecodeTokens;) {
     const int64_t count = done < kPromptTokens ? std::min(kChunk, kPromptTokens - done) : 1;
     recorder.BeginPass(std::vector<data::TokenRecord>(static_cast<size_t>(count)));
-    model.Forward(std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), LogitsOf::kNone,
-                  &tee);
+    model->Forward(std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), LogitsOf::kNone,
+                   &tee);
     recorder.EndPass();
     done += count;
   }
@@ -133,7 +133,7 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   }
   ASSERT_EQ(reader.row_positions(), expected_rows);
   EXPECT_EQ(rows.Count(kPromptTokens) + kDecodeTokens, reader.num_rows());
-  std::string bytes(static_cast<size_t>(model.config().head_dim * data::SizeOf(layout.encoding)), '\0');
+  std::string bytes(static_cast<size_t>(model->config().head_dim * data::SizeOf(layout.encoding)), '\0');
   for (int32_t slot = 0; slot < static_cast<int32_t>(layout.layers.size()); ++slot) {
     const int32_t layer = layout.layers[static_cast<size_t>(slot)];
     for (size_t i = 0; i < layout.qo_heads.size(); ++i) {

@@ -90,14 +90,15 @@ class KeepingSink : public HeadSink {
 TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   for (const std::string dtype : {"fp32", "auto"}) {
-    Transformer model(ReferenceModel(), {.dtype = dtype, .device = "cpu", .chunk_tokens = 1024, .num_threads = 0}, {});
-    KeepingSink sink(model.config());
-    model.Forward(std::span(tokens).first(150), LogitsOf::kNone, &sink);
+    const auto model = OpenTransformer(ReferenceModel(),
+                                       {.dtype = dtype, .device = "cpu", .chunk_tokens = 1024, .num_threads = 0}, {});
+    KeepingSink sink(model->config());
+    model->Forward(std::span(tokens).first(150), LogitsOf::kNone, &sink);
     ASSERT_EQ(sink.calls, 1);
-    const auto dim = static_cast<size_t>(model.config().head_dim);
-    const auto group = static_cast<size_t>(model.config().num_qo_heads / model.config().num_kv_heads);
+    const auto dim = static_cast<size_t>(model->config().head_dim);
+    const auto group = static_cast<size_t>(model->config().num_qo_heads / model->config().num_kv_heads);
     const auto n = static_cast<size_t>(sink.tokens);
-    for (size_t head = 0; head < static_cast<size_t>(model.config().num_qo_heads); ++head) {
+    for (size_t head = 0; head < static_cast<size_t>(model->config().num_qo_heads); ++head) {
       for (size_t row = 0; row < n; ++row) {
         double sum = 0;
         for (size_t column = 0; column <= row; ++column) {
@@ -112,7 +113,7 @@ TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
       }
     }
     if (dtype == "auto") {
-      EXPECT_TRUE(model.captures_bf16());
+      EXPECT_TRUE(model->captures_bf16());
       for (const float value : sink.q) {
         uint32_t bits = 0;
         std::memcpy(&bits, &value, sizeof bits);
@@ -125,7 +126,8 @@ TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
 TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   for (const std::string dtype : {"fp32", "auto", "bf16"}) {
-    Transformer model(ReferenceModel(), {.dtype = dtype, .device = "cpu", .chunk_tokens = 1024, .num_threads = 0}, {});
+    const auto model = OpenTransformer(ReferenceModel(),
+                                       {.dtype = dtype, .device = "cpu", .chunk_tokens = 1024, .num_threads = 0}, {});
     class CountingSink : public HeadSink {
      public:
       bool Wants(int32_t) const override { return true; }
@@ -133,12 +135,12 @@ TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
       int calls = 0;
     } sink;
     const std::span<const int32_t> all(tokens);
-    model.Forward(all.first(200), LogitsOf::kNone, nullptr);
-    const std::vector<float> plain = model.Forward(all.subspan(200, 100), LogitsOf::kAllTokens, nullptr);
-    model.Rewind(0);
-    model.Forward(all.first(200), LogitsOf::kNone, &sink);
-    const std::vector<float> captured = model.Forward(all.subspan(200, 100), LogitsOf::kAllTokens, &sink);
-    EXPECT_EQ(sink.calls, 2 * model.config().num_layers);
+    model->Forward(all.first(200), LogitsOf::kNone, nullptr);
+    const std::vector<float> plain = model->Forward(all.subspan(200, 100), LogitsOf::kAllTokens, nullptr);
+    model->Rewind(0);
+    model->Forward(all.first(200), LogitsOf::kNone, &sink);
+    const std::vector<float> captured = model->Forward(all.subspan(200, 100), LogitsOf::kAllTokens, &sink);
+    EXPECT_EQ(sink.calls, 2 * model->config().num_layers);
     EXPECT_EQ(plain, captured) << dtype;
   }
 }
@@ -154,18 +156,18 @@ TEST(Transformer, Bf16StaysNearFp32) {
 
 TEST(Transformer, RefusesWhatItCannotRun) {
   EXPECT_THROW(
-      Transformer(ReferenceModel(), {.dtype = "fp8", .device = "cpu", .chunk_tokens = 1, .num_threads = 0}, {}),
+      OpenTransformer(ReferenceModel(), {.dtype = "fp8", .device = "cpu", .chunk_tokens = 1, .num_threads = 0}, {}),
       std::invalid_argument);
   EXPECT_THROW(
-      Transformer(ReferenceModel(), {.dtype = "auto", .device = "tpu", .chunk_tokens = 1, .num_threads = 0}, {}),
+      OpenTransformer(ReferenceModel(), {.dtype = "auto", .device = "tpu", .chunk_tokens = 1, .num_threads = 0}, {}),
       std::invalid_argument);
-  EXPECT_THROW(Transformer("/nowhere", {}, {}), BadInputError);
-  Transformer model(ReferenceModel(), {}, {});
+  EXPECT_THROW(OpenTransformer("/nowhere", {}, {}), BadInputError);
+  const auto model = OpenTransformer(ReferenceModel(), {}, {});
   const std::vector<int32_t> outside = {4096};
-  EXPECT_THROW(model.Forward(outside, LogitsOf::kNone), std::invalid_argument);
+  EXPECT_THROW(model->Forward(outside, LogitsOf::kNone), std::invalid_argument);
   const std::vector<int32_t> long_prompt(16385, 1);
-  EXPECT_THROW(model.Forward(long_prompt, LogitsOf::kNone), std::invalid_argument);
-  EXPECT_EQ(model.num_tokens(), 0);
+  EXPECT_THROW(model->Forward(long_prompt, LogitsOf::kNone), std::invalid_argument);
+  EXPECT_EQ(model->num_tokens(), 0);
 }
 
 TEST(Transformer, TensorOfAnotherShapeIsRefusedBeforeItIsRead) {
@@ -174,7 +176,7 @@ TEST(Transformer, TensorOfAnotherShapeIsRefusedBeforeItIsRead) {
   nlohmann::json config = nlohmann::json::parse(ReadWholeFile(folder.File("config.json")));
   config["intermediate_size"] = 16000000;
   folder.Write("config.json", config.dump());
-  EXPECT_THROW(Transformer(folder.path(), {}, {}), BadInputError);
+  EXPECT_THROW(OpenTransformer(folder.path(), {}, {}), BadInputError);
 }
 
 }  // namespace

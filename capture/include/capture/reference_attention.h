@@ -29,27 +29,22 @@ struct ReferenceAttentionProblem {
 // and fp16 only), called by name, so that no other implementation can step in unseen.
 class ReferenceAttention {
  public:
-  // device: cpu, cuda or cuda:N. num_threads: 0 for all cores; a setting of the process. Host tensors are copied to a
-  // GPU here; tensors that lie where they are used must outlive this object. Throws DeviceError,
-  // std::invalid_argument.
-  ReferenceAttention(const ReferenceAttentionProblem& problem, const std::string& device, int32_t num_threads);
-  ~ReferenceAttention();
-  ReferenceAttention(const ReferenceAttention&) = delete;
-  ReferenceAttention& operator=(const ReferenceAttention&) = delete;
+  virtual ~ReferenceAttention() = default;
 
   // On a GPU the work is enqueued on the default stream. with_lse: makes the log-sum-exp too (the CPU always does).
   // Throws DeviceError.
-  void Run(bool with_lse = false);
+  virtual void Run(bool with_lse = false) = 0;
   // Of the last run, as fp32 in host memory; waits for it. output: O of the first `num_rows` rows of [batch *
   // num_qo_heads * seq_q, head_dim]. lse: all, natural log, of a run with_lse.
-  void ReadOutput(int64_t num_rows, float* output) const;
-  void ReadLse(float* lse) const;
+  virtual void ReadOutput(int64_t num_rows, float* output) const = 0;
+  virtual void ReadLse(float* lse) const = 0;
   // Waits until the device has done what was enqueued.
-  void Synchronize() const;
-
- private:
-  struct Tensors;
-  std::unique_ptr<Tensors> tensors_;
+  virtual void Synchronize() const = 0;
 };
+
+// device: cpu, cuda or cuda:N. num_threads: 0 for all cores; a setting of the process. Host tensors are copied to a GPU
+// here; tensors that lie where they are used must outlive the result. Throws DeviceError, std::invalid_argument.
+std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,
+                                                           const std::string& device, int32_t num_threads);
 
 }  // namespace headscope::capture
