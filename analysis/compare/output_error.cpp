@@ -1,6 +1,5 @@
 #include "compare/output_error.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace headscope::analysis {
@@ -18,16 +17,17 @@ OutputError MeasureError(const float* o, const float* reference, int64_t num_row
       own += a * a;
       other += b * b;
       difference_square += (a - b) * (a - b);
-      error.maximum = std::max(error.maximum, std::fabs(a - b));
+      const double difference = std::fabs(a - b);
+      if (difference > error.maximum || std::isnan(difference)) error.maximum = difference;  // a NaN stays
     }
     reference_square += other;
-    if (own > 0 && other > 0) {
-      cosines += dot / std::sqrt(own * other);
-    } else if (own == other) {
+    if (own == 0 && other == 0) {
       cosines += 1;
+    } else if (own * other != 0) {  // also for a NaN
+      cosines += dot / std::sqrt(own * other);
     }
   }
-  if (difference_square > 0) error.relative = std::sqrt(difference_square / reference_square);
+  if (difference_square != 0) error.relative = std::sqrt(difference_square / reference_square);
   error.cosine = cosines / static_cast<double>(num_rows);
   return error;
 }

@@ -11,7 +11,8 @@ struct OutputError {
   double cosine = 1;    // mean over rows; a row where both are zero counts 1, where one is zero 0
 };
 
-// o, reference [num_rows, head_dim] fp32, contiguous; sums in float64.
+// o, reference [num_rows, head_dim] fp32, contiguous; sums in float64. Where either holds a NaN, all three are NaN: an
+// output that was not written must not pass for an exact one.
 OutputError MeasureError(const float* o, const float* reference, int64_t num_rows, int32_t head_dim);
 
 }  // namespace headscope::analysis

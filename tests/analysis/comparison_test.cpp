@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "analysis/compare.h"
 #include "analysis/types/timing.h"
 #include "compare/output_error.h"
@@ -154,6 +157,21 @@ TEST(OutputError, MatchesItsDefinitions) {
   EXPECT_NEAR(error.relative, std::sqrt(5.0 / 26.0), 1e-12);
   EXPECT_EQ(error.maximum, 2);
   EXPECT_NEAR(error.cosine, (1 + 1 + 0) / 3.0, 1e-12);
+}
+
+TEST(OutputError, ANaNAnywhereIsNoSmallError) {
+  const std::vector<float> reference = {3, 4, 0, 0, 1, 0};
+  for (size_t place = 0; place < reference.size(); ++place) {
+    std::vector<float> output = reference;
+    output[place] = std::numeric_limits<float>::quiet_NaN();
+    for (const bool swapped : {false, true}) {
+      const OutputError error =
+          MeasureError((swapped ? reference : output).data(), (swapped ? output : reference).data(), 3, 2);
+      EXPECT_TRUE(std::isnan(error.relative)) << place;
+      EXPECT_TRUE(std::isnan(error.maximum)) << place;
+      EXPECT_TRUE(std::isnan(error.cosine)) << place;
+    }
+  }
 }
 
 TEST(Timing, MedianAndDeviation) {
