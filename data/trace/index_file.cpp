@@ -70,10 +70,18 @@ void WriteContents(hid_t file, const IndexFile& index) {
   WriteInt32(file, "columns", index.columns);
 }
 
+// Rows of `row_bytes` bytes, all of which are read into memory: a chunked dataset may declare more than the file holds.
+void RequireStored(const UntrustedFile& file, const CheckedDataset& dataset, int64_t row_bytes) {
+  if (dataset.extents[0] <= file.size() / row_bytes) return;
+  file.Refuse(dataset.name, "declares " + std::to_string(dataset.extents[0]) + " entries in a file of " +
+                                std::to_string(file.size()) + " bytes; " + kIndexKind.damaged);
+}
+
 template <typename Number>
 std::vector<Number> ReadNumbers(const UntrustedFile& file, const GroupHandle& root, const std::string& name,
                                 hid_t file_type, hid_t memory_type) {
   const CheckedDataset dataset = file.Dataset(root, "", name, file_type, 1, 0);
+  RequireStored(file, dataset, sizeof(Number));
   std::vector<Number> values(static_cast<size_t>(dataset.extents[0]));
   file.ReadAll(dataset, memory_type, dataset.extents[0], values.data());
   return values;
@@ -85,6 +93,7 @@ std::vector<int32_t> ReadRuns(const UntrustedFile& file, const GroupHandle& root
     file.Refuse(dataset.name,
                 "has rows of " + std::to_string(dataset.extents[1]) + " numbers instead of 2; " + kIndexKind.damaged);
   }
+  RequireStored(file, dataset, 2 * sizeof(int32_t));
   std::vector<int32_t> values(static_cast<size_t>(dataset.extents[0]) * 2);
   file.ReadAll(dataset, H5T_NATIVE_INT32, dataset.extents[0] * 2, values.data());
   return values;

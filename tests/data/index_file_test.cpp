@@ -1,0 +1,172 @@
+// Index files: what is written comes back, and files that somebody else made are refused by name before their numbers
+// take any memory.
+#include "data/index_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hdf5.h>
+
+#include <functional>
+
+#include "data/trace_schema.h"
+#include "synthetic_trace.h"
+
+namespace headscope::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::ScratchFolder;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+IndexFile TwoTiles() {
+  IndexFile index;
+  index.method = "blocks-90";
+  index.recipe = "headscope-seeded-1";
+  index.dtype = "bf16";
+  index.seed = -7;
+  index.num_qo_heads = 2;
+  index.num_kv_heads = 1;
+  index.head_dim = 64;
+  index.seq_q = index.seq_k = 256;
+  index.tile_rows = 128;
+  index.mask_kind = 2;
+  index.window = 100;
+  index.num_sinks = 4;
+  index.run_begin = {0, 1, 0, 1};
+  index.run_count = {1, 1, 1, 1};
+  index.column_begin = {0, 1, 0, 1};
+  index.column_count = {1, 1, 1, 1};
+  index.runs = {0, 128, 64, 1 << 28 | 128};
+  index.columns = {3, 5};
+  return index;
+}
+
+TEST(IndexFile, ComesBackAsItWas) {
+  const ScratchFolder folder;
+  const IndexFile written = TwoTiles();
+  WriteIndexFile(folder.File("index.h5"), written);
+  const IndexFile read = ReadIndexFile(folder.File("index.h5"));
+  EXPECT_EQ(read.method, written.method);
+  EXPECT_EQ(read.recipe, written.recipe);
+  EXPECT_EQ(read.dtype, written.dtype);
+  EXPECT_EQ(read.seed, written.seed);
+  EXPECT_EQ(read.batch, written.batch);
+  EXPECT_EQ(read.num_qo_heads, written.num_qo_heads);
+  EXPECT_EQ(read.num_kv_heads, written.num_kv_heads);
+  EXPECT_EQ(read.head_dim, written.head_dim);
+  EXPECT_EQ(read.seq_q, written.seq_q);
+  EXPECT_EQ(read.seq_k, written.seq_k);
+  EXPECT_EQ(read.first_position, written.first_position);
+  EXPECT_EQ(read.tile_rows, written.tile_rows);
+  EXPECT_EQ(read.mask_kind, written.mask_kind);
+  EXPECT_EQ(read.window, written.window);
+  EXPECT_EQ(read.num_sinks, written.num_sinks);
+  EXPECT_EQ(read.run_begin, written.run_begin);
+  EXPECT_EQ(read.run_count, written.run_count);
+  EXPECT_EQ(read.column_begin, written.column_begin);
+  EXPECT_EQ(read.column_count, written.column_count);
+  EXPECT_EQ(read.runs, written.runs);
+  EXPECT_EQ(read.columns, written.columns);
+}
+
+TEST(IndexFile, WithoutRunsAndColumnsComesBackToo) {
+  const ScratchFolder folder;
+  IndexFile empty = TwoTiles();
+  empty.run_begin = empty.column_begin = {0, 0, 0, 0};
+  empty.run_count = empty.column_count = {0, 0, 0, 0};
+  empty.runs.clear();
+  empty.columns.clear();
+  WriteIndexFile(folder.File("index.h5"), empty);
+  const IndexFile read = ReadIndexFile(folder.File("index.h5"));
+  EXPECT_EQ(read.run_begin, empty.run_begin);
+  EXPECT_TRUE(read.runs.empty());
+  EXPECT_TRUE(read.columns.empty());
+}
+
+// A dataset of the root in place of its own, without data: chunks of that length, or contiguous when it is 0.
+void Replace(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& extents, hsize_t chunk) {
+  H5Ldelete(file, name, H5P_DEFAULT);
+  const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  if (chunk > 0) {
+    std::vector<hsize_t> chunks = extents;
+    chunks[0] = chunk;
+    H5Pset_chunk(creation, static_cast<int>(chunks.size()), chunks.data());
+  }
+  const hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+  ASSERT_GE(dataset, 0) << name;
+  H5Dclose(dataset);
+  H5Pclose(creation);
+  H5Sclose(space);
+}
+
+void SetInteger(hid_t file, const char* name, hid_t type, int64_t value) {
+  H5Adelete(file, name);
+  const hid_t space = H5Screate(H5S_SCALAR);
+  const hid_t attribute = H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(H5Awrite(attribute, H5T_NATIVE_INT64, &value), 0) << name;
+  H5Aclose(attribute);
+  H5Sclose(space);
+}
+
+struct BadIndex {
+  const char* name;
+  const char* field;
+  const char* problem;
+  std::function<void(hid_t)> spoil;
+};
+
+void PrintTo(const BadIndex& bad, std::ostream* out) {
+  *out << bad.name;
+}
+
+class BadIndices : public ::testing::TestWithParam<BadIndex> {};
+
+TEST_P(BadIndices, AreRefusedWithOneSentence) {
+  const ScratchFolder folder;
+  const std::string path = folder.File("bad.h5");
+  WriteIndexFile(path, TwoTiles());
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  GetParam().spoil(file);
+  H5Fclose(file);
+  EXPECT_THAT([&] { ReadIndexFile(path); },
+              ThrowsMessage<BadTraceError>(AllOf(StartsWith(path + ": " + GetParam().field + ": "),
+                                                 HasSubstr(GetParam().problem), HasSubstr("--save-index"))));
+}
+
+// Nothing of it is stored, and each would take 3 GiB of memory.
+constexpr hsize_t kHuge = hsize_t{3} << 28;
+
+const BadIndex kBadIndices[] = {
+    {"OtherVersion", "attribute version", "is 2", [](hid_t f) { SetInteger(f, "version", H5T_STD_I32LE, 2); }},
+    {"WideShape", "attribute seq_q", "an integer type", [](hid_t f) { SetInteger(f, "seq_q", H5T_STD_I64LE, 256); }},
+    {"NoHeads", "attribute num_qo_heads", "is missing", [](hid_t f) { H5Adelete(f, "num_qo_heads"); }},
+    {"NoColumns", "/columns", "is missing", [](hid_t f) { H5Ldelete(f, "columns", H5P_DEFAULT); }},
+    {"NarrowOffsets", "/run_begin", "an integer type", [](hid_t f) { Replace(f, "run_begin", H5T_STD_I32LE, {4}, 0); }},
+    {"ListsOfDifferentLength", "/run_begin", "differ in length",
+     [](hid_t f) { Replace(f, "column_count", H5T_STD_I32LE, {3}, 0); }},
+    {"RunsOfThree", "/runs", "rows of 3 numbers",
+     [](hid_t f) {
+       Replace(f, "runs", H5T_STD_I32LE, {2, 3}, 0);
+     }},
+    {"FlatRuns", "/runs", "1 dimensions instead of 2", [](hid_t f) { Replace(f, "runs", H5T_STD_I32LE, {4}, 0); }},
+    {"HugeOffsets", "/run_begin", "declares 402653184 entries in a file of",
+     [](hid_t f) { Replace(f, "run_begin", H5T_STD_I64LE, {kHuge / 2}, 4096); }},
+    {"HugeCounts", "/column_count", "declares 805306368 entries in a file of",
+     [](hid_t f) { Replace(f, "column_count", H5T_STD_I32LE, {kHuge}, 4096); }},
+    {"HugeRuns", "/runs", "declares 402653184 entries in a file of",
+     [](hid_t f) {
+       Replace(f, "runs", H5T_STD_I32LE, {kHuge / 2, 2}, 4096);
+     }},
+    {"HugeColumns", "/columns", "declares 805306368 entries in a file of",
+     [](hid_t f) { Replace(f, "columns", H5T_STD_I32LE, {kHuge}, 4096); }},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, BadIndices, ::testing::ValuesIn(kBadIndices),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace headscope::data
