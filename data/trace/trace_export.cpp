@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -112,8 +114,7 @@ std::vector<unsigned char> Gather(const std::vector<int32_t>& slots, int64_t ite
   return values;
 }
 
-bool WriteCut(const TraceReader& trace, const Cut& cut, const std::string& path, Meter& meter) {
-  TraceWriter writer(path, cut.layout, false, cut.row_end - cut.row_begin);
+bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Meter& meter) {
   const int64_t vector_bytes = cut.layout.model.head_dim * SizeOf(cut.layout.encoding);
   const std::vector<int32_t>& rows = trace.row_positions();
   int64_t row = cut.row_begin;
@@ -155,8 +156,12 @@ bool WriteCut(const TraceReader& trace, const Cut& cut, const std::string& path,
 class TextFile {
  public:
   explicit TextFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wx"), &std::fclose) {
+    if (file_ == nullptr && errno == EEXIST) {
+      throw TraceError(path + ": exists already; choose another name");
+    }
     if (file_ == nullptr) {
-      throw TraceError(path + ": cannot be created; choose a new name in a folder that can be written");
+      throw TraceError(path + ": cannot be created (" + std::strerror(errno) +
+                       "); choose a new name in a folder that can be written");
     }
   }
   void Write(const std::string& text) {
@@ -246,12 +251,10 @@ bool ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use
   return true;
 }
 
-// Runs `write`; whatever keeps it from finishing, no half file stays behind.
+// Runs write() on the file `path`, which the caller has just made; whatever keeps it from finishing, no half file stays
+// behind. A file that somebody else made in the meantime is not the caller's to remove: hence it is made before.
 template <typename Write>
 bool WholeOrNothing(const std::string& path, Write write) {
-  if (std::filesystem::exists(path)) {
-    throw TraceError(path + ": exists already; choose another name");
-  }
   bool finished = false;
   try {
     finished = write();
@@ -288,15 +291,16 @@ bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, con
                  const ExportProgress& progress) {
   const Cut cut = MakeCut(trace, selection);
   Meter meter(cut, progress);
-  return WholeOrNothing(path, [&] { return WriteCut(trace, cut, path, meter); });
+  TraceWriter writer(path, cut.layout, /*overwrite=*/false, cut.row_end - cut.row_begin);
+  return WholeOrNothing(path, [&] { return WriteCut(trace, cut, writer, meter); });
 }
 
 bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                const ExportProgress& progress) {
   const Cut cut = MakeCut(trace, selection);
   Meter meter(cut, progress);
+  TextFile file(path);
   return WholeOrNothing(path, [&] {
-    TextFile file(path);
     const auto dim = static_cast<size_t>(cut.layout.model.head_dim);
     std::string line = "tensor,layer,head,token,position,lse,lse_keys";
     for (size_t i = 0; i < dim; ++i) {
@@ -334,8 +338,8 @@ bool ExportJson(const TraceReader& trace, const ExportSelection& selection, cons
                 const ExportProgress& progress) {
   const Cut cut = MakeCut(trace, selection);
   Meter meter(cut, progress);
+  TextFile file(path);
   return WholeOrNothing(path, [&] {
-    TextFile file(path);
     const auto dim = static_cast<size_t>(cut.layout.model.head_dim);
     std::string head = Head(trace, cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     head.pop_back();  // the closing brace: the heads are streamed behind it

@@ -178,11 +178,20 @@ TEST_F(TraceExport, StoppedExportLeavesNoFile) {
   }
 }
 
-TEST_F(TraceExport, ExistingFileIsKept) {
+// A link to nowhere is what a check for the name alone does not see, as it does not see a file that another process
+// makes right after it.
+TEST_F(TraceExport, WhatStandsThereAlreadyIsKept) {
   std::ofstream(folder_.File("cut")) << "precious";
-  EXPECT_THAT([&] { ExportCsv(*whole_, {}, folder_.File("cut")); },
-              ThrowsMessage<TraceError>(HasSubstr("exists already")));
-  EXPECT_EQ(std::filesystem::file_size(folder_.File("cut")), 8u);
+  std::filesystem::create_symlink(folder_.File("nowhere"), folder_.File("link"));
+  using Export = bool (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&);
+  for (const Export function : {&ExportTrace, &ExportCsv, &ExportJson}) {
+    for (const char* name : {"cut", "link"}) {
+      EXPECT_THAT([&] { function(*whole_, {}, folder_.File(name), {}); },
+                  ThrowsMessage<TraceError>(HasSubstr("exists already")));
+    }
+    EXPECT_EQ(std::filesystem::file_size(folder_.File("cut")), 8u);
+    EXPECT_TRUE(std::filesystem::is_symlink(folder_.File("link")));
+  }
 }
 
 TEST(ResultsFile, TheSameTableIsTheSameBytes) {
