@@ -10,6 +10,9 @@ Status Refuse(const std::string& message) {
   return {StatusCode::kInvalidArgument, message};
 }
 
+// Positions, and with them rows and tiles, stay far from the end of 32 bits.
+constexpr int64_t kMaxPosition = int64_t{1} << 30;
+
 Status CheckShape(const SparseIndexView& index) {
   auto refuse = [](const char* field, int64_t value, const char* allowed) {
     return Refuse("sparse index: " + std::string(field) + " is " + std::to_string(value) + ", allowed is " + allowed);
@@ -19,6 +22,9 @@ Status CheckShape(const SparseIndexView& index) {
   if (index.seq_q < 1) return refuse("seq_q", index.seq_q, "1 or more");
   if (index.seq_k < 1 || index.seq_k >= (1 << 28)) return refuse("seq_k", index.seq_k, "1 to 2^28 - 1");
   if (index.first_position < 0) return refuse("first_position", index.first_position, "0 or more");
+  if (const int64_t end = int64_t{index.first_position} + index.seq_q; end > kMaxPosition) {
+    return refuse("first_position + seq_q", end, "at most 2^30");
+  }
   if (index.tile_rows != 64 && index.tile_rows != 128) return refuse("tile_rows", index.tile_rows, "64 or 128");
   const ElementRule& rule = index.rule;
   if (rule.kind != MaskKind::kNone && rule.kind != MaskKind::kCausal && rule.kind != MaskKind::kCausalWindow) {

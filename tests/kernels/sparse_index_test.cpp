@@ -292,6 +292,9 @@ TEST(Validate, RefusesEachBrokenRuleByName) {
   ExpectRefused(damaged([](SparseIndex& i) { i.batch = 0; }), "batch is 0");
   ExpectRefused(damaged([](SparseIndex& i) { i.seq_k = 1 << 28; }), "seq_k");
   ExpectRefused(damaged([](SparseIndex& i) { i.first_position = -1; }), "first_position is -1");
+  // Their number of tiles, and so of lists, is not one of 32 bits.
+  ExpectRefused(damaged([](SparseIndex& i) { i.seq_q = INT32_MAX; }), "first_position + seq_q is 2147483647");
+  ExpectRefused(damaged([](SparseIndex& i) { i.first_position = INT32_MAX; }), "first_position + seq_q is 2147483839");
   ExpectRefused(damaged([](SparseIndex& i) { i.rule = {MaskKind::kCausalWindow, 0, 0}; }), "rule.window is 0");
   ExpectRefused(damaged([](SparseIndex& i) { i.rule.kind = static_cast<MaskKind>(9); }), "rule.kind is 9");
   ExpectRefused(damaged([](SparseIndex& i) { i.run_begin[1] = -1; }), "list 1: run_begin");
