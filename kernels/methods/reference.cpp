@@ -40,14 +40,15 @@ class Row {
     return cap > 0 ? cap * std::tanh(scale * dot / cap) : scale * dot;
   }
 
-  // Softmax over the columns times V; returns the natural-log LSE. No column: zeros and -inf.
+  // Softmax over the columns times V; returns the natural-log LSE. No column, or none with a score above -inf: zeros
+  // and -inf. A NaN among the scores makes all of it NaN.
   double Attend(const std::vector<int32_t>& columns, std::vector<double>* output) const {
     output->assign(q_.size(), 0.0);
     std::vector<double> scores;
     double maximum = kMinusInfinity;
     for (const int32_t column : columns) {
       scores.push_back(Score(column));
-      maximum = std::max(maximum, scores.back());
+      if (scores.back() > maximum || std::isnan(scores.back())) maximum = scores.back();
     }
     if (maximum == kMinusInfinity) return kMinusInfinity;
     double sum = 0;

@@ -55,6 +55,25 @@ TEST(AttendReference, RowWithoutKeysGivesZeroAndMinusInfinity) {
   for (const float lse : result.lse) EXPECT_EQ(lse, -std::numeric_limits<float>::infinity());
 }
 
+// Not as a row that keeps nothing: a NaN must show in whatever is compared with the reference.
+TEST(AttendReference, RowOfNaNScoresGivesNaNAsTheFastExecutorDoes) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(20), &random);
+  for (int32_t d = 0; d < 16; ++d) data.q.Set(0, 0, 7, d, std::numeric_limits<float>::quiet_NaN());
+  const SparseIndex index = Select("dense", "", data.View());
+  Result fast;
+  fast.o.resize(20 * 16);
+  fast.lse.resize(20);
+  const AttentionOutput output{{fast.o.data(), 20 * 16, 20 * 16, 16}, fast.lse.data()};
+  ASSERT_TRUE(AttendCpu(data.View(), index.View(), output, {}).ok());
+  for (const Result& result : {fast, Attend(data.View(), index)}) {
+    for (size_t row = 0; row < 20; ++row) {
+      EXPECT_EQ(std::isnan(result.lse[row]), row == 7) << row;
+      for (size_t d = 0; d < 16; ++d) EXPECT_EQ(std::isnan(result.o[row * 16 + d]), row == 7) << row;
+    }
+  }
+}
+
 TEST(AttendReference, NeverReadsWhatIsNotKept) {
   std::mt19937 random(FreshSeed());
   RandomProblem data(SquareShape(300, 2, 1), &random);
