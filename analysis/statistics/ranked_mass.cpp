@@ -34,7 +34,7 @@ void RankedMass::Rank(const float* values, int64_t num_values) {
     for (int64_t i = 0; i < num_values; ++i) {
       const int32_t bucket = BucketOf(values[i]);
       if (bucket < lowest) continue;
-      const uint8_t slot = slot_[static_cast<size_t>(bucket)];
+      const uint16_t slot = slot_[static_cast<size_t>(bucket)];
       if (slot != 0) collected_[slot - 1].push_back(values[i]);
     }
     for (size_t slot = 0; slot < asked_buckets_.size(); ++slot)
@@ -69,7 +69,7 @@ void RankedMass::WalkBuckets(int64_t num_values) {
     }
     if (asked_.size() > asked_before) {
       asked_buckets_.push_back(index);
-      slot_[static_cast<size_t>(index)] = static_cast<uint8_t>(asked_buckets_.size());
+      slot_[static_cast<size_t>(index)] = static_cast<uint16_t>(asked_buckets_.size());
     }
     count += bucket.count;
     mass += bucket.mass;

@@ -44,7 +44,8 @@ class RankedMass {
   const std::vector<int32_t> counts_;
   const std::vector<double> targets_;
   std::array<Bucket, kBuckets> buckets_{};
-  std::array<uint8_t, kBuckets> slot_{};  // 1 + index into collected_, 0: not asked
+  // 1 + index into collected_, 0: not asked. Every bucket may be asked, by as many targets.
+  std::array<uint16_t, kBuckets> slot_{};
   std::vector<Inside> asked_;
   std::vector<int32_t> asked_buckets_;
   std::vector<std::vector<float>> collected_;

@@ -84,6 +84,21 @@ TEST(RankedMass, EqualsASortedRow) {
   }
 }
 
+// One value and one target in every bucket of a wide row: more answers at once than a byte counts.
+TEST(RankedMass, HundredsOfTargetsInDifferentPlacesAreAllAnswered) {
+  std::vector<float> values;
+  std::vector<double> targets;
+  double mass = 0;
+  for (int i = 0; i < 600; ++i) {
+    values.push_back(0.25f * std::exp2(static_cast<float>(-i) / 16));
+    targets.push_back(mass + static_cast<double>(values.back()) / 2);
+    mass += static_cast<double>(values.back());
+  }
+  RankedMass ranked({1}, targets);
+  ranked.Rank(values.data(), 600);
+  for (int64_t i = 0; i < 600; ++i) EXPECT_EQ(ranked.needed()[static_cast<size_t>(i)], i + 1);
+}
+
 TEST(RankedMass, ATargetThatIsNeverReachedNeedsEverything) {
   RankedMass ranked({1}, {0.99});
   const std::vector<float> p(10, 0.05f);
