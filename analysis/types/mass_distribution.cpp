@@ -5,13 +5,22 @@
 #include <vector>
 
 namespace headscope::analysis {
+namespace {
+
+float WithoutNaN(float mass) {
+  return std::isnan(mass) ? 0.0f : mass;
+}
+
+}  // namespace
 
 MassDistribution DistributeMass(std::span<const float> kept_mass) {
   MassDistribution result;
   result.num_rows = static_cast<int64_t>(kept_mass.size());
   if (kept_mass.empty()) return result;
+  std::vector<float> masses(kept_mass.size());
+  std::transform(kept_mass.begin(), kept_mass.end(), masses.begin(), WithoutNaN);
   double sum = 0;
-  for (const float value : kept_mass) {
+  for (const float value : masses) {
     const auto mass = static_cast<double>(value);
     sum += mass;
     // In double, where the edges of the bins are the doubles nearest to i / kNumBins: a row lies in a bin left of a
@@ -20,12 +29,11 @@ MassDistribution DistributeMass(std::span<const float> kept_mass) {
     ++result.bins[static_cast<size_t>(bin)];
   }
   result.mean = sum / static_cast<double>(kept_mass.size());
-  const auto worst = std::min_element(kept_mass.begin(), kept_mass.end());
+  const auto worst = std::min_element(masses.begin(), masses.end());
   result.minimum = static_cast<double>(*worst);
-  result.worst_row = worst - kept_mass.begin();
-  std::vector<float> ordered(kept_mass.begin(), kept_mass.end());
-  const auto fifth = ordered.begin() + (static_cast<std::ptrdiff_t>(ordered.size()) + 19) / 20 - 1;
-  std::nth_element(ordered.begin(), fifth, ordered.end());
+  result.worst_row = worst - masses.begin();
+  const auto fifth = masses.begin() + (static_cast<std::ptrdiff_t>(masses.size()) + 19) / 20 - 1;
+  std::nth_element(masses.begin(), fifth, masses.end());
   result.fifth_percentile = static_cast<double>(*fifth);
   return result;
 }
@@ -33,7 +41,7 @@ MassDistribution DistributeMass(std::span<const float> kept_mass) {
 double ShareBelow(std::span<const float> kept_mass, double target) {
   if (kept_mass.empty()) return 0;
   const auto below = std::count_if(kept_mass.begin(), kept_mass.end(),
-                                   [target](float mass) { return static_cast<double>(mass) < target; });
+                                   [target](float mass) { return static_cast<double>(WithoutNaN(mass)) < target; });
   return static_cast<double>(below) / static_cast<double>(kept_mass.size());
 }
 

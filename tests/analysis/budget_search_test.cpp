@@ -81,6 +81,14 @@ TEST(MassDistribution, FifthPercentileReachesATargetWhenFewerThanOneInTwentyRows
   }
 }
 
+TEST(MassDistribution, ANaNCountsAsNoMass) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> mass = {0.5f, nan, 0.75f, nan, 1.0f};
+  const std::vector<float> zeros = {0.5f, 0.0f, 0.75f, 0.0f, 1.0f};
+  EXPECT_EQ(DistributeMass(mass), DistributeMass(zeros));
+  EXPECT_EQ(ShareBelow(mass, 0.6), ShareBelow(zeros, 0.6));
+}
+
 TEST(MassDistribution, NoRowsGiveZeros) {
   EXPECT_EQ(DistributeMass({}), MassDistribution());
   EXPECT_EQ(ShareBelow({}, 0.5), 0);

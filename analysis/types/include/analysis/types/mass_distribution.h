@@ -37,10 +37,10 @@ struct MassDistribution {
   friend bool operator==(const MassDistribution&, const MassDistribution&) = default;
 };
 
-// Of the kept mass of every row, each about 0 to 1. All zero without rows. Linear in the number of rows.
+// Of the kept mass of every row, each about 0 to 1; NaN counts as 0. All zero without rows. Linear in the rows.
 MassDistribution DistributeMass(std::span<const float> kept_mass);
 
-// Share of the rows whose mass is below the target; 0 without rows.
+// Share of the rows whose mass is below the target; NaN counts as 0. 0 without rows.
 double ShareBelow(std::span<const float> kept_mass, double target);
 
 }  // namespace headscope::analysis
