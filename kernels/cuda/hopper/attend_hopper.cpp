@@ -164,6 +164,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   shape.items_per_head = params.items_per_head;
   shape.num_heads = problem.batch * problem.num_qo_heads;
   shape.heads_per_section = static_cast<int32_t>(kv_heads) * problem.GroupSize();
+  shape.sections_fit_cache = bytes_per_kv_head <= kSectionBytes;
   status = LaunchWorkOrder(index, shape, costs, costs + items, params.next_item, stream);
   if (status.ok()) {
     status = CudaStatus(instance->launch(params, std::min(device.num_multiprocessors, params.num_items), stream),

@@ -45,20 +45,21 @@ __global__ void __launch_bounds__(kCostThreads)
   if (lane == 0) costs[item] = cost + kItemCost;
 }
 
-// One block per section: a counting sort of its items by rising cost, the last section's by falling cost, in buckets of
-// equal width up to the section's largest cost. Items of one bucket land in any order; each is computed alike wherever
-// it stands, so results do not depend on it.
-__global__ void __launch_bounds__(kSortThreads) OrderKernel(int items_per_head, int num_heads, int heads_per_section,
-                                                            const int* costs, int* order, int* next_item) {
+// One block per section: a counting sort of its items by rising or falling cost (work_order.h says which), in buckets
+// of equal width up to the section's largest cost. Items of one bucket land in any order; each is computed alike
+// wherever it stands, so results do not depend on it.
+__global__ void __launch_bounds__(kSortThreads)
+    OrderKernel(WorkOrderShape shape, const int* costs, int* order, int* next_item) {
   __shared__ int counts[kBuckets];
   __shared__ int max_cost;
   __shared__ int warp_totals[32];
-  const int first_head = blockIdx.x * heads_per_section;
-  const int section_heads = min(heads_per_section, num_heads - first_head);
+  const int items_per_head = shape.items_per_head;
+  const int first_head = blockIdx.x * shape.heads_per_section;
+  const int section_heads = min(shape.heads_per_section, shape.num_heads - first_head);
   const int begin = first_head * items_per_head;
   const int size = section_heads * items_per_head;
 
-  const bool is_last = blockIdx.x + 1 == gridDim.x;
+  const bool longest_first = !shape.sections_fit_cache || blockIdx.x + 1 == gridDim.x;
 
   cuda::LetNextKernelStart();
   counts[threadIdx.x] = 0;
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kSortThreads) OrderKernel(int items_per_head, 
 
   auto bucket_of = [&](int cost) {
     const int rising = static_cast<int>(static_cast<int64_t>(cost) * (kBuckets - 1) / max_cost);
-    return is_last ? kBuckets - 1 - rising : rising;
+    return longest_first ? kBuckets - 1 - rising : rising;
   };
   // Neighbours in the order share a row tile and differ in their head: the heads of a KV group then read the same keys
   // at the same time.
@@ -115,10 +116,9 @@ Status LaunchWorkOrder(const SparseIndexView& index, const WorkOrderShape& shape
   const std::string what = "ordering " + std::to_string(num_items) + " row tiles";
   if (Status status = CudaStatus(cudaGetLastError(), what); !status.ok()) return status;
   const int sections = (shape.num_heads + shape.heads_per_section - 1) / shape.heads_per_section;
-  return CudaStatus(
-      cuda::LaunchDependent(OrderKernel, static_cast<unsigned>(sections), kSortThreads, 0, stream, shape.items_per_head,
-                            shape.num_heads, shape.heads_per_section, costs, order, next_item),
-      what);
+  return CudaStatus(cuda::LaunchDependent(OrderKernel, static_cast<unsigned>(sections), kSortThreads, 0, stream, shape,
+                                          costs, order, next_item),
+                    what);
 }
 
 }  // namespace headscope::kernels::hopper

@@ -1,8 +1,14 @@
 // The order in which thread blocks take work items: sections of heads whose K and V fit the L2 cache together, and
 // inside the last section the longest item first, so that the last ones to finish are short. The others begin with the
 // shortest: those need few keys, mostly the first ones, so that a new section's keys come from memory one by one beside
-// work on keys that are in the cache already, and not all of them at once. Planned on the device, because the lists are
-// there.
+// work on keys that are in the cache already, and not all of them at once.
+//
+// Where the keys of one head alone are more than the cache holds, every section begins with the longest. Blocks that
+// take items of rising cost in turn start ever further apart, since each was later by all that it has done: they then
+// read from everywhere between the first key and the diagonal. With falling costs who starts late has less to do, and
+// the blocks go through the keys side by side.
+//
+// Planned on the device, because the lists are there.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,6 +24,7 @@ struct WorkOrderShape {
   int32_t items_per_head = 0;
   int32_t num_heads = 0;          // batch * num_qo_heads
   int32_t heads_per_section = 0;  // query heads; a multiple of the group size
+  bool sections_fit_cache = true;
 };
 
 // Fills order [items_per_head * num_heads], zeroes *next_item; costs [items_per_head * num_heads] is scratch. Two small
