@@ -156,7 +156,11 @@ TaskMaker::Draft TaskMaker::Repetitions(Random* random, int32_t num_questions) c
   Draft draft;
   for (size_t i = 0; i < static_cast<size_t>(num_questions); ++i) {
     std::vector<int32_t> chunk;
-    while (chunk.size() < kRepeatedTokens) chunk.push_back(plain_[random->Below(plain_.size())]);
+    while (chunk.size() < kRepeatedTokens) {
+      const int32_t id = plain_[random->Below(plain_.size())];
+      // A trace holds the answer as text that ends at its first zero byte.
+      if (tokenizer_.TokenBytes(id).find('\0') == std::string::npos) chunk.push_back(id);
+    }
     Question question;
     question.question.tokens.assign(chunk.begin(), chunk.begin() + kCueTokens);
     question.question.answer.assign(chunk.begin() + kCueTokens, chunk.end());

@@ -68,6 +68,17 @@ TEST_F(Tasks, FactsStandWhereTheySayAndHoldTheAnswer) {
   EXPECT_EQ(repeat.answer.size(), 50U);
 }
 
+// A trace cannot hold such an answer. Of the seeds up to 400, these three draw the token of the zero byte.
+TEST_F(Tasks, NoAnswerHoldsAZeroByte) {
+  const TaskMaker maker(tokenizer, prose);
+  for (const uint64_t seed : {254, 304, 320}) {
+    const TaskSet set = maker.Make("repeat", 1024, seed, 1);
+    ASSERT_EQ(set.questions.size(), 1U);
+    EXPECT_EQ(set.questions[0].answer.size(), 50U);
+    EXPECT_EQ(set.questions[0].answer_text.find('\0'), std::string::npos) << seed;
+  }
+}
+
 TEST_F(Tasks, FactsAreSpreadOverTheWholeText) {
   std::array<int, 4> quarter{};
   for (uint64_t seed = 0; seed < 80; ++seed) {
