@@ -1,4 +1,5 @@
-// headscope bench [--device cpu|cuda] [--lengths ..] [--methods ..] [--index FILE] [--save-index DIR] [-o OUT.json]
+// headscope bench [--device cpu|cuda|cuda:N] [--lengths ..] [--methods ..] [--index FILE] [--save-index DIR] [-o
+// OUT.json]
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -7,11 +8,12 @@
 
 #include "bench/runner.h"
 #include "bench/workload.h"
+#include "capture/device_name.h"
 #include "command.h"
+#include "device_choice.h"
 #include "errors.h"
 #include "exit_codes.h"
 #include "interrupt.h"
-#include "option_checks.h"
 #include "output_file.h"
 #include "output_folder.h"
 #include "progress_line.h"
@@ -39,8 +41,8 @@ struct Defaults {
   int64_t copy_bytes;
 };
 
-Defaults DefaultsOf(const std::string& device) {
-  if (device == "cuda") {
+Defaults DefaultsOf(bool on_gpu) {
+  if (on_gpu) {
     return {.lengths = {8192, 16384, 32768, 65536, 131072},
             .methods = {"dense", "blocks-90", "vertical-slash-1000x4096", "a-shape-1024+4096", "s2-l1v15",
                         "vertical-slash", "vertical-slash:n_vertical=500,n_slash=700", "block-sparse",
@@ -81,17 +83,17 @@ void ParseHeads(const std::string& text, kernels::SeededProblem* shape) {
   shape->num_kv_heads = kv;
 }
 
-std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defaults& defaults) {
+std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defaults& defaults, bool on_gpu) {
   std::vector<bench::Group> groups;
   const std::string dtype = arguments.dtype.empty() ? defaults.dtype : arguments.dtype;
-  if (arguments.device == "cuda" && dtype == "fp32") {
+  if (on_gpu && dtype == "fp32") {
     throw UsageError(
         "--dtype fp32: cuDNN's dense attention, which the GPU's figures are compared with, takes bf16 and fp16");
   }
   for (const std::string& path : arguments.index_files) {
     groups.push_back(bench::ReadGroup(path));
     if (!arguments.dtype.empty()) groups.back().dtype = bench::ParseDType(dtype);
-    if (arguments.device == "cuda" && groups.back().dtype == kernels::DType::kFloat32) {
+    if (on_gpu && groups.back().dtype == kernels::DType::kFloat32) {
       throw UsageError("--index " + path + " is for fp32; give --dtype bf16 or fp16 to run it on a GPU");
     }
   }
@@ -134,24 +136,25 @@ void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::
 }
 
 int RunBench(const BenchArguments& arguments) {
-  CheckComparedDevice(arguments.device);
+  const capture::DeviceName wanted = capture::ParseDeviceName(arguments.device);
   if (!arguments.output.empty()) {
     if (Extension(arguments.output) != "json")
       throw UsageError("output " + arguments.output + ": the extension must be .json");
     CheckOutputTarget(arguments.output, arguments.force, arguments.index_files);
   }
-  const Defaults defaults = DefaultsOf(arguments.device);
-  const std::vector<bench::Group> groups = MakeGroups(arguments, defaults);
+  const Defaults defaults = DefaultsOf(wanted.is_gpu);
+  const std::vector<bench::Group> groups = MakeGroups(arguments, defaults, wanted.is_gpu);
   std::optional<OutputFolder> save_folder;
   if (!arguments.save_folder.empty()) {
     save_folder.emplace("--save-index", arguments.save_folder);
     CheckSaveTargets(arguments, groups);
   }
 
+  UseDevice(arguments.device);
   const std::atomic<bool>* const interrupted = InstallInterruptFlag();
   const bench::DeviceOptions device_options{.num_threads = arguments.threads, .cancelled = interrupted};
   const std::unique_ptr<bench::Device> device =
-      arguments.device == "cuda" ? bench::MakeCudaDevice(device_options) : bench::MakeCpuDevice(device_options);
+      wanted.is_gpu ? bench::MakeCudaDevice(device_options) : bench::MakeCpuDevice(device_options);
 
   ProgressLine line(arguments.quiet);
   bench::RunnerOptions options;
@@ -184,7 +187,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "bench", "Time executors and selectors on fixed problems, beside dense attention and the machine's ceilings");
   auto arguments = std::make_shared<BenchArguments>();
-  command->add_option("--device", arguments->device, "cpu or cuda")->capture_default_str();
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   auto* lengths = command
                       ->add_option("--lengths", arguments->lengths,
                                    "Tokens (cpu: 2048,4096; cuda: 8192 to 131072 in powers of two)")

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "capture/capture.h"
+#include "capture/device_name.h"
 #include "capture/tasks.h"
 #include "command.h"
 #include "errors.h"
@@ -31,6 +32,7 @@ int RunCapture(CaptureArguments arguments) {
     throw UsageError("capture needs exactly one of --text, --prompt and --task, and " +
                      std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
   }
+  capture::ParseDeviceName(request.device);  // a wrong word is refused before LibTorch is loaded
   request.prose_path = ProsePath();
   request.layers = ParseNumberList(arguments.layers, "--layers");
   request.heads = ParseNumberList(arguments.heads, "--heads");

@@ -5,14 +5,15 @@
 #include <memory>
 
 #include "analysis/compare.h"
+#include "capture/device_name.h"
 #include "command.h"
 #include "data/trace_reader.h"
+#include "device_choice.h"
 #include "errors.h"
 #include "exit_codes.h"
 #include "head_results.h"
 #include "interrupt.h"
 #include "method_choice.h"
-#include "option_checks.h"
 #include "output_file.h"
 #include "progress_line.h"
 #include "selection.h"
@@ -21,20 +22,22 @@ namespace headscope::app {
 namespace {
 
 struct CompareArguments {
-  std::string trace, heads, output;
+  std::string trace, heads, output, device = "cpu";
   std::vector<std::string> methods;
   analysis::CompareOptions options;
   bool force = false, quiet = false;
 };
 
 int RunCompare(CompareArguments arguments) {
-  CheckComparedDevice(arguments.options.device);
+  const capture::DeviceName device = capture::ParseDeviceName(arguments.device);
   if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
   CheckQueryRows(trace);
   CheckMethodsRun(trace.layout().model.head_dim, arguments.trace);
+  UseDevice(arguments.device);
+  arguments.options.device = device.is_gpu ? "cuda" : "cpu";
   arguments.options.cancelled = InstallInterruptFlag();
 
   std::vector<analysis::MethodResult> results;
@@ -43,8 +46,7 @@ int RunCompare(CompareArguments arguments) {
     ProgressLine line(arguments.quiet);
     const auto total = static_cast<int64_t>(heads.size() * choices.size());
     for (const analysis::HeadId& id : heads) {
-      const auto place =
-          arguments.options.device == "cuda" ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
+      const auto place = device.is_gpu ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
       analysis::HeadComparison comparison(analysis::LoadHead(trace, id, place), arguments.options);
       for (const MethodChoice& choice : choices) {
         analysis::MethodResult result;
@@ -84,7 +86,7 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")
       ->capture_default_str();
-  command->add_option("--device", arguments->options.device, "cpu or cuda")->capture_default_str();
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--threads", arguments->options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Write the results to .json, .csv or .h5")->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "capture/device_name.h"
 #include "capture/evaluate.h"
 #include "command.h"
 #include "exit_codes.h"
@@ -36,6 +37,7 @@ std::string Line(const capture::TaskScore& score) {
 }
 
 int RunEval(EvalArguments arguments) {
+  capture::ParseDeviceName(arguments.request.session.device);  // a wrong word is refused before LibTorch is loaded
   arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
   arguments.request.prose_path = ProsePath();
   const auto* cancelled = InstallInterruptFlag();

@@ -96,12 +96,6 @@ void PrepareOptions(CLI::App& app) {
   }
 }
 
-void CheckComparedDevice(const std::string& device) {
-  if (device == "cpu" || device == "cuda") return;
-  throw UsageError("--device " + device +
-                   ": it must be cpu or cuda (CUDA_VISIBLE_DEVICES chooses where there are several GPUs)");
-}
-
 std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv) {
   const auto commands =
       app.get_subcommands([&](const CLI::App* named) { return argc > 1 && named->get_name() == argv[1]; });

@@ -12,9 +12,6 @@ namespace headscope::app {
 // list too: the next one may be the trace. Call it when all subcommands have been added.
 void PrepareOptions(CLI::App& app);
 
-// --device of the commands that run methods: "cpu" or "cuda", else UsageError.
-void CheckComparedDevice(const std::string& device);
-
 // CLI11 drops the empty elements of a list ("512,,3", "a,") without a word. What to say of the first such option among
 // the arguments of a subcommand; empty when there is none. Call it before they are parsed.
 std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv);

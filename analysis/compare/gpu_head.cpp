@@ -4,7 +4,7 @@
 
 #include "compare/mask_quality.h"
 #include "kernels/contiguous.h"
-#include "kernels/cuda_executor.h"
+#include "kernels/cuda_devices.h"
 
 namespace headscope::analysis {
 namespace {
@@ -23,10 +23,8 @@ Status Upload(const std::vector<uint16_t>& values, const std::string& what, GpuM
 }  // namespace
 
 Status GpuHead::Create(HeadTensorsPtr head, std::unique_ptr<GpuHead>* made) {
-  kernels::CudaDeviceInfo info;
-  if (Status status = kernels::QueryCudaDevice(0, &info); !status.ok()) return status;
   std::unique_ptr<GpuHead> gpu(new GpuHead);
-  gpu->gpu_name_ = info.name;
+  if (Status status = kernels::NameOfCudaDevice(&gpu->gpu_name_); !status.ok()) return status;
   gpu->narrow_ = ToSixteenBits(*head);
   const std::string of_head = " of head " + HeadName(head->id);
   gpu->head_ = std::move(head);

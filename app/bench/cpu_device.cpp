@@ -32,6 +32,7 @@ class CpuDevice : public Device {
 
   std::string kind() const override { return "cpu"; }
   std::string name() const override { return "CPU, " + std::to_string(options_.num_threads) + " threads"; }
+  std::string torch_name() const override { return "cpu"; }
   std::string cache_policy() const override {
     return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run";
   }

@@ -7,6 +7,7 @@
 #include "bench/device.h"
 #include "capture/errors.h"
 #include "errors.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_select.h"
 
@@ -55,13 +56,17 @@ class Event {
 
 class CudaDevice : public Device {
  public:
-  CudaDevice(const DeviceOptions& options, kernels::CudaDeviceInfo info)
-      : options_{.num_threads = options.num_threads, .cancelled = options.cancelled}, info_(std::move(info)) {
+  CudaDevice(const DeviceOptions& options, std::string name)
+      : options_{.num_threads = options.num_threads, .cancelled = options.cancelled}, name_(std::move(name)) {
+    int number = 0;
+    Check(cudaGetDevice(&number), "asking for the current GPU");
+    torch_name_ = "cuda:" + std::to_string(number);
     flush_ = AllocateOnGpu(kFlushBytes, kFreeSome);
   }
 
   std::string kind() const override { return "cuda"; }
-  std::string name() const override { return info_.name; }
+  std::string name() const override { return name_; }
+  std::string torch_name() const override { return torch_name_; }
   std::string cache_policy() const override {
     return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run (cold L2)";
   }
@@ -142,7 +147,7 @@ class CudaDevice : public Device {
 
  private:
   kernels::RunOptions options_;
-  kernels::CudaDeviceInfo info_;
+  std::string name_, torch_name_;
   std::shared_ptr<void> flush_;
   Event start_, stop_;
   int flush_value_ = 0;
@@ -152,9 +157,9 @@ class CudaDevice : public Device {
 
 std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options) {
   // Before anything of CUDA is made, so that a machine without a GPU is told so.
-  kernels::CudaDeviceInfo info;
-  Require(kernels::QueryCudaDevice(0, &info));
-  return std::make_unique<CudaDevice>(options, std::move(info));
+  std::string name;
+  Require(kernels::NameOfCudaDevice(&name));
+  return std::make_unique<CudaDevice>(options, std::move(name));
 }
 
 }  // namespace headscope::app::bench

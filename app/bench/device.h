@@ -60,6 +60,7 @@ class Device {
   virtual ~Device() = default;
   virtual std::string kind() const = 0;  // "cpu" or "cuda"
   virtual std::string name() const = 0;
+  virtual std::string torch_name() const = 0;  // as capture's functions take it: "cpu" or "cuda:N"
   // Of what lies between two timed runs.
   virtual std::string cache_policy() const = 0;
 
@@ -90,7 +91,8 @@ struct DeviceOptions {
 };
 
 std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options);
-// Throws capture::DeviceError when there is no usable GPU or this build has no CUDA.
+// On the calling thread's GPU (kernels/cuda_devices.h). Throws capture::DeviceError when there is no usable GPU or this
+// build has no CUDA.
 std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options);
 
 }  // namespace headscope::app::bench

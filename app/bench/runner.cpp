@@ -78,11 +78,12 @@ class Runner {
     const auto rows = static_cast<double>(options_.product_rows);
     report_.product = {
         .name = "matrix product", .size = options_.product_rows, .work = 2 * rows * rows * rows, .ms = {}};
-    Measure(*capture::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.kind(), options_.num_threads),
-            &report_.product);
+    Measure(
+        *capture::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.torch_name(), options_.num_threads),
+        &report_.product);
     report_.copy = {
         .name = "copy", .size = options_.copy_bytes, .work = 2 * static_cast<double>(options_.copy_bytes), .ms = {}};
-    Measure(*capture::MakeCopy(options_.copy_bytes, device_.kind(), options_.num_threads), &report_.copy);
+    Measure(*capture::MakeCopy(options_.copy_bytes, device_.torch_name(), options_.num_threads), &report_.copy);
   }
 
   void RunGroup(const Group& group) {
@@ -172,7 +173,7 @@ class Runner {
                                                                               .head_dim = problem.head_dim,
                                                                               .seq_len = problem.seq_k,
                                                                               .seq_q = problem.seq_q},
-                                           device_.kind(), options_.num_threads);
+                                           device_.torch_name(), options_.num_threads);
   }
 
   static Case ReferenceCase(const PlacedProblem& placed, capture::ReferenceAttention& reference, bool is_decode) {

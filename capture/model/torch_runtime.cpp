@@ -6,13 +6,13 @@
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
-#include <charconv>
 #include <filesystem>
 #include <new>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
 
+#include "capture/device_name.h"
 #include "capture/errors.h"
 
 namespace headscope::capture {
@@ -40,18 +40,8 @@ void LoadCudaLibrary() {
 }  // namespace
 
 c10::Device OpenDevice(const std::string& name) {
-  if (name == "cpu") return c10::Device(c10::kCPU);
-  constexpr std::string_view kCuda = "cuda";
-  int index = 0;
-  bool valid = name.starts_with(kCuda);
-  if (valid && name.size() > kCuda.size()) {
-    const char* first = name.data() + kCuda.size() + 1;
-    const char* last = name.data() + name.size();
-    const auto [end, error] = std::from_chars(first, last, index);
-    valid =
-        name[kCuda.size()] == ':' && first < last && error == std::errc() && end == last && index >= 0 && index < 128;
-  }
-  if (!valid) throw std::invalid_argument("--device \"" + name + "\": it must be cpu, cuda or cuda:N");
+  const DeviceName wanted = ParseDeviceName(name);
+  if (!wanted.is_gpu) return c10::Device(c10::kCPU);
   LoadCudaLibrary();
   int available = 0;
   try {
@@ -61,11 +51,11 @@ c10::Device OpenDevice(const std::string& name) {
   }
   if (available == 0)
     throw DeviceError("--device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
-  if (index >= available) {
+  if (wanted.gpu >= available) {
     throw DeviceError("--device " + name + ": this machine has " + std::to_string(available) +
-                      " GPUs, counted from 0; name one of them");
+                      (available == 1 ? " GPU, cuda:0" : " GPUs, counted from 0; name one of them"));
   }
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(wanted.gpu)};
 }
 
 NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device) {

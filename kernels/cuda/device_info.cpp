@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda_error.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 
 namespace headscope::kernels {
@@ -36,6 +37,24 @@ Status QueryCudaDevice(int32_t device, CudaDeviceInfo* info) {
   info->num_multiprocessors = properties.multiProcessorCount;
   info->total_memory = static_cast<int64_t>(properties.totalGlobalMem);
   return {};
+}
+
+Status UseCudaDevice(int32_t device) {
+  CudaDeviceInfo info;
+  if (Status status = QueryCudaDevice(device, &info); !status.ok()) return status;
+  return CudaStatus(cudaSetDevice(device), "choosing GPU " + std::to_string(device));
+}
+
+Status NameOfCudaDevice(std::string* name) {
+  int device = 0, count = 0;
+  CudaDeviceInfo info;
+  // First whether there is any: the other calls do not tell a missing driver from an old one.
+  Status status = QueryCudaDevice(0, &info);
+  if (status.ok()) status = CudaStatus(cudaGetDevice(&device), "asking for the current GPU");
+  if (status.ok()) status = CudaStatus(cudaGetDeviceCount(&count), "counting the GPUs");
+  if (status.ok()) status = QueryCudaDevice(device, &info);
+  if (status.ok()) *name = count == 1 ? info.name : info.name + " (cuda:" + std::to_string(device) + ")";
+  return status;
 }
 
 }  // namespace headscope::kernels

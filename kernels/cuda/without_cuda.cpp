@@ -1,5 +1,6 @@
 // The CUDA calls of a build without CUDA: each says so.
 #include "kernels/cuda_decode.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_select.h"
 #include "kernels/cuda_statistics.h"
@@ -19,6 +20,12 @@ bool BuiltWithCuda() {
   return false;
 }
 Status QueryCudaDevice(int32_t, CudaDeviceInfo*) {
+  return NoCuda();
+}
+Status UseCudaDevice(int32_t) {
+  return NoCuda();
+}
+Status NameOfCudaDevice(std::string*) {
   return NoCuda();
 }
 Status ChooseCudaKernel(const AttentionProblem&, const SparseIndexView&, const AttentionOutput&, CudaKernelChoice*) {

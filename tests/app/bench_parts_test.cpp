@@ -89,6 +89,7 @@ class FullDevice : public Device {
   explicit FullDevice(int room) : room_(room) {}
   std::string kind() const override { return "full"; }
   std::string name() const override { return "full"; }
+  std::string torch_name() const override { return "cpu"; }
   std::string cache_policy() const override { return ""; }
   std::shared_ptr<void> Allocate(int64_t bytes) override {
     if (room_-- == 0) throw std::bad_alloc();

@@ -285,7 +285,7 @@ class Refusals(unittest.TestCase):
             self.skipTest("this machine has a GPU")
         made = os.path.join(self.folder.name, "for_nothing")
         run = bench("--device", "cuda", "--quiet", "--save-index", os.path.join(made, "below"))
-        self.check_refused(run, 4)
+        self.check_refused(run, 4, "--device cuda")
         self.assertNotIn("insufficient", run.stderr)
         self.assertFalse(os.path.exists(made), "a refused run left its folder behind")
 

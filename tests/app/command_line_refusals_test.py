@@ -221,8 +221,22 @@ class Refusals(TraceCase):
     def test_a_missing_device_is_four(self):
         if os.path.exists("/dev/nvidia0"):
             self.skipTest("this machine has a GPU")
-        run("capture", MODEL, "--text", "a", "--device", "cuda", "-o", self.path / "none.h5", code=4)
-        run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--device", "cuda", code=4)
+        for device in ("cuda", "cuda:1"):
+            for command in (("capture", MODEL, "--text", "a", "-o", self.path / "none.h5"), ("compare", self.trace, "--heads", "8:4", "--method", "dense")):
+                self.assertIn(f"--device {device}: ", run(*command, "--device", device, code=4).stderr)
+
+    def test_a_gpu_that_does_not_exist_is_named_by_every_command(self):
+        commands = (("capture", MODEL, "--text", "a", "-o", self.path / "none.h5"), ("compare", self.trace, "--heads", "8:4", "--method", "dense"),
+                    ("bench", "--lengths", 64, "--methods", "dense"), ("eval", "--task", "repeat", "--length", 512))
+        for command in commands:
+            for device in ("cuda:", "cuda:x"):  # tests/capture/device_name_test.cpp has more
+                said = run(*command, "--device", device, code=2).stderr
+                self.assertIn(f"--device {device}: it must be cpu, cuda or cuda:N", said)
+            # No machine has as many. Without a GPU, or in a build without CUDA, there is none of any number.
+            said = run(*command, "--device", "cuda:127", code=4).stderr
+            self.assertIn("--device cuda:127: ", said)
+            if os.path.exists("/dev/nvidia0"):
+                self.assertRegex(said, "this machine has [1-9]")
 
     def test_no_display_says_what_to_do(self):
         environment = environment_without("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")

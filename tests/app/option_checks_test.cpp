@@ -66,14 +66,5 @@ TEST_F(Lists, TakeOneArgumentAndLeaveTheNextToTheTrace) {
   }
 }
 
-TEST(ComparedDevice, IsNamedWithItsOption) {
-  EXPECT_NO_THROW(CheckComparedDevice("cpu"));
-  EXPECT_NO_THROW(CheckComparedDevice("cuda"));
-  for (const char* device : {"gpu", "", "CUDA", "cuda:1"}) {
-    EXPECT_THAT([&] { CheckComparedDevice(device); },
-                ThrowsMessage<UsageError>(HasSubstr("--device " + std::string(device) + ": it must be cpu or cuda")));
-  }
-}
-
 }  // namespace
 }  // namespace headscope::app

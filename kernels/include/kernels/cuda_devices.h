@@ -1,0 +1,21 @@
+// Which of a machine's GPUs this library's CUDA calls use. The choice belongs to a thread: every call of a thread goes
+// to the GPU that it chose last, to GPU 0 before it has chosen. Numbers are CUDA's, from 0, of the GPUs that
+// CUDA_VISIBLE_DEVICES leaves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/status.h"
+
+namespace headscope::kernels {
+
+// Makes GPU `device` the calling thread's. Errors are those of QueryCudaDevice (cuda_executor.h): no usable GPU, none
+// of that number, a build without CUDA.
+Status UseCudaDevice(int32_t device);
+
+// The calling thread's GPU for people to read: its name and, where there are several GPUs, its number, such as
+// "NVIDIA H200 (cuda:1)". Errors: no usable GPU, a build without CUDA.
+Status NameOfCudaDevice(std::string* name);
+
+}  // namespace headscope::kernels
