@@ -50,6 +50,8 @@ class DeviceTensor {
     view_.data = buffer_.get();
   }
   const StridedTensor<const void>& view() const { return view_; }
+  char* data() const { return buffer_.get(); }
+  size_t bytes() const { return buffer_.bytes(); }
 
  private:
   DeviceBuffer buffer_;
@@ -93,6 +95,7 @@ class GpuSelection {
     EXPECT_EQ(cudaMemset(workspace_.get(), 0x5a, workspace_.bytes()), cudaSuccess);
     host_ = {};
   }
+  const SparseIndexView& view() const { return view_; }  // on the device
   const SparseIndex& host() const { return host_; }
 
  private:
