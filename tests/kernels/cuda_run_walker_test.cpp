@@ -1,16 +1,17 @@
-// The Hopper scheduler's walk over runs, on the host: a warp's lanes as threads that meet at every exchange. What its
+// The Hopper scheduler's walk over runs, on the host: a warp's lanes go on by turns from exchange to exchange. What its
 // tiles keep must be the index's kept set, every pair once, and their flags must say what the loaders and consumers
 // rely on. Needs no GPU.
 #include <gtest/gtest.h>
+#include <ucontext.h>
 
 #include <algorithm>
 #include <array>
-#include <barrier>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 // What the walk's headers bring, in front of what device code is made of here.
@@ -31,25 +32,66 @@ namespace {
 
 constexpr int kLanes = 32;
 
-// The exchanges of one warp: every lane hands in a value, and every lane sees all of them.
+// One warp in one thread of the host. Every lane runs on a stack of its own up to its next exchange, where it hands in
+// a value and the next lane goes on; when its turn comes again, all lanes have handed in theirs. (A thread for each
+// lane would sleep and wake at every exchange: nearly all of the time.)
 class HostWarp {
  public:
+  // What every lane does. Whether all of them met at the same exchanges, as the hardware demands.
+  bool Run(const std::function<void(int)>& work) {
+    work_ = &work;
+    for (int i = 0; i < kLanes; ++i) {
+      Lane& lane = lanes_[static_cast<size_t>(i)];
+      lane = Lane{.stack = std::move(lane.stack)};
+      lane.stack.resize(kStackBytes);
+      getcontext(&lane.context);
+      lane.context.uc_stack.ss_sp = lane.stack.data();
+      lane.context.uc_stack.ss_size = lane.stack.size();
+      lane.context.uc_link = &scheduler_;  // where a lane goes that is done
+      makecontext(&lane.context, &HostWarp::BeginLane, 0);
+    }
+    while (true) {
+      for (current_ = 0; current_ < kLanes; ++current_) swapcontext(&scheduler_, &Current().context);
+      const auto ended = std::count_if(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.ended; });
+      if (ended == kLanes) return true;
+      // A lane would wait for others that never come. The stacks that are left hold nothing that wants to be freed.
+      if (ended > 0) return false;
+    }
+  }
+
   template <class Reduce>
   auto Meet(int64_t value, const Reduce& reduce) {
-    values_[static_cast<size_t>(lane)] = value;
-    all_here_.arrive_and_wait();
-    const auto result = reduce(values_);
-    all_here_.arrive_and_wait();
-    return result;
+    // Two sets of values by turns: those of the next exchange come in while others still read these.
+    auto& values = values_[static_cast<size_t>(Current().exchanges++ % 2)];
+    values[static_cast<size_t>(current_)] = value;
+    swapcontext(&Current().context, &scheduler_);
+    return reduce(values);
   }
-  static thread_local int lane;
 
  private:
-  std::array<int64_t, kLanes> values_{};
-  std::barrier<> all_here_{kLanes};
+  static constexpr size_t kStackBytes = 256 << 10;
+  struct Lane {
+    ucontext_t context{};
+    std::vector<char> stack;
+    int64_t exchanges = 0;
+    bool ended = false;
+  };
+
+  static void BeginLane();
+  Lane& Current() { return lanes_[static_cast<size_t>(current_)]; }
+
+  const std::function<void(int)>* work_ = nullptr;
+  ucontext_t scheduler_{};
+  std::array<Lane, kLanes> lanes_;
+  int current_ = 0;
+  std::array<std::array<int64_t, kLanes>, 2> values_{};
 };
-thread_local int HostWarp::lane = 0;
 HostWarp warp;
+
+void HostWarp::BeginLane() {
+  (*warp.work_)(warp.current_);
+  warp.Current().ended = true;
+}
 
 // The intrinsics of CUDA that the walk uses, under their own names.
 // NOLINTBEGIN(bugprone-reserved-identifier)
@@ -116,19 +158,15 @@ std::vector<Tile> WalkItem(const SparseIndexView& index, int item) {
     lists.run_count[l] = index.run_count[list];
   }
   std::vector<Tile> tiles;
-  std::vector<std::thread> lanes;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    lanes.emplace_back([&, lane] {
-      HostWarp::lane = lane;
-      RunWalker<Tiles<kSegments>> walker(params, lane);
-      walker.Start(lists, item);
-      while (walker.HasNext()) {
-        const Tile tile = walker.Next();
-        if (lane == 0) tiles.push_back(tile);
-      }
-    });
-  }
-  for (std::thread& lane : lanes) lane.join();
+  const bool met = warp.Run([&](int lane) {
+    RunWalker<Tiles<kSegments>> walker(params, lane);
+    walker.Start(lists, item);
+    while (walker.HasNext()) {
+      const Tile tile = walker.Next();
+      if (lane == 0) tiles.push_back(tile);
+    }
+  });
+  EXPECT_TRUE(met) << "a lane waits at an exchange that others never reach";
   return tiles;
 }
 
@@ -199,6 +237,26 @@ void CheckWalk(const SparseIndexView& index) {
       ASSERT_EQ(taken[row], kept[row]) << "row " << item * kItemRows + static_cast<int>(row);
     }
   }
+}
+
+// What the tests below rest on: values come from every lane's same exchange, and lanes that part ways are seen.
+TEST(HostWarp, LanesMeetAtEveryExchange) {
+  std::array<int, kLanes> sums{};
+  EXPECT_TRUE(warp.Run([&](int lane) {
+    for (int round = 0; round < 5; ++round) {
+      const auto votes = __ballot_sync(~0u, lane % 5 == round);
+      const int from_next = __shfl_sync(~0u, 100 * round + lane, lane + 1);
+      sums[static_cast<size_t>(lane)] += std::popcount(votes) * from_next;
+    }
+  }));
+  for (int lane = 0; lane < kLanes; ++lane) {
+    // Lanes 0 and 1 of every five come 7 times among 32, the others 6 times.
+    const int next = (lane + 1) % kLanes;
+    EXPECT_EQ(sums[static_cast<size_t>(lane)], 7 * next + 7 * (100 + next) + 6 * (3 * next + 900)) << lane;
+  }
+  EXPECT_FALSE(warp.Run([](int lane) {
+    for (int round = 0; round < (lane == 3 ? 1 : 2); ++round) __any_sync(~0u, true);
+  }));
 }
 
 class CudaRunWalker : public ::testing::TestWithParam<Pattern> {};
