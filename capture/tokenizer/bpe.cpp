@@ -1,6 +1,5 @@
 #include "tokenizer/bpe.h"
 
-#include <algorithm>
 #include <functional>
 #include <queue>
 #include <tuple>
@@ -38,11 +37,11 @@ BytePairMerger::BytePairMerger(const TokenizerSpec& spec) {
     // Of two equal rules the last one holds, as in the tokenizers library.
     merges_[PairKey(rule.left, rule.right)] = {static_cast<int32_t>(rank), rule.merged};
   }
+  std::vector<bool> is_added(spec.token_bytes.size());
+  for (const AddedToken& token : spec.added_tokens) is_added[static_cast<size_t>(token.id)] = true;
   for (size_t id = 0; id < spec.token_bytes.size(); ++id) {
     const std::string& bytes = spec.token_bytes[id];
-    const bool added = std::any_of(spec.added_tokens.begin(), spec.added_tokens.end(),
-                                   [&](const AddedToken& token) { return token.id == static_cast<int32_t>(id); });
-    if (added || bytes.empty()) continue;
+    if (is_added[id] || bytes.empty()) continue;
     if (bytes.size() == 1) byte_ids_[static_cast<unsigned char>(bytes[0])] = static_cast<int32_t>(id);
     if (spec.ignore_merges) whole_pieces_.emplace(bytes, static_cast<int32_t>(id));
   }

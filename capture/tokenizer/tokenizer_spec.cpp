@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "checkpoint/strict_json.h"
 #include "tokenizer/byte_alphabet.h"
@@ -161,6 +162,8 @@ void PutToken(const std::string& bytes, int32_t id, const JsonFields& where, std
 Vocabulary ReadVocabulary(const JsonFields& model, TokenizerSpec* spec) {
   const json* vocab = model.Find("vocab");
   if (vocab == nullptr || !vocab->is_object()) model.RefuseField("vocab", "must be an object", "correct it");
+  std::unordered_set<std::string_view> names_of_added;
+  for (const AddedToken& token : spec->added_tokens) names_of_added.insert(token.content);
   Vocabulary by_bytes;
   for (const auto& [text, id] : vocab->items()) {
     // Ids may have holes, but not so many that a small file asks for a large table.
@@ -170,14 +173,12 @@ Vocabulary ReadVocabulary(const JsonFields& model, TokenizerSpec* spec) {
           "vocab", "the id of \"" + text.substr(0, 40) + "\" must be a whole number from 0 to " + std::to_string(most),
           "correct it");
     }
-    const std::optional<std::string> bytes = BytesOfVocabularyText(text);
     // Names of added tokens may stand in the vocabulary too, in any characters; they never come from merges.
-    const bool added = std::any_of(spec->added_tokens.begin(), spec->added_tokens.end(),
-                                   [&name = text](const AddedToken& token) { return token.content == name; });
-    if (added) {
+    if (names_of_added.contains(text)) {
       PutToken(text, id.get<int32_t>(), model, "vocab", spec);
       continue;
     }
+    const std::optional<std::string> bytes = BytesOfVocabularyText(text);
     if (!bytes || bytes->empty())
       model.RefuseField("vocab", "\"" + text.substr(0, 40) + "\" is not written in the byte-level alphabet",
                         kByteLevelOnly);
