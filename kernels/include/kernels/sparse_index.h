@@ -12,20 +12,20 @@
 // count[L]. Offsets are 64-bit, everything else 32-bit.
 //
 // A run covers columns [start, start + length); start need not be aligned. Its flags:
-//   kRunPartial     the element rule applies inside the run; without it every (row, column) pair of the run is kept and
-//   the executor spends no
-//                   mask code on it.
-//   kRunUpperHalf / kRunLowerHalf   (never both) the run belongs only to the first / second half of the tile's rows.
-//   Neither flag: to all rows. (This lets a
-//                   128-row tile carry two lists of 64-row blocks, as S2-Attention and MInference build them.)
+// - kRunPartial: the element rule applies inside the run. Without it every (row, column) pair of the run is kept, and
+//   the executor spends no mask code on it.
+// - kRunUpperHalf, kRunLowerHalf (never both): the run belongs to the first half of the tile's rows alone, or to the
+//   second. Neither flag: to all rows. So a 128-row tile carries two lists of 64-row blocks, as S2-Attention and
+//   MInference build them.
 //
-// Kept set of row r (position p = first_position + r) of tile t:
-//   { c in a run of the list that belongs to r : the run is full, or KeepsElement(rule, p, c) }  union  { c in the
-//   list's columns }.
+// Kept set of row r (position p = first_position + r) of tile t: the columns c of the runs that belong to r, where the
+// run is full or rule.Keeps(p, c), and the list's single columns.
+//
 // Rules that Validate() enforces, so that executors need not check: runs of a list are sorted by start and, among runs
 // that share a row half, disjoint; columns are strictly increasing and in none of the list's runs; 0 <= column < seq_k;
-// under a causal rule a full run and a single column must not reach past the position of the first row that they belong
-// to (so neither ever needs a causal mask).
+// first_position + seq_q <= 2^30; under a causal rule a full run and a single column must not reach past the position
+// of the first row that they belong to. So neither ever needs a causal mask, and positions, rows and tiles are far from
+// the end of 32 bits.
 //
 // Source: the block and column lists of MInference (Algorithms 4 and 5), generalised to unaligned starts and two
 // halves.
