@@ -20,10 +20,9 @@ class RotaryEmbedding {
   Tables At(int64_t first_position, int64_t num_tokens) const;
   // Turns heads [heads, num_tokens, head_dim], in fp32; the result has `heads`' type and is contiguous.
   static at::Tensor Rotate(const at::Tensor& heads, const Tables& tables);
-  const at::Tensor& inverse_frequencies() const { return inverse_frequencies_; }  // [head_dim / 2] fp32
 
  private:
-  at::Tensor inverse_frequencies_;
+  at::Tensor inverse_frequencies_;  // [head_dim / 2] fp32
 };
 
 }  // namespace headscope::capture

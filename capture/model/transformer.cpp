@@ -84,11 +84,6 @@ struct Decoder {
     return ids.to(device, at::kLong);
   }
 
-  // [tokens, heads * head_dim] to contiguous [heads, tokens, head_dim].
-  at::Tensor SplitHeads(const at::Tensor& flat, int64_t heads) const {
-    return flat.view({flat.size(0), heads, config.head_dim}).transpose(0, 1).contiguous();
-  }
-
   at::Tensor Attention(const at::Tensor& x, size_t layer, const RotaryEmbedding::Tables& positions, HeadSink* sink) {
     const LayerWeights& w = weights.layers[layer];
     const int64_t rows = x.size(0);

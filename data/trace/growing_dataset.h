@@ -26,7 +26,6 @@ class GrowingDataset {
   GrowingDataset(hid_t group, const std::string& name, hid_t type, const GrowingShape& shape, size_t cache_bytes);
 
   hsize_t length() const { return shape_.extents[shape_.axis]; }
-  hid_t id() const { return dataset_.get(); }
 
   // Extends the growing axis to `length`; never shrinks it (SWMR readers rely on that).
   void Grow(hsize_t length);
