@@ -46,11 +46,15 @@ struct TaskQueue::Impl {
 
   bool IdleLocked() const { return waiting.empty() && running.empty(); }
 
+  // Returns the tasks that left the line, for the caller to let go of without the lock: what they captured may be large
+  // (a trace) and slow to free, and its destructor may call the queue.
   template <typename Matches>
-  void CancelLocked(Matches&& matches) {
+  [[nodiscard]] std::vector<TaskPtr> CancelLocked(Matches&& matches) {
+    std::vector<TaskPtr> dropped;
     std::erase_if(waiting, [&](const auto& entry) {
       if (!matches(entry.second->tag)) return false;
       entry.second->cancelled.store(true);
+      dropped.push_back(entry.second);
       return true;
     });
     for (const TaskPtr& task : running) {
@@ -62,6 +66,7 @@ struct TaskQueue::Impl {
       return task == nullptr;
     });
     if (IdleLocked()) became_idle.notify_all();
+    return dropped;
   }
 
   void Work() {
@@ -81,15 +86,18 @@ struct TaskQueue::Impl {
         std::erase_if(posted, [](const std::weak_ptr<Task>& entry) { return entry.expired(); });
         posted.push_back(task);
         lock.unlock();
-        // The last look at the flag is on the owner's thread, so a Cancel made there is never followed by `done`.
-        dispatcher([task] {
-          if (!task->cancelled.load()) task->done();
+        // The last look at the flag is on the owner's thread, so a Cancel made there is never followed by `done`. What
+        // `done` captured is the owner's, and goes with the posted function alone.
+        dispatcher([task, done = std::move(task->done)] {
+          if (!task->cancelled.load()) done();
         });
         lock.lock();
       }
       running.erase(place);
-      task.reset();
       if (IdleLocked()) became_idle.notify_all();
+      lock.unlock();
+      task.reset();
+      lock.lock();
     }
   }
 };
@@ -101,10 +109,11 @@ TaskQueue::TaskQueue(int32_t num_workers, Dispatcher dispatcher)
 }
 
 TaskQueue::~TaskQueue() {
+  std::vector<TaskPtr> dropped;
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->stopping = true;
-    impl_->CancelLocked([](const std::string&) { return true; });
+    dropped = impl_->CancelLocked([](const std::string&) { return true; });
   }
   impl_->work_available.notify_all();
   for (std::thread& worker : impl_->workers) worker.join();
@@ -116,17 +125,19 @@ void TaskQueue::Submit(const std::string& tag, int32_t priority, std::function<v
   task->tag = tag;
   task->work = std::move(work);
   task->done = std::move(done);
+  std::vector<TaskPtr> dropped;
   {
     const std::lock_guard lock(impl_->mutex);
-    impl_->CancelLocked([&](const std::string& other) { return other == tag; });
+    dropped = impl_->CancelLocked([&](const std::string& other) { return other == tag; });
     impl_->waiting.emplace(Place{-priority, impl_->next_number++}, std::move(task));
   }
   impl_->work_available.notify_one();
 }
 
 void TaskQueue::Cancel(const std::string& prefix) {
+  std::vector<TaskPtr> dropped;
   const std::lock_guard lock(impl_->mutex);
-  impl_->CancelLocked([&](const std::string& tag) { return tag.starts_with(prefix); });
+  dropped = impl_->CancelLocked([&](const std::string& tag) { return tag.starts_with(prefix); });
 }
 
 void TaskQueue::WaitUntilAlone(const std::atomic<bool>& cancelled, std::chrono::milliseconds at_most) {

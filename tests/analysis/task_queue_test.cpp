@@ -7,6 +7,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -151,6 +154,63 @@ TEST(TaskQueue, DestructionCancelsAndSilencesWhatWasPosted) {
   mailbox.RunAll();
   EXPECT_TRUE(saw_cancel);
   EXPECT_FALSE(done);
+}
+
+// Calls a function when the last copy of it goes.
+class AtTheEnd {
+ public:
+  explicit AtTheEnd(std::function<void()> function) : end_(nullptr, [function](void*) { function(); }) {}
+
+ private:
+  std::shared_ptr<void> end_;
+};
+
+// Whether another thread gets an answer from the queue.
+bool Answers(const TaskQueue& queue, std::future<bool>* answer) {
+  *answer = std::async(std::launch::async, [&queue] { return queue.Idle(); });
+  return answer->wait_for(std::chrono::seconds(2)) == std::future_status::ready;
+}
+
+TEST(TaskQueue, WhatACancelledTaskHeldIsFreedWithoutTheLock) {
+  Mailbox mailbox;
+  std::future<bool> first, second;
+  bool waiting_task = false, running_task = false;
+  {
+    TaskQueue queue(1, mailbox.Dispatcher());
+    Gate gate;
+    const auto submit = [&](const char* tag, AtTheEnd held) {
+      queue.Submit(
+          tag, 0, [&gate](const std::atomic<bool>&) { gate.Pass(); }, [held] {});
+    };
+    submit("running", AtTheEnd([&] { running_task = Answers(queue, &first); }));
+    gate.WaitForArrival();
+    submit("waiting", AtTheEnd([&] { waiting_task = Answers(queue, &second); }));
+    queue.Cancel("");
+    gate.Open();
+  }
+  EXPECT_TRUE(waiting_task);
+  EXPECT_TRUE(running_task);
+}
+
+TEST(TaskQueue, WhatDoneHeldIsFreedWhereItRan) {
+  Gate posted, ran;
+  std::function<void()> function;
+  std::thread::id freed_on;
+  {
+    TaskQueue queue(1, [&](std::function<void()> given) {
+      function = std::move(given);
+      posted.Open();
+      ran.Pass();  // the owner is faster than the worker
+    });
+    queue.Submit(
+        "tag", 0, [](const std::atomic<bool>&) {},
+        [held = AtTheEnd([&] { freed_on = std::this_thread::get_id(); })] {});
+    posted.Pass();
+    function();
+    function = nullptr;
+    ran.Open();
+  }
+  EXPECT_EQ(freed_on, std::this_thread::get_id());
 }
 
 TEST(TaskQueue, IdleWhenNothingWaitsOrRuns) {

@@ -17,8 +17,10 @@ class TaskQueue {
   TaskQueue(int32_t num_workers, Dispatcher dispatcher);
   ~TaskQueue();  // cancels everything and joins
 
-  // Runs `work` on a worker; `work` looks at the flag and returns early when it is true. Then `done` on the owner's
-  // thread, unless cancelled. Higher priority first; equal: oldest first.
+  // Runs `work` on a worker; `work` looks at the flag, returns early when it is true, and does not throw. Then `done`
+  // on the owner's thread, unless cancelled. Higher priority first; equal: oldest first. What `work` captured is freed
+  // on the worker, what `done` captured where `done` ran; that of a cancelled task on either. Never under the queue's
+  // lock.
   void Submit(const std::string& tag, int32_t priority, std::function<void(const std::atomic<bool>&)> work,
               std::function<void()> done);
   // Cancels queued and running tasks whose tag starts with `prefix`.
