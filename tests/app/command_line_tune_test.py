@@ -3,6 +3,7 @@
     command_line_tune_test.py HEADSCOPE DATA_DIR SHIPPED_TRACE ORACLE_DIR
 """
 import csv
+import functools
 import json
 import math
 import os
@@ -38,14 +39,17 @@ def one_step_less(budget, value):
     return max(budget["minimum"], int(below) if budget["type"] == "integer" else below)
 
 
+@functools.lru_cache(maxsize=3)  # some heads are asked for again; at 4,096 tokens each takes 150 MB
+def traced_head(path, layer, head):
+    with h5py.File(path, "r") as file:
+        return tuned_masses.TracedHead(file, layer, head)
+
+
 class Recordings:
     """A head in one or more traces: what parameters keep of all its rows together."""
 
     def __init__(self, traces, layer, head):
-        self.heads = []
-        for path in traces:
-            with h5py.File(path, "r") as file:
-                self.heads.append(tuned_masses.TracedHead(file, layer, head))
+        self.heads = [traced_head(str(path), layer, head) for path in traces]
 
     def keep(self, method, parameters):
         kept = [head.kept_by_row(method, parameters) for head in self.heads]

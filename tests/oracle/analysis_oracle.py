@@ -57,33 +57,42 @@ class Head:
         self.window = int(attention.attrs["window_per_layer"][slot])  # 0: none
         self.attended = (self.distance >= 0) & (self.distance < (self.window or len(self.k)))
         self.num_attended = self.attended.sum(axis=1)
-        self.p = np.where(self.attended, np.exp(self.scores - self.lse[:, None]), 0.0)
+        self.p = np.zeros_like(self.scores)
+        for begin in range(0, len(self.p), ROWS_AT_ONCE):
+            rows = slice(begin, begin + ROWS_AT_ONCE)
+            columns = self.positions[rows].max() + 1  # no row here attends to a later one
+            self.p[rows, :columns] = np.where(self.attended[rows, :columns], np.exp(self.scores[rows, :columns] - self.lse[rows, None]), 0.0)
 
 
 def best(scores, k):
     """Mask of each row's k best columns; equal scores: the lower column."""
-    threshold = -np.partition(-scores, k - 1, axis=1)[:, k - 1, None]
-    above, equal = scores > threshold, scores == threshold
-    return above | equal & (np.cumsum(equal, axis=1) <= k - above.sum(axis=1, keepdims=True))
+    threshold = np.partition(scores, -k, axis=1)[:, -k, None]
+    chosen = scores >= threshold
+    tied = np.flatnonzero(np.count_nonzero(chosen, axis=1) > k)
+    above, equal = scores[tied] > threshold[tied], scores[tied] == threshold[tied]
+    chosen[tied] = above | equal & (np.cumsum(equal, axis=1) <= k - above.sum(axis=1, keepdims=True))
+    return chosen
 
 
-def agreement(head, r, counts):
-    """Mean over the rows with more than k columns of the share of the k best that the r largest components of q find; for each k."""
-    order = np.argsort(-np.abs(head.q), axis=1, kind="stable")[:, :r]
-    largest = np.zeros_like(head.q)
-    np.put_along_axis(largest, order, np.take_along_axis(head.q, order, axis=1), axis=1)
-    shares = {k: [] for k in counts}
+def agreement(head, components, counts):
+    """Mean over the rows with more than k columns of the share of the k best that the r largest components of q find; for each (r, k)."""
+    order = np.argsort(-np.abs(head.q), axis=1, kind="stable")
+    largest = {r: np.zeros_like(head.q) for r in components}
+    for r, kept in largest.items():
+        np.put_along_axis(kept, order[:, :r], np.take_along_axis(head.q, order[:, :r], axis=1), axis=1)
+    shares = {(r, k): [] for r in components for k in counts}
     for begin in range(0, len(head.q), ROWS_AT_ONCE):
         rows = slice(begin, begin + ROWS_AT_ONCE)
         columns = head.positions[rows].max() + 1
         attended = head.attended[rows, :columns]
         exact = np.where(attended, head.scores[rows, :columns], -np.inf)
-        estimate = np.where(attended, largest[rows] @ head.k[:columns].T, -np.inf)
-        for k in counts:
-            chosen = head.num_attended[rows] > k
-            if chosen.any():
-                shares[k].append((best(exact[chosen], k) & best(estimate[chosen], k)).sum(axis=1) / k)
-    return {k: np.concatenate(shares[k]).mean() if shares[k] else 1.0 for k in counts}
+        exactly_best = {k: best(exact[head.num_attended[rows] > k], k) for k in counts if (head.num_attended[rows] > k).any()}
+        for r in components:
+            estimate = np.where(attended, largest[r][rows] @ head.k[:columns].T, -np.inf)
+            for k, expected in exactly_best.items():
+                found = best(estimate[head.num_attended[rows] > k], k)
+                shares[r, k].append(np.count_nonzero(expected & found, axis=1) / k)
+    return {asked: np.concatenate(some).mean() if some else 1.0 for asked, some in shares.items()}
 
 
 def far_blocks(head, position):
@@ -141,8 +150,7 @@ def statistics(head):
     for target in (0.90, 0.95, 0.99):
         needed = np.minimum((running < target).sum(axis=1) + 1, head.num_attended)
         result[f"sparsity{target}"] = 1 - needed.sum() / head.num_attended.sum()
-    for r in (8, 16, 32):
-        result |= {f"agreement{r},{k}": mean for k, mean in agreement(head, r, (32, 128)).items()}
+    result |= {f"agreement{r},{k}": mean for (r, k), mean in agreement(head, (8, 16, 32), (32, 128)).items()}
     bins = min(BINS, tokens)
     place = np.arange(tokens) * bins // tokens
     result["column_profile"] = np.bincount(place, weights=p.sum(axis=0)) / rows

@@ -69,7 +69,8 @@ class Problem:
         return self.cap(self.softmax_scale * self.q[b, h] @ self.k[b, h // self.group].T)
 
     def probabilities(self, b, h, rows):
-        scores = np.where(self.causal[rows], self.scores(b, h)[rows], -np.inf)
+        scores = self.cap(self.softmax_scale * self.q[b, h, rows] @ self.k[b, h // self.group].T)
+        scores = np.where(self.causal[rows], scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
@@ -79,8 +80,7 @@ class Problem:
         columns = probabilities.sum(axis=0)[: self.num_visible]
         slashes = np.zeros(self.num_visible)
         for probability, position in zip(probabilities, self.position[rows]):
-            for offset in range(position + 1):
-                slashes[offset] += probability[position - offset]
+            slashes[: position + 1] += probability[position::-1]  # the key at offset o is position - o
         return columns, slashes
 
 
