@@ -1,5 +1,7 @@
 #include "run_slot.h"
 
+#include "kernels/method_names.h"
+
 namespace headscope::app {
 namespace {
 
@@ -14,22 +16,25 @@ bool IsLeftToTheCpu(const Status& status) {
 
 }  // namespace
 
+std::unique_ptr<analysis::HeadComparison> RunSlot::MakeComparison(const std::string& device) {
+  analysis::CompareOptions options;
+  options.repeats = settings_.repeats;
+  options.least_ms = settings_.least_ms;
+  options.decode_rows = settings_.decode_rows;
+  options.device = device;
+  options.cancelled = &stop_;
+  // A comparison may outlive this run; each run has its own listener.
+  options.progress = [this](const analysis::RepeatProgress& progress) {
+    if (settings_.report) settings_.report(progress);
+  };
+  return std::make_unique<analysis::HeadComparison>(head_, options);
+}
+
 Status RunSlot::RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
                       analysis::MethodResult* result) {
-  std::unique_ptr<analysis::HeadComparison>& comparison = comparisons_[device];
-  if (!comparison) {
-    analysis::CompareOptions options;
-    options.repeats = settings_.repeats;
-    options.least_ms = settings_.least_ms;
-    options.decode_rows = settings_.decode_rows;
-    options.device = device;
-    options.cancelled = &stop_;
-    // The comparison outlives this run; each run has its own listener.
-    options.progress = [this](const analysis::RepeatProgress& progress) {
-      if (settings_.report) settings_.report(progress);
-    };
-    comparison = std::make_unique<analysis::HeadComparison>(head_, options);
-  }
+  if (kernels::FindMethod(method).decode != nullptr) return MakeComparison(device)->Run(method, values, result);
+  std::unique_ptr<analysis::HeadComparison>& comparison = prefill_comparisons_[device];
+  if (!comparison) comparison = MakeComparison(device);
   return comparison->Run(method, values, result);
 }
 
@@ -43,7 +48,7 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
   if (cancelled) return {StatusCode::kCancelled, "The run was cancelled."};
   if (head_ != head || settings_.repeats != settings.repeats || settings_.least_ms != settings.least_ms ||
       settings_.decode_rows != settings.decode_rows) {
-    comparisons_.clear();
+    prefill_comparisons_.clear();
     head_ = head;
   }
   settings_ = settings;
@@ -64,7 +69,7 @@ Status RunSlot::RunWherePossible(const std::string& method, const kernels::Param
 
 void RunSlot::Forget() {
   const std::lock_guard lock(mutex_);
-  comparisons_.clear();
+  prefill_comparisons_.clear();
   head_.reset();
 }
 

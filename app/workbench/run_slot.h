@@ -1,4 +1,6 @@
-// Measured runs, one at a time. The dense baseline of a head is measured once and kept while the head stays the same.
+// Measured runs, one at a time. The dense baseline of a head's prefill is measured once and kept while the head stays
+// the same. That of its decode steps is measured anew with every run: it is over in a fraction of a second, and one
+// from a moment when the machine was busy would make every later run look fast.
 //
 // A head that lies on the GPU runs there; what the GPU does not take runs on the CPU, and the result's note says why.
 // Any other head runs on the CPU, which computes with its own numbers.
@@ -39,12 +41,13 @@ class RunSlot {
                                    analysis::MethodResult* result);
   kernels::Status RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
                         analysis::MethodResult* result);
+  std::unique_ptr<analysis::HeadComparison> MakeComparison(const std::string& device);
 
   std::mutex mutex_;
   std::atomic<bool> stop_ = false;
   analysis::HeadTensorsPtr head_;
   RunSettings settings_;
-  std::map<std::string, std::unique_ptr<analysis::HeadComparison>> comparisons_;  // by device
+  std::map<std::string, std::unique_ptr<analysis::HeadComparison>> prefill_comparisons_;  // by device
 };
 
 }  // namespace headscope::app
