@@ -174,14 +174,31 @@ TEST_F(ShellTest, RunFillsTheTableAndExports) {
   }
 }
 
-TEST_F(ShellTest, RunAllMeasuresEveryMethod) {
+TEST_F(ShellTest, RunAllMeasuresEveryMethodAsThePanelHasIt) {
   OpenWindow(trace_path());
   ASSERT_TRUE(WaitForCanvas());
   auto* table = Find<QTableView>("runsTable");
+  // One method that was tried and left again, and the one on show.
+  for (const auto& [name, parameters] :
+       {std::pair{"block-sparse", "n_blocks=2"}, std::pair{"a-shape", "n_sink=64,n_local=128"}}) {
+    const auto& methods = window_->canvas()->methods();
+    const auto spec =
+        std::find_if(methods.begin(), methods.end(), [&](const auto& method) { return method.name == name; });
+    ASSERT_NE(spec, methods.end());
+    kernels::ParameterValues values(*spec);
+    ASSERT_EQ(values.Parse(*spec, parameters), "");
+    ASSERT_TRUE(window_->canvas()->SetMethod(QLatin1String(name), values));
+  }
   const size_t num_methods = workbench_->methods().size();  // with one dense row for each of the two phases
   window_->commands()[Command::kRunAll]->trigger();
   EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() == static_cast<int>(num_methods); }, 60000))
       << table->model()->rowCount() << " rows; " << Find<QLabel>("noticeText")->text().toStdString();
+  std::map<std::string, std::string> parameters;
+  for (const analysis::MethodResult& run : static_cast<ui::RunsTableModel*>(table->model())->runs())
+    parameters[run.method] = run.parameters;
+  EXPECT_EQ(parameters["block-sparse"], "n_blocks=2");
+  EXPECT_EQ(parameters["a-shape"], "n_sink=64,n_local=128");
+  EXPECT_EQ(parameters["sparq"], "r=32,k=128,local_share=0.25,reallocate=1") << "not touched: its defaults";
 }
 
 TEST_F(ShellTest, PaletteFindsAndRunsACommand) {

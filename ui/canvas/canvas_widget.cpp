@@ -170,6 +170,10 @@ kernels::ParameterValues HeadCanvas::method_values() const {
   return impl_->model.trial().values();
 }
 
+kernels::ParameterValues HeadCanvas::ValuesOf(const kernels::MethodSpec& method) const {
+  return impl_->model.trial().ValuesOf(method);
+}
+
 void HeadCanvas::SetMassTarget(double target) {
   impl_->model.trial().SetTarget(target);
 }

@@ -80,6 +80,8 @@ class HeadCanvas : public QOpenGLWidget {
   void ToggleMethodList();
   QString method() const;
   kernels::ParameterValues method_values() const;
+  // Of any method of the panel: the present values, those that it had last, or its defaults.
+  kernels::ParameterValues ValuesOf(const kernels::MethodSpec& method) const;
   void SetRepeats(int repeats);  // of a measured run; clamped to [1, 100]
   // As the panel's button: measures dense and the method on the head; RunFinished or RunFailed follows.
   void RunMethod();

@@ -93,12 +93,16 @@ bool MethodTrial::is_decode() const {
   return method() != nullptr && method()->phase == kernels::Phase::kDecode;
 }
 
+kernels::ParameterValues MethodTrial::ValuesOf(const kernels::MethodSpec& spec) const {
+  if (method() != nullptr && method()->name == spec.name) return values_;
+  const auto remembered = remembered_.find(spec.name);
+  return remembered != remembered_.end() ? remembered->second : kernels::ParameterValues(spec);
+}
+
 bool MethodTrial::SelectMethod(const std::string& name) {
-  const auto remembered = remembered_.find(name);
-  if (remembered != remembered_.end()) return SelectMethod(name, kernels::ParameterValues(remembered->second));
   const auto found = std::find_if(methods_.begin(), methods_.end(),
                                   [&](const kernels::MethodSpec& spec) { return spec.name == name; });
-  return found != methods_.end() && SelectMethod(name, kernels::ParameterValues(*found));
+  return found != methods_.end() && SelectMethod(name, ValuesOf(*found));
 }
 
 bool MethodTrial::SelectMethod(const std::string& name, const kernels::ParameterValues& values) {

@@ -61,6 +61,8 @@ class MethodTrial {
   const kernels::MethodSpec* method() const;
   bool is_decode() const;  // false without a method
   const kernels::ParameterValues& values() const { return values_; }
+  // The parameters of any method: the present ones, those that it had last time, or its defaults.
+  kernels::ParameterValues ValuesOf(const kernels::MethodSpec& spec) const;
   // Picks a method with the parameters it had last time, or its defaults.
   bool SelectMethod(const std::string& name);
   // False, and nothing changes, when a name or value is illegal.

@@ -45,6 +45,7 @@ enum class Command {
   kResetLayout,
   kRun,
   kRunAll,
+  kRunAllAtTarget,
   kMeetTarget,
   kCancelWork,
   kChooseMethod,

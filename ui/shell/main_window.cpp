@@ -119,6 +119,7 @@ void MainWindow::BuildDocks() {
   mass_dock_ = dock(tr("Kept mass"), "massDock", mass_);
   connect(matrix_, &HeadMatrix::HeadActivated, &store_, &HeadStore::Select);
   connect(table_, &HeadTable::HeadActivated, &store_, &HeadStore::Select);
+  connect(runs_, &RunsTable::RunActivated, this, &MainWindow::ShowRun);
   connect(&store_, &HeadStore::SelectionChanged, this, &MainWindow::ShowHead);
   connect(runs_->model(), &QAbstractItemModel::modelReset, this, &MainWindow::UpdateCommands);
 }

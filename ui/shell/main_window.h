@@ -30,6 +30,9 @@
 
 namespace headscope::ui {
 
+// A prefill method with a parameter that "Meet target" can search.
+bool HasBudget(const kernels::MethodSpec& method);
+
 class MainWindow : public QMainWindow {
   Q_OBJECT
 
@@ -82,8 +85,7 @@ class MainWindow : public QMainWindow {
   void ShowCursor(qint64 row, qint64 column, const Exact& exact);
   void SetMethodState(const MethodState& state);
   MethodState PresentMethodState() const;
-  const kernels::MethodSpec* PrefillMethod(const QString& name) const;  // null when there is none
-  const kernels::MethodSpec* PanelMethod(const QString& name) const;    // of either phase; null when there is none
+  const kernels::MethodSpec* PanelMethod(const QString& name) const;  // of either phase; null when there is none
   void OpenPalette();
   void ShowKeys();
   void ShowAbout();
@@ -97,17 +99,27 @@ class MainWindow : public QMainWindow {
   void ConnectCapture();
   void TraceCaptured(const CapturedTrace& trace);
   bool MayDropRuns(const QString& consequence);
-  void BeginCanvasRun();
-  void RunAllMethods();
-  void RunNextMethod();
-  void StopRunAll();
-  void MeetTarget();
-  void StopSearch();
   void ExportCanvas();
   // False when the user thought better of it or the file could not be written, which is then said.
   bool ExportTable(const QString& title, const QString& name,
                    const std::function<std::string(const std::string&)>& write);
   bool ExportRuns();
+
+  // main_window_runs.cpp: measured runs, and searches for what to measure.
+  void BeginCanvasRun();
+  void RunAllMethods();   // with the panel's parameters of each
+  void RunAllAtTarget();  // prefill methods, each with the cheapest parameters that keep the target's mass
+  void BeginRuns();       // of pending_runs_
+  void RunNextMethod();
+  void StopRunAll();
+  void MeetTarget();
+  void BeginSearch();
+  void SearchNextMethod();
+  // `place` is added to what its progress says.
+  void Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
+              Reply<kernels::ParameterValues> done, ErrorReply failed);
+  void StopSearch();
+  void ShowRun(const analysis::MethodResult& run);  // its head, its method and its parameters
 
   Workbench* const workbench_;
   const QString session_path_;
@@ -139,12 +151,16 @@ class MainWindow : public QMainWindow {
 
   struct PendingRun {
     analysis::HeadId head;
-    kernels::MethodSpec method;
+    std::string method;
+    kernels::ParameterValues values;
   };
   std::deque<PendingRun> pending_runs_;
-  bool has_layout_ = false;  // the session's, or the first one at its final size
+  std::deque<kernels::MethodSpec> pending_searches_;
+  std::deque<PendingRun> found_runs_;  // of the searches so far
+  QStringList unreached_;              // why the other searches found nothing
+  bool has_layout_ = false;            // the session's, or the first one at its final size
   bool searching_ = false;
-  size_t num_runs_ = 0;
+  size_t num_runs_ = 0, num_searches_ = 0;
   QElapsedTimer since_runs_began_;
 
   // Names of work in the progress strip.

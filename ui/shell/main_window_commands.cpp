@@ -35,6 +35,7 @@ constexpr Gesture kGestures[] = {
     {"Drag the line in Kept mass, arrows there", "move the target; Ctrl finer, Shift coarser, double click for 0.95"},
     {"Arrows in the matrix", "open the head beside"},
     {"Click on a table's title", "sort; right-click: choose columns"},
+    {"Double click on a run, Enter there", "open its head, and its method with its parameters"},
     {"Drop a .h5 file or a model folder", "open it; capture from it"},
     {"Click on the progress of a capture", "open its dialog again"},
 };
@@ -93,6 +94,7 @@ void MainWindow::BindCommands() {
   bind(Command::kResetLayout, [this] { ResetLayout(); });
   bind(Command::kRun, [this] { canvas_->RunMethod(); });
   bind(Command::kRunAll, [this] { RunAllMethods(); });
+  bind(Command::kRunAllAtTarget, [this] { RunAllAtTarget(); });
   bind(Command::kMeetTarget, [this] { MeetTarget(); });
   bind(Command::kCancelWork, [this] { progress_->CancelShown(); });
   bind(Command::kKeys, [this] { ShowKeys(); });
@@ -158,16 +160,13 @@ void MainWindow::SyncMetric() {
 
 void MainWindow::UpdateCommands() {
   const bool has_head = canvas_->HasHead();
-  for (const Command command :
-       {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kGoTo, Command::kFindToken, Command::kFit,
-        Command::kZoomIn, Command::kZoomOut, Command::kPreviousHead, Command::kNextHead}) {
+  for (const Command command : {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kRunAllAtTarget,
+                                Command::kGoTo, Command::kFindToken, Command::kFit, Command::kZoomIn, Command::kZoomOut,
+                                Command::kPreviousHead, Command::kNextHead}) {
     commands_[command]->setEnabled(has_head);
   }
-  const kernels::MethodSpec* const method = PrefillMethod(canvas_->method());
-  const bool searchable =
-      method != nullptr && std::any_of(method->parameters.begin(), method->parameters.end(), [](const auto& parameter) {
-        return parameter.role != kernels::ParameterRole::kOther;
-      });
+  const kernels::MethodSpec* const method = PanelMethod(canvas_->method());
+  const bool searchable = method != nullptr && HasBudget(*method);
   commands_[Command::kMeetTarget]->setEnabled(has_head && searchable);
   mass_->SetSearchable(has_head && searchable);
   commands_[Command::kExportHeads]->setEnabled(store_.HasTrace());
@@ -211,13 +210,6 @@ void MainWindow::ShowCursor(qint64 row, qint64 column, const Exact& exact) {
     text += QStringLiteral("     p = %1").arg(exact.probability, 0, 'g', 4);
   }
   cursor_label_->setText(text);
-}
-
-const kernels::MethodSpec* MainWindow::PrefillMethod(const QString& name) const {
-  for (const kernels::MethodSpec& spec : workbench_->methods()) {
-    if (spec.phase == kernels::Phase::kPrefill && QString::fromStdString(spec.name) == name) return &spec;
-  }
-  return nullptr;
 }
 
 const kernels::MethodSpec* MainWindow::PanelMethod(const QString& name) const {

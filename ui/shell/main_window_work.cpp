@@ -11,7 +11,6 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int32_t kRepeatsOfAll = 3;
 constexpr double kPictureScale = 2;
 
 // Where to write; empty when the user thought better of it. A name without a suffix gets one before the dialog asks
@@ -102,7 +101,10 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   StopSearch();
   StopRunAll();
   if (capture_ != nullptr) capture_->SetTraceOnShow(path);
-  const std::optional<analysis::HeadId> last_head = session_.last_trace == path ? session_.head : std::nullopt;
+  // One head is looked at on several prompts; the first trace of a session begins where the one before ended.
+  const std::optional<analysis::HeadId> last_head = store_.HasTrace()             ? store_.selected()
+                                                    : session_.last_trace == path ? session_.head
+                                                                                  : std::nullopt;
   session_.last_trace = path;
   session_.AddRecent(path);
   FillRecentMenu();
@@ -168,103 +170,6 @@ void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   const QString told =
       trace.cancelled ? tr("The capture was cancelled; %1 holds what was recorded (%2).") : tr("Captured %1 (%2).");
   notice_->ShowOffer(told.arg(path, DescribeSize(trace)), tr("Open"), [this, path] { OpenPath(path); });
-}
-
-void MainWindow::BeginCanvasRun() {
-  StopRunAll();
-  progress_->Begin(kRunWork, [this] {
-    canvas_->CancelRun();
-    progress_->End(kRunWork);
-  });
-  ProgressReport report;
-  report.stage = tr("Measuring %1").arg(canvas_->method()).toStdString();
-  report.fraction = 0;  // known: an unknown one is an animation, whose frames the run would be measured beside
-  progress_->Update(kRunWork, report);
-  run_watch_.start();
-}
-
-void MainWindow::RunAllMethods() {
-  if (!store_.selected()) return;
-  StopRunAll();
-  canvas_->CancelRun();
-  for (const kernels::MethodSpec& method : workbench_->methods()) {
-    // The dense baseline comes with every run.
-    if (method.name != "dense") pending_runs_.push_back({*store_.selected(), method});
-  }
-  num_runs_ = pending_runs_.size();
-  since_runs_began_.start();
-  progress_->Begin(kRunAllWork, [this] {
-    workbench_->CancelRun();
-    StopRunAll();
-  });
-  RunNextMethod();
-}
-
-void MainWindow::RunNextMethod() {
-  if (pending_runs_.empty()) {
-    progress_->End(kRunAllWork);
-    return;
-  }
-  const PendingRun run = pending_runs_.front();
-  pending_runs_.pop_front();
-  const size_t done = num_runs_ - pending_runs_.size() - 1;
-  workbench_->RunMethod(run.head, run.method.name, kernels::ParameterValues(run.method), kRepeatsOfAll,
-                        WhileAlive(this,
-                                   [this](const analysis::MethodResult& result) {
-                                     runs_->model()->Add(result);
-                                     RunNextMethod();
-                                   }),
-                        WhileAlive(this,
-                                   [this](const std::string& sentence) {
-                                     notice_->ShowError(QString::fromStdString(sentence));
-                                     RunNextMethod();
-                                   }),
-                        WhileAlive(this, [this, done](ProgressReport report) {
-                          const auto all = static_cast<double>(num_runs_), finished = static_cast<double>(done);
-                          report.stage += tr(" (%1 of %2)").arg(done + 1).arg(num_runs_).toStdString();
-                          report.fraction = finished / all;
-                          if (done > 0) {
-                            const double seconds = static_cast<double>(since_runs_began_.elapsed()) / 1000;
-                            report.rate = finished / seconds;
-                            report.unit = tr("methods").toStdString();
-                            report.remaining_s = (all - finished) * seconds / finished;
-                          }
-                          progress_->Update(kRunAllWork, report);
-                        }));
-}
-
-void MainWindow::StopRunAll() {
-  pending_runs_.clear();
-  progress_->End(kRunAllWork);
-}
-
-void MainWindow::MeetTarget() {
-  StopSearch();
-  searching_ = true;
-  mass_->SetSearching(true);
-  progress_->Begin(kSearchWork, [this] { StopSearch(); });
-  const QString method = canvas_->method();
-  workbench_->MeetTarget(
-      canvas_->head(), method.toStdString(), canvas_->method_values(), canvas_->mass_target(),
-      WhileAlive(this,
-                 [this, method](const kernels::ParameterValues& values) {
-                   StopSearch();
-                   canvas_->SetMethod(method, values);  // one step back undoes it
-                 }),
-      WhileAlive(this,
-                 [this](const std::string& sentence) {
-                   StopSearch();
-                   notice_->ShowError(QString::fromStdString(sentence));
-                 }),
-      WhileAlive(this, [this](const ProgressReport& report) { progress_->Update(kSearchWork, report); }));
-}
-
-void MainWindow::StopSearch() {
-  if (!searching_) return;
-  searching_ = false;
-  workbench_->CancelSearch();
-  mass_->SetSearching(false);
-  progress_->End(kSearchWork);
 }
 
 void MainWindow::ExportCanvas() {

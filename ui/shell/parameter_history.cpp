@@ -13,7 +13,9 @@ class ParameterHistory::Step : public QUndoCommand {
   int id() const override { return 1; }
   bool mergeWith(const QUndoCommand* other) override {
     const auto* step = static_cast<const Step*>(other);
-    if (!step->same_drag_ || step->after_.method != before_.method) return false;
+    // A drag stays with one method; from one to another and back are two steps.
+    const QString& method = step->after_.method;
+    if (!step->same_drag_ || method != before_.method || method != after_.method) return false;
     after_ = step->after_;
     return true;
   }

@@ -50,6 +50,8 @@ double Value(const MethodResult& run, int column) {
       return run.attend.median_ms;
     case RunsTableModel::kTotal:
       return run.select.median_ms + run.attend.median_ms;
+    case RunsTableModel::kDense:
+      return run.dense_attend.median_ms;
     case RunsTableModel::kSpeedup:
       return run.speedup;
     case RunsTableModel::kRelativeError:
@@ -63,9 +65,32 @@ double Value(const MethodResult& run, int column) {
   }
 }
 
-QString Milliseconds(double value, double spread) {
-  const int digits = value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return QStringLiteral("%1 ± %2").arg(value, 0, 'f', digits).arg(spread, 0, 'f', digits);
+// Digits after the point that leave three or four in all.
+int Decimals(double value) {
+  return value >= 100 ? 0 : value >= 10 ? 1 : 2;
+}
+
+QString Milliseconds(const analysis::Timing& timing) {
+  const int digits = Decimals(timing.median_ms);
+  return QStringLiteral("%1 ± %2").arg(timing.median_ms, 0, 'f', digits).arg(timing.mad_ms, 0, 'f', digits);
+}
+
+// Of a quotient, to first order: the relative deviations of both times, added.
+double SpeedupDeviation(const MethodResult& run) {
+  const double own_ms = run.select.median_ms + run.attend.median_ms, dense_ms = run.dense_attend.median_ms;
+  if (own_ms <= 0 || dense_ms <= 0) return 0;
+  return run.speedup * (run.dense_attend.mad_ms / dense_ms + (run.select.mad_ms + run.attend.mad_ms) / own_ms);
+}
+
+QString Speedup(const MethodResult& run) {
+  const int digits = Decimals(run.speedup);
+  const QString factor = QString::number(run.speedup, 'f', digits);
+  if (IsDense(run)) return factor + u'×';
+  return QStringLiteral("%1 ± %2×").arg(factor).arg(SpeedupDeviation(run), 0, 'f', digits);
+}
+
+QString Repeats(const analysis::Timing& timing, const MethodResult& run) {
+  return QObject::tr("%1 repeats on %2").arg(timing.repeats).arg(QString::fromStdString(run.device));
 }
 
 QString Small(double value) {
@@ -89,13 +114,15 @@ QString Text(const MethodResult& run, int column) {
     case RunsTableModel::kCraMean:
       return QString::number(run.cra_mean, 'f', 3);
     case RunsTableModel::kSelect:
-      return IsDense(run) ? QStringLiteral("–") : Milliseconds(run.select.median_ms, run.select.mad_ms);
+      return IsDense(run) ? QStringLiteral("–") : Milliseconds(run.select);
     case RunsTableModel::kAttend:
-      return Milliseconds(run.attend.median_ms, run.attend.mad_ms);
+      return Milliseconds(run.attend);
+    case RunsTableModel::kDense:
+      return Milliseconds(run.dense_attend);
     case RunsTableModel::kTotal:
       return QString::number(run.select.median_ms + run.attend.median_ms, 'f', 2);
     case RunsTableModel::kSpeedup:
-      return QStringLiteral("%1×").arg(run.speedup, 0, 'f', 2);
+      return Speedup(run);
     case RunsTableModel::kRelativeError:
       return Small(run.relative_error);
     case RunsTableModel::kMaxError:
@@ -127,9 +154,10 @@ QString WidestText(int column) {
     case RunsTableModel::kKept:
       return QStringLiteral("100.0 %");
     case RunsTableModel::kSpeedup:
-      return QStringLiteral("00.00×");
+      return QStringLiteral("00.0 ± 0.0×");
     case RunsTableModel::kSelect:
     case RunsTableModel::kAttend:
+    case RunsTableModel::kDense:
       return QStringLiteral("000.0 ± 00.0");
     case RunsTableModel::kTotal:
       return QStringLiteral("0000.00");
@@ -149,7 +177,8 @@ constexpr ColumnText kColumns[] = {
     {"Method", "dense is the baseline of its head and phase"},
     {"Phase", "prefill: all recorded rows at once; decode: the last rows, one step each"},
     {"Kept", "kept pairs / visible pairs: those that are causal and inside the model's window, if it has one"},
-    {"Speed-up", "dense attention's time / (select + attend)"},
+    {"Speed-up",
+     "time of the dense attention measured with the run / (select + attend) ± what the times' deviations allow"},
     {"CRA min", "kept mass of the row that keeps least"},
     {"CRA 5 %", "kept mass that 95 % of the rows reach: its fifth percentile"},
     {"CRA mean", "kept mass, mean over rows"},
@@ -157,6 +186,7 @@ constexpr ColumnText kColumns[] = {
     {"Total ms", "select + attend"},
     {"Select ms", "making the index: median ± median absolute deviation"},
     {"Attend ms", "attention on the index: median ± median absolute deviation"},
+    {"Dense ms", "dense attention as it was timed with this run: median ± median absolute deviation"},
     {"Max error", "largest absolute difference of an output"},
     {"Cosine", "of O and O_dense, mean over rows"},
     {"Parameters", "as typed after --method"},
@@ -181,9 +211,9 @@ QVariant RunsTableModel::data(const QModelIndex& index, int role) const {
       return Text(run, index.column());
     case Qt::ToolTipRole:
       return index.column() >= kParameters ? QVariant(Text(run, index.column()))
-             : index.column() == kAttend
-                 ? QVariant(tr("%1 repeats on %2").arg(run.attend.repeats).arg(QString::fromStdString(run.device)))
-                 : QVariant();
+             : index.column() == kAttend   ? QVariant(Repeats(run.attend, run))
+             : index.column() == kDense    ? QVariant(Repeats(run.dense_attend, run))
+                                           : QVariant();
     case Qt::FontRole: {
       QFont font;
       font.setBold(IsDense(run));
@@ -238,14 +268,7 @@ void RunsTableModel::Add(const MethodResult& result) {
       runs_.push_back(run);
     }
   };
-  const MethodResult dense = DenseRow(result);
-  put(dense);
-  // The pinned row is the baseline of every run in its group, whichever run brought it.
-  for (MethodResult& run : runs_) {
-    if (IsDense(run) || !SameGroup(run, dense)) continue;
-    run.dense_attend = dense.dense_attend;
-    run.speedup = dense.dense_attend.median_ms / (run.select.median_ms + run.attend.median_ms);
-  }
+  put(DenseRow(result));
   if (!IsDense(result)) put(result);
   is_saved_ = false;
   Arrange();
@@ -287,11 +310,14 @@ RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableMod
     view_->setColumnWidth(
         column, std::max(header->TitleWidth(column), metrics.horizontalAdvance(WidestText(column)) + padding));
   }
+  connect(view_, &QTableView::activated, this,
+          [this](const QModelIndex& index) { Q_EMIT RunActivated(model_->runs()[static_cast<size_t>(index.row())]); });
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   layout->addWidget(view_);
   auto* hint =
-      new QLabel(tr("No runs yet: Ctrl+R measures the panel's method on this head, Ctrl+Shift+R every method."));
+      new QLabel(tr("No runs yet: Ctrl+R measures the panel's method on this head, Ctrl+Shift+R every method, "
+                    "Ctrl+Shift+T every prefill method where it keeps the target's mass."));
   hint->setObjectName(QStringLiteral("runsHint"));
   hint->setAlignment(Qt::AlignCenter);
   hint->setWordWrap(true);

@@ -1,5 +1,5 @@
-// The measured runs, grouped by head, with dense attention pinned on top of each group: every figure is against that
-// row.
+// The measured runs, grouped by head, with dense attention pinned on top of each group. A run's speed-up is against the
+// dense attention that was timed with that very run: what else the machine did in those moments met both alike.
 #pragma once
 
 #include <QAbstractTableModel>
@@ -30,6 +30,7 @@ class RunsTableModel : public QAbstractTableModel {
     kTotal,
     kSelect,
     kAttend,
+    kDense,
     kMaxError,
     kCosine,
     kParameters,
@@ -45,8 +46,8 @@ class RunsTableModel : public QAbstractTableModel {
   // Sorts inside each head's group and phase; the dense row stays first.
   void sort(int column, Qt::SortOrder order) override;
 
-  // A run of the same head, method and parameters replaces the one before. The dense row of the group takes the latest
-  // baseline, and every speed-up in the group is against that row.
+  // A run of the same head, method and parameters replaces the one before. The dense row of the group shows the latest
+  // baseline; every run keeps its own, and its speed-up.
   void Add(const analysis::MethodResult& result);
   void Clear();
   const std::vector<analysis::MethodResult>& runs() const { return runs_; }
@@ -70,6 +71,9 @@ class RunsTable : public QWidget {
   RunsTableModel* model() const { return model_; }
   // The selected rows, or all, with a header line, tab-separated.
   QString AsText() const;
+
+ Q_SIGNALS:
+  void RunActivated(const headscope::analysis::MethodResult& run);
 
  private:
   RunsTableModel* model_;

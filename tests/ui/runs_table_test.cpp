@@ -1,0 +1,79 @@
+// The table of measured runs: what was measured together stays together, and says how sure it is.
+#include "runs_table.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace headscope::ui {
+namespace {
+
+using analysis::MethodResult;
+using Model = RunsTableModel;
+
+MethodResult Measured(const std::string& method, const std::string& phase, analysis::Timing own,
+                      analysis::Timing dense) {
+  MethodResult run;
+  run.head = {8, 4};
+  run.method = method;
+  run.parameters = "n=1";
+  run.phase = phase;
+  run.device = "cpu";
+  run.attend = own;
+  run.dense_attend = dense;
+  run.speedup = dense.median_ms / own.median_ms;
+  return run;
+}
+
+QString Cell(const Model& model, int row, int column) {
+  return model.index(row, column).data().toString();
+}
+
+// A busy machine slows a run and the dense attention beside it alike; another run's baseline says nothing about it.
+TEST(RunsTable, ARunKeepsTheBaselineThatItWasTimedWith) {
+  Model model;
+  model.Add(Measured("busy", "prefill", {40, 2, 5}, {80, 4, 5}));
+  model.Add(Measured("quiet", "prefill", {20, 0.1, 7}, {30, 0.3, 7}));
+  ASSERT_EQ(model.rowCount(), 3) << "one dense row for both";
+  model.sort(Model::kSpeedup, Qt::DescendingOrder);
+  EXPECT_EQ(Cell(model, 0, Model::kMethod), QStringLiteral("dense"));
+  EXPECT_EQ(Cell(model, 0, Model::kAttend), QStringLiteral("30.0 ± 0.3")) << "the latest";
+  EXPECT_EQ(Cell(model, 1, Model::kMethod), QStringLiteral("busy"));
+  EXPECT_EQ(Cell(model, 1, Model::kDense), QStringLiteral("80.0 ± 4.0"));
+  EXPECT_EQ(Cell(model, 2, Model::kDense), QStringLiteral("30.0 ± 0.3"));
+  // What is exported: as it was measured.
+  EXPECT_EQ(model.runs()[1].speedup, 2);
+  EXPECT_EQ(model.runs()[1].dense_attend.median_ms, 80);
+  EXPECT_EQ(model.runs()[2].speedup, 1.5);
+  EXPECT_EQ(model.index(1, Model::kDense).data(Qt::ToolTipRole).toString(), QStringLiteral("5 repeats on cpu"));
+}
+
+TEST(RunsTable, ASpeedUpSaysHowFarItsTimesScatter) {
+  Model model;
+  model.Add(Measured("firm", "prefill", {20, 0.1, 7}, {30, 0.3, 7}));
+  // 1.5 * (0.3 / 30 + 0.1 / 20)
+  EXPECT_EQ(Cell(model, 1, Model::kSpeedup), QStringLiteral("1.50 ± 0.02×"));
+  EXPECT_EQ(Cell(model, 0, Model::kSpeedup), QStringLiteral("1.00×")) << "by definition";
+  MethodResult loose = Measured("loose", "decode", {0.08, 0.01, 7}, {3.46, 1.76, 7});
+  loose.select = {0.02, 0.01, 7};
+  loose.speedup = 34.6;
+  model.Add(loose);
+  // 34.6 * (1.76 / 3.46 + 0.02 / 0.1)
+  EXPECT_EQ(Cell(model, 3, Model::kSpeedup), QStringLiteral("34.6 ± 24.5×"));
+}
+
+TEST(RunsTable, ARunWithTheSameParametersTakesThePlaceOfTheOneBefore) {
+  Model model;
+  model.Add(Measured("a", "prefill", {20, 0, 3}, {30, 0, 3}));
+  model.Add(Measured("a", "prefill", {10, 0, 3}, {30, 0, 3}));
+  EXPECT_EQ(model.rowCount(), 2);
+  EXPECT_EQ(model.runs()[1].speedup, 3);
+  MethodResult other = Measured("a", "prefill", {15, 0, 3}, {30, 0, 3});
+  other.parameters = "n=2";
+  model.Add(other);
+  EXPECT_EQ(model.rowCount(), 3);
+  EXPECT_EQ(model.NumUnsaved(), 2);
+}
+
+}  // namespace
+}  // namespace headscope::ui
