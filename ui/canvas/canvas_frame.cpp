@@ -14,7 +14,8 @@ namespace {
 constexpr int kCaretBlinkMs = 500;
 // The panel fits its height to what it drew the frame before.
 constexpr int kFramesAfterPanelChange = 3;
-constexpr double kPanShare = 0.1;  // of the viewport, per key press; with Shift five times as far
+constexpr int kFramesAfterTooltipChange = 2;  // the one that is being drawn among them
+constexpr double kPanShare = 0.1;             // of the viewport, per key press; with Shift five times as far
 
 // As any list of a desktop does.
 bool OpensList(const QKeyEvent& event) {
@@ -182,12 +183,15 @@ void HeadCanvas::Impl::DrawFrame() {
   options.profiles = model.settings().profiles ? &model.CachedProfiles(ratio) : nullptr;
   options.device_pixel_ratio = ratio;
   options.selection = interaction.selection();
-  options.tooltip = model.cursor().has_value() && !interaction.dragging();
   // The panel may change the method or the colours: before the map is drawn with them.
   if (model.settings().panel_visible) panel.Draw(model, model.layout().map);
   if (!export_ && model.head()) model.tiles().Want(model.Demand(model.view(), ratio));
   renderer.Draw(model.Picture(model.view(), ratio), model.Look(), model.rows(), framebuffer, ratio);
   renderer.Draw(model.MinimapPicture(), model.Look(), model.rows(), framebuffer, ratio);
+  if (model.cursor() && !interaction.dragging()) options.tooltip = DescribeScore(model, *model.cursor());
+  // ImGui fits the tooltip to what it held the frame before: a line that came with a mask would be cut until the next.
+  if (options.tooltip != tooltip_) bridge.RequestFrames(kFramesAfterTooltipChange);
+  tooltip_ = options.tooltip;
   DrawMapOverlay(model, options);
   const bool wants_text = ImGui::GetIO().WantTextInput;
   bridge.Render();

@@ -4,6 +4,7 @@
 #include <QElapsedTimer>
 #include <QTimer>
 #include <optional>
+#include <string>
 
 #include "canvas_model.h"
 #include "canvas_widget.h"
@@ -80,6 +81,7 @@ class HeadCanvas::Impl {
   std::optional<Export> export_;
   QMetaObject::Connection context_connection_;
   bool failure_reported_ = false;
+  std::string tooltip_;  // of the frame before
 };
 
 }  // namespace headscope::ui

@@ -11,7 +11,8 @@ namespace headscope::ui {
 
 namespace {
 
-constexpr double kMinPixelsForValues = 46;
+constexpr double kMinPixelsForValues = 48;  // "1e-04" and the room beside it
+constexpr double kBetweenValues = 6;
 
 template <typename... Arguments>
 std::string Format(const char* format, Arguments... arguments) {
@@ -38,6 +39,14 @@ std::string FormatProbability(double probability) {
   if (probability == 0) return "0";
   if (probability >= 0.001) return Format("%.4f", probability);
   return Format("%.2e", probability);
+}
+
+std::string FormatProbabilityShortly(double probability) {
+  if (std::isnan(probability)) return "…";
+  if (probability == 0) return "0";
+  if (probability < 0.001) return Format("%.0e", probability);
+  const std::string text = Format("%.3f", probability);
+  return text.front() == '0' ? text.substr(1) : text;
 }
 
 std::string DescribeScore(const CanvasModel& model, const CursorScore& score) {
@@ -115,7 +124,10 @@ void DrawScoreValues(CanvasModel& model, const OverlayOptions& options) {
       const double x = view.ColumnToX(static_cast<double>(column)), y = view.RowToY(static_cast<double>(row));
       if (minimap && minimap->Contains(x + pixels / 2, y + pixels / 2)) continue;
       list->AddRect(Point(x, y), Point(x + pixels + 1, y + pixels + 1), IM_COL32(0, 0, 0, 60));
-      const std::string text = FormatProbability(std::exp2(static_cast<double>(*log2_p)));
+      const double probability = std::exp2(static_cast<double>(*log2_p));
+      std::string text = FormatProbability(probability);
+      // Digits that touch those of the next score would read as one number.
+      if (static_cast<double>(TextSize(text).x) + kBetweenValues > pixels) text = FormatProbabilityShortly(probability);
       const ImVec2 size = TextSize(text);
       const double text_x = x + (pixels - static_cast<double>(size.x)) / 2;
       const double text_y = y + (pixels - static_cast<double>(size.y)) / 2;
@@ -157,9 +169,9 @@ void DrawCursor(const CanvasModel& model, const OverlayOptions& options) {
   label(x - static_cast<double>(TextSize(column).x) / 2, map.y - line - 5, column);
   label(map.x - 6 - static_cast<double>(TextSize(position).x), y - line / 2, position);
 
-  if (options.tooltip) {
+  if (!options.tooltip.empty()) {
     ImGui::BeginTooltip();
-    ImGui::TextUnformatted(DescribeScore(model, score).c_str());
+    ImGui::TextUnformatted(options.tooltip.c_str());
     ImGui::EndTooltip();
   }
 }

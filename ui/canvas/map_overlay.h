@@ -17,7 +17,7 @@ struct OverlayOptions {
   PictureGround ground = PictureGround::kDark;
   bool live = true;  // cursor, tooltip, minimap and hints, which a picture in a file has no use for
   std::optional<PixelRect> selection;
-  bool tooltip = false;  // the pointer is over the map and nothing else
+  std::string tooltip;  // at the pointer; empty: none
 };
 
 // What a picture in a file says of itself. Pure; empty without a head.
@@ -39,6 +39,8 @@ void DrawCursor(const CanvasModel& model, const OverlayOptions& options);
 
 // "1.23e-04", "0.0123" or "0": a probability in at most eight characters.
 std::string FormatProbability(double probability);
+// The same in at most five: "1e-04", ".012".
+std::string FormatProbabilityShortly(double probability);
 // What the profile of the keys shows, and its greatest value; in a narrow place without saying over which queries.
 std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles, bool narrow = false);
 // Which queries a decode method was tried on, and why these: the trace's own decode steps, or its last rows.
