@@ -82,7 +82,7 @@ void Describe(const MethodSpec& spec, std::ostream& out) {
     out << "  " << std::left << std::setw(16) << parameter.name << " default " << std::setw(8)
         << Number(parameter.default_value) << ' ' << Number(parameter.minimum) << " .. " << Number(parameter.maximum)
         << (parameter.unit.empty() ? "" : " " + parameter.unit) << "\n      " << parameter.help
-        << (parameter.cost.empty() ? "" : " Raising it: " + parameter.cost) << '\n';
+        << (parameter.cost.empty() ? "" : ". Raising it: " + parameter.cost) << '\n';
   }
 }
 

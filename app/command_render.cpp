@@ -60,7 +60,7 @@ int RunRender(const RenderArguments& arguments) {
     throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
 
   const data::TraceReader trace(arguments.trace);
-  const std::vector<analysis::HeadId> chosen = ParseHeads(arguments.head, analysis::RecordedHeads(trace));
+  const std::vector<analysis::HeadId> chosen = ParseHeads(arguments.head, analysis::RecordedHeads(trace), "--head");
   if (chosen.size() != 1) throw UsageError("--head '" + arguments.head + "' must choose one head, such as 4:3");
   CheckQueryRows(trace);
   const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, chosen.front());

@@ -66,9 +66,9 @@ std::vector<int32_t> ParseNumberList(const std::string& text, const std::string&
   return numbers;
 }
 
-std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded) {
+std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded,
+                                         const std::string& option) {
   if (text.empty()) return recorded;
-  const std::string option = "--heads";
   std::vector<analysis::HeadId> heads;
   for (std::string_view item : Split(text, ',')) {
     const size_t colon = item.find(':');

@@ -15,8 +15,9 @@ namespace headscope::app {
 std::vector<int32_t> ParseNumberList(const std::string& text, const std::string& option);
 
 // Heads chosen from `recorded` by "L:H" items with numbers, ranges or '*' on either side ("4:3", "2:*", "*:0-3"); an
-// empty text chooses all. Throws UsageError when an item is malformed or chooses nothing.
-std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded);
+// empty text chooses all. Throws UsageError naming `option` when an item is malformed or chooses nothing.
+std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded,
+                                         const std::string& option = "--heads");
 
 // "4:3", as ParseHeads takes it.
 std::string HeadText(analysis::HeadId id);

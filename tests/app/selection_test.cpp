@@ -44,6 +44,7 @@ TEST(ParseHeads, ChoosesByLayerAndHead) {
 TEST(ParseHeads, RefusesHeadsThatWereNotRecorded) {
   EXPECT_THAT([] { ParseHeads("2:0", Recorded()); },
               ThrowsMessage<UsageError>(HasSubstr("no recorded head matches 2:0")));
+  EXPECT_THAT([] { ParseHeads("2:0", Recorded(), "--head"); }, ThrowsMessage<UsageError>(HasSubstr("--head '2:0'")));
   EXPECT_THAT([] { ParseHeads("3", Recorded()); }, ThrowsMessage<UsageError>(HasSubstr("colon")));
 }
 
