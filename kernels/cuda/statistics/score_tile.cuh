@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "async_copy.cuh"
 #include "fast_math.cuh"
 #include "mma.cuh"
 #include "shared_memory.cuh"
@@ -35,17 +36,9 @@ __device__ __forceinline__ int KeyOf(int nt, int e) {
   return nt * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + e;
 }
 
-// 16 bytes from global to shared memory; zeros when not `valid` (the source is then not read).
-__device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
-}
-__device__ __forceinline__ void CommitCopies() {
-  asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-__device__ __forceinline__ void WaitForCopies() {
-  asm volatile("cp.async.wait_group 0;\n" ::: "memory");
-}
-
+using cuda::AwaitCopyGroups;
+using cuda::CopyAsyncOrZero;
+using cuda::EndCopyGroup;
 using cuda::Exp2;
 using cuda::LoadMatrices;
 using cuda::Mma;
@@ -53,14 +46,14 @@ using cuda::SharedAddress;
 using cuda::Tanh;
 
 // Copies `count` rows of head_dim elements; row i comes from source(i), a pointer, or null for zeros. The caller
-// commits.
+// ends the group.
 template <typename Source>
 __device__ __forceinline__ void CopyRows(uint32_t to, int count, int head_dim, Source&& source) {
   const int pitch = RowBytes(head_dim);
   for (int row = static_cast<int>(threadIdx.x) / 8; row < count; row += kThreads / 8) {
     const uint16_t* const from = source(row);
     for (int chunk = static_cast<int>(threadIdx.x) % 8; chunk < head_dim / 8; chunk += 8) {
-      CopyAsync(to + row * pitch + chunk * 16, from == nullptr ? nullptr : from + chunk * 8, from != nullptr);
+      CopyAsyncOrZero(to + row * pitch + chunk * 16, from == nullptr ? nullptr : from + chunk * 8, from != nullptr);
     }
   }
 }
@@ -235,23 +228,23 @@ __device__ __forceinline__ void WalkTiles(const ScoreParams& params, uint32_t ke
   const uint32_t stage_bytes = static_cast<uint32_t>(kTileKeys * RowBytes(params.head_dim));
   const bool one_stage = params.key_stages == 1;
   if (count > 0) load(0, keys);
-  CommitCopies();
+  EndCopyGroup();
   for (int tile = 0; tile < count; ++tile) {
-    WaitForCopies();
+    AwaitCopyGroups<0>();
     __syncthreads();  // this tile has arrived for all, and nobody reads the one before any more
     const uint32_t stage = one_stage ? keys : keys + tile % 2 * stage_bytes;
     if (!one_stage && tile + 1 < count) {
       load(tile + 1, keys + (tile + 1) % 2 * stage_bytes);
-      CommitCopies();
+      EndCopyGroup();
     }
     use(tile, stage);
     if (one_stage && tile + 1 < count) {
       __syncthreads();
       load(tile + 1, keys);
-      CommitCopies();
+      EndCopyGroup();
     }
   }
-  if (count == 0) WaitForCopies();
+  if (count == 0) AwaitCopyGroups<0>();
 }
 
 // Sum and maximum over the four lanes that share a row.
