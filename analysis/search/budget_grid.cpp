@@ -6,7 +6,7 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int64_t kEvenParts = 10;  // of a linear parameter's coarse grid
+constexpr int64_t kEvenParts = 10;  // of a linear parameter's coarse grid, and of a share's last part
 
 }  // namespace
 
@@ -24,12 +24,19 @@ BudgetGrid::BudgetGrid(const kernels::ParameterSpec& spec, int64_t num_tokens)
     coarse_.push_back(0);
     for (int64_t place = 1; place < size_ - 1; place *= 2) coarse_.push_back(place);
   } else {
-    for (int64_t part = 0; part < kEvenParts; ++part) {
-      const int64_t place = (size_ - 1) * part / kEvenParts;
-      if (coarse_.empty() || coarse_.back() < place) coarse_.push_back(place);
-    }
+    AddCoarse(0, size_ - 1);
+    // The last few hundredths of the mass lie on most of the keys: between the last two even places, a share goes from
+    // too little for most targets to everything.
+    if (spec.role == kernels::ParameterRole::kMassShare) AddCoarse(coarse_.back(), size_ - 1);
   }
   if (coarse_.empty() || coarse_.back() < size_ - 1) coarse_.push_back(size_ - 1);
+}
+
+void BudgetGrid::AddCoarse(int64_t begin, int64_t end) {
+  for (int64_t part = 0; part < kEvenParts; ++part) {
+    const int64_t place = begin + (end - begin) * part / kEvenParts;
+    if (coarse_.empty() || coarse_.back() < place) coarse_.push_back(place);
+  }
 }
 
 double BudgetGrid::Value(int64_t place) const {

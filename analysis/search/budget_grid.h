@@ -16,10 +16,13 @@ class BudgetGrid {
 
   int64_t size() const { return size_; }
   double Value(int64_t place) const;
-  // About a dozen places from the first to the last: by doubling for logarithmic parameters, else evenly spaced.
+  // A dozen or two places from the first to the last: by doubling for logarithmic parameters, else evenly spaced, and
+  // for shares of mass the last of these parts evenly once more.
   const std::vector<int64_t>& coarse() const { return coarse_; }
 
  private:
+  void AddCoarse(int64_t begin, int64_t end);  // even places from `begin`, without `end`
+
   double minimum_ = 0, maximum_ = 0, step_ = 1;
   int64_t first_multiple_ = 0;  // of the step, above the minimum
   int64_t size_ = 0;

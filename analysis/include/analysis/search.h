@@ -50,9 +50,10 @@ kernels::Status CheckSearchable(const kernels::MethodSpec& spec);
 // Method: each budget has a grid, its minimum, the multiples of its step, and its maximum (or, for integers, the
 // sequence length, above which a budget changes nothing). Kept sets grow with a budget, so with one budget bisection
 // gives the least grid value that reaches the target. With two, the border between enough and too little is walked on a
-// coarse grid (doubling for logarithmic parameters), the border point with the fewest kept pairs is taken, and each
-// budget is then lowered by bisection on the fine grid while the other stands: at the end neither can be lowered alone
-// by a step. Never runs attention; some 10 masks for one budget and 30 for two, all with the head's block masses.
+// coarse grid (doubling for logarithmic parameters; tenths for shares of mass, and hundredths above 0.9), the border
+// point with the fewest kept pairs is taken, and each budget is then lowered by bisection on the fine grid while the
+// other stands: at the end neither can be lowered alone by a step. Never runs attention; some 10 masks for one budget
+// and 30 to 45 for two, all with the head's block masses.
 //
 // Errors: a method without budgets or with more than two; a target outside 0 to 1; cancelled; what PreviewMask refuses.
 kernels::Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method,
