@@ -76,9 +76,11 @@ size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOpti
   if (!decode::CheckDecodeShape(problem).ok()) return 0;  // the call itself will name the field
   const DecodeDevice device = DeviceOrHopper();
   SparqPlan plan;
-  // A plan that is refused needs no scratch; the SparQ call will say why.
+  // A plan that is refused needs no scratch; the call will say why.
   const bool planned = decode::PlanSparq(problem, options, false, device, &plan).ok();
-  return std::max(decode::PlanDense(problem, device).total, planned ? decode::LayOutScratch(problem, plan).total : 0);
+  decode::DensePlan dense;
+  return std::max(decode::PlanDense(problem, device, &dense).ok() ? dense.total : 0,
+                  planned ? decode::LayOutScratch(problem, device, plan).total : 0);
 }
 
 Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& output, void* workspace,
@@ -86,7 +88,8 @@ Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& o
   if (Status status = decode::CheckDecode(problem, output); !status.ok()) return status;
   DecodeDevice device;
   if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
-  decode::DensePlan plan = decode::PlanDense(problem, device);
+  decode::DensePlan plan;
+  if (Status status = decode::PlanDense(problem, device, &plan); !status.ok()) return status;
   if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, plan.total); !status.ok()) return status;
   if (Status status = decode::CheckDecodeOnDevice(problem, output, {}, nullptr, nullptr, workspace, stream);
       !status.ok()) {
@@ -95,8 +98,7 @@ Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& o
   DenseParams& params = plan.params;
   params.x = Operands(problem, output);
   params.lse = output.lse;
-  params.finished = static_cast<uint32_t*>(workspace);
-  params.partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + plan.partial);
+  params.messages = static_cast<char*>(workspace) + plan.messages;
   params.soft_cap = problem.soft_cap;
   const cudaError_t error = Dispatch(problem, [&]<typename T, int D>() {
     return decode::LaunchDense<T, D>(params, static_cast<cudaStream_t>(stream));
@@ -115,7 +117,7 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
   if (Status status = decode::PlanSparq(problem, options, transposed.data == nullptr, device, &params.plan);
       !status.ok())
     return status;
-  const decode::SparqScratch layout = decode::LayOutScratch(problem, params.plan);
+  const decode::SparqScratch layout = decode::LayOutScratch(problem, device, params.plan);
   if (Status status = decode::CheckWorkspace(workspace, workspace_bytes, layout.total); !status.ok()) return status;
   if (Status status = decode::CheckDecodeOnDevice(
           problem, output, transposed, options.mean_value ? mean_value : nullptr, chosen_tokens, workspace, stream);

@@ -17,16 +17,41 @@ constexpr int kSpanTokens = 16 * kSparqThreads;
 constexpr int kSparqSharedBytes = 7296;  // of a block of SparqKernel, before the plan's parts
 constexpr int kMostVotes = 160;          // keys wanted of a block's: beyond, a vote of 256 would cut few
 constexpr int kMaxFewHeads = 8;          // query heads of a KV head that a ring of tiles serves
+// How the scores are made. Each way is a kernel of its own: what one does not need takes neither registers nor room in
+// the instruction cache, which a step of many short phases would otherwise overflow.
+enum class SparqPath : int32_t {
+  // Component-major K and one query head a KV head: by bulk copies (compute capability 9.0), scores never leave the
+  // registers.
+  kOneHead,
+  kOneItem,   // the same where no multiprocessor gets a second item: fewer and larger crews
+  kFewHeads,  // component-major K and up to kMaxFewHeads query heads: through a ring to the tensor cores
+  kManyHeads  // more heads, or whole rows of K: from memory to the tensor cores
+};
+
 // With one query head a KV head a block is some crews and a warp that feeds them from a ring of stages, component rows
 // of a span. It runs ahead by at most so many items. A deeper ring leaves less L1, through which attended rows come.
-// Up to 16 warps a block have 128 registers a thread, which a crew's attention wants; more have 96.
-constexpr int kStreamCrews = 3;
-constexpr int kStreamCrewThreads = 128;
-constexpr int kStreamThreads = kStreamCrews * kStreamCrewThreads + 32;
-constexpr int kCrewSharedBytes = 3456;  // of a crew, before the plan's parts
+// Up to 16 warps a block have 128 registers a thread, which the attention of a crew of 128 wants; more have 96. Where a
+// block has one item there is nobody to take turns with, and one crew of 256 has each step done sooner.
+constexpr bool Streams(SparqPath path) {
+  return path == SparqPath::kOneHead || path == SparqPath::kOneItem;
+}
+constexpr int StreamCrews(SparqPath path) {
+  return path == SparqPath::kOneItem ? 1 : 3;
+}
+constexpr int CrewThreads(SparqPath path) {
+  return path == SparqPath::kOneHead ? 128 : kSparqThreads;
+}
+constexpr int StreamThreads(SparqPath path) {
+  return StreamCrews(path) * CrewThreads(path) + 32;
+}
+constexpr int MaxStages(SparqPath path) {
+  return path == SparqPath::kOneItem ? 4 : 3;
+}
+constexpr int kCrewSharedBytes = 3584;  // of a crew, before the plan's parts
+constexpr int kCrewSelectBytes = 3200;  // of these, what selecting takes
 constexpr int kStageRows = 4;
 constexpr int kStageBytes = kStageRows * kSpanTokens * 2;
-constexpr int kMaxStages = 3;
+constexpr int kMaxStages = 4;
 constexpr int kItemsAhead = 4;
 constexpr int kMaxStreamDim = 128;
 constexpr int kStreamSharedBytes = 5632;  // of a block, before its crews' parts
@@ -55,37 +80,28 @@ struct AppendParams {
   int32_t lists, num_kv_heads, head_dim, seq_k;
 };
 
-constexpr int kDenseWarps = 4;
-constexpr int kDenseStep = kDenseWarps * 16;  // tokens that a block takes at once
-
-// A pass is one KV head with at most kMaxDenseGroup of its query heads. The steps of all passes, one after the other,
-// are dealt out to the blocks in equal contiguous shares; a pass that several blocks share is merged by the last.
-struct DenseParams {
-  DecodeOperands x;
-  float* lse;          // [batch, num_qo_heads], may be null
-  uint32_t* finished;  // [batch * num_qo_heads], zero between calls: blocks that have left their part of a pass
-  float* partial;      // [passes, parts, kMaxDenseGroup * (head_dim + 2)], see kPartFloats
-  int32_t passes_per_list, heads_per_pass, passes;
-  int32_t steps;  // of a pass
-  int32_t parts;  // blocks that share a pass, at most
-  int32_t blocks, stages, shared_bytes;
-  float soft_cap;
-};
-
-// How the scores are made. Each way is a kernel of its own: what one does not need takes neither registers nor room in
-// the instruction cache, which a step of many short phases would otherwise overflow.
-enum class SparqPath : int32_t {
-  // Component-major K and one query head a KV head: by bulk copies (compute capability 9.0), scores never leave the
-  // registers.
-  kOneHead,
-  kFewHeads,  // component-major K and up to kMaxFewHeads query heads: through a ring to the tensor cores
-  kManyHeads  // more heads, or whole rows of K: from memory to the tensor cores
-};
-
 // Division by what the host knows: n / d is (n * multiplier) >> shift for 0 <= n < 2^31.
 struct Divisor {
   uint32_t multiplier;
   int32_t shift;
+};
+
+constexpr int kDenseWarps = 8;  // of a block, at most
+
+// A pass is one KV head with at most kMaxDenseGroup of its query heads, a step so many tokens as a block takes at once.
+// The steps of all passes, one after the other and fewer than 2^31, are dealt out to the blocks in equal contiguous
+// shares. Blocks that share a pass send their parts to the one that has the pass's last step.
+struct DenseParams {
+  DecodeOperands x;
+  float* lse;      // [batch, num_qo_heads], may be null
+  char* messages;  // [blocks, 2, message_bytes], zero between calls: parts of the block's first pass and of its last
+  int32_t message_bytes;
+  int32_t passes_per_list, heads_per_pass, passes;
+  int32_t steps;          // of a pass
+  int32_t share, longer;  // steps of a block's share; so many blocks, the first, have one step more
+  Divisor by_passes_per_list, by_kv_heads, by_steps, by_share, by_longer_share;
+  int32_t blocks, warps, stages, shared_bytes;
+  float soft_cap;
 };
 
 // Sizes of one SparQ launch. Item i is span i % num_spans of list (KV head) i / num_spans. Byte offsets count from the

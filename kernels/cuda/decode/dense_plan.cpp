@@ -3,12 +3,28 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "cuda_error.h"
 #include "current_device.h"
 
 namespace headscope::kernels::decode {
+
+namespace {
+
+// Bytes of a message for four components of a head: see DenseMessage.
+constexpr int32_t kMessageColumnBytes = 4 * 4 + 2 * 4;
+
+int32_t PassesPerList(const AttentionProblem& problem) {
+  return (problem.GroupSize() + kMaxDenseGroup - 1) / kMaxDenseGroup;
+}
+int32_t HeadsPerPass(const AttentionProblem& problem) {
+  return (problem.GroupSize() + PassesPerList(problem) - 1) / PassesPerList(problem);
+}
+
+}  // namespace
 
 Status FindDecodeDevice(DecodeDevice* device) {
   CurrentDevice current;
@@ -27,40 +43,63 @@ Status FindDecodeDevice(DecodeDevice* device) {
   return {};
 }
 
+Divisor DivideBy(int32_t divisor) {
+  int32_t shift = 31;
+  while (int64_t{1} << (shift - 31) < divisor) ++shift;
+  const uint64_t by = static_cast<uint64_t>(divisor);
+  return {static_cast<uint32_t>(((uint64_t{1} << shift) + by - 1) / by), shift};
+}
+
 size_t CounterBytes(const AttentionProblem& problem) {
   const size_t counters = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_qo_heads) + 1;
   return (4 * counters + 255) / 256 * 256;
 }
 
-DensePlan PlanDense(const AttentionProblem& problem, const DecodeDevice& device) {
-  DensePlan plan{};
-  DenseParams& x = plan.params;
-  const int32_t group = problem.GroupSize();
-  x.passes_per_list = (group + kMaxDenseGroup - 1) / kMaxDenseGroup;
-  x.heads_per_pass = (group + x.passes_per_list - 1) / x.passes_per_list;
+size_t ZeroedBytes(const AttentionProblem& problem, const DecodeDevice& device) {
+  constexpr int32_t kMaxHeadDim = 128;  // of any call that uses the workspace
+  return CounterBytes(problem) + size_t{2} * static_cast<size_t>(device.num_multiprocessors) *
+                                     static_cast<size_t>(HeadsPerPass(problem) * kMaxHeadDim / 4 * kMessageColumnBytes);
+}
+
+Status PlanDense(const AttentionProblem& problem, const DecodeDevice& device, DensePlan* plan) {
+  DenseParams& x = plan->params;
+  x = {};
+  x.passes_per_list = PassesPerList(problem);
+  x.heads_per_pass = HeadsPerPass(problem);
   x.passes = problem.batch * problem.num_kv_heads * x.passes_per_list;
-  x.steps = (problem.seq_k + kDenseStep - 1) / kDenseStep;
 
-  // Three tiles of K and V a warp, or two where shared memory is small; and, per head, the warps' results or, when a
-  // pass is merged, a factor for each of its parts: no more than there are blocks.
-  constexpr int32_t kMostResident = 2;
+  // Three tiles of K and V a warp, or two where shared memory is small, and, per head, the warps' results. One block a
+  // multiprocessor: two of half as many warps would load as much at once and leave twice as many parts to merge.
   const int32_t tile = 2 * 16 * problem.head_dim * 2;
-  const int32_t floats = std::max(kDenseWarps * (problem.head_dim + 2), kMostResident * device.num_multiprocessors);
-  const auto shared = [&](int32_t stages) { return kDenseWarps * stages * tile + x.heads_per_pass * floats * 4; };
-  x.stages = shared(3) <= device.shared_of_block ? 3 : 2;
-  x.shared_bytes = shared(x.stages);
-  constexpr int32_t kSystemBytes = 1024;  // of every resident block
-  const int32_t resident =
-      std::clamp(device.shared_of_multiprocessor / (x.shared_bytes + kSystemBytes), 1, kMostResident);
-  const int64_t steps = int64_t{x.passes} * x.steps;
-  x.blocks = static_cast<int32_t>(std::min<int64_t>(steps, int64_t{resident} * device.num_multiprocessors));
-  // A share has at least steps / blocks steps, so a pass meets at most so many shares.
-  x.parts = static_cast<int32_t>((x.steps - 1) / (steps / x.blocks) + 2);
+  const auto shared = [&](int32_t warps, int32_t stages) {
+    return warps * (stages * tile + x.heads_per_pass * (problem.head_dim + 2) * 4);
+  };
+  x.warps = shared(kDenseWarps, 2) <= device.shared_of_block ? kDenseWarps : kDenseWarps / 2;
+  x.stages = shared(x.warps, 3) <= device.shared_of_block ? 3 : 2;
+  x.shared_bytes = shared(x.warps, x.stages);
 
-  plan.partial = CounterBytes(problem);
-  plan.total = plan.partial + size_t{4} * static_cast<size_t>(x.passes) * static_cast<size_t>(x.parts) *
-                                  kMaxDenseGroup * static_cast<size_t>(problem.head_dim + 2);
-  return plan;
+  const int32_t step_tokens = x.warps * 16;
+  x.steps = (problem.seq_k + step_tokens - 1) / step_tokens;
+  const int64_t steps = int64_t{x.passes} * x.steps;
+  if (steps >= std::numeric_limits<int32_t>::max()) {
+    return {StatusCode::kUnsupported, "seq_k " + std::to_string(problem.seq_k) + ": all KV heads together have " +
+                                          std::to_string(steps) + " steps of " + std::to_string(step_tokens) +
+                                          " tokens, and a call takes fewer than 2^31; make several calls"};
+  }
+  // All of them are resident, because they wait for each other.
+  x.blocks = static_cast<int32_t>(std::min<int64_t>(steps, device.num_multiprocessors));
+  x.share = static_cast<int32_t>(steps / x.blocks);
+  x.longer = static_cast<int32_t>(steps % x.blocks);
+  x.message_bytes = x.heads_per_pass * problem.head_dim / 4 * kMessageColumnBytes;
+  x.by_passes_per_list = DivideBy(x.passes_per_list);
+  x.by_kv_heads = DivideBy(problem.num_kv_heads);
+  x.by_steps = DivideBy(x.steps);
+  x.by_share = DivideBy(x.share);
+  x.by_longer_share = DivideBy(x.share + 1);
+
+  plan->messages = CounterBytes(problem);
+  plan->total = ZeroedBytes(problem, device);
+  return {};
 }
 
 }  // namespace headscope::kernels::decode

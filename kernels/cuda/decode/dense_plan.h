@@ -18,14 +18,21 @@ struct DecodeDevice {
 // The current GPU; not ok without one of compute capability 8.0 or newer.
 Status FindDecodeDevice(DecodeDevice* device);
 
+// Exact for dividends below 2^31: the multiplier exceeds 2^shift / divisor by less than 2^(shift - 31) / divisor.
+Divisor DivideBy(int32_t divisor);
+
 // The counters that begin the workspace, in dense decode and SparQ alike: one for each query head and one more, zero
 // between calls.
 size_t CounterBytes(const AttentionProblem& problem);
+// The counters and, behind them, what dense blocks send each other, zero between calls as well: it does not depend on
+// the sequence's length. What SparQ leaves in the workspace lies behind both.
+size_t ZeroedBytes(const AttentionProblem& problem, const DecodeDevice& device);
 
 struct DensePlan {
-  DenseParams params;     // shapes alone: no pointers, strides or scales
-  size_t partial, total;  // scratch: where the partial results begin, and its size
+  DenseParams params;      // shapes alone: no pointers, strides or scales
+  size_t messages, total;  // scratch: where the messages begin, and its size
 };
-DensePlan PlanDense(const AttentionProblem& problem, const DecodeDevice& device);
+// Not ok for more steps than a kernel counts.
+Status PlanDense(const AttentionProblem& problem, const DecodeDevice& device, DensePlan* plan);
 
 }  // namespace headscope::kernels::decode

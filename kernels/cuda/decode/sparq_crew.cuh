@@ -43,6 +43,6 @@ template <typename Value, typename Crew>
 using OfTokens = Value[Crew::kPieces][kKeysOfPiece];
 
 template <SparqPath kPath>
-using CrewOf = Crew<kPath == SparqPath::kOneHead ? kStreamCrewThreads : kSparqThreads>;
+using CrewOf = Crew<CrewThreads(kPath)>;
 
 }  // namespace headscope::kernels::decode

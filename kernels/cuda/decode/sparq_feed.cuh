@@ -80,7 +80,7 @@ __device__ __forceinline__ void ChooseByWarp(const SparqParams& p, const QueryOf
 }
 
 // All of the block's items, and for every crew one that says that there are no more.
-template <typename T, int D>
+template <typename T, int D, SparqPath kPath>
 __device__ __forceinline__ void Feed(const SparqParams& p, StreamShared& stream, char* ring) {
   const SparqPlan& plan = p.plan;
   const int lane = Lane();
@@ -136,7 +136,7 @@ __device__ __forceinline__ void Feed(const SparqParams& p, StreamShared& stream,
     item = next;
   }
 #pragma unroll 1
-  for (int crew = 0; crew < kStreamCrews; ++crew) announce(free_slot(), plan.items);
+  for (int crew = 0; crew < StreamCrews(kPath); ++crew) announce(free_slot(), plan.items);
 }
 
 #endif

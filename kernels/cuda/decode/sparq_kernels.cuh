@@ -96,7 +96,7 @@ __device__ __forceinline__ void ScoreItem(const SpanView<kPath>& view, TileRing<
 
 template <typename T, int D, SparqPath kPath>
 __global__ void __launch_bounds__(kSparqThreads, 2) SparqKernel(const __grid_constant__ SparqParams p) {
-  static_assert(kPath != SparqPath::kOneHead);
+  static_assert(!Streams(kPath));
   using Crew = CrewOf<kPath>;
   using View = SpanView<kPath>;
   __builtin_assume(threadIdx.x < kSparqThreads);  // the block is one crew

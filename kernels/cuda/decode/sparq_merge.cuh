@@ -59,6 +59,18 @@ __device__ __forceinline__ bool PublishSpan(const SpanView<kPath>& view, Selecte
   return p.plan.waits == 0 && view.fixed.is_last != 0;
 }
 
+// Four neighbouring entries of a list, from shared memory if it is there, else from what other blocks left.
+template <typename Word>
+__device__ __forceinline__ void ReadFour(const Word* shared, const Word* global, bool is_shared, Word* to) {
+  static_assert(sizeof(Word) == 4);
+  const uint4 four =
+      is_shared ? *reinterpret_cast<const uint4*>(shared) : __ldcg(reinterpret_cast<const uint4*>(global));
+  to[0] = static_cast<Word>(four.x);
+  to[1] = static_cast<Word>(four.y);
+  to[2] = static_cast<Word>(four.z);
+  to[3] = static_cast<Word>(four.w);
+}
+
 // Keys of up to 4096 entries, dealt out evenly to the threads: `running` of the list in shared memory, then the KV
 // head's candidates from `next` on, `entries` in all, each a multiple of 4; and of one query head their tokens. Returns
 // how many neighbours a thread has of each piece.
@@ -93,20 +105,8 @@ __device__ __forceinline__ int LoadCandidates(const SpanView<kPath>& view, Selec
     for (int i = 0; i < kKeysOfPiece; i += 4) {
       const int e = first + i;
       if (i >= neighbours || e >= entries) continue;
-      const uint4 keys = e < running ? *reinterpret_cast<const uint4*>(list.key + e)
-                                     : __ldcg(reinterpret_cast<const uint4*>(from_key + e));
-      key[piece][i] = keys.x;
-      key[piece][i + 1] = keys.y;
-      key[piece][i + 2] = keys.z;
-      key[piece][i + 3] = keys.w;
-      if constexpr (kOneHead) {
-        const int4 tokens = e < running ? *reinterpret_cast<const int4*>(list.index + e)
-                                        : __ldcg(reinterpret_cast<const int4*>(from_token + e));
-        token[piece][i] = tokens.x;
-        token[piece][i + 1] = tokens.y;
-        token[piece][i + 2] = tokens.z;
-        token[piece][i + 3] = tokens.w;
-      }
+      ReadFour(list.key + e, from_key + e, e < running, &key[piece][i]);
+      if constexpr (kOneHead) ReadFour(list.index + e, from_token + e, e < running, &token[piece][i]);
     }
   }
   return neighbours;

@@ -13,14 +13,6 @@ int32_t Up(int32_t value, int32_t to) {
 constexpr int32_t kMostResident = 2;    // blocks of a multiprocessor, as SparqKernel's registers allow
 constexpr int32_t kSystemBytes = 1024;  // of every resident block
 
-// Exact for dividends below 2^31: the multiplier exceeds 2^shift / divisor by less than 2^(shift - 31) / divisor.
-Divisor DivideBy(int32_t divisor) {
-  int32_t shift = 31;
-  while (int64_t{1} << (shift - 31) < divisor) ++shift;
-  const uint64_t by = static_cast<uint64_t>(divisor);
-  return {static_cast<uint32_t>(((uint64_t{1} << shift) + by - 1) / by), shift};
-}
-
 // Entries of a span's list of candidates: more than are selected, if few are, so that a span need not cut what the vote
 // leaves, some 1.2 to 1.6 times as many, to the last token.
 int32_t RoomyList(int32_t selected) {
@@ -33,7 +25,8 @@ void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& optio
                   SparqPlan* plan) {
   const int32_t group = problem.GroupSize();
   SparqPlan& x = *plan;
-  const bool streams = x.path == SparqPath::kOneHead;
+  const bool streams = Streams(x.path);
+  const int32_t results = CrewThreads(x.path) / 32 * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
   int32_t at = streams ? kCrewSharedBytes : kSparqSharedBytes;
   const auto take = [&](int32_t bytes) {
     const int32_t from = at;
@@ -50,17 +43,17 @@ void LayOutShared(const AttentionProblem& problem, const SparqCudaOptions& optio
   x.token = take((x.selected + x.local) * 4);
   x.score_pitch = x.span_tokens + 4;
   if (streams) {
-    x.merged = 0;  // in the place of what selects
+    // In the place of what selects, where there is room.
+    x.merged = results <= kCrewSelectBytes ? 0 : take(results);
     x.crews = kStreamSharedBytes;
     x.crew_bytes = Up(at, 128);
-    x.ring = x.crews + kStreamCrews * x.crew_bytes;
-    x.stages = std::clamp((device.shared_of_block - x.ring) / kStageBytes, 1, kMaxStages);
+    x.ring = x.crews + StreamCrews(x.path) * x.crew_bytes;
+    x.stages = std::clamp((device.shared_of_block - x.ring) / kStageBytes, 1, MaxStages(x.path));
     x.rows = Up(options.rank, kStageRows);
     at = x.ring + x.stages * kStageBytes;
     x.shared_bytes = at;
     return;
   }
-  const int32_t results = kSparqWarps * std::min(group, kMaxDenseGroup) * (problem.head_dim + 2) * 4;
   x.scores = x.merged = take(std::max(group * x.score_pitch * 4, results));
   x.ring = at;
   if (x.path == SparqPath::kFewHeads) {
@@ -91,14 +84,11 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   x.path = whole_rows || group > kMaxFewHeads ? SparqPath::kManyHeads
            : group == 1 && device.bulk_copies ? SparqPath::kOneHead
                                               : SparqPath::kFewHeads;
-  const bool streams = x.path == SparqPath::kOneHead, on_tensor_cores = !streams;
+  const bool streams = Streams(x.path), on_tensor_cores = !streams;
   x.steps = on_tensor_cores ? ((whole_rows ? problem.head_dim : options.rank) + 15) / 16 : 0;
   x.head_tiles = on_tensor_cores ? (group + 7) / 8 : 0;
   x.list_stride = Up(x.selected, 8);
   x.span_tokens = group <= 4 ? kSpanTokens : kSpanTokens / 2;
-  // Half spans for twice as many multiprocessors, where whole ones leave half of them without work.
-  const int32_t halves = (problem.seq_k + kSpanTokens / 2 - 1) / (kSpanTokens / 2);
-  if (streams && halves > 2 && int64_t{x.lists} * halves <= device.num_multiprocessors) x.span_tokens = kSpanTokens / 2;
   x.num_spans = (problem.seq_k + x.span_tokens - 1) / x.span_tokens;
   x.by_spans = DivideBy(x.num_spans);
   x.by_kv_heads = DivideBy(problem.num_kv_heads);
@@ -110,6 +100,7 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
                                           std::to_string(x.span_tokens * device.num_multiprocessors) + " tokens"};
   }
   x.items = x.lists * x.num_spans;
+  if (streams && x.items <= device.num_multiprocessors) x.path = SparqPath::kOneItem;
   LayOutShared(problem, options, device, plan);
   if (x.shared_bytes > device.shared_of_block) {
     return {StatusCode::kUnsupported,
@@ -125,10 +116,10 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
   return {};
 }
 
-SparqScratch LayOutScratch(const AttentionProblem& problem, const SparqPlan& plan) {
+SparqScratch LayOutScratch(const AttentionProblem& problem, const DecodeDevice& device, const SparqPlan& plan) {
   const size_t lists = static_cast<size_t>(plan.lists), group = static_cast<size_t>(problem.GroupSize());
-  // As for half spans and roomy lists in any case: a shorter sequence may have these.
-  const size_t spans = lists * static_cast<size_t>((problem.seq_k + kSpanTokens / 2 - 1) / (kSpanTokens / 2));
+  // As for roomy lists in any case: a shorter sequence may have these.
+  const size_t spans = lists * static_cast<size_t>(plan.num_spans);
   const size_t candidates = plan.num_spans == 1 ? 0 : spans * static_cast<size_t>(RoomyList(plan.selected));
   SparqScratch layout{};
   size_t at = 0;
@@ -137,7 +128,7 @@ SparqScratch LayOutScratch(const AttentionProblem& problem, const SparqPlan& pla
     at += (bytes + 255) / 256 * 256;
     return from;
   };
-  layout.finished = take(CounterBytes(problem));
+  layout.finished = take(ZeroedBytes(problem, device));
   layout.key = take(4 * candidates);
   layout.token = take(4 * candidates);
   layout.value = take(group == 1 ? 0 : 4 * candidates * group);

@@ -20,6 +20,6 @@ Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& option
 struct SparqScratch {
   size_t finished, key, token, value, softmax, local_share, total;
 };
-SparqScratch LayOutScratch(const AttentionProblem& problem, const SparqPlan& plan);
+SparqScratch LayOutScratch(const AttentionProblem& problem, const DecodeDevice& device, const SparqPlan& plan);
 
 }  // namespace headscope::kernels::decode

@@ -24,32 +24,30 @@ struct SparqShared {
   int after, is_last;
 };
 
-// Of a crew of a stream: the feeder chooses the components, for one head. When it attends, the warps' results take the
-// place of what selects.
-template <>
-struct SparqShared<SparqPath::kOneHead> {
+// Of a crew of a stream: the feeder chooses the components, for one head.
+template <SparqPath kPath>
+requires(Streams(kPath)) struct SparqShared<kPath> {
   struct Choice {
     float factor[1];
   };
   SelectShared select;
   ShortList short_list;
-  float4 part[1][CrewOf<SparqPath::kOneHead>::kWarps];
+  float4 part[1][CrewOf<kPath>::kWarps];
   Choice choice[1];
   float2 whole[1];
   float alpha[1];
   int is_last;
   int number;  // of the crew's item among its stream's
 };
-static_assert(sizeof(SelectShared) + sizeof(ShortList) >=
-              CrewOf<SparqPath::kOneHead>::kWarps * (kMaxStreamDim + 2) * sizeof(float));
+static_assert(sizeof(SelectShared) + sizeof(ShortList) >= kCrewSelectBytes);
 
 // A span, as the block that scores it sees it. `scores` are sums of products, without a head's factor.
 template <SparqPath kPath>
 struct SpanView {
   using Crew = CrewOf<kPath>;
   using Shared = SparqShared<kPath>;
-  static_assert(sizeof(Shared) <= (kPath == SparqPath::kOneHead ? kCrewSharedBytes : kSparqSharedBytes));
-  static constexpr bool kOneHead = kPath == SparqPath::kOneHead;
+  static_assert(sizeof(Shared) <= (Streams(kPath) ? kCrewSharedBytes : kSparqSharedBytes));
+  static constexpr bool kOneHead = Streams(kPath);
 
   const SparqParams& p;
   Shared& fixed;

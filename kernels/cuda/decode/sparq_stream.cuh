@@ -14,9 +14,6 @@
 
 namespace headscope::kernels::decode {
 
-using StreamCrew = CrewOf<SparqPath::kOneHead>;
-using StreamView = SpanView<SparqPath::kOneHead>;
-
 using Barrier = uint64_t;  // an mbarrier of shared memory
 
 // A place in the ring, and the parity of the barriers' phase there.
@@ -98,14 +95,15 @@ __device__ __forceinline__ void CopyBulk(void* to, const void* from, int bytes, 
 }
 
 // By one thread; a barrier of the block follows.
+template <SparqPath kPath>
 __device__ __forceinline__ void BeginStream(StreamShared& stream) {
   for (int i = 0; i < kItemsAhead; ++i) {
     InitBarrier(&stream.ready[i], 32);
-    InitBarrier(&stream.scored[i], kStreamCrewThreads);
+    InitBarrier(&stream.scored[i], CrewOf<kPath>::kThreads);
   }
   for (int i = 0; i < kMaxStages; ++i) {
     InitBarrier(&stream.full[i], 1);
-    InitBarrier(&stream.empty[i], kStreamCrewThreads);
+    InitBarrier(&stream.empty[i], CrewOf<kPath>::kThreads);
   }
   stream.taken = 0;
   ShowBarriers();
@@ -114,12 +112,12 @@ __device__ __forceinline__ void BeginStream(StreamShared& stream) {
 // Takes the block's next item for the crew and waits until it is its turn to score. What the crew needs of it until the
 // end is then in `fixed` (the first choice's factor) and `query`, from the crew's next barrier on. Begins with a
 // barrier of the crew, which lies between what was read there of the item before and this.
-template <typename T, int D>
+template <typename T, int D, SparqPath kPath>
 __device__ __forceinline__ const StreamItem& TakeItem(const SparqPlan& plan, StreamShared& stream,
-                                                      StreamView::Shared& fixed, T* query) {
-  const int thread = StreamCrew::Thread();
+                                                      SparqShared<kPath>& fixed, T* query) {
+  const int thread = CrewOf<kPath>::Thread();
   if (thread == 0) fixed.number = atomicAdd(&stream.taken, 1);
-  StreamCrew::Barrier();
+  CrewOf<kPath>::Barrier();
   const int number = fixed.number;
   const StreamItem& taken = stream.items[number % kItemsAhead];
   Wait(&stream.ready[number % kItemsAhead], ItemParity(number));
@@ -132,9 +130,10 @@ __device__ __forceinline__ const StreamItem& TakeItem(const SparqPlan& plan, Str
 }
 
 // The scores of a thread's tokens of the one query head; -inf from the span's end on.
-template <typename T>
-__device__ __forceinline__ void ScoreStream(const StreamView& view, StreamShared& stream, const StreamItem& of,
-                                            const char* ring, OfTokens<float, StreamCrew>& score) {
+template <typename T, SparqPath kPath>
+__device__ __forceinline__ void ScoreStream(const SpanView<kPath>& view, StreamShared& stream, const StreamItem& of,
+                                            const char* ring, OfTokens<float, CrewOf<kPath>>& score) {
+  using StreamCrew = CrewOf<kPath>;
 #pragma unroll
   for (int piece = 0; piece < StreamCrew::kPieces; ++piece) {
 #pragma unroll

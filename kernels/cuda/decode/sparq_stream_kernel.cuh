@@ -13,36 +13,37 @@
 
 namespace headscope::kernels::decode {
 
-template <typename T, int D>
-__global__ void __launch_bounds__(kStreamThreads, 1) SparqStreamKernel(const __grid_constant__ SparqParams p) {
+template <typename T, int D, SparqPath kPath>
+__global__ void __launch_bounds__(StreamThreads(kPath), 1) SparqStreamKernel(const __grid_constant__ SparqParams p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  using Crew = CrewOf<kPath>;
   extern __shared__ __align__(128) char block_shared[];
   auto& stream = *reinterpret_cast<StreamShared*>(block_shared);
   const SparqPlan& plan = p.plan;
   char* const ring = block_shared + plan.ring;
-  if (threadIdx.x == 0) BeginStream(stream);
+  if (threadIdx.x == 0) BeginStream<kPath>(stream);
   __syncthreads();
-  const int crew = static_cast<int>(threadIdx.x) / kStreamCrewThreads;
-  if (crew == kStreamCrews) {
-    Feed<T, D>(p, stream, ring);
+  const int crew = static_cast<int>(threadIdx.x) / Crew::kThreads;
+  if (crew == StreamCrews(kPath)) {
+    Feed<T, D, kPath>(p, stream, ring);
     return;
   }
   char* const shared = block_shared + plan.crews + crew * plan.crew_bytes;
-  auto& fixed = *reinterpret_cast<StreamView::Shared*>(shared);
+  auto& fixed = *reinterpret_cast<SparqShared<kPath>*>(shared);
   T* const query = reinterpret_cast<T*>(shared + plan.query);
   const ChosenList chosen(plan, shared);
 #pragma unroll 1
   while (true) {
-    const StreamItem& taken = TakeItem<T, D>(plan, stream, fixed, query);
+    const StreamItem& taken = TakeItem<T, D, kPath>(plan, stream, fixed, query);
     const int item = taken.item;
     if (item >= plan.items) return;
-    const StreamView view(p, shared, item, 0);
-    OfTokens<uint32_t, StreamCrew> key;
+    const SpanView<kPath> view(p, shared, item, 0);
+    OfTokens<uint32_t, Crew> key;
     const float factor = taken.factor;  // once the item is scored the feeder may write there
-    OfTokens<float, StreamCrew> score;
+    OfTokens<float, Crew> score;
     ScoreStream<T>(view, stream, taken, ring, score);
-    const float4 part = SoftmaxOfWarp<StreamCrew>(score, factor, view.eligible);
-    if (Lane() == 0) fixed.part[0][StreamCrew::Warp()] = part;
+    const float4 part = SoftmaxOfWarp<Crew>(score, factor, view.eligible);
+    if (Lane() == 0) fixed.part[0][Crew::Warp()] = part;
     KeysOfTokens(view, score, key);
     int found = 0;
     if (!ChooseTokens(view, chosen, false, key, &found, [] {})) continue;

@@ -6,8 +6,9 @@
 // component-major copy of K over a span of tokens, makes the approximate scores and keeps the span's best; the spans'
 // lists of a KV head are merged into the exact top k, whose rows of K and V are read and mixed with the mean value.
 // With one query head a KV head the last to finish merges; with more, the blocks of a KV head wait for each
-// other's normalisers. Dense is one launch as well: blocks take equal shares of all sequences, the last one to finish a
-// KV head merges.
+// other's normalisers. Dense is one launch as well: blocks take equal shares of all sequences, and the parts of a KV
+// head go to the block that has its end. It and SparQ with several query heads a KV head are cooperative launches: they
+// begin when all of their blocks, two or one a multiprocessor, have room beside what else runs on the GPU.
 //
 // Errors of all calls: kInvalidArgument and kUnsupported name the field, its value and what is allowed; kDeviceMissing
 // and kDeviceError are the GPU's. After an error nothing has been launched and nothing has been written.
@@ -54,8 +55,7 @@ Status DecodeDenseCuda(const AttentionProblem& problem, const AttentionOutput& o
 
 // The same by SparQ, with no soft cap and no lse, and at most 16 query heads per KV head; with more than one, seq_k is
 // at most 4096 (groups up to 4) or 2048 tokens times the number of multiprocessors, because the blocks of a KV head
-// wait for each other. Such a call is a cooperative launch: it begins when all of its blocks, two or one a
-// multiprocessor, have room beside what else runs on the GPU. mean_value: fp32 [batch, num_kv_heads, head_dim], the
+// wait for each other. mean_value: fp32 [batch, num_kv_heads, head_dim], the
 // running mean of all V rows (see AppendTokenCuda); may be null when options.mean_value is false. chosen_tokens: int32
 // [batch, num_kv_heads, num_tokens], ascending, or null: what was attended (the first min(num_tokens, seq_k) of each
 // row are written).

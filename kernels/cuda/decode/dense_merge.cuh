@@ -1,0 +1,210 @@
+// How the blocks' parts of a pass of dense decode become its outputs. A block sends its part as it is done with it and
+// goes on; the block that has the pass's last step waits for all parts when its own share is done. It waits for blocks
+// with lower numbers than its own alone.
+//
+// A message needs no counter and no fence, each of which is a trip to memory: its words say themselves that they have
+// arrived, by not being 0, and who reads them puts the 0 back. So a pass is done one trip after its last part.
+#pragma once
+
+#include "decode/tensor_core.cuh"
+
+namespace headscope::kernels::decode {
+
+// A block's share of all passes' steps.
+struct DenseShare {
+  int begin, end, first_pass;
+
+  __device__ __forceinline__ DenseShare(const DenseParams& p, int block)
+      : begin(BeginOf(p, block)), end(BeginOf(p, block + 1)), first_pass(Quotient(begin, p.by_steps)) {}
+
+  __device__ __forceinline__ static int BeginOf(const DenseParams& p, int block) {
+    return block * p.share + min(block, p.longer);
+  }
+  // The block whose share has this step.
+  __device__ __forceinline__ static int BlockOf(const DenseParams& p, int step) {
+    const int of_longer = p.longer * (p.share + 1);
+    return step < of_longer ? Quotient(step, p.by_longer_share) : p.longer + Quotient(step - of_longer, p.by_share);
+  }
+  __device__ __forceinline__ bool HasWhole(const DenseParams& p, int pass) const {
+    return begin <= pass * p.steps && end - p.steps >= pass * p.steps;
+  }
+  // Whether the share begins amid a pass that ends in it.
+  __device__ __forceinline__ bool Merges(const DenseParams& p) const {
+    return begin > first_pass * p.steps && end - p.steps >= first_pass * p.steps;
+  }
+};
+
+// One pass: where its rows are.
+template <typename T>
+struct DensePass {
+  const T* k;
+  const T* v;
+  int64_t query_head;  // the first, among all sequences'
+  int sequence, head;  // of the batch; the first query head of the sequence
+  int heads;
+
+  __device__ __forceinline__ DensePass(const DenseParams& p, int pass) {
+    const DecodeOperands& x = p.x;
+    const int list = Quotient(pass, p.by_passes_per_list);
+    const int first = (pass - list * p.passes_per_list) * p.heads_per_pass;
+    sequence = Quotient(list, p.by_kv_heads);
+    const int kv_head = list - sequence * x.num_kv_heads;
+    head = kv_head * x.group + first;
+    heads = min(p.heads_per_pass, x.group - first);
+    query_head = int64_t{sequence} * x.num_kv_heads * x.group + head;
+    k = static_cast<const T*>(x.k) + sequence * x.k_batch + kv_head * x.k_head;
+    v = static_cast<const T*>(x.v) + sequence * x.v_batch + kv_head * x.v_head;
+  }
+};
+
+// Four neighbouring components of a head's output over some tokens: weighted V, and the softmax that weighs it.
+struct PartialSum {
+  float v[4] = {};
+  float best = kNegativeInfinity, sum = 0;
+
+  __device__ __forceinline__ void Add(const PartialSum& other) {
+    const float higher = fmaxf(best, other.best);
+    const float before = Factor(best, higher), now = Factor(other.best, higher);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) v[i] = v[i] * before + other.v[i] * now;
+    sum = sum * before + other.sum * now;
+    best = higher;
+  }
+
+ private:
+  // -inf: there was no token, or none but with a NaN, which the sum then has.
+  __device__ __forceinline__ static float Factor(float best, float higher) {
+    return best == kNegativeInfinity ? 0.0f : __expf(best - higher);
+  }
+};
+
+// Where a part is sent, column by column: a column is four components of a head, of whichever head_dim.
+struct DenseMessage {
+  uint4* values;
+  uint2* softmax;
+
+  // `last`: of two messages of a block, the one of its last pass.
+  __device__ __forceinline__ DenseMessage(const DenseParams& p, int block, bool last, int columns, int column) {
+    char* const message = p.messages + (int64_t{block} * 2 + (last ? 1 : 0)) * p.message_bytes;
+    values = reinterpret_cast<uint4*>(message) + column;
+    softmax = reinterpret_cast<uint2*>(message + columns * 16) + column;
+  }
+
+  __device__ __forceinline__ void Send(const PartialSum& part) const {
+    Write({Word(part.v[0]), Word(part.v[1]), Word(part.v[2]), Word(part.v[3])}, {Word(part.best), Word(part.sum)});
+  }
+  __device__ __forceinline__ void Erase() const { Write({0, 0, 0, 0}, {0, 0}); }
+
+  // As far as it has arrived.
+  struct Words {
+    uint4 values;
+    uint2 softmax;
+
+    __device__ __forceinline__ bool AreAllThere() const {
+      return values.x != 0 && values.y != 0 && values.z != 0 && values.w != 0 && softmax.x != 0 && softmax.y != 0;
+    }
+    __device__ __forceinline__ PartialSum Part() const {
+      return {{Value(values.x), Value(values.y), Value(values.z), Value(values.w)}, Value(softmax.x), Value(softmax.y)};
+    }
+  };
+  __device__ __forceinline__ Words Read() const {
+    Words words;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.values.x), "=r"(words.values.y), "=r"(words.values.z), "=r"(words.values.w)
+                 : "l"(values)
+                 : "memory");
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(words.softmax.x), "=r"(words.softmax.y)
+                 : "l"(softmax)
+                 : "memory");
+    return words;
+  }
+
+ private:
+  // A float's bits, inverted: 0 would be a NaN that arithmetic does not make and that is made another here.
+  __device__ __forceinline__ static uint32_t Word(float x) { return isnan(x) ? ~0x7fffffffu : ~__float_as_uint(x); }
+  __device__ __forceinline__ static float Value(uint32_t word) { return __uint_as_float(~word); }
+
+  __device__ __forceinline__ void Write(uint4 four, uint2 two) const {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(values), "r"(four.x), "r"(four.y),
+                 "r"(four.z), "r"(four.w)
+                 : "memory");
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(softmax), "r"(two.x), "r"(two.y) : "memory");
+  }
+};
+
+// Writes four components of the pass's output, and the log-sum-exp with a head's first ones.
+template <typename T, int D>
+__device__ __forceinline__ void StoreColumn(const DenseParams& p, const DensePass<T>& pass, int column,
+                                            const PartialSum& all) {
+  const int h = 4 * column / D, d = 4 * column % D;
+  T* const o = static_cast<T*>(p.x.o) + pass.sequence * p.x.o_batch + (pass.head + h) * p.x.o_head + d;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) Store(o + i, all.v[i] / all.sum);
+  if (p.lse != nullptr && d == 0) p.lse[pass.query_head + h] = all.best + logf(all.sum);
+}
+
+// The warps' results of the block's part of a pass, all in `merged`: the outputs if nobody shares the pass, else a
+// message.
+template <typename T, int D>
+__device__ __forceinline__ void LeavePart(const DenseParams& p, const DensePass<T>& pass, const DenseShare& share,
+                                          int number, const float (*merged)[D + 2]) {
+  const int columns = pass.heads * D / 4;
+  const bool whole = share.HasWhole(p, number);
+#pragma unroll 1
+  for (int column = static_cast<int>(threadIdx.x); column < columns; column += static_cast<int>(blockDim.x)) {
+    PartialSum all;
+#pragma unroll 2
+    for (int w = 0; w < p.warps; ++w) {
+      const float* of_warp = merged[w * pass.heads + 4 * column / D];
+      const float* v = of_warp + 4 * column % D;
+      all.Add({{v[0], v[1], v[2], v[3]}, of_warp[D], of_warp[D + 1]});
+    }
+    if (whole) {
+      StoreColumn<T, D>(p, pass, column, all);
+    } else {
+      DenseMessage(p, static_cast<int>(blockIdx.x), number != share.first_pass, columns, column).Send(all);
+    }
+  }
+}
+
+// Waits for all parts of the pass amid which the share begins, and merges them.
+template <typename T, int D>
+__device__ __forceinline__ void MergeParts(const DenseParams& p, const DenseShare& share) {
+  constexpr int kAtOnce = 6;  // a trip to memory takes long
+  const DensePass<T> pass(p, share.first_pass);
+  const int columns = pass.heads * D / 4, begin = share.first_pass * p.steps;
+  const int first = DenseShare::BlockOf(p, begin), parts = static_cast<int>(blockIdx.x) + 1 - first;
+#pragma unroll 1
+  for (int column = static_cast<int>(threadIdx.x); column < columns; column += static_cast<int>(blockDim.x)) {
+    // The pass is the first of all who share it, but of one whose share begins before it.
+    const auto message = [&](int part) {
+      const int block = min(first + part, static_cast<int>(blockIdx.x));
+      return DenseMessage(p, block, DenseShare::BeginOf(p, block) < begin, columns, column);
+    };
+    PartialSum all;
+#pragma unroll 1
+    for (int next = 0; next < parts; next += kAtOnce) {
+      DenseMessage::Words words[kAtOnce];
+      bool complete;
+      do {
+        complete = true;
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) words[i] = message(next + i).Read();
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) complete = complete && words[i].AreAllThere();
+      } while (!complete);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (next + i < parts) all.Add(words[i].Part());
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (next + i < parts) message(next + i).Erase();
+      }
+    }
+    StoreColumn<T, D>(p, pass, column, all);
+  }
+}
+
+}  // namespace headscope::kernels::decode
