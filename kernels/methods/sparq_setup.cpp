@@ -1,6 +1,7 @@
 #include "kernels/sparq_setup.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/parallel.h"
 
@@ -8,9 +9,12 @@ namespace headscope::kernels {
 
 SparqCudaOptions SparqOptions(const ParameterValues& values, const AttentionProblem& problem) {
   const int32_t num_tokens = std::min(values.Integer("k"), problem.seq_k);
+  // Rounded down, but a product that is whole but for its rounding is that number: 0.29 of 100 tokens is 29, not 28.
+  constexpr double kRounding = 1e-9;
+  const double num_local = std::floor(values.Real("local_share") * num_tokens + kRounding);
   return {.rank = std::min(values.Integer("r"), problem.head_dim),
           .num_tokens = num_tokens,
-          .num_local = static_cast<int32_t>(values.Real("local_share") * num_tokens),
+          .num_local = static_cast<int32_t>(num_local),
           .mean_value = values.Flag("reallocate")};
 }
 

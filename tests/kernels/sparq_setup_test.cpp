@@ -33,6 +33,14 @@ TEST(SparqOptions, FitTheProblem) {
   EXPECT_TRUE(options.mean_value);
 }
 
+TEST(SparqOptions, AShareInHundredthsOfAHundredTokensIsThatManyTokens) {
+  for (int percent = 0; percent <= 100; ++percent) {
+    const std::string share = percent == 100 ? "1" : "0." + std::to_string(100 + percent).substr(1);
+    EXPECT_EQ(OptionsOf("k=100,local_share=" + share, 64, 1000).num_local, percent);
+    EXPECT_EQ(OptionsOf("k=103,local_share=" + share, 64, 1000).num_local, 103 * percent / 100);
+  }
+}
+
 TEST(ComponentMajorKeys, HoldEveryElementAndZerosBehindTheLastToken) {
   for (const int64_t seq_k : {1, 63, 64, 65, 130}) {
     const int64_t num_lists = 3, head_dim = 72, stride = ComponentStride(seq_k);

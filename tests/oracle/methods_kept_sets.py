@@ -8,6 +8,7 @@ algorithms and docs/methods.md, as masks over all (row, column) pairs, without r
 sides of its boundary differ by less than fp32 can tell; such heads are counted, must be rare, and are not compared.
 """
 import argparse
+import fractions
 import json
 import pathlib
 import random
@@ -216,7 +217,7 @@ def sparq(p, b, kv, r, k, local_share, reallocate):
     for x in q:
         temperature = np.sqrt(np.abs(x[largest]).sum() / np.abs(x).sum()) / p.softmax_scale
         estimate.append(softmax(p.cap(p.k[b, kv][:, largest] @ x[largest] / temperature)))
-    local = int(local_share * k)
+    local = int(fractions.Fraction(str(local_share)) * k)
     kept = p.column >= p.seq_k - local
     kept[: p.seq_k - local] |= top_k(sum(estimate)[: p.seq_k - local], k - local)
     if not reallocate:

@@ -11,7 +11,8 @@
 namespace headscope::kernels {
 
 // The parameters of the method "sparq" for one problem: no more components than head_dim, no more tokens than seq_k,
-// and the local window as its share of these tokens. The selector on the CPU and the kernel on the GPU read them alike.
+// and the local window as its share of these tokens, rounded down. The selector on the CPU and the kernel on the GPU
+// read them alike.
 SparqCudaOptions SparqOptions(const ParameterValues& values, const AttentionProblem& problem);
 
 // Elements between two components of a component-major copy of seq_k keys: whole lines of 128 bytes.
