@@ -12,6 +12,7 @@
 #include <QMainWindow>
 #include <QOpenGLContext>
 #include <QPointer>
+#include <QScreen>
 #include <QSignalSpy>
 #include <QTemporaryDir>
 #include <QTest>
@@ -110,6 +111,29 @@ TEST_F(HeadCanvasTest, WheelZoomsAboutThePointerDownToSingleScores) {
   for (int notch = 0; notch < 40; ++notch) Wheel(at, -1);
   Settle();
   EXPECT_NEAR(ScoresPerPixel(), fitted, 1e-9);
+}
+
+// ImGui sizes a tooltip by what it held a frame earlier. One that has come to rest looks as it does after another
+// frame.
+TEST_F(HeadCanvasTest, ALineThatComesToTheTooltipIsShownWhole) {
+  Show();
+  const kernels::MethodSpec& decode = canvas_->methods().back();
+  ASSERT_EQ(decode.phase, kernels::Phase::kDecode) << "it says nothing of single scores";
+  ASSERT_TRUE(canvas_->SetMethod(QString::fromStdString(decode.name), kernels::ParameterValues(decode)));
+  MoveTo(canvas_->PixelOf(400, 100));
+  Settle();
+  const auto on_screen = [this] { return canvas_->screen()->grabWindow(canvas_->winId()).toImage(); };
+  const QImage without_line = on_screen();
+  const kernels::MethodSpec& band = workbench_.methods()[1];
+  ASSERT_TRUE(canvas_->SetMethod(QString::fromStdString(band.name), kernels::ParameterValues(band)));
+  Settle();
+  const QImage at_rest = on_screen();
+  ASSERT_NE(at_rest, without_line) << "the screen is not read";
+  const int64_t frames = canvas_->frames_drawn();
+  canvas_->update();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return canvas_->frames_drawn() > frames; }, 10000));
+  Settle();
+  EXPECT_EQ(on_screen(), at_rest);
 }
 
 TEST_F(HeadCanvasTest, DragPansAndKeysMove) {

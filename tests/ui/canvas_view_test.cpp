@@ -11,6 +11,7 @@
 #include "canvas_renderer.h"
 #include "canvas_settings.h"
 #include "fake_workbench.h"
+#include "map_overlay.h"
 #include "method_trial.h"
 #include "profiles.h"
 #include "view_transform.h"
@@ -336,6 +337,20 @@ TEST(CausalRowsTest, TexelCountsEqualBruteForce) {
       }
     }
   }
+}
+
+// What is written into a cell that is too narrow for four digits: never wider than the narrowest cell, and still the
+// value, to the digits that are there.
+TEST(MapOverlayTest, AShortProbabilityHasFiveCharactersAndStillTheValue) {
+  for (double probability = 1; probability > 1e-9; probability *= 0.83) {
+    const std::string text = FormatProbabilityShortly(probability);
+    EXPECT_LE(text.size(), 5u) << text;
+    EXPECT_NEAR(std::stod(text), probability, probability < 0.001 ? 0.5 * probability : 0.0005000001) << text;
+  }
+  EXPECT_EQ(FormatProbabilityShortly(0.0121), ".012");
+  EXPECT_EQ(FormatProbabilityShortly(1.03e-5), "1e-05");
+  EXPECT_EQ(FormatProbabilityShortly(0.9999), "1.000");
+  EXPECT_EQ(FormatProbabilityShortly(0), "0");
 }
 
 }  // namespace
