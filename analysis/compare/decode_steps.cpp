@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "analysis/tiles.h"
-#include "compare/mask_quality.h"
+#include "head/head_checks.h"
 
 namespace headscope::analysis {
 namespace {

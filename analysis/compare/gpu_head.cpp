@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "compare/mask_quality.h"
+#include "head/head_checks.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_devices.h"
 

@@ -1,19 +1,10 @@
-// Small things that preview and comparison share.
+// What previews and measured runs write into their results alike.
 #pragma once
 
-#include <string>
-
-#include "analysis/head_tensors.h"
 #include "analysis/types/comparison.h"
 #include "analysis/types/mass_distribution.h"
-#include "kernels/status.h"
 
 namespace headscope::analysis {
-
-std::string HeadName(HeadId id);  // "layer:head"
-
-// Prefill methods select for runs of consecutive rows.
-kernels::Status CheckPrefillHead(const HeadTensors& head);
 
 // The three statistics that a MaskSummary and a MethodResult have of the rows' kept mass.
 template <typename Result>

@@ -8,6 +8,7 @@
 #include "compare/mask_quality.h"
 #include "compare/model_window.h"
 #include "compare/output_error.h"
+#include "head/head_checks.h"
 #include "kernels/cpu_executor.h"
 
 namespace headscope::analysis {

@@ -1,35 +1,16 @@
 #include <chrono>
-#include <string>
 
 #include "analysis/compare.h"
 #include "analysis/types/mass_distribution.h"
 #include "compare/mask_quality.h"
 #include "compare/model_window.h"
+#include "head/head_checks.h"
 
 namespace headscope::analysis {
 
-using kernels::Status;
-using kernels::StatusCode;
-
-std::string HeadName(HeadId id) {
-  return std::to_string(id.layer) + ":" + std::to_string(id.head);
-}
-
-Status CheckPrefillHead(const HeadTensors& head) {
-  if (head.num_rows == 0)
-    return {StatusCode::kUnsupported,
-            "head " + HeadName(head.id) + " has no recorded query rows: record some with --rows"};
-  if (!head.RowsContiguous()) {
-    return {StatusCode::kUnsupported,
-            "head " + HeadName(head.id) + " was recorded with gaps between its query rows (positions " +
-                std::to_string(head.row_positions.front()) + " to " + std::to_string(head.row_positions.back()) + ", " +
-                std::to_string(head.num_rows) +
-                " rows): record with --rows all or --rows last:N to run prefill methods"};
-  }
-  return {};
-}
-
 namespace {
+
+using kernels::Status;
 
 template <typename SumMass>
 Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, const kernels::ParameterValues& values,

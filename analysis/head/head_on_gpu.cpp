@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "compare/mask_quality.h"
 #include "compare/sixteen_bit_head.h"
+#include "head/head_checks.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "data/row_positions.h"
+#include "head/head_checks.h"
 #include "head/head_on_gpu.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_scores.h"
@@ -40,8 +41,7 @@ void CheckFinite(const std::vector<float>& values, const char* tensor, HeadId id
   float sum = 0;
   for (const float value : values) sum += value * 0.0f;
   if (std::isfinite(sum)) return;
-  throw data::BadTraceError(path + ": " + tensor + " of head " + std::to_string(id.layer) + ":" +
-                            std::to_string(id.head) +
+  throw data::BadTraceError(path + ": " + tensor + " of head " + HeadName(id) +
                             " holds values that are not finite: capture again with --dtype fp32, and if they "
                             "stay, the model's weights hold such values");
 }
@@ -96,9 +96,8 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace pla
   const int32_t layer_slot = trace.LayerSlot(id.layer);
   const int32_t head_slot = trace.QoHeadSlot(id.head);
   if (layer_slot < 0 || head_slot < 0) {
-    throw std::invalid_argument("head " + std::to_string(id.layer) + ":" + std::to_string(id.head) + " is not in " +
-                                trace.path() + ": recorded are layers " + Names(layout.layers) + " and query heads " +
-                                Names(layout.qo_heads));
+    throw std::invalid_argument("head " + HeadName(id) + " is not in " + trace.path() + ": recorded are layers " +
+                                Names(layout.layers) + " and query heads " + Names(layout.qo_heads));
   }
   const int32_t group = layout.model.num_qo_heads / layout.model.num_kv_heads;
   auto head = std::make_shared<HeadTensors>();
@@ -106,9 +105,8 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace pla
   head->kv_head = id.head / group;
   const int32_t kv_slot = trace.KvHeadSlot(head->kv_head);
   if (kv_slot < 0) {
-    throw std::invalid_argument("KV head " + std::to_string(head->kv_head) + " of head " + std::to_string(id.layer) +
-                                ":" + std::to_string(id.head) + " is not in " + trace.path() +
-                                ": recorded are KV heads " + Names(layout.kv_heads));
+    throw std::invalid_argument("KV head " + std::to_string(head->kv_head) + " of head " + HeadName(id) +
+                                " is not in " + trace.path() + ": recorded are KV heads " + Names(layout.kv_heads));
   }
   head->head_dim = layout.model.head_dim;
   head->row_positions = trace.row_positions();

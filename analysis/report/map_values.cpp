@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "analysis/compare.h"
-#include "compare/mask_quality.h"
+#include "head/head_checks.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
 

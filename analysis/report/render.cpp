@@ -6,7 +6,7 @@
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
 #include "analysis/types/number_text.h"
-#include "compare/mask_quality.h"
+#include "head/head_checks.h"
 #include "report/axis.h"
 #include "report/drawing.h"
 #include "report/map_values.h"

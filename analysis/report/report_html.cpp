@@ -4,7 +4,7 @@
 
 #include "analysis/report.h"
 #include "analysis/types/number_text.h"
-#include "compare/mask_quality.h"
+#include "head/head_checks.h"
 #include "report/axis.h"
 #include "report/head_matrix.h"
 

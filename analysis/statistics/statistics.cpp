@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "head/head_checks.h"
 #include "kernels/parallel.h"
 #include "statistics/classify.h"
 #include "statistics/row_block_pass.h"
@@ -116,8 +117,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   statistics.num_tokens = head.num_tokens;
   const std::vector<RowBlock> blocks = ChooseRows(head, options.block_size, options.max_rows);
   if (blocks.empty()) {
-    throw std::invalid_argument("head " + std::to_string(head.id.layer) + ":" + std::to_string(head.id.head) +
-                                " has no recorded query rows: record some with --rows");
+    throw std::invalid_argument("head " + HeadName(head.id) + " has no recorded query rows: record some with --rows");
   }
 
   std::vector<size_t> first_entry;

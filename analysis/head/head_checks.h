@@ -1,0 +1,17 @@
+// What messages call a head, and what is asked of it before methods run on it.
+#pragma once
+
+#include <string>
+
+#include "analysis/head_tensors.h"
+#include "kernels/status.h"
+
+namespace headscope::analysis {
+
+std::string HeadName(HeadId id);  // "layer:head"
+
+// Prefill methods select for runs of consecutive rows. kUnsupported, with the remedy, for a head without rows or with
+// gaps between them.
+kernels::Status CheckPrefillHead(const HeadTensors& head);
+
+}  // namespace headscope::analysis
