@@ -5,6 +5,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,8 +25,8 @@ SHAPE = ["--heads", f"{HEADS}:{KV_HEADS}", "--head-dim", str(HEAD_DIM), "--lengt
 METHODS = "dense,blocks-50,a-shape-16+64,vertical-slash-20x64,s2-l1v3,vertical-slash:n_vertical=16,n_slash=32,decode/dense,sparq:r=16,k=32"
 
 
-def bench(*arguments):
-    return subprocess.run([HEADSCOPE, "bench", *arguments], capture_output=True, text=True, timeout=120 * PATIENCE)
+def bench(*arguments, **options):
+    return subprocess.run([HEADSCOPE, "bench", *arguments], capture_output=True, text=True, timeout=120 * PATIENCE, **options)
 
 
 def kept_pairs(path):
@@ -177,8 +178,12 @@ class Figures:
         paths = sorted(os.path.join(self.saved, name) for name in os.listdir(self.saved))
         self.assertEqual(len(paths), len(expected))
         out = os.path.join(self.folder.name, "again.json")
-        again = bench("--device", self.device, *(a for path in paths for a in ("--index", path)), "--repeat", "1", "-o", out, "--quiet")
+        again = bench("--device", self.device, *(a for path in paths for a in ("--index", path)), "--repeat", "1", "-o", out, "--quiet",
+                      env={**os.environ, "OMP_DISPLAY_ENV": "verbose"})
         self.assertEqual(again.returncode, 0, again.stderr)
+        # A clock runs beside LibTorch's threads: they wait as its users know them, and do not sleep at once.
+        if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+            self.assertNotEqual(re.search(r"GOMP_SPINCOUNT = '(\d+)'", again.stderr)[1], "0")
         with open(out, encoding="utf-8") as f:
             sections = json.load(f)["sections"]
         self.assertEqual(len(sections), len(paths))
