@@ -1,5 +1,7 @@
 #include "waiting_threads.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -11,12 +13,14 @@ constexpr std::string_view kCommandsWithAModel[] = {"capture", "demo", "eval"};
 
 }  // namespace
 
-void LetThreadsSleepWhileTheyWait(const char* const* argv) {
+void LetThreadsSleepWhileTheyWait(char** argv) {
   if (argv[0] == nullptr || argv[1] == nullptr) return;
   if (std::ranges::find(kCommandsWithAModel, std::string_view(argv[1])) == std::end(kCommandsWithAModel)) return;
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  // It fails when memory is used up; then threads spin, and the command computes the same.
-  ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+  if (::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0) != 0) return;
+  // The same process goes on as a fresh copy of the program. Where that is not permitted, this one goes on: it computes
+  // the same, and spins.
+  ::execv("/proc/self/exe", argv);
 }
 
 }  // namespace headscope::app
