@@ -69,6 +69,26 @@ TEST_P(CpuScores, BlocksOfAnyShapeEqualFloat64) {
   }
 }
 
+// A soft cap bounds what is infinite, but hides no NaN.
+TEST_P(CpuScores, SoftCapOfSpecialValues) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const float products[] = {nan, infinity, -infinity, 3e38f, -3e38f, 200.0f, 20.0f, -3.0f, 1.4f, 1e-6f, 0.0f, -nan};
+  constexpr int32_t kNumKeys = 41, kHeadDim = 8;  // every product in every lane, and in the rest of a vector
+  std::vector<float> q(kHeadDim), k(kNumKeys * kHeadDim), scores(kNumKeys);
+  q[0] = 1.0f;
+  for (size_t i = 0; i < kNumKeys; ++i) k[i * kHeadDim] = products[i % std::size(products)];
+  const PackedKeys keys(k.data(), DType::kFloat32, kHeadDim, kNumKeys, kHeadDim);
+  ScoreBlock(q.data(), kHeadDim, 1, keys, 0, kNumKeys, 1.0f, 2.5f, scores.data(), kNumKeys);
+  for (size_t i = 0; i < kNumKeys; ++i) {
+    const double expected = 2.5 * std::tanh(static_cast<double>(k[i * kHeadDim]) / 2.5);
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(scores[i])) << i;
+    } else {
+      EXPECT_NEAR(scores[i], expected, 5e-7 * std::abs(expected)) << i;
+    }
+  }
+}
+
 TEST_P(CpuScores, PackedKeysReadStridedRowsOfEveryDtype) {
   std::mt19937 random = test::SeededRandom();
   const int32_t seq_k = 45, head_dim = 24;
