@@ -105,45 +105,50 @@ TEST(CudaDecodeGraph, RepeatsACapturedStep) {
 
 // One workspace, zeroed once, for steps of any length, dense and SparQ in turn: what a call leaves there must not show
 // in another's outputs, which are those of a workspace of its own.
-TEST(CudaDecodeWorkspace, ServesStepsOfAnyLengthInTurn) {
+class CudaDecodeWorkspace : public ::testing::TestWithParam<int32_t> {};
+
+TEST_P(CudaDecodeWorkspace, ServesStepsOfAnyLengthInTurn) {
   SKIP_WITHOUT_GPU();
-  constexpr int32_t kTokens = 20000, kDim = 128;
-  for (const int32_t group : {1, 4}) {
-    const int32_t kv_heads = 3, heads = kv_heads * group;
-    std::mt19937 random(11);
-    std::normal_distribution<float> normal;
-    std::vector<uint16_t> row(static_cast<size_t>(heads * kDim)), cache(static_cast<size_t>(kv_heads * kTokens * kDim));
-    for (uint16_t& x : row) x = ToBFloat16(normal(random));
-    for (uint16_t& x : cache) x = ToBFloat16(normal(random));
-    const DeviceArray<uint16_t> q(row), k(cache),
-        kt(ComponentMajor(cache, static_cast<size_t>(kv_heads), kTokens, kDim));
-    const DeviceArray<float> mean(std::vector<float>(static_cast<size_t>(kv_heads * kDim), 0.5f));
-    const TransposedKeys keys{kt.get(), int64_t{kv_heads} * kTokens * kDim, int64_t{kTokens} * kDim, kTokens};
-    const auto outputs = [&](int32_t seq_k, const DeviceArray<char>& workspace, size_t bytes) {
-      AttentionProblem problem = Step(heads, kv_heads, kTokens, kDim, q.get(), k.get(), k.get());
-      problem.seq_k = seq_k;
-      problem.first_position = seq_k - 1;
-      std::vector<std::vector<uint16_t>> both;
-      for (const bool sparq : {false, true}) {
-        const DeviceArray<uint16_t> out(std::vector<uint16_t>(row.size(), 0x7fff));
-        AttentionOutput output;
-        output.o = {out.get(), int64_t{heads} * kDim, kDim, kDim};
-        const Status status =
-            sparq ? DecodeSparqCuda(problem, {}, keys, mean.get(), output, nullptr, workspace.get(), bytes, nullptr)
-                  : DecodeDenseCuda(problem, output, workspace.get(), bytes, nullptr);
-        EXPECT_TRUE(status.ok()) << status.message();
-        both.push_back(out.Download());
-      }
-      return both;
-    };
-    const size_t bytes = DecodeWorkspaceBytes(Step(heads, kv_heads, kTokens, kDim, q.get(), k.get(), k.get()), {});
-    const DeviceArray<char> shared{std::vector<char>(bytes)};
-    for (const int32_t seq_k : {kTokens, 1, 9000, 130, kTokens, 5000}) {
-      const DeviceArray<char> own{std::vector<char>(bytes)};
-      EXPECT_EQ(outputs(seq_k, shared, bytes), outputs(seq_k, own, bytes)) << seq_k << " tokens, groups of " << group;
+  // So many KV heads that the blocks of a GPU have several spans of the longest each, and of the others one at most.
+  const int32_t group = GetParam();
+  constexpr int32_t kKvHeads = 30, kTokens = 20000, kDim = 64;
+  const int32_t heads = kKvHeads * group;
+  std::mt19937 random(11);
+  const auto fill = [&](std::vector<uint16_t>* values) {
+    for (uint16_t& x : *values) x = ToBFloat16(static_cast<float>(static_cast<int32_t>(random() % 1024) - 512) / 256);
+  };
+  std::vector<uint16_t> row(static_cast<size_t>(heads * kDim)), cache(static_cast<size_t>(kKvHeads * kTokens * kDim));
+  fill(&row);
+  fill(&cache);
+  const DeviceArray<uint16_t> q(row), k(cache), kt(ComponentMajor(cache, kKvHeads, kTokens, kDim));
+  const DeviceArray<float> mean(std::vector<float>(kKvHeads * kDim, 0.5f));
+  const TransposedKeys keys{kt.get(), int64_t{kKvHeads} * kTokens * kDim, int64_t{kTokens} * kDim, kTokens};
+  AttentionProblem problem = Step(heads, kKvHeads, kTokens, kDim, q.get(), k.get(), k.get());
+  const size_t bytes = DecodeWorkspaceBytes(problem, {});
+  const auto outputs = [&](int32_t seq_k, const DeviceArray<char>& workspace) {
+    problem.seq_k = seq_k;
+    problem.first_position = seq_k - 1;
+    std::vector<std::vector<uint16_t>> both;
+    for (const bool sparq : {false, true}) {
+      const DeviceArray<uint16_t> out(std::vector<uint16_t>(row.size(), 0x7fff));
+      AttentionOutput output;
+      output.o = {out.get(), int64_t{heads} * kDim, kDim, kDim};
+      const Status status =
+          sparq ? DecodeSparqCuda(problem, {}, keys, mean.get(), output, nullptr, workspace.get(), bytes, nullptr)
+                : DecodeDenseCuda(problem, output, workspace.get(), bytes, nullptr);
+      EXPECT_TRUE(status.ok()) << status.message();
+      both.push_back(out.Download());
     }
+    return both;
+  };
+  const DeviceArray<char> shared{std::vector<char>(bytes)};
+  for (const int32_t seq_k : {kTokens, 1, 9000, 130, kTokens, 5000}) {
+    const DeviceArray<char> own{std::vector<char>(bytes)};
+    EXPECT_EQ(outputs(seq_k, shared), outputs(seq_k, own)) << seq_k << " tokens";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(GroupsOf, CudaDecodeWorkspace, ::testing::Values(1, 4));
 
 // Two KV heads, of which the first has a NaN: in all components of one key, or in all queries of its heads. One head's
 // NaN key is its largest; where a group ranks tokens by sums over its heads, or a query is no number, all tie. What is

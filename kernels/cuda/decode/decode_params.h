@@ -35,6 +35,11 @@ enum class SparqPath : int32_t {
 constexpr bool Streams(SparqPath path) {
   return path == SparqPath::kOneHead || path == SparqPath::kOneItem;
 }
+// Whether a KV head's spans go as messages (message.cuh) to the block of its last one, which merges them: such blocks
+// are all resident and have one item each. Otherwise the last to count its span merges, whichever that is.
+constexpr bool SendsCandidates(SparqPath path) {
+  return path == SparqPath::kOneItem;
+}
 constexpr int StreamCrews(SparqPath path) {
   return path == SparqPath::kOneItem ? 1 : 3;
 }
@@ -137,6 +142,7 @@ struct SparqParams {
   int32_t* chosen;           // [lists, num_tokens], may be null
   int32_t rank, num_tokens;  // num_tokens: the row length of `chosen`
   // Scratch. A span's candidates are its best tokens and perhaps some more, in ascending order, padded with kNoToken.
+  // Where they are sent (SendsCandidates), they and the softmax are words, zero between calls.
   uint32_t* candidate_key;   // [lists, num_spans, list_stride], 32-byte aligned
   int32_t* candidate_token;  // same
   float* candidate_value;    // [lists, num_spans, list_stride, group], for groups alone: each head's probability

@@ -1,11 +1,9 @@
 // How the blocks' parts of a pass of dense decode become its outputs. A block sends its part as it is done with it and
 // goes on; the block that has the pass's last step waits for all parts when its own share is done. It waits for blocks
 // with lower numbers than its own alone.
-//
-// A message needs no counter and no fence, each of which is a trip to memory: its words say themselves that they have
-// arrived, by not being 0, and who reads them puts the 0 back. So a pass is done one trip after its last part.
 #pragma once
 
+#include "decode/message.cuh"
 #include "decode/tensor_core.cuh"
 
 namespace headscope::kernels::decode {
@@ -91,7 +89,8 @@ struct DenseMessage {
   }
 
   __device__ __forceinline__ void Send(const PartialSum& part) const {
-    Write({Word(part.v[0]), Word(part.v[1]), Word(part.v[2]), Word(part.v[3])}, {Word(part.best), Word(part.sum)});
+    Write({WordOf(part.v[0]), WordOf(part.v[1]), WordOf(part.v[2]), WordOf(part.v[3])},
+          {WordOf(part.best), WordOf(part.sum)});
   }
   __device__ __forceinline__ void Erase() const { Write({0, 0, 0, 0}, {0, 0}); }
 
@@ -104,32 +103,17 @@ struct DenseMessage {
       return values.x != 0 && values.y != 0 && values.z != 0 && values.w != 0 && softmax.x != 0 && softmax.y != 0;
     }
     __device__ __forceinline__ PartialSum Part() const {
-      return {{Value(values.x), Value(values.y), Value(values.z), Value(values.w)}, Value(softmax.x), Value(softmax.y)};
+      return {{FloatOf(values.x), FloatOf(values.y), FloatOf(values.z), FloatOf(values.w)},
+              FloatOf(softmax.x),
+              FloatOf(softmax.y)};
     }
   };
-  __device__ __forceinline__ Words Read() const {
-    Words words;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words.values.x), "=r"(words.values.y), "=r"(words.values.z), "=r"(words.values.w)
-                 : "l"(values)
-                 : "memory");
-    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(words.softmax.x), "=r"(words.softmax.y)
-                 : "l"(softmax)
-                 : "memory");
-    return words;
-  }
+  __device__ __forceinline__ Words Read() const { return {ReadWords(values), ReadWords(softmax)}; }
 
  private:
-  // A float's bits, inverted: 0 would be a NaN that arithmetic does not make and that is made another here.
-  __device__ __forceinline__ static uint32_t Word(float x) { return isnan(x) ? ~0x7fffffffu : ~__float_as_uint(x); }
-  __device__ __forceinline__ static float Value(uint32_t word) { return __uint_as_float(~word); }
-
   __device__ __forceinline__ void Write(uint4 four, uint2 two) const {
-    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(values), "r"(four.x), "r"(four.y),
-                 "r"(four.z), "r"(four.w)
-                 : "memory");
-    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(softmax), "r"(two.x), "r"(two.y) : "memory");
+    WriteWords(values, four);
+    WriteWords(softmax, two);
   }
 };
 

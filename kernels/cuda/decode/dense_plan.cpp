@@ -56,9 +56,12 @@ size_t CounterBytes(const AttentionProblem& problem) {
 }
 
 size_t ZeroedBytes(const AttentionProblem& problem, const DecodeDevice& device) {
-  constexpr int32_t kMaxHeadDim = 128;  // of any call that uses the workspace
-  return CounterBytes(problem) + size_t{2} * static_cast<size_t>(device.num_multiprocessors) *
-                                     static_cast<size_t>(HeadsPerPass(problem) * kMaxHeadDim / 4 * kMessageColumnBytes);
+  // As for any call that uses the workspace.
+  constexpr int32_t kMaxHeadDim = 128, kMostCandidates = kMaxKept;
+  const int32_t of_dense = 2 * HeadsPerPass(problem) * kMaxHeadDim / 4 * kMessageColumnBytes;
+  const int32_t of_sparq = problem.GroupSize() == 1 ? kMostCandidates * 8 + 16 : 0;
+  return CounterBytes(problem) + static_cast<size_t>(device.num_multiprocessors) *
+                                     static_cast<size_t>((std::max(of_dense, of_sparq) + 255) / 256 * 256);
 }
 
 Status PlanDense(const AttentionProblem& problem, const DecodeDevice& device, DensePlan* plan) {

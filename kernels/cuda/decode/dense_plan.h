@@ -24,8 +24,8 @@ Divisor DivideBy(int32_t divisor);
 // The counters that begin the workspace, in dense decode and SparQ alike: one for each query head and one more, zero
 // between calls.
 size_t CounterBytes(const AttentionProblem& problem);
-// The counters and, behind them, what dense blocks send each other, zero between calls as well: it does not depend on
-// the sequence's length. What SparQ leaves in the workspace lies behind both.
+// The counters and, behind them, room for what blocks send each other (message.cuh), zero between calls as well and of
+// a size that does not depend on the sequence's length. What SparQ leaves in the workspace otherwise lies behind both.
 size_t ZeroedBytes(const AttentionProblem& problem, const DecodeDevice& device);
 
 struct DensePlan {

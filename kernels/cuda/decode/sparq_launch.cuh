@@ -11,8 +11,9 @@ namespace headscope::kernels::decode {
 template <typename T, int D>
 cudaError_t LaunchSparq(const SparqParams& params, cudaStream_t stream) {
   const SparqPlan& plan = params.plan;
+  const bool together = plan.waits != 0 || (SendsCandidates(plan.path) && plan.num_spans > 1);
   const auto launch = [&](void (*kernel)(SparqParams), int threads) {
-    return Launch(kernel, params, plan.blocks, threads, plan.shared_bytes, plan.waits != 0, stream);
+    return Launch(kernel, params, plan.blocks, threads, plan.shared_bytes, together, stream);
   };
   switch (plan.path) {
     case SparqPath::kOneHead:

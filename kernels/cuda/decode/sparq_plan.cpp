@@ -122,19 +122,22 @@ SparqScratch LayOutScratch(const AttentionProblem& problem, const DecodeDevice& 
   const size_t spans = lists * static_cast<size_t>(plan.num_spans);
   const size_t candidates = plan.num_spans == 1 ? 0 : spans * static_cast<size_t>(RoomyList(plan.selected));
   SparqScratch layout{};
-  size_t at = 0;
+  const size_t zeroed = ZeroedBytes(problem, device),
+               first = SendsCandidates(plan.path) ? CounterBytes(problem) : zeroed;
+  size_t at = first;
   const auto take = [&](size_t bytes) {
     const size_t from = at;
     at += (bytes + 255) / 256 * 256;
     return from;
   };
-  layout.finished = take(ZeroedBytes(problem, device));
+  layout.finished = 0;
   layout.key = take(4 * candidates);
   layout.token = take(4 * candidates);
   layout.value = take(group == 1 ? 0 : 4 * candidates * group);
   layout.softmax = take(16 * spans * group);
   layout.local_share = take(group == 1 ? 0 : 4 * lists * group);
-  layout.total = at;
+  // As if nothing were sent: with one copy of K nothing is.
+  layout.total = zeroed + at - first;
   return layout;
 }
 

@@ -3,6 +3,7 @@
 // needs it in the middle, because tokens are ranked by the sum of the heads' probabilities.
 #pragma once
 
+#include "decode/message.cuh"
 #include "decode/sparq_shared.cuh"
 
 namespace headscope::kernels::decode {
@@ -83,11 +84,25 @@ __device__ __forceinline__ float4* SpanParts(const SpanView<kPath>& view, int sp
   return view.p.span_softmax + (int64_t{view.list} * view.p.plan.num_spans + span) * view.Group();
 }
 
-// The sequence's part of one head, once all spans have left theirs in global memory.
+// A span's part as its block sent it: waits for it.
+__device__ __forceinline__ float4 TakePart(float4* from) {
+  auto* const message = reinterpret_cast<uint4*>(from);
+  uint4 words;
+  do {
+    words = ReadWords(message);
+  } while (words.x == 0 || words.y == 0 || words.z == 0 || words.w == 0);
+  WriteWords(message, {0, 0, 0, 0});  // ready for the next call
+  return make_float4(FloatOf(words.x), FloatOf(words.y), FloatOf(words.z), FloatOf(words.w));
+}
+
+// The sequence's part of one head, once all spans have left theirs in global memory, or sent them. By one warp.
 template <SparqPath kPath>
 __device__ __forceinline__ float4 PartOfSequence(const SpanView<kPath>& view, int head) {
-  return MergeParts(view.p.plan.num_spans, view.choice.factor[head],
-                    [&](int span) { return __ldcg(SpanParts(view, span) + head); });
+  return MergeParts(view.p.plan.num_spans, view.choice.factor[head], [&](int span) {
+    float4* const part = SpanParts(view, span) + head;
+    if constexpr (SendsCandidates(kPath)) return TakePart(part);
+    return __ldcg(part);
+  });
 }
 
 // Waits until the KV head's counter has come to `count`; what was written before it did is then there to read. Ends

@@ -5,7 +5,8 @@
 // multiprocessor stays, in which a warp of its own feeds a ring (sparq_feed.cuh) from which crews take items, spans
 // of tokens of a KV head. While one makes scores, which never leave its registers, the others keep their spans' best
 // tokens; the crew that finishes last of a KV head (a counter tells) makes of the spans' lists the exact top k and
-// attends it, and meanwhile the others take what comes.
+// attends it, and meanwhile the others take what comes. Where no multiprocessor has a second item (kOneItem), a block
+// has one crew, of more threads, and the block of a KV head's last span is the one to merge.
 #pragma once
 
 #include "decode/sparq_feed.cuh"
