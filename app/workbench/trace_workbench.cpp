@@ -91,6 +91,7 @@ class TraceWorkbench : public ui::Workbench {
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
   std::vector<std::string> task_names() const override { return capture::TaskNames(); }
+  std::string task_help(const std::string& name) const override { return capture::TaskHelp(name); }
   std::string default_model_dir() const override { return paths_.share_dir + "/reference_model"; }
   std::vector<std::string> capture_devices() const override {
     std::vector<std::string> devices = {"cpu"};

@@ -109,7 +109,7 @@ TEST_F(MassPaneTest, ArrowsMoveTheTargetAndADoubleClickSetsItBack) {
 }
 
 TEST_F(MassPaneTest, WorstQueryIsShownOnTheMap) {
-  Open("sample-attention");
+  Open("s2-attention");
   const std::vector<float>& mass = canvas_->mask()->kept_mass;
   const auto worst = std::min_element(mass.begin(), mass.end()) - mass.begin();
   auto* button = Find<QPushButton>("worstQuery");
@@ -117,6 +117,19 @@ TEST_F(MassPaneTest, WorstQueryIsShownOnTheMap) {
   QTest::mouseClick(button, Qt::LeftButton);
   const double row = canvas_->ViewState()[QStringLiteral("view")].toObject()[QStringLiteral("center_row")].toDouble();
   EXPECT_NEAR(row, static_cast<double>(worst) + 0.5, 40) << "in view; near the edge of the map not quite in the middle";
+}
+
+TEST_F(MassPaneTest, NoQueryIsTheWorstWhereEverythingIsKept) {
+  Open("dense");
+  ASSERT_EQ(canvas_->mask()->summary.kept_fraction, 1);
+  auto* button = Find<QPushButton>("worstQuery");
+  EXPECT_EQ(button->text(), QStringLiteral("worst: none"));
+  EXPECT_FALSE(button->isEnabled());
+  EXPECT_TRUE(canvas_->PanelControl(QStringLiteral("worst")).isNull());
+  UseMethod("s2-attention");
+  ASSERT_LT(canvas_->mask()->summary.kept_fraction, 1);
+  EXPECT_TRUE(button->isEnabled());
+  EXPECT_FALSE(canvas_->PanelControl(QStringLiteral("worst")).isNull());
 }
 
 TEST_F(MassPaneTest, MeetTargetFindsTheFewestBlocks) {

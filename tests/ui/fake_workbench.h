@@ -63,6 +63,7 @@ class FakeWorkbench : public Workbench {
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
   std::vector<std::string> task_names() const override { return {"passkey"}; }
+  std::string task_help(const std::string&) const override { return "asks for a key"; }
   std::string default_model_dir() const override { return "model"; }
   std::vector<std::string> capture_devices() const override { return {"cpu"}; }
   void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) override;

@@ -143,7 +143,7 @@ TEST(CaptureEstimate, RowsFollowTheirPolicy) {
 
 TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
   ModelDescription model;
-  model.dtype = "bf16";
+  model.dtype = "BF16";
   model.num_layers = 10;
   model.num_qo_heads = 8;
   model.num_kv_heads = 4;
@@ -151,6 +151,8 @@ TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {
   CaptureSettings settings;
   // Per layer: 8 heads x 100 rows x (64 x 2 + 4), 100 counts of keys, and K, V of 4 heads x 100 x 64 x 2.
   EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 10 * (8 * 100 * 132 + 100 * 8 + 2 * 4 * 100 * 128));
+  model.dtype = "F16";  // recorded in fp32, which holds it exactly
+  EXPECT_EQ(EstimateTraceBytes(model, settings, 100), 10 * (8 * 100 * 260 + 100 * 8 + 2 * 4 * 100 * 256));
   settings.layers = "3";
   settings.heads = "0,1,7";  // KV heads 0 and 3
   settings.dtype = "fp32";

@@ -13,6 +13,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr int kPlotBins = 160;
+constexpr float kBetweenFigures = 12;  // pixels
 
 }  // namespace
 
@@ -60,6 +61,8 @@ void LivePanel::DrawKept(CanvasModel& model) {
 
 void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   ImGui::Text(mask.steps ? "kept %.2f %% of the keys" : "kept %.2f %% of the scores", 100 * mask.summary.kept_fraction);
+  HelpTooltip(mask.steps ? "Keys that the steps read, of all that dense decode would read in the same steps."
+                         : "Pairs of a query and a key that are kept, of all that the model itself attends to.");
   ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 6}, "");
   Mark("kept");
   if (mask.steps) DrawSteps(model, mask);
@@ -68,8 +71,18 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   HelpTooltip(
       "Cumulative residual attention: the share of a query's attention that lies on what is kept; the least, the fifth "
       "percentile and the mean over the recorded queries, or over the steps.");
-  ImGui::Text(mask.steps ? "worst query %lld   %.2f ms a choice" : "worst query %lld   selected in %.2f ms",
-              static_cast<long long>(mask.summary.worst_row), mask.summary.select_ms);
+  const char* const selecting = mask.steps ? "%.2f ms a choice" : "selected in %.2f ms";
+  constexpr char kSelectHelp[] = "Timed once, beside whatever else the window did: Run measures it.";
+  if (mask.summary.kept_fraction >= 1) {  // what the masses of the queries differ by is rounding
+    ImGui::Text(selecting, mask.summary.select_ms);
+    HelpTooltip(kSelectHelp);
+    return;
+  }
+  ImGui::Text("worst query %lld", static_cast<long long>(mask.summary.worst_row));
+  HelpTooltip("The query that keeps the least of its attention.");
+  ImGui::SameLine(0, kBetweenFigures);
+  ImGui::Text(selecting, mask.summary.select_ms);
+  HelpTooltip(kSelectHelp);
   ImGui::SameLine();
   const auto go = [this, worst = mask.summary.worst_row] { actions_.go_to_position(worst); };
   if (ImGui::SmallButton("go")) go();

@@ -78,9 +78,12 @@ void CaptureDialog::BuildForm() {
   close_ = named(new QPushButton(tr("Close")), "captureClose");
   layers_->setPlaceholderText(tr("all; or for instance 0-3,7"));
   heads_->setPlaceholderText(tr("all query heads; or for instance 0-3,7"));
-  rows_->setToolTip(tr("Query rows to record: all, last:N or every:N"));
+  rows_->setToolTip(
+      tr("Query rows to record: all, last:N or every:N. Sparse methods run on consecutive rows only, so on all or "
+         "last:N"));
   decode_->setRange(0, 1'000'000);
   decode_->setToolTip(tr("Tokens that the model writes after the prompt, recorded as decode steps"));
+  dtype_->setToolTip(tr("What the trace holds; auto: bf16 of a bf16 model, fp32 of any other"));
   dtype_->addItems({QStringLiteral("auto"), QStringLiteral("fp32"), QStringLiteral("bf16")});
   for (const std::string& device : workbench_->capture_devices()) device_->addItem(QString::fromStdString(device));
   device_->setToolTip(tr("Where the model runs: the processor, or a GPU of this machine"));
@@ -169,7 +172,13 @@ QWidget* CaptureDialog::BuildPromptRow() {
   prompt_file_->setObjectName(QStringLiteral("capturePromptFile"));
   task_ = new QComboBox;
   task_->setObjectName(QStringLiteral("captureTask"));
-  for (const std::string& name : workbench_->task_names()) task_->addItem(QString::fromStdString(name));
+  for (const std::string& name : workbench_->task_names()) {
+    task_->addItem(QString::fromStdString(name));
+    task_->setItemData(task_->count() - 1, QString::fromStdString(workbench_->task_help(name)), Qt::ToolTipRole);
+  }
+  const auto explain = [this] { task_->setToolTip(task_->currentData(Qt::ToolTipRole).toString()); };
+  connect(task_, &QComboBox::currentIndexChanged, this, explain);
+  explain();
   length_ = new QSpinBox;
   length_->setObjectName(QStringLiteral("captureLength"));
   length_->setRange(16, 1 << 20);

@@ -57,10 +57,9 @@ int64_t EstimateTraceBytes(const ModelDescription& model, const CaptureSettings&
   std::set<int64_t> kv_heads;
   const int64_t group_size = std::max(1, model.num_qo_heads / std::max(1, model.num_kv_heads));
   for (const int64_t head : heads) kv_heads.insert(head / group_size);
-  const bool is_fp32 =
-      settings.dtype == "fp32" ||
-      (settings.dtype == "auto" && (model.dtype == "fp32" || model.dtype == "F32" || model.dtype == "float32"));
-  const int64_t value_bytes = is_fp32 ? 4 : 2;
+  // By itself a capture records what is bf16 as that, and everything else in fp32, fp16 models too.
+  const bool is_bf16 = settings.dtype == "bf16" || (settings.dtype == "auto" && model.dtype == "BF16");
+  const int64_t value_bytes = is_bf16 ? 2 : 4;
   const auto num_heads = static_cast<int64_t>(heads.size()), num_kv = static_cast<int64_t>(kv_heads.size());
   const int64_t tokens = prompt_tokens + settings.decode_tokens;
   const int64_t per_layer =

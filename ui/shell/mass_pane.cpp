@@ -72,9 +72,14 @@ void MassPane::Refresh() {
   chart_->SetTarget(target);
   chart_->SetMass(mask != nullptr ? std::optional(mask->distribution) : std::nullopt, canvas_->IsMaskPending());
   search_->setText(searching_ ? tr("Cancel search") : tr("Meet target"));
-  search_->setToolTip(tr("Find the cheapest parameters with fewer than 5 % of the queries below %1").arg(target));
+  search_->setToolTip(
+      searchable_ ? tr("Find the cheapest parameters with fewer than 5 % of the queries below %1").arg(target)
+                  : tr("Finds a method's cheapest parameters: open a head, and choose a prefill method that has "
+                       "a budget to search"));
   search_->setEnabled(searching_ || (searchable_ && canvas_->HasHead()));
-  worst_->setEnabled(mask != nullptr);
+  // Where everything is kept, the masses of the queries differ by rounding alone.
+  const bool is_any_worst = mask != nullptr && mask->summary.kept_fraction < 1;
+  worst_->setEnabled(is_any_worst);
   if (mask == nullptr) {
     below_->clear();
     worst_->setText(tr("worst query"));
@@ -84,7 +89,7 @@ void MassPane::Refresh() {
   below_->setToolTip(tr("Share of the %1 queries that keep less than %2 of their attention")
                          .arg(mask->distribution.num_rows)
                          .arg(target));
-  worst_->setText(tr("worst: query %1").arg(mask->summary.worst_row));
+  worst_->setText(is_any_worst ? tr("worst: query %1").arg(mask->summary.worst_row) : tr("worst: none"));
 }
 
 }  // namespace headscope::ui

@@ -76,7 +76,8 @@ struct Exact {  // one score under the cursor; NaN while the head is still being
 
 // What a model folder would record, read from its configuration and the headers of its weights only.
 struct ModelDescription {
-  std::string model_dir, model_type, dtype;
+  std::string model_dir, model_type;
+  std::string dtype;  // of most of the weights, as safetensors writes it: "BF16", "F16", "F32"
   int64_t num_parameters = 0, max_positions = 0;
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
 };
@@ -108,6 +109,7 @@ class Workbench {
 
   virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first
   virtual std::vector<std::string> task_names() const = 0;
+  virtual std::string task_help(const std::string& name) const = 0;  // one line: what the prompt holds and asks for
   virtual std::string default_model_dir() const = 0;
   virtual std::vector<std::string> capture_devices() const = 0;  // of this machine: cpu, then cuda:0, ..
 
