@@ -20,7 +20,9 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 if(HEADSCOPE_SANITIZE)
   add_compile_options(-fsanitize=${HEADSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  add_link_options(-fsanitize=${HEADSCOPE_SANITIZE})
+  # A sanitizer's runtime calls dlopen in the program's place, and of the program's own search paths the loader then takes only the older kind: with
+  # the newer one, LibTorch's half (capture/model/torch_library.h) would not be found.
+  add_link_options(-fsanitize=${HEADSCOPE_SANITIZE} LINKER:--disable-new-dtags)
 endif()
 
 if(HEADSCOPE_FUZZERS)
