@@ -43,8 +43,8 @@ struct TransposedKeys {
 
 // Bytes of scratch memory that a decode call of this shape needs at most (dense or SparQ) on the current GPU; 0 for a
 // shape that the call will refuse. The memory is aligned to 256 bytes, as cudaMalloc's is; the caller zeroes it once
-// per batch and number of heads; every call leaves it ready for the next, dense or SparQ, of any seq_k that it is large
-// enough for. One stream at a time may use it.
+// per batch and numbers of query and KV heads; every call leaves it ready for the next, dense or SparQ, of any seq_k
+// that it is large enough for. One stream at a time may use it.
 size_t DecodeWorkspaceBytes(const AttentionProblem& problem, const SparqCudaOptions& options);
 
 // Attends every key. seq_q is 1 and first_position seq_k - 1; q [batch, num_qo_heads, 1, head_dim], k and v [batch,
