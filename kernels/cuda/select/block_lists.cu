@@ -165,10 +165,8 @@ cudaError_t LaunchStripeLists(const StripeLists& lists, const ListShape& shape, 
 
 cudaError_t LaunchShardLists(const ShardLists& lists, const ListShape& shape, const ListArrays& arrays,
                              cudaStream_t stream) {
-  const int64_t num_warps = int64_t{shape.num_qo_heads} * shape.num_tiles;
-  const int64_t warps_per_block = kListThreads / 32;
-  WriteShardListsKernel<<<static_cast<unsigned>((num_warps + warps_per_block - 1) / warps_per_block), kListThreads, 0,
-                          stream>>>(ShardSource{lists}, shape, arrays);
+  const unsigned num_blocks = BlocksOfWarps(int64_t{shape.num_qo_heads} * shape.num_tiles);
+  WriteShardListsKernel<<<num_blocks, kListThreads, 0, stream>>>(ShardSource{lists}, shape, arrays);
   return cudaGetLastError();
 }
 

@@ -42,17 +42,26 @@ struct TileLines {
   }
 };
 
-class LineListWriter : public ListWriter<0> {
+template <ListPart kPart>
+class LineListWriter : public ListWriter<0, kPart> {
+  using Base = ListWriter<0, kPart>;
+  using Base::columns_;
+  using Base::counts_;
+  using Base::kFullWarp;
+  using Base::lane_;
+  using Base::rows_;
+  using Base::runs_;
+
  public:
-  using ListWriter<0>::ListWriter;
+  using Base::Base;
 
   __device__ ListCounts Write(const TileLines& lines) {
     const int32_t near_word = rows_.first / 64;
     if (near_word > 0) {
-      WriteColumns(lines, near_word);
-      WriteRunsOfWindows(lines, near_word);
+      if constexpr (kPart != ListPart::kRuns) WriteColumns(lines, near_word);
+      if constexpr (kPart != ListPart::kColumns) WriteRunsOfWindows(lines, near_word);
     }
-    return ListWriter<0>::Write(lines, near_word);
+    return Base::Write(lines, near_word);
   }
 
  private:
@@ -127,7 +136,7 @@ class LineListWriter : public ListWriter<0> {
         runs_[next_run++] = KeyRun::Make(key + at, run, state == 1 ? kRunUpperHalf : kRunLowerHalf);
       }
     }
-    GoOn(StateChange{__shfl_sync(kFullWarp, open.packed, (end - 1 - begin) % 32)});
+    Base::GoOn(StateChange{__shfl_sync(kFullWarp, open.packed, (end - 1 - begin) % 32)});
   }
 
   // Counts the lanes' runs; returns where the lane's first one goes.
@@ -149,27 +158,43 @@ class LineListWriter : public ListWriter<0> {
   }
 };
 
+// kWarps per list: one, or two, of which one writes the runs and the other the columns.
+template <int kWarps>
 __global__ void __launch_bounds__(kListThreads)
     WriteLineListsKernel(const LineLists lists, const ListShape shape, const ListArrays arrays) {
-  const int64_t list = (static_cast<int64_t>(blockIdx.x) * kListThreads + static_cast<int64_t>(threadIdx.x)) / 32;
-  if (list >= int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles) return;
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * kListThreads + static_cast<int64_t>(threadIdx.x)) / 32;
+  const int64_t list = warp / kWarps;
+  if (list >= shape.NumLists()) return;
   cuda::LetNextKernelStart();
   cuda::WaitForKernelBefore();
   const TilePositions rows = PositionsOfTile(shape, static_cast<int32_t>(list % shape.num_tiles));
-  LineListWriter writer(rows, arrays.runs + list * arrays.run_capacity, arrays.columns + list * arrays.column_capacity);
-  const ListCounts counts = writer.Write(TileLines(lists, list / shape.num_tiles, rows));
-  if (threadIdx.x % 32 == 0) StoreCounts(arrays, list, list, counts);
+  const TileLines lines(lists, list / shape.num_tiles, rows);
+  KeyRun* const runs = arrays.runs + list * arrays.run_capacity;
+  int32_t* const columns = arrays.columns + list * arrays.column_capacity;
+  const bool stores = threadIdx.x % 32 == 0;
+  if constexpr (kWarps == 1) {
+    const ListCounts counts = LineListWriter<ListPart::kAll>(rows, runs, columns).Write(lines);
+    if (stores) StoreCounts(arrays, list, list, counts);
+  } else if (warp % 2 == 0) {
+    const ListCounts counts = LineListWriter<ListPart::kRuns>(rows, runs, columns).Write(lines);
+    if (stores) StoreRunCount(arrays, list, list, counts);
+  } else {
+    const ListCounts counts = LineListWriter<ListPart::kColumns>(rows, runs, columns).Write(lines);
+    if (stores) StoreColumnCount(arrays, list, list, counts);
+  }
 }
+
+// Up to here a second warp per list finds room on a large GPU and shortens the call; beyond, what both do twice costs.
+constexpr int64_t kFewLists = 4096;
 
 }  // namespace
 
 cudaError_t LaunchLineLists(const LineLists& lists, const ListShape& shape, const ListArrays& arrays,
                             cudaStream_t stream) {
-  const int64_t num_lists = int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles;
-  const int64_t lists_per_block = kListThreads / 32;
-  return cuda::LaunchDependent(WriteLineListsKernel,
-                               static_cast<unsigned>((num_lists + lists_per_block - 1) / lists_per_block), kListThreads,
-                               0, stream, lists, shape, arrays);
+  const bool few = shape.NumLists() <= kFewLists;
+  return cuda::LaunchDependent(few ? WriteLineListsKernel<2> : WriteLineListsKernel<1>,
+                               BlocksOfWarps(shape.NumLists() * (few ? 2 : 1)), kListThreads, 0, stream, lists, shape,
+                               arrays);
 }
 
 }  // namespace headscope::kernels::selection

@@ -13,9 +13,9 @@ namespace headscope::kernels::selection {
 namespace {
 
 constexpr int32_t kMostKeysPerWarp = 1024;
-// Thread blocks beyond which strips get longer: some four rounds of a large GPU. Fixed, so that the sums do not depend
-// on the GPU.
-constexpr int64_t kManyBlocks = 2048;
+// Thread blocks beyond which strips get longer: one round of a large GPU, four to a multiprocessor. A second round pays
+// once more for queries, first keys and the merge of rows. Fixed, so that the sums do not depend on the GPU.
+constexpr int64_t kManyBlocks = 512;
 
 int32_t CeilDivide(int64_t a, int64_t b) {
   return static_cast<int32_t>((a + b - 1) / b);

@@ -45,6 +45,12 @@ struct ListCounts {
 // for what stays behind (32) and for more than nearly every step finds: a list of scattered blocks has 320 changes.
 constexpr int kChangeQueue = 512;
 
+// One for each warp, whatever it writes.
+__device__ inline StateChange* QueueOfWarp() {
+  __shared__ StateChange queues[kListThreads / 32][kChangeQueue];
+  return queues[threadIdx.x / 32];
+}
+
 // Walks the units of one list, 64 per lane, and writes its runs and columns in order. Changes are few and unevenly
 // spread over the lanes, so each lane only notes its own in a queue, and a run is made of two neighbours there, by a
 // lane each.
@@ -56,7 +62,10 @@ constexpr int kChangeQueue = 512;
 // - A column inside a run of one half is cut out of it and stays a single column: a run of its own would take the place
 //   of 32 keys.
 // - The diagonal cuts a run once, at the start of the unit in which it begins.
-template <int kUnitShift>
+// What of a list a warp writes.
+enum class ListPart { kAll, kRuns, kColumns };
+
+template <int kUnitShift, ListPart kPart = ListPart::kAll>
 class ListWriter {
  public:
   __device__ ListWriter(TilePositions rows, KeyRun* runs, int32_t* columns)
@@ -98,11 +107,6 @@ class ListWriter {
   ListCounts counts_;
 
  private:
-  __device__ static StateChange* QueueOfWarp() {
-    __shared__ StateChange queues[kListThreads / 32][kChangeQueue];
-    return queues[threadIdx.x / 32];
-  }
-
   // Units from the one of `key` on, of those that begin at first_unit.
   __device__ static uint64_t UnitsFrom(int32_t key, int32_t first_unit) {
     return ~LowBits((key >> kUnitShift) - first_unit);
@@ -136,6 +140,7 @@ class ListWriter {
       singles = units.columns & ~(units.upper & units.lower);
       units.upper &= ~singles;
       units.lower &= ~singles;
+      if constexpr (kPart == ListPart::kRuns) singles = 0;
     }
 
     // Where the state differs from the one in front.
@@ -147,6 +152,7 @@ class ListWriter {
     uint64_t changes =
         (units.upper ^ (units.upper << 1 | (before & 1))) | (units.lower ^ (units.lower << 1 | (before >> 1 & 1)));
     if constexpr (kNear) changes |= cut ^ (cut << 1 | before >> 2);
+    if constexpr (kPart == ListPart::kColumns) changes = 0;
     if (!__any_sync(kFullWarp, (changes | singles) != 0)) return;
 
     // Both prefix sums at once: at most 32 * 64 each.
@@ -250,11 +256,23 @@ class ListWriter {
   uint32_t state_ = 0;  // of the last unit so far
 };
 
-__device__ inline void StoreCounts(const ListArrays& arrays, int64_t list, int64_t slot, ListCounts counts) {
+// Thread blocks of kListThreads for that many warps.
+inline unsigned BlocksOfWarps(int64_t num_warps) {
+  constexpr int64_t kWarps = kListThreads / 32;
+  return static_cast<unsigned>((num_warps + kWarps - 1) / kWarps);
+}
+
+__device__ inline void StoreRunCount(const ListArrays& arrays, int64_t list, int64_t slot, ListCounts counts) {
   arrays.run_begin[list] = slot * arrays.run_capacity;
   arrays.run_count[list] = counts.runs;
+}
+__device__ inline void StoreColumnCount(const ListArrays& arrays, int64_t list, int64_t slot, ListCounts counts) {
   arrays.column_begin[list] = slot * arrays.column_capacity;
   arrays.column_count[list] = counts.columns;
+}
+__device__ inline void StoreCounts(const ListArrays& arrays, int64_t list, int64_t slot, ListCounts counts) {
+  StoreRunCount(arrays, list, slot, counts);
+  StoreColumnCount(arrays, list, slot, counts);
 }
 
 // A warp per list. Source: static constexpr int kUnitShift; Open(shape, list, tile, rows) gives what load(word) needs.
@@ -262,7 +280,7 @@ template <class Source>
 __global__ void __launch_bounds__(kListThreads)
     WriteListsKernel(const Source source, const ListShape shape, const ListArrays arrays) {
   const int64_t list = (static_cast<int64_t>(blockIdx.x) * kListThreads + static_cast<int64_t>(threadIdx.x)) / 32;
-  if (list >= int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles) return;
+  if (list >= shape.NumLists()) return;
   cuda::LetNextKernelStart();
   cuda::WaitForKernelBefore();
   const int32_t tile = static_cast<int32_t>(list % shape.num_tiles);
@@ -277,11 +295,8 @@ __global__ void __launch_bounds__(kListThreads)
 template <class Source>
 cudaError_t LaunchWriteLists(const Source& source, const ListShape& shape, const ListArrays& arrays,
                              cudaStream_t stream) {
-  const int64_t num_lists = int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles;
-  const int64_t lists_per_block = kListThreads / 32;
-  return cuda::LaunchDependent(WriteListsKernel<Source>,
-                               static_cast<unsigned>((num_lists + lists_per_block - 1) / lists_per_block), kListThreads,
-                               0, stream, source, shape, arrays);
+  return cuda::LaunchDependent(WriteListsKernel<Source>, BlocksOfWarps(shape.NumLists()), kListThreads, 0, stream,
+                               source, shape, arrays);
 }
 
 }  // namespace headscope::kernels::selection

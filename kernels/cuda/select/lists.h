@@ -1,7 +1,7 @@
 // From picks to the lists of a SparseIndex, in one launch: a warp per list walks two bitmaps, what the upper and what
 // the lower half of the tile's rows keep, and writes a run wherever their state changes; for vertical-slash, only at
-// the tile's rows, and left of them it takes the head's picks in order (line_lists.cu). The kept set is the one that
-// SparseIndexBuilder makes of the same ranges and columns.
+// the tile's rows, and left of them it takes the head's picks in order, with two warps a list where lists are few
+// (line_lists.cu). The kept set is the one that SparseIndexBuilder makes of the same ranges and columns.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,6 +35,8 @@ struct ListShape {
   int32_t seq_k = 0;
   int32_t first_position = 0;
   int32_t num_tiles = 0;
+
+  constexpr int64_t NumLists() const { return int64_t{batch} * num_qo_heads * num_tiles; }
 };
 
 // Vertical-slash: bitmaps and what is made of them, as in TopLinesParams (top_lines.h), per head of the batch.

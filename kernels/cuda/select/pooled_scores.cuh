@@ -7,6 +7,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "mma.cuh"
 #include "select/pooled_blocks.h"
 #include "select/row_pick.cuh"
 
@@ -30,14 +31,6 @@ __host__ __device__ constexpr int32_t ScorePitch(int32_t num_key_blocks) {
 // Query blocks of a thread block's operands: whole tiles.
 __host__ __device__ constexpr int32_t OperandPieces(int32_t num_rows, int32_t head_dim) {
   return (num_rows + kTileQueries - 1) / kTileQueries * (kTileQueries / kTermGroup) * GroupPieces(head_dim);
-}
-
-// c += a * b over 16 components: 16 query blocks by 8 key blocks.
-__device__ __forceinline__ void Multiply(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                         uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
 // The terms of a step of 8 key blocks, a lane's part.
@@ -78,7 +71,7 @@ __device__ __forceinline__ void MultiplyStep(float (&c)[kTurnGroups][4], const u
 #pragma unroll
       for (int g = 0; g < kTurnGroups; ++g) {
         const uint4& k = term_of(keys[g]);
-        Multiply(c[g], q.x, q.y, q.z, q.w, half == 0 ? k.x : k.z, half == 0 ? k.y : k.w);
+        cuda::Mma</*kBFloat16=*/false>(c[g], {q.x, q.y, q.z, q.w}, half == 0 ? k.x : k.z, half == 0 ? k.y : k.w);
       }
     };
     multiply(low, [](const Terms& terms) -> const uint4& { return terms.high; });

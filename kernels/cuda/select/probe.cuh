@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
   extern __shared__ __align__(128) uint4 pieces[];  // whole tiles: places in them are told apart by address bits
   __shared__ __align__(16) SharedRows shared;
   const int units_of_group = p.group_size * p.UnitsPerHead();
-  // The second pass begins where the first ended: those keys may still be in the cache.
+  // The second pass begins where the first ended, with each thread block and with the last of them: those keys may
+  // still be in the cache.
   const int block = static_cast<int>(kSums ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
   const int unit_of_group = block % units_of_group;
   const int32_t strip = block / units_of_group % p.num_strips;
@@ -40,20 +41,21 @@ __global__ void __launch_bounds__(kProbeThreads, 4) ProbeKernel(const ProbeParam
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int32_t begin = block_key + warp * p.keys_per_warp;
   const int32_t end = min(begin + p.keys_per_warp, rows.VisibleKeys());
-  ProbeWarp<kBf16, kHeadDim> probe(p, pieces, rows, sequence * p.k.batch_stride + kv_head * p.k.head_stride, begin,
-                                   end);
+  ProbeWarp<kBf16, kHeadDim, /*kBackward=*/!kSums> probe(
+      p, pieces, rows, sequence * p.k.batch_stride + kv_head * p.k.head_stride, begin, end);
   if constexpr (kSums) {
     cuda::WaitForKernelBefore();
     LoadRowStatistics(p, rows, unit, shared);
   }
-  asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");  // the queries
+  cuda::AwaitCopyGroups<kStages - 1>();  // the queries
   __syncthreads();
 
   float scores[kRowGroups][4];
   if constexpr (!kSums) {
     RowStatistics statistics;
-    for (int32_t key = begin; key < end; key += kTileKeys) {
-      probe.Score(key, scores);
+    const int32_t num_tiles = (end - begin + kTileKeys - 1) / kTileKeys;
+    for (int32_t tile = num_tiles - 1; tile >= 0; --tile) {
+      probe.Score(begin + tile * kTileKeys, scores);
       statistics.Add(scores, probe.Factor());
     }
     statistics.Store(shared.rows[warp]);

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include "async_copy.cuh"
 #include "fast_math.cuh"
 #include "mma.cuh"
 #include "select/probe_sums.cuh"
@@ -18,14 +19,11 @@ constexpr uint32_t kPieceBytes = sizeof(uint4);
 constexpr int kRowGroups = 8;  // 64 query rows in groups of 8
 constexpr unsigned kFullWarp = 0xffffffffu;
 
+using cuda::CopyAsync;
 using cuda::Exp2;
 using cuda::LoadMatrices;
 using cuda::Mma;
 using cuda::SharedAddress;
-
-__device__ __forceinline__ void CopyAsync(uint32_t to, const uint16_t* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
 
 // Shared memory in pieces of 16 bytes: the unit's queries, then each warp's ring of key tiles. Both are made of groups
 // of 8 rows and 32 components, 4 pieces a row; piece j of row r lies at GroupPiece(r, j), so that the same piece of
@@ -46,14 +44,15 @@ __host__ __device__ constexpr int RingPieces(int head_dim) {
 
 // One warp's place in the work. The lane holds key lane / 4 of each group of 8 keys and query rows 8 n + 2 (lane % 4)
 // and the next of each group n.
-template <bool kBf16, int kHeadDim>
+template <bool kBf16, int kHeadDim, bool kBackward>
 class ProbeWarp {
  public:
   // Scores in base 2, before the factor Factor(), of keys [key, key + kTileKeys): scores[n][2 h + e] is key 8 h +
   // lane / 4, query row 8 n + 2 (lane % 4) + e.
   using Scores = float[kRowGroups][4];
 
-  // Keys [begin, end); end is not behind the last visible key. The first tiles are on their way from here on.
+  // Keys [begin, end) in tiles from `begin` on, the last one first where kBackward; end is not behind the last visible
+  // key. The first tiles are on their way from here on.
   __device__ ProbeWarp(const ProbeParams& params, uint4* shared, const UnitRows& rows, int64_t k_offset, int32_t begin,
                        int32_t end)
       : p_(params),
@@ -61,9 +60,10 @@ class ProbeWarp {
         q_(SharedAddress(shared + GroupPiece(Lane() % 8, Lane() / 8))),
         ring_(SharedAddress(shared + QueryPieces(kHeadDim) + threadIdx.x / 32 * RingPieces(kHeadDim))),
         position_(rows.position),
-        next_row_(static_cast<const uint16_t*>(params.k.data) + k_offset + (begin + Lane() / 4) * params.k.row_stride +
-                  Lane() % 4 * 8),
-        next_key_(begin),
+        next_key_(kBackward && begin < end ? begin + (end - begin - 1) / kTileKeys * kTileKeys : begin),
+        next_row_(static_cast<const uint16_t*>(params.k.data) + k_offset +
+                  (next_key_ + Lane() / 4) * params.k.row_stride + Lane() % 4 * 8),
+        begin_(begin),
         end_(end) {
 #pragma unroll
     for (int stage = 0; stage + 1 < kStages; ++stage) Request(stage);
@@ -71,7 +71,7 @@ class ProbeWarp {
 
   // Tiles are scored in order, each once.
   __device__ __forceinline__ void Score(int32_t key, Scores& scores) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    cuda::AwaitCopyGroups<kStages - 2>();
     __syncwarp();  // what other lanes have copied; and the stage that is filled now was used up by the call before
     Request(stage_ == 0 ? kStages - 1 : stage_ - 1);
     // A lane's row of the four matrices of a step: of key group lane / 8 % 2, components 8 (lane / 16) on.
@@ -121,7 +121,7 @@ class ProbeWarp {
 
   // The next tile. Keys behind the last are not touched, what lies there may be nobody's: the last stands in for them.
   __device__ __forceinline__ void Request(int stage) {
-    if (next_key_ < end_) {
+    if (kBackward ? next_key_ >= begin_ && next_key_ < end_ : next_key_ < end_) {
       const int piece = stage * TilePieces(kHeadDim) + GroupPiece(Lane() / 4, Lane() % 4);
       const uint32_t tile = ring_ + static_cast<uint32_t>(piece) * kPieceBytes;
       const uint16_t* low = next_row_;
@@ -136,10 +136,10 @@ class ProbeWarp {
         CopyAsync(tile + static_cast<uint32_t>(block) * kBlockBytes, low + 32 * block);
         CopyAsync(tile + static_cast<uint32_t>(block) * kBlockBytes + kBlockBytes / 2, high + 32 * block);
       }
-      next_row_ += kTileKeys * p_.k.row_stride;
-      next_key_ += kTileKeys;
+      next_row_ += (kBackward ? -kTileKeys : kTileKeys) * p_.k.row_stride;
+      next_key_ += kBackward ? -kTileKeys : kTileKeys;
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    cuda::EndCopyGroup();
   }
 
   __device__ __forceinline__ float Capped(float dot) const {
@@ -163,8 +163,9 @@ class ProbeWarp {
   const uint32_t q_;  // shared memory addresses
   const uint32_t ring_;
   const int32_t position_;
-  const uint16_t* next_row_;  // the lane's 8 components of the first key group of the tile to be copied next
   int32_t next_key_;
+  const uint16_t* next_row_;  // the lane's 8 components of the first key group of the tile to be copied next
+  const int32_t begin_;
   const int32_t end_;
   int stage_ = 0;
 };
@@ -185,7 +186,7 @@ __device__ __forceinline__ void RequestQueries(const ProbeParams& p, const UnitR
       *to = {0, 0, 0, 0};
     }
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  cuda::EndCopyGroup();
 }
 
 }  // namespace headscope::kernels::selection

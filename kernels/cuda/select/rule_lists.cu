@@ -55,7 +55,7 @@ __device__ int RunsOfRule(const ElementRule& rule, TilePositions rows, int32_t s
 __global__ void __launch_bounds__(kRuleThreads)
     WriteRuleListsKernel(const ElementRule rule, const ListShape shape, const ListArrays arrays) {
   const int64_t list = static_cast<int64_t>(blockIdx.x) * kRuleThreads + static_cast<int64_t>(threadIdx.x);
-  if (list >= int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles) return;
+  if (list >= shape.NumLists()) return;
   const int32_t tile = static_cast<int32_t>(list % shape.num_tiles);
   KeyRun runs[kMostRuleRuns];
   const int count = RunsOfRule(rule, PositionsOfTile(shape, tile), shape.seq_k, runs);
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kRuleThreads)
 
 cudaError_t LaunchRuleLists(const ElementRule& rule, const ListShape& shape, const ListArrays& arrays,
                             cudaStream_t stream) {
-  const int64_t num_lists = int64_t{shape.batch} * shape.num_qo_heads * shape.num_tiles;
+  const int64_t num_lists = shape.NumLists();
   WriteRuleListsKernel<<<static_cast<unsigned>((num_lists + kRuleThreads - 1) / kRuleThreads), kRuleThreads, 0,
                          stream>>>(rule, shape, arrays);
   return cudaGetLastError();

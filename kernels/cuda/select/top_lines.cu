@@ -60,7 +60,8 @@ __device__ Found FindDigit(const int32_t* bins, int32_t wanted, int32_t* warp_su
   }
   if (lane == 31) warp_sums[thread / 32] = sum;
   __syncthreads();
-  for (int warp = 0; warp < thread / 32; ++warp) sum += warp_sums[warp];
+  static_assert(kTopWarps == 32);
+  sum += __reduce_add_sync(kFullWarp, lane < thread / 32 ? warp_sums[lane] : 0);
   const int32_t above_pair = sum - high - low;
   if (above_pair < wanted && wanted <= above_pair + high) {
     *result = {static_cast<uint32_t>(high_bin), above_pair, high};
@@ -143,34 +144,35 @@ __device__ void StoreWindows(const TopLinesParams& p, const uint64_t* slashes, u
 
 // Numbers the set bits of num_words words in ascending order, from `number` on: before[word] is the number of a word's
 // first, before[num_words] the one behind the last. emit(number, word, bit), by the thread that asked for the word's
-// bits. All threads call it.
+// bits. All threads call it. Where words are fewer than threads, a thread takes a piece of one: emitting one bit after
+// the other is what takes time.
 template <class BitsAt, class Emit>
 __device__ void NumberBits(int32_t num_words, int32_t number, int32_t* before, BitsAt&& bits_at, Emit&& emit) {
   __shared__ int32_t warp_sums[kTopWarps];
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  auto prefix_sum = [lane](int32_t sum) {
+  int shift = 0;  // a word is 2^shift pieces
+  while (shift < 3 && num_words << (shift + 1) <= kTopThreads) ++shift;
+  const int piece_bits = 64 >> shift;
+  const int begin = piece_bits * (static_cast<int>(threadIdx.x) & ((1 << shift) - 1));
+  for (int32_t first = 0; first < num_words << shift; first += kTopThreads) {
+    const int32_t word = (first + static_cast<int32_t>(threadIdx.x)) >> shift;
+    uint64_t bits = word < num_words ? bits_at(word) & (~uint64_t{0} >> (64 - piece_bits) << begin) : 0;
+    const int32_t count = __popcll(bits);
+    int32_t sum = count;
 #pragma unroll
     for (int offset = 1; offset < 32; offset *= 2) {
       const int32_t below = __shfl_up_sync(kFullWarp, sum, offset);
       if (lane >= offset) sum += below;
     }
-    return sum;
-  };
-  for (int32_t first = 0; first < num_words; first += kTopThreads) {
-    const int32_t word = first + static_cast<int32_t>(threadIdx.x);
-    uint64_t bits = word < num_words ? bits_at(word) : 0;
-    const int32_t count = __popcll(bits);
-    const int32_t sum = prefix_sum(count);
     if (lane == 31) warp_sums[warp] = sum;
     __syncthreads();
     static_assert(kTopWarps == 32);
-    const int32_t of_warps = prefix_sum(warp_sums[lane]);
-    const int32_t of_warps_below = __shfl_sync(kFullWarp, of_warps, (warp + 31) % 32);
-    int32_t next = number + (warp == 0 ? 0 : of_warps_below) + sum - count;
-    if (word < num_words) before[word] = next;
+    const int32_t of_warp = warp_sums[lane];
+    int32_t next = number + __reduce_add_sync(kFullWarp, lane < warp ? of_warp : 0) + sum - count;
+    number += __reduce_add_sync(kFullWarp, of_warp);
+    if (begin == 0 && word < num_words) before[word] = next;
     for (; bits != 0; bits &= bits - 1) emit(next++, word, __ffsll(static_cast<long long>(bits)) - 1);
-    number += __shfl_sync(kFullWarp, of_warps, 31);
     __syncthreads();
   }
   if (threadIdx.x == 0) before[num_words] = number;
@@ -253,7 +255,7 @@ __global__ void __launch_bounds__(kTopThreads) TopLinesKernel(const TopLinesPara
     }
     if (lane == 0) ties_of_warp[warp] = ties;
     __syncthreads();
-    for (int before = 0; before < warp; ++before) ties_before += ties_of_warp[before];
+    ties_before = __reduce_add_sync(kFullWarp, lane < warp ? ties_of_warp[lane] : 0);
   }
   constexpr int kWords = 4;  // whose keys are loaded at once
   for (int32_t first = begin; first < end; first += kWords) {
