@@ -262,7 +262,7 @@ def openmp_speaks(**variables):
 
 def spin_count(done):
     """How often a waiting thread of that run looks for work before it sleeps."""
-    return re.search(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)[1]
+    return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)[-1]  # the last start counts
 
 
 def len_answer(trace):
