@@ -53,7 +53,7 @@ kernels::Status CheckSearchable(const kernels::MethodSpec& spec);
 // coarse grid (doubling for logarithmic parameters; tenths for shares of mass, and hundredths above 0.9), the border
 // point with the fewest kept pairs is taken, and each budget is then lowered by bisection on the fine grid while the
 // other stands: at the end neither can be lowered alone by a step. Never runs attention; some 10 masks for one budget
-// and 30 to 45 for two, all with the head's block masses.
+// and 30 to 50 for two, all with the head's block masses.
 //
 // Errors: a method without budgets or with more than two; a target outside 0 to 1; cancelled; what PreviewMask refuses.
 kernels::Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method,
