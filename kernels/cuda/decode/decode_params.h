@@ -91,7 +91,8 @@ struct Divisor {
   int32_t shift;
 };
 
-constexpr int kDenseWarps = 8;  // of a block, at most
+constexpr int kDenseWarps = 8;   // of a block, at most
+constexpr int kPartsAtOnce = 6;  // that a thread asks for in one trip to memory when it merges
 
 // A pass is one KV head with at most kMaxDenseGroup of its query heads, a step so many tokens as a block takes at once.
 // The steps of all passes, one after the other and fewer than 2^31, are dealt out to the blocks in equal contiguous

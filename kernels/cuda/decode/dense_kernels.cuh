@@ -88,7 +88,8 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_
       __syncthreads();  // before the next part's results overwrite these
     }
   }
-  if (share.Merges(p)) MergeParts<T, D>(p, share);
+  // The ring is empty now.
+  if (share.Merges(p)) MergeParts<T, D>(p, share, reinterpret_cast<PartialSum*>(shared));
 }
 
 }  // namespace headscope::kernels::decode

@@ -152,42 +152,54 @@ __device__ __forceinline__ void LeavePart(const DenseParams& p, const DensePass<
   }
 }
 
-// Waits for all parts of the pass amid which the share begins, and merges them.
+// Waits for all parts of the pass amid which the share begins, and merges them. A trip to memory takes long, and a head
+// alone has as many parts as there are blocks: where a pass has few columns, several threads share each and take the
+// parts in turn. `sums`: room for one of every thread.
 template <typename T, int D>
-__device__ __forceinline__ void MergeParts(const DenseParams& p, const DenseShare& share) {
-  constexpr int kAtOnce = 6;  // a trip to memory takes long
+__device__ __forceinline__ void MergeParts(const DenseParams& p, const DenseShare& share, PartialSum* sums) {
   const DensePass<T> pass(p, share.first_pass);
+  const int threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
   const int columns = pass.heads * D / 4, begin = share.first_pass * p.steps;
   const int first = DenseShare::BlockOf(p, begin), parts = static_cast<int>(blockIdx.x) + 1 - first;
+  const int sharers = max(threads / columns, 1), turn = sharers == 1 ? 0 : thread / columns;
 #pragma unroll 1
-  for (int column = static_cast<int>(threadIdx.x); column < columns; column += static_cast<int>(blockDim.x)) {
+  for (int base = 0; base < columns; base += threads) {
+    const int column = base + thread - turn * columns;
+    const bool active = turn < sharers && column < columns;
     // The pass is the first of all who share it, but of one whose share begins before it.
     const auto message = [&](int part) {
-      const int block = min(first + part, static_cast<int>(blockIdx.x));
+      const int block = first + part;
       return DenseMessage(p, block, DenseShare::BeginOf(p, block) < begin, columns, column);
     };
     PartialSum all;
 #pragma unroll 1
-    for (int next = 0; next < parts; next += kAtOnce) {
-      DenseMessage::Words words[kAtOnce];
+    for (int next = turn; active && next < parts; next += kPartsAtOnce * sharers) {
+      // One thread alone reads a column of a message, since it erases it: beyond the last it reads its first again.
+      const auto part = [&](int i) { return next + i * sharers < parts ? next + i * sharers : next; };
+      DenseMessage::Words words[kPartsAtOnce];
       bool complete;
       do {
         complete = true;
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) words[i] = message(next + i).Read();
+        for (int i = 0; i < kPartsAtOnce; ++i) words[i] = message(part(i)).Read();
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) complete = complete && words[i].AreAllThere();
+        for (int i = 0; i < kPartsAtOnce; ++i) complete = complete && words[i].AreAllThere();
       } while (!complete);
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (next + i < parts) all.Add(words[i].Part());
+      for (int i = 0; i < kPartsAtOnce; ++i) {
+        if (next + i * sharers < parts) all.Add(words[i].Part());
       }
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (next + i < parts) message(next + i).Erase();
+      for (int i = 0; i < kPartsAtOnce; ++i) {
+        if (next + i * sharers < parts) message(next + i * sharers).Erase();
       }
     }
-    StoreColumn<T, D>(p, pass, column, all);
+    if (sharers != 1) {
+      sums[thread] = all;
+      __syncthreads();
+      for (int other = thread + columns; turn == 0 && other < sharers * columns; other += columns) all.Add(sums[other]);
+    }
+    if (active && turn == 0) StoreColumn<T, D>(p, pass, column, all);
   }
 }
 

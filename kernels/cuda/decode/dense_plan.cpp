@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -22,6 +23,15 @@ int32_t PassesPerList(const AttentionProblem& problem) {
 }
 int32_t HeadsPerPass(const AttentionProblem& problem) {
   return (problem.GroupSize() + PassesPerList(problem) - 1) / PassesPerList(problem);
+}
+
+// How many blocks should share a pass, if there are enough: n blocks load steps / n steps each, and the one that merges
+// makes n * columns / (threads * kPartsAtOnce) trips to memory behind the last of them. The sum is least where both
+// take as long. A trip takes 1 us and a step, of blocks that do not fill the memory's bandwidth, about 0.8 (H200).
+int32_t BestParts(int32_t steps, int32_t columns, int32_t threads) {
+  constexpr double kTripsPerStep = 0.8;
+  const double parts_per_trip = double{kPartsAtOnce} * threads / columns;
+  return std::max(static_cast<int32_t>(std::lround(std::sqrt(kTripsPerStep * steps * parts_per_trip))), 1);
 }
 
 }  // namespace
@@ -89,11 +99,13 @@ Status PlanDense(const AttentionProblem& problem, const DecodeDevice& device, De
                                           std::to_string(steps) + " steps of " + std::to_string(step_tokens) +
                                           " tokens, and a call takes fewer than 2^31; make several calls"};
   }
+  const int32_t columns = x.heads_per_pass * problem.head_dim / 4;
+  const int64_t useful = std::min(steps, int64_t{x.passes} * BestParts(x.steps, columns, x.warps * 32));
   // All of them are resident, because they wait for each other.
-  x.blocks = static_cast<int32_t>(std::min<int64_t>(steps, device.num_multiprocessors));
+  x.blocks = static_cast<int32_t>(std::min<int64_t>(useful, device.num_multiprocessors));
   x.share = static_cast<int32_t>(steps / x.blocks);
   x.longer = static_cast<int32_t>(steps % x.blocks);
-  x.message_bytes = x.heads_per_pass * problem.head_dim / 4 * kMessageColumnBytes;
+  x.message_bytes = columns * kMessageColumnBytes;
   x.by_passes_per_list = DivideBy(x.passes_per_list);
   x.by_kv_heads = DivideBy(problem.num_kv_heads);
   x.by_steps = DivideBy(x.steps);
