@@ -134,7 +134,7 @@ Status DecodeSparqCuda(const AttentionProblem& problem, const SparqCudaOptions& 
   params.chosen = chosen_tokens;
   params.rank = options.rank;
   params.num_tokens = options.num_tokens;
-  params.finished = reinterpret_cast<uint32_t*>(scratch + layout.finished);
+  params.finished = static_cast<uint32_t*>(workspace);
   params.candidate_key = reinterpret_cast<uint32_t*>(scratch + layout.key);
   params.candidate_token = reinterpret_cast<int32_t*>(scratch + layout.token);
   params.candidate_value = reinterpret_cast<float*>(scratch + layout.value);

@@ -6,6 +6,7 @@
 // DenseParams): no block is left with a longer tail than another, whatever the shape. Needs compute capability 8.0.
 #pragma once
 
+#include "async_copy.cuh"
 #include "decode/dense_merge.cuh"
 #include "decode/tensor_core.cuh"
 
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_
           source.k + first * p.x.k_row, p.x.k_row, source.v + first * p.x.v_row, p.x.v_row,
           [&](int token) { return int64_t{min(token, p.x.seq_k - first - 1)}; });
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    cuda::EndCopyGroup();
     if (++request_stage == p.stages) request_stage = 0;
     ++requested;
     const int pass = ahead.pass;
@@ -66,9 +67,9 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_
     request();
     // All but the newest stages - 1 requests have arrived.
     if (p.stages == 3) {
-      asm volatile("cp.async.wait_group 2;" ::: "memory");
+      cuda::AwaitCopyGroups<2>();
     } else {
-      asm volatile("cp.async.wait_group 1;" ::: "memory");
+      cuda::AwaitCopyGroups<1>();
     }
     __syncwarp();
     const int first = at.step * step_tokens + warp * 16;

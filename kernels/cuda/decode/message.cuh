@@ -18,9 +18,6 @@ __device__ __forceinline__ float FloatOf(uint32_t word) {
 __device__ __forceinline__ uint32_t WordOfKey(uint32_t key) {
   return ~min(key, 0xfffffffeu);
 }
-__device__ __forceinline__ uint32_t KeyOf(uint32_t word) {
-  return ~word;
-}
 
 __device__ __forceinline__ void WriteWords(uint32_t* to, uint32_t word) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");

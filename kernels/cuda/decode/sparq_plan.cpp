@@ -130,7 +130,6 @@ SparqScratch LayOutScratch(const AttentionProblem& problem, const DecodeDevice& 
     at += (bytes + 255) / 256 * 256;
     return from;
   };
-  layout.finished = 0;
   layout.key = take(4 * candidates);
   layout.token = take(4 * candidates);
   layout.value = take(group == 1 ? 0 : 4 * candidates * group);

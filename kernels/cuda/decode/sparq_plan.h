@@ -16,9 +16,9 @@ namespace headscope::kernels::decode {
 Status PlanSparq(const AttentionProblem& problem, const SparqCudaOptions& options, bool whole_rows,
                  const DecodeDevice& device, SparqPlan* plan);
 
-// Byte offsets of the scratch arrays of SparqParams.
+// Byte offsets of the scratch arrays of SparqParams, but `finished`, with which the workspace begins.
 struct SparqScratch {
-  size_t finished, key, token, value, softmax, local_share, total;
+  size_t key, token, value, softmax, local_share, total;
 };
 SparqScratch LayOutScratch(const AttentionProblem& problem, const DecodeDevice& device, const SparqPlan& plan);
 

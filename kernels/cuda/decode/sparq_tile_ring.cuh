@@ -6,6 +6,7 @@
 // meets no bank twice.
 #pragma once
 
+#include "async_copy.cuh"
 #include "decode/sparq_shared.cuh"
 #include "decode/tensor_core.cuh"
 
@@ -15,9 +16,9 @@ namespace headscope::kernels::decode {
 __device__ __forceinline__ void WaitForGroups(int pending) {
   static_assert(kMaxBatches == 2);
   if (pending > 0) {  // the instruction wants a constant
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    cuda::AwaitCopyGroups<1>();
   } else {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    cuda::AwaitCopyGroups<0>();
   }
 }
 
@@ -67,7 +68,7 @@ class TileRing {
         CopyAsync(Piece(row, piece), source.from + skip + source.component[step_ * 8 + row] * kt_component);
       }
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    cuda::EndCopyGroup();
     if (++batch_ == batches_) batch_ = 0;
     if (++step_ == steps) {
       step_ = 0;
