@@ -9,14 +9,20 @@
 #include <functional>
 
 #include "data/trace_schema.h"
+#include "spoiled_file.h"
 #include "synthetic_trace.h"
 
 namespace headscope::data {
 namespace {
 
 using ::testing::AllOf;
+using testing::Chunked;
 using ::testing::HasSubstr;
+using testing::Replace;
 using testing::ScratchFolder;
+using testing::SetInt32;
+using testing::SetInt64;
+using testing::Simple;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
@@ -85,32 +91,6 @@ TEST(IndexFile, WithoutRunsAndColumnsComesBackToo) {
   EXPECT_TRUE(read.columns.empty());
 }
 
-// A dataset of the root in place of its own, without data: chunks of that length, or contiguous when it is 0.
-void Replace(hid_t file, const char* name, hid_t type, const std::vector<hsize_t>& extents, hsize_t chunk) {
-  H5Ldelete(file, name, H5P_DEFAULT);
-  const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
-  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-  if (chunk > 0) {
-    std::vector<hsize_t> chunks = extents;
-    chunks[0] = chunk;
-    H5Pset_chunk(creation, static_cast<int>(chunks.size()), chunks.data());
-  }
-  const hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-  ASSERT_GE(dataset, 0) << name;
-  H5Dclose(dataset);
-  H5Pclose(creation);
-  H5Sclose(space);
-}
-
-void SetInteger(hid_t file, const char* name, hid_t type, int64_t value) {
-  H5Adelete(file, name);
-  const hid_t space = H5Screate(H5S_SCALAR);
-  const hid_t attribute = H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
-  ASSERT_GE(H5Awrite(attribute, H5T_NATIVE_INT64, &value), 0) << name;
-  H5Aclose(attribute);
-  H5Sclose(space);
-}
-
 struct BadIndex {
   const char* name;
   const char* field;
@@ -141,28 +121,29 @@ TEST_P(BadIndices, AreRefusedWithOneSentence) {
 constexpr hsize_t kHuge = hsize_t{3} << 28;
 
 const BadIndex kBadIndices[] = {
-    {"OtherVersion", "attribute version", "is 2", [](hid_t f) { SetInteger(f, "version", H5T_STD_I32LE, 2); }},
-    {"WideShape", "attribute seq_q", "an integer type", [](hid_t f) { SetInteger(f, "seq_q", H5T_STD_I64LE, 256); }},
+    {"OtherVersion", "attribute version", "is 2", [](hid_t f) { SetInt32(f, "/", "version", 2); }},
+    {"WideShape", "attribute seq_q", "an integer type", [](hid_t f) { SetInt64(f, "seq_q", 256); }},
     {"NoHeads", "attribute num_qo_heads", "is missing", [](hid_t f) { H5Adelete(f, "num_qo_heads"); }},
     {"NoColumns", "/columns", "is missing", [](hid_t f) { H5Ldelete(f, "columns", H5P_DEFAULT); }},
-    {"NarrowOffsets", "/run_begin", "an integer type", [](hid_t f) { Replace(f, "run_begin", H5T_STD_I32LE, {4}, 0); }},
+    {"NarrowOffsets", "/run_begin", "an integer type",
+     [](hid_t f) { Replace(f, "run_begin", H5T_STD_I32LE, Simple({4})); }},
     {"ListsOfDifferentLength", "/run_begin", "differ in length",
-     [](hid_t f) { Replace(f, "column_count", H5T_STD_I32LE, {3}, 0); }},
+     [](hid_t f) { Replace(f, "column_count", H5T_STD_I32LE, Simple({3})); }},
     {"RunsOfThree", "/runs", "rows of 3 numbers",
      [](hid_t f) {
-       Replace(f, "runs", H5T_STD_I32LE, {2, 3}, 0);
+       Replace(f, "runs", H5T_STD_I32LE, Simple({2, 3}));
      }},
-    {"FlatRuns", "/runs", "1 dimensions instead of 2", [](hid_t f) { Replace(f, "runs", H5T_STD_I32LE, {4}, 0); }},
+    {"FlatRuns", "/runs", "1 dimensions instead of 2", [](hid_t f) { Replace(f, "runs", H5T_STD_I32LE, Simple({4})); }},
     {"HugeOffsets", "/run_begin", "declares 402653184 entries in a file of",
-     [](hid_t f) { Replace(f, "run_begin", H5T_STD_I64LE, {kHuge / 2}, 4096); }},
+     [](hid_t f) { Replace(f, "run_begin", H5T_STD_I64LE, Simple({kHuge / 2}), Chunked({4096})); }},
     {"HugeCounts", "/column_count", "declares 805306368 entries in a file of",
-     [](hid_t f) { Replace(f, "column_count", H5T_STD_I32LE, {kHuge}, 4096); }},
+     [](hid_t f) { Replace(f, "column_count", H5T_STD_I32LE, Simple({kHuge}), Chunked({4096})); }},
     {"HugeRuns", "/runs", "declares 402653184 entries in a file of",
      [](hid_t f) {
-       Replace(f, "runs", H5T_STD_I32LE, {kHuge / 2, 2}, 4096);
+       Replace(f, "runs", H5T_STD_I32LE, Simple({kHuge / 2, 2}), Chunked({4096, 2}));
      }},
     {"HugeColumns", "/columns", "declares 805306368 entries in a file of",
-     [](hid_t f) { Replace(f, "columns", H5T_STD_I32LE, {kHuge}, 4096); }},
+     [](hid_t f) { Replace(f, "columns", H5T_STD_I32LE, Simple({kHuge}), Chunked({4096})); }},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, BadIndices, ::testing::ValuesIn(kBadIndices),

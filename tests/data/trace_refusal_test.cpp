@@ -8,29 +8,29 @@
 #include <fstream>
 #include <functional>
 
+#include "spoiled_file.h"
 #include "synthetic_trace.h"
 
 namespace headscope::data {
 namespace {
 
 using ::testing::AllOf;
+using testing::Chunked;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using testing::Replace;
+using testing::ReplaceAttribute;
+using testing::Scalar;
 using testing::ScratchFolder;
+using testing::SetInt32;
+using testing::SetInt64;
+using testing::Simple;
 using testing::SmallLayout;
 using testing::WriteTrace;
 
 constexpr int64_t kTokens = 20;
 
 // Bad files are made from a good trace, by plain HDF5 calls.
-hid_t Scalar() {
-  return H5Screate(H5S_SCALAR);
-}
-
-hid_t Simple(const std::vector<hsize_t>& extents) {
-  return H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
-}
-
 hid_t VariableText() {
   const hid_t type = H5Tcopy(H5T_C_S1);
   H5Tset_size(type, H5T_VARIABLE);
@@ -56,34 +56,8 @@ hid_t Compound() {
   return type;
 }
 
-hid_t Chunked(const std::vector<hsize_t>& chunk) {
-  const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
-  H5Pset_chunk(properties, static_cast<int>(chunk.size()), chunk.data());
-  return properties;
-}
-
-void Replace(hid_t file, const char* name, hid_t type, hid_t space, hid_t properties = H5P_DEFAULT) {
-  H5Ldelete(file, name, H5P_DEFAULT);
-  ASSERT_GE(H5Dclose(H5Dcreate2(file, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT)), 0) << name;
-}
-
-void ReplaceAttribute(hid_t file, const char* object, const char* name, hid_t type, hid_t space, const void* value) {
-  H5Adelete_by_name(file, object, name, H5P_DEFAULT);
-  const hid_t attribute = H5Acreate_by_name(file, object, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  ASSERT_GE(H5Awrite(attribute, type, value), 0) << name;
-  H5Aclose(attribute);
-}
-
 void SetText(hid_t file, const char* object, const char* name, const std::string& value) {
   ReplaceAttribute(file, object, name, FixedText(value.size()), Scalar(), value.data());
-}
-
-void SetInt64(hid_t file, const char* name, int64_t value) {
-  ReplaceAttribute(file, "/", name, H5T_STD_I64LE, Scalar(), &value);
-}
-
-void SetInt32(hid_t file, const char* object, const char* name, int32_t value) {
-  ReplaceAttribute(file, object, name, H5T_STD_I32LE, Scalar(), &value);
 }
 
 template <typename Value>
