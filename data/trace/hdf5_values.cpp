@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trace/trace_format.h"
+
 namespace headscope::data {
 namespace {
 
@@ -80,38 +82,6 @@ PackedTexts PackTexts(const std::vector<std::string>& texts) {
     packed.bytes.replace(i * packed.width, texts[i].size(), texts[i]);
   }
   return packed;
-}
-
-bool SameType(hid_t a, hid_t b) {
-  return H5Tequal(a, b) > 0;
-}
-
-const char* TypeClassName(hid_t type) {
-  if (H5Tis_variable_str(type) > 0) {
-    return "a variable-length string";
-  }
-  switch (H5Tget_class(type)) {
-    case H5T_VLEN:
-      return "a variable-length type";
-    case H5T_REFERENCE:
-      return "a reference";
-    case H5T_COMPOUND:
-      return "a compound type";
-    case H5T_OPAQUE:
-      return "an opaque type";
-    case H5T_ARRAY:
-      return "an array type";
-    case H5T_STRING:
-      return "a fixed-length string";
-    case H5T_ENUM:
-      return "an enumeration";
-    case H5T_FLOAT:
-      return "a floating-point type";
-    case H5T_INTEGER:
-      return "an integer type";
-    default:
-      return "an unknown type";
-  }
 }
 
 void CreateText(hid_t object, const std::string& name, const std::string& value) {

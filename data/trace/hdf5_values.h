@@ -11,9 +11,6 @@
 
 namespace headscope::data {
 
-// A value of one text attribute takes at most this many bytes: an object header of HDF5 holds 64 KiB in all.
-inline constexpr size_t kMaxAttributeText = 16384;
-
 TypeHandle FloatType(Encoding encoding);  // IEEE binary32, bfloat16 or IEEE binary16, little-endian
 TypeHandle BooleanType();                 // int8 enumeration FALSE = 0, TRUE = 1 (what h5py calls bool)
 TypeHandle PhaseType();                   // int8 enumeration PROMPT = 0, DECODE = 1
@@ -24,9 +21,6 @@ struct PackedTexts {
   std::string bytes;
 };
 PackedTexts PackTexts(const std::vector<std::string>& texts);
-bool SameType(hid_t a, hid_t b);
-// "a variable-length string", "an integer type": what messages call a type.
-const char* TypeClassName(hid_t type);
 
 // Creation properties of a file, group or dataset without times of day: equal contents are then equal bytes. Files do
 // not hand theirs down, so each object needs its own.

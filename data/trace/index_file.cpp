@@ -70,33 +70,48 @@ void WriteContents(hid_t file, const IndexFile& index) {
   WriteInt32(file, "columns", index.columns);
 }
 
-// Rows of `row_bytes` bytes, all of which are read into memory: a chunked dataset may declare more than the file holds.
-void RequireStored(const UntrustedFile& file, const CheckedDataset& dataset, int64_t row_bytes) {
-  if (dataset.extents[0] <= file.size() / row_bytes) return;
-  file.Refuse(dataset.name, "declares " + std::to_string(dataset.extents[0]) + " entries in a file of " +
-                                std::to_string(file.size()) + " bytes; " + kIndexKind.damaged);
-}
+// Q, K, V and the output of the problem over the bytes of its index: 128 rows of 256 numbers of 4 bytes, each with keys
+// and values of its own, and a list of one run.
+constexpr int64_t kMostPerStoredByte = 16384;
 
-template <typename Number>
-std::vector<Number> ReadNumbers(const UntrustedFile& file, const GroupHandle& root, const std::string& name,
-                                hid_t file_type, hid_t memory_type) {
-  const CheckedDataset dataset = file.Dataset(root, "", name, file_type, 1, 0);
-  RequireStored(file, dataset, sizeof(Number));
-  std::vector<Number> values(static_cast<size_t>(dataset.extents[0]));
-  file.ReadAll(dataset, memory_type, dataset.extents[0], values.data());
-  return values;
-}
-
-std::vector<int32_t> ReadRuns(const UntrustedFile& file, const GroupHandle& root) {
-  const CheckedDataset dataset = file.Dataset(root, "", "runs", H5T_STD_I32LE, 2, 0);
-  if (dataset.extents[1] != 2) {
+// A dataset that is read whole; the rows of all extents behind the first lie one after the other.
+CheckedDataset Whole(UntrustedFile& file, const StoredGroup& root, const char* name, StoredKind type, int rank) {
+  CheckedDataset dataset = file.Dataset(root, name, type, rank, 0);
+  if (rank == 2 && dataset.extents[1] != 2) {
     file.Refuse(dataset.name,
                 "has rows of " + std::to_string(dataset.extents[1]) + " numbers instead of 2; " + kIndexKind.damaged);
   }
-  RequireStored(file, dataset, 2 * sizeof(int32_t));
-  std::vector<int32_t> values(static_cast<size_t>(dataset.extents[0]) * 2);
-  file.ReadAll(dataset, H5T_NATIVE_INT32, dataset.extents[0] * 2, values.data());
+  if (dataset.num_items > file.size() / dataset.item_bytes) {
+    file.Refuse(dataset.name, "declares " + std::to_string(dataset.num_items) + " entries in a file of " +
+                                  std::to_string(file.size()) + " bytes; " + kIndexKind.damaged);
+  }
+  return dataset;
+}
+
+template <typename Number>
+std::vector<Number> ReadNumbers(UntrustedFile& file, CheckedDataset& dataset) {
+  file.RequireStored(dataset, dataset.num_items, StoredLayout::kContiguous);
+  std::vector<Number> values(static_cast<size_t>(dataset.num_items * dataset.item_bytes) / sizeof(Number));
+  file.Read(dataset, 0, 0, dataset.num_items, 0, values.data());
   return values;
+}
+
+// The file says which problem it is of, and whoever times it makes that problem.
+void RequireProportion(const UntrustedFile& file, const IndexFile& index) {
+  if (index.batch <= 0 || index.num_qo_heads <= 0 || index.num_kv_heads <= 0 || index.head_dim <= 0 ||
+      index.seq_q <= 0 || index.seq_k <= 0) {
+    return;  // whoever uses the numbers says what is wrong with them
+  }
+  // Floating point, because a product of hostile numbers overflows any integer.
+  const double vectors =
+      2.0 * index.batch * (double{1} * index.num_qo_heads * index.seq_q + double{1} * index.num_kv_heads * index.seq_k);
+  const double bytes = vectors * index.head_dim * (index.dtype == "fp32" ? 4 : 2);
+  if (bytes > static_cast<double>(kMostPerStoredByte) * static_cast<double>(file.stored_size())) {
+    file.Refuse("attribute seq_q",
+                "is " + std::to_string(index.seq_q) + ", and Q, K, V and the output of that problem take more than " +
+                    std::to_string(kMostPerStoredByte) + " times the " + std::to_string(file.stored_size()) +
+                    " bytes of its index; " + kIndexKind.damaged);
+  }
 }
 
 }  // namespace
@@ -110,9 +125,8 @@ void WriteIndexFile(const std::string& path, const IndexFile& index) {
 }
 
 IndexFile ReadIndexFile(const std::string& path) {
-  const Hdf5Lock lock;
-  const UntrustedFile file(path, kIndexKind);
-  const GroupHandle root = file.Group("");
+  UntrustedFile file(path, kIndexKind);
+  const StoredGroup& root = file.Group("");
   if (const std::string format = file.Text(root, "format"); format != kFormat) {
     file.Refuse("attribute format", "is \"" + format + "\" instead of \"" + kFormat + "\"; " + kIndexKind.damaged);
   }
@@ -126,17 +140,24 @@ IndexFile ReadIndexFile(const std::string& path) {
   index.dtype = file.Text(root, "dtype");
   index.seed = file.Integer64(root, "seed");
   for (const IntegerField& field : kIntegers) index.*field.value = file.Integer32(root, field.name);
-  index.run_begin = ReadNumbers<int64_t>(file, root, "run_begin", H5T_STD_I64LE, H5T_NATIVE_INT64);
-  index.run_count = ReadNumbers<int32_t>(file, root, "run_count", H5T_STD_I32LE, H5T_NATIVE_INT32);
-  index.column_begin = ReadNumbers<int64_t>(file, root, "column_begin", H5T_STD_I64LE, H5T_NATIVE_INT64);
-  index.column_count = ReadNumbers<int32_t>(file, root, "column_count", H5T_STD_I32LE, H5T_NATIVE_INT32);
-  index.runs = ReadRuns(file, root);
-  index.columns = ReadNumbers<int32_t>(file, root, "columns", H5T_STD_I32LE, H5T_NATIVE_INT32);
-  const size_t lists = index.run_begin.size();
-  if (index.run_count.size() != lists || index.column_begin.size() != lists || index.column_count.size() != lists) {
+  RequireProportion(file, index);
+  CheckedDataset run_begin = Whole(file, root, "run_begin", StoredKind::kInt64, 1);
+  CheckedDataset run_count = Whole(file, root, "run_count", StoredKind::kInt32, 1);
+  CheckedDataset column_begin = Whole(file, root, "column_begin", StoredKind::kInt64, 1);
+  CheckedDataset column_count = Whole(file, root, "column_count", StoredKind::kInt32, 1);
+  CheckedDataset runs = Whole(file, root, "runs", StoredKind::kInt32, 2);
+  CheckedDataset columns = Whole(file, root, "columns", StoredKind::kInt32, 1);
+  const int64_t lists = run_begin.num_items;
+  if (run_count.num_items != lists || column_begin.num_items != lists || column_count.num_items != lists) {
     file.Refuse("/run_begin", "run_begin, run_count, column_begin and column_count differ in length; " +
                                   std::string(kIndexKind.damaged));
   }
+  index.run_begin = ReadNumbers<int64_t>(file, run_begin);
+  index.run_count = ReadNumbers<int32_t>(file, run_count);
+  index.column_begin = ReadNumbers<int64_t>(file, column_begin);
+  index.column_count = ReadNumbers<int32_t>(file, column_count);
+  index.runs = ReadNumbers<int32_t>(file, runs);
+  index.columns = ReadNumbers<int32_t>(file, columns);
   return index;
 }
 

@@ -1,5 +1,7 @@
 #include "trace/trace_file.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "trace/hdf5_values.h"
@@ -102,7 +104,10 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
   const PropertyHandle creation = FlatAttributes(H5P_FILE_CREATE);
   file = FileHandle(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()));
   if (!file.valid()) {
-    throw TraceError(path + ": cannot be created (" + Hdf5Reason() + "); choose a folder that can be written");
+    const std::string reason = Hdf5Reason();
+    // Made, and then not written; unless somebody else was quicker to make it.
+    if (!fs::exists(status) && reason.find(std::strerror(EEXIST)) == std::string::npos) fs::remove(path, ignored);
+    throw TraceError(path + ": cannot be created (" + reason + "); choose a folder that can be written");
   }
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trace/hdf5_values.h"
-
 namespace headscope::data {
 namespace {
 

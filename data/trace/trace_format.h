@@ -19,6 +19,8 @@ inline constexpr int32_t kMaxHeads = 4096;
 inline constexpr int32_t kMaxHeadDim = 4096;
 inline constexpr int64_t kMaxTokens = INT32_MAX;
 inline constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
+// A value of one text attribute takes at most this many bytes: an object header of HDF5 holds 64 KiB in all.
+inline constexpr size_t kMaxAttributeText = 16384;
 
 // A chunk holds consecutive tokens (or rows) of one head of one layer: large enough to stream at the disk's rate, small
 // enough that one head, one window and one decode step are all cheap to read.

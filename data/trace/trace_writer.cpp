@@ -59,6 +59,10 @@ struct TraceWriter::Impl {
       broken = true;
       file.Abandon();
       throw TraceError(path + ": " + error.what() + "; " + left + "free some disk space or choose another folder");
+    } catch (...) {  // no memory, half-way through
+      broken = true;
+      file.Abandon();
+      throw;
     }
   }
 };
@@ -165,7 +169,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, boo
   try {
     impl_->Guarded([&] { impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens); },
                    "");
-  } catch (const TraceError&) {
+  } catch (...) {
     ::unlink(path.c_str());  // nothing is in it yet, and half a skeleton is no trace
     throw;
   }

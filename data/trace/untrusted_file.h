@@ -1,15 +1,18 @@
-// An HDF5 file that somebody else may have made. Everything is checked before any data is read: HDF5 follows links into
-// other files, loads plug-ins and allocates what a file declares, so nothing is opened by a path and nothing of an
-// unexpected type is touched.
+// An HDF5 file that somebody else may have made. Its metadata is read by a process without rights (contents_process.h);
+// what that says is checked here before any data is read, and the data is read here, without HDF5.
 //
-// Every refusal is a BadTraceError "<file>: <field>: <what is wrong>; <remedy>".
+// Every refusal is a BadTraceError "<file>: <field>: <what is wrong>; <remedy>". After the constructor everything may
+// be called from several threads.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "trace/hdf5_handle.h"
+#include "trace/contents.h"
 
 namespace headscope::data {
 
@@ -22,64 +25,92 @@ struct UntrustedFileKind {
 inline constexpr UntrustedFileKind kTraceFile{"a trace", "open a file that headscope capture wrote",
                                               "the file is damaged or was not written by headscope: capture it again"};
 
-// A dataset that passed the checks.
+// A dataset whose description passed the checks. Items lie along the growing axis; all axes before it together count
+// its rows (a head of a layer).
 struct CheckedDataset {
-  DatasetHandle handle;
   std::string name;  // path inside the file, for messages
   std::vector<int64_t> extents;
-  int64_t chunk_items = 0;  // along the growing axis asked for; 0 when the dataset is not chunked
+  size_t axis = 0;
+  int64_t item_bytes = 0;
+  int64_t num_items = 0;   // of a row
+  int64_t part_items = 0;  // of a row, that lie together and share a checksum; all when the dataset is not chunked
+  int64_t parts_per_row = 0;
+  const StoredDataset* stored = nullptr;
+  std::unique_ptr<std::atomic<bool>[]> verified;  // chunks whose checksum was right
 };
 
 class UntrustedFile {
  public:
-  // Opens read-only, also while a writer streams into the file or after it was killed. TraceError when the file cannot
-  // be opened at all.
+  // Opens read-only, also while a writer streams into the file or after it was killed. BadTraceError when the file
+  // cannot be opened at all, TraceError when the process that reads its metadata cannot be started.
   explicit UntrustedFile(const std::string& path, const UntrustedFileKind& kind = kTraceFile);
+  // With a table of contents from elsewhere: for tests.
+  UntrustedFile(const std::string& path, const UntrustedFileKind& kind, Contents contents);
+  ~UntrustedFile();
+  UntrustedFile(const UntrustedFile&) = delete;
+  UntrustedFile& operator=(const UntrustedFile&) = delete;
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }
+  // Bytes on the disk: less than size() when the file has holes.
+  int64_t stored_size() const { return stored_size_; }
 
-  // A group directly below the root ("" is the root itself). Refuses groups that contain soft, external or user-defined
-  // links.
-  GroupHandle Group(const std::string& name) const;
+  // A group by its path ("" is the root). Refuses groups that contain soft, external or user-defined links.
+  const StoredGroup& Group(const std::string& path) const;
 
-  // A dataset of exactly `type` and `rank`. `axis` is the growing one. Refuses virtual and external storage, filters
-  // other than the checksum, huge chunks, and extents that the file cannot hold.
-  CheckedDataset Dataset(const GroupHandle& group, const std::string& group_name, const std::string& name, hid_t type,
-                         int rank, size_t axis) const;
+  // A dataset of exactly this type and rank. `axis` is the growing one. Refuses data in other files, filters other than
+  // the checksum, huge chunks, and extents that the file cannot hold.
+  CheckedDataset Dataset(const StoredGroup& group, const std::string& name, StoredKind type, int rank,
+                         size_t axis) const;
+  // Its first `used` items of every row are there, inside the file, and nobody else's; `layout` is the only one that
+  // headscope gives it. To be called once for every dataset before it is read.
+  void RequireStored(CheckedDataset& dataset, int64_t used, StoredLayout layout);
+
+  // Items [begin, end) of a row, as they are in the file. The checksum of a chunk is looked at when the chunk begins
+  // before `checked_end`.
+  void Read(const CheckedDataset& dataset, int64_t row, int64_t begin, int64_t end, int64_t checked_end,
+            void* out) const;
+  // Fixed-length text in a scalar dataset.
+  std::string TextDataset(const StoredGroup& group, const std::string& name, int64_t max_bytes);
 
   // Attributes: fixed-length text, a number of exactly the named type, a list of 32-bit integers.
-  std::string Text(const GroupHandle& group, const std::string& name) const;
-  int32_t Integer32(const GroupHandle& group, const std::string& name) const;
-  int64_t Integer64(const GroupHandle& group, const std::string& name) const;
-  float Float(const GroupHandle& group, const std::string& name) const;
-  bool Boolean(const GroupHandle& group, const std::string& name) const;
-  std::vector<int32_t> Integers(const GroupHandle& group, const std::string& name, int64_t max_count) const;
-
-  // A whole dataset of one axis or none, already checked.
-  void ReadAll(const CheckedDataset& dataset, hid_t memory_type, int64_t count, void* out) const;
-  // Fixed-length text in a scalar dataset.
-  std::string TextDataset(const GroupHandle& group, const std::string& group_name, const std::string& name,
-                          int64_t max_bytes) const;
+  std::string Text(const StoredGroup& group, const std::string& name) const;
+  int32_t Integer32(const StoredGroup& group, const std::string& name) const;
+  int64_t Integer64(const StoredGroup& group, const std::string& name) const;
+  float Float(const StoredGroup& group, const std::string& name) const;
+  bool Boolean(const StoredGroup& group, const std::string& name) const;
+  std::vector<int32_t> Integers(const StoredGroup& group, const std::string& name, int64_t max_count) const;
 
   // Throws BadTraceError "<path>: <field>: <problem>".
   [[noreturn]] void Refuse(const std::string& field, const std::string& problem) const;
-  // After a read of `field` failed: with HDF5's reason, or with the bytes that a file that was cut short lacks.
-  [[noreturn]] void RefuseUnread(const std::string& field) const;
 
  private:
+  void Open();
+  void Measure();
+  const StoredDataset& Find(const StoredGroup& group, const std::string& name) const;
   // What is wrong with a file that HDF5 does not read, for `reason`, and the remedy.
   std::string Unreadable(const std::string& reason) const;
-  AttributeHandle Attribute(const GroupHandle& group, const std::string& name, int rank) const;
-  void ReadScalar(const GroupHandle& group, const std::string& name, hid_t file_type, hid_t memory_type,
-                  void* out) const;
+  std::string SizeInWords() const;
+  void RequireChunkShape(const CheckedDataset& dataset) const;
+  void Claim(const CheckedDataset& dataset, const std::vector<uint64_t>& addresses, uint64_t bytes);
+  void ReadPart(const CheckedDataset& dataset, int64_t part, int64_t first_byte, int64_t bytes, bool verify,
+                char* out) const;
+  void ReadBytes(const CheckedDataset& dataset, uint64_t address, char* out, int64_t bytes) const;
+  const StoredAttribute& Attribute(const StoredGroup& group, const std::string& name, size_t rank) const;
+  void ReadScalar(const StoredGroup& group, const std::string& name, StoredKind type, void* out, size_t bytes) const;
 
   UntrustedFileKind kind_;
   std::string path_;
+  int descriptor_ = -1;
   int64_t size_ = 0;
+  int64_t stored_size_ = 0;
   int64_t declared_size_ = 0;  // by its superblock; 0: unknown
-  bool streaming_ = false;     // opened beside a living or killed writer
-  FileHandle file_;
+  Contents contents_;
+  std::vector<std::pair<uint64_t, uint64_t>> claimed_;  // [address, end) of all data that is read, in rising order
+  uint64_t claimed_bytes_ = 0;
 };
+
+// "a variable-length string", "an integer type": what messages call a type.
+const char* ClassName(StoredClass type_class);
 
 }  // namespace headscope::data

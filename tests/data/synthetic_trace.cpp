@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 namespace headscope::data::testing {
@@ -147,6 +149,19 @@ void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_
     AppendPass(writer, layout, begin, std::min(begin + pass, num_tokens), num_tokens);
   }
   writer.Finish();
+}
+
+std::string TinyTrace() {
+  const ScratchFolder folder;
+  TraceLayout layout = SmallLayout(Encoding::kBFloat16, 8);
+  layout.layers = {1};
+  layout.window_per_layer = {0};
+  layout.qo_heads = {2};
+  layout.kv_heads = {1};
+  layout.model.head_dim = 4;
+  WriteTrace(folder.File("t.h5"), layout, 8, 4);
+  std::ifstream in(folder.File("t.h5"), std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::string FirstDifference(const TraceReader& reader, int64_t num_prompt) {

@@ -43,6 +43,9 @@ void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, i
 void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_tokens, int64_t pass,
                 int64_t expected_rows = 0);
 
+// The bytes of a trace of 8 tokens with one head of 4 numbers: little data, so that most changes hit what HDF5 parses.
+std::string TinyTrace();
+
 // Empty when every readable value of `reader` is what it must be; else the first difference.
 std::string FirstDifference(const TraceReader& reader, int64_t num_prompt);
 

@@ -147,7 +147,7 @@ const BadFile kBadFiles[] = {
        H5Pset_external(properties, "/etc/passwd", 0, 12);
        Replace(f, "attention/layers", H5T_STD_I32LE, Simple({3}), properties);
      }},
-    {"VirtualDataset", "/attention/layers", "in other files",
+    {"VirtualDataset", "/attention/layers", "not a readable dataset",
      [](hid_t f) {
        const hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
        H5Pset_virtual(properties, Simple({3}), "/etc/passwd", "/layers", Simple({3}));

@@ -1,0 +1,27 @@
+// Files that are not worth keeping should the process end before they are finished.
+//
+// An exception that passes by removes such a file. But a library may end the process where no exception can: a thread
+// that cannot be started, memory that is missing in a place that does not throw. For that end the names are kept here.
+#pragma once
+
+#include <string>
+
+namespace headscope::data {
+
+class UnfinishedFile {
+ public:
+  explicit UnfinishedFile(const std::string& path);  // there need not be such a file yet
+  ~UnfinishedFile();                                 // removes the file when an exception ends its scope
+  UnfinishedFile(const UnfinishedFile&) = delete;
+  UnfinishedFile& operator=(const UnfinishedFile&) = delete;
+  void Keep() noexcept;  // from now on whatever is there stays
+
+ private:
+  int exceptions_;
+  int slot_ = -1;
+};
+
+// Removes them all. Takes no lock and no memory, so that it may be called where the process ends.
+void RemoveUnfinishedFiles() noexcept;
+
+}  // namespace headscope::data

@@ -1,0 +1,49 @@
+#include "data/unfinished_file.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+namespace headscope::data {
+namespace {
+
+// More than any command writes at a time; one that finds no slot free is only not removed at a sudden end.
+std::array<std::atomic<char*>, 64> names;
+
+}  // namespace
+
+UnfinishedFile::UnfinishedFile(const std::string& path) : exceptions_(std::uncaught_exceptions()) {
+  char* name = ::strdup(path.c_str());
+  if (name == nullptr) return;
+  for (size_t slot = 0; slot < names.size(); ++slot) {
+    char* none = nullptr;
+    if (names[slot].compare_exchange_strong(none, name)) {
+      slot_ = static_cast<int>(slot);
+      return;
+    }
+  }
+  std::free(name);
+}
+
+UnfinishedFile::~UnfinishedFile() {
+  if (slot_ >= 0 && std::uncaught_exceptions() > exceptions_) ::unlink(names[static_cast<size_t>(slot_)].load());
+  Keep();
+}
+
+void UnfinishedFile::Keep() noexcept {
+  if (slot_ < 0) return;
+  std::free(names[static_cast<size_t>(slot_)].exchange(nullptr));
+  slot_ = -1;
+}
+
+void RemoveUnfinishedFiles() noexcept {
+  for (std::atomic<char*>& name : names) {
+    if (const char* path = name.exchange(nullptr); path != nullptr) ::unlink(path);
+  }
+}
+
+}  // namespace headscope::data

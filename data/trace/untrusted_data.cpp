@@ -1,0 +1,172 @@
+// The data of a file that somebody else may have made: where it lies, and reading it. No lock: every read is a pread()
+// of its own.
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "data/trace_schema.h"
+#include "trace/fletcher32.h"
+#include "trace/untrusted_file.h"
+
+namespace headscope::data {
+namespace {
+
+constexpr int64_t kChecksumBytes = 4;
+// What is read of a file, over what it takes on the disk: file systems compress, and traces have rows of zeros.
+constexpr uint64_t kMostPerStoredByte = 16;
+
+uint32_t LittleEndian(const char* at) {
+  unsigned char bytes[4];
+  std::memcpy(bytes, at, 4);
+  return static_cast<uint32_t>(bytes[0]) | static_cast<uint32_t>(bytes[1]) << 8 |
+         static_cast<uint32_t>(bytes[2]) << 16 | static_cast<uint32_t>(bytes[3]) << 24;
+}
+
+}  // namespace
+
+// A chunk holds items of one row, each of them whole.
+void UntrustedFile::RequireChunkShape(const CheckedDataset& dataset) const {
+  const StoredDataset& stored = *dataset.stored;
+  uint64_t chunks = static_cast<uint64_t>(dataset.parts_per_row);
+  bool overflow = false;
+  bool fits = stored.filters.size() == 1;
+  for (size_t i = 0; i < stored.chunk.size(); ++i) {
+    const auto extent = static_cast<uint64_t>(dataset.extents[i]);
+    fits = fits && (i == dataset.axis || stored.chunk[i] == (i < dataset.axis ? 1 : extent));
+    if (i < dataset.axis) overflow = __builtin_mul_overflow(chunks, extent, &chunks) || overflow;
+  }
+  if (!fits) Refuse(dataset.name, std::string("has chunks that ") + kind_.noun + " never has; " + kind_.damaged);
+  // Of that shape a chunk has at most 16 MiB, as was checked.
+  const auto bytes = static_cast<uint64_t>(dataset.part_items * dataset.item_bytes + kChecksumBytes);
+  if (overflow || stored.chunk_addresses.size() != chunks || stored.chunk_bytes != bytes) {
+    Refuse(dataset.name, std::string("has a list of chunks that does not fit its extents; ") + kind_.damaged);
+  }
+}
+
+void UntrustedFile::Claim(const CheckedDataset& dataset, const std::vector<uint64_t>& addresses, uint64_t bytes) {
+  const auto refuse = [&](const std::string& problem) { Refuse(dataset.name, problem + "; " + kind_.damaged); };
+  const auto middle = static_cast<std::ptrdiff_t>(claimed_.size());
+  const auto size = static_cast<uint64_t>(size_);
+  for (const uint64_t address : addresses) {
+    if (address == kNoAddress) refuse("lacks data that the other fields tell of");
+    if (bytes > size || address > size - bytes) {
+      if (size_ < declared_size_) throw BadTraceError(path_ + ": " + Unreadable(""));
+      refuse("has data beyond the end of the file");
+    }
+    claimed_bytes_ += bytes;  // at most the file's size for each of the addresses, which are in memory
+    claimed_.emplace_back(address, address + bytes);
+  }
+  if (claimed_bytes_ / kMostPerStoredByte > static_cast<uint64_t>(stored_size_)) {
+    refuse("brings the data to " + std::to_string(claimed_bytes_) + " bytes in a file of " + SizeInWords());
+  }
+  std::sort(claimed_.begin() + middle, claimed_.end());
+  std::inplace_merge(claimed_.begin(), claimed_.begin() + middle, claimed_.end());
+  for (size_t i = 1; i < claimed_.size(); ++i) {
+    if (claimed_[i].first < claimed_[i - 1].second) refuse("shares bytes of the file with other data");
+  }
+}
+
+void UntrustedFile::RequireStored(CheckedDataset& dataset, int64_t used, StoredLayout layout) {
+  const StoredDataset& stored = *dataset.stored;
+  const auto refuse = [&](const std::string& problem) { Refuse(dataset.name, problem + "; " + kind_.damaged); };
+  if (used == 0) return;
+  const bool empty =
+      dataset.item_bytes == 0 || std::find(dataset.extents.begin(), dataset.extents.end(), 0) != dataset.extents.end();
+  if (empty || used > dataset.num_items) refuse("lacks data that the other fields tell of");
+  if (stored.layout == StoredLayout::kTooManyParts) {
+    refuse("declares more chunks than a file of " + SizeInWords() + " holds");
+  }
+  if (stored.layout != layout || stored.chunk.empty() != (layout == StoredLayout::kContiguous)) {
+    refuse(std::string("is stored in a way that ") + kind_.noun + " never is");
+  }
+  if (layout == StoredLayout::kContiguous) {
+    uint64_t bytes = stored.type.size;  // of all extents: at most the file's size, as was checked
+    for (const int64_t extent : dataset.extents) bytes *= static_cast<uint64_t>(extent);
+    if (stored.address == kNoAddress) refuse("was never written");
+    if (!stored.filters.empty() || stored.stored_bytes != bytes) {
+      refuse("takes " + std::to_string(stored.stored_bytes) + " bytes instead of " + std::to_string(bytes));
+    }
+    Claim(dataset, {stored.address}, bytes);
+    return;
+  }
+  RequireChunkShape(dataset);
+  const auto parts = static_cast<size_t>(dataset.parts_per_row);
+  const auto used_parts = static_cast<size_t>((used - 1) / dataset.part_items + 1);
+  std::vector<uint64_t> addresses;
+  for (size_t row = 0; row < stored.chunk_addresses.size(); row += parts) {
+    const auto first = stored.chunk_addresses.begin() + static_cast<std::ptrdiff_t>(row);
+    addresses.insert(addresses.end(), first, first + static_cast<std::ptrdiff_t>(used_parts));
+  }
+  Claim(dataset, addresses, stored.chunk_bytes);
+  dataset.verified = std::make_unique<std::atomic<bool>[]>(stored.chunk_addresses.size());
+}
+
+void UntrustedFile::Read(const CheckedDataset& dataset, int64_t row, int64_t begin, int64_t end, int64_t checked_end,
+                         void* out) const {
+  auto* at = static_cast<char*>(out);
+  while (begin < end) {
+    const int64_t part = begin / dataset.part_items, within = begin % dataset.part_items;
+    const int64_t count = std::min(dataset.part_items - within, end - begin);
+    const bool verify = dataset.verified != nullptr && part * dataset.part_items < checked_end;
+    const int64_t bytes = count * dataset.item_bytes;
+    ReadPart(dataset, row * dataset.parts_per_row + part, within * dataset.item_bytes, bytes, verify, at);
+    at += bytes;
+    begin += count;
+  }
+}
+
+// The first read of a chunk reads all of it for its checksum, later ones only what they want.
+void UntrustedFile::ReadPart(const CheckedDataset& dataset, int64_t part, int64_t first_byte, int64_t bytes,
+                             bool verify, char* out) const {
+  const bool chunked = dataset.verified != nullptr;
+  const auto number = static_cast<size_t>(part);
+  const uint64_t address = chunked ? dataset.stored->chunk_addresses[number] : dataset.stored->address;
+  if (!verify || dataset.verified[number].load(std::memory_order_relaxed)) {
+    ReadBytes(dataset, address + static_cast<uint64_t>(first_byte), out, bytes);
+    return;
+  }
+  const int64_t data_bytes = dataset.part_items * dataset.item_bytes;
+  const auto whole = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(data_bytes + kChecksumBytes));
+  ReadBytes(dataset, address, whole.get(), data_bytes + kChecksumBytes);
+  if (Fletcher32(whole.get(), static_cast<size_t>(data_bytes)) != LittleEndian(whole.get() + data_bytes)) {
+    Refuse(dataset.name, std::string("has a chunk whose checksum is wrong; ") + kind_.damaged);
+  }
+  dataset.verified[number].store(true, std::memory_order_relaxed);
+  std::memcpy(out, whole.get() + first_byte, static_cast<size_t>(bytes));
+}
+
+void UntrustedFile::ReadBytes(const CheckedDataset& dataset, uint64_t address, char* out, int64_t bytes) const {
+  auto at = static_cast<off_t>(address);
+  while (bytes > 0) {
+    const ssize_t got = pread(descriptor_, out, static_cast<size_t>(bytes), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      Refuse(dataset.name, std::string("cannot be read (") + std::strerror(errno) + "); check the disk");
+    }
+    if (got == 0) Refuse(dataset.name, "was cut short while it was read; copy the whole file again");
+    out += got;
+    at += got;
+    bytes -= got;
+  }
+}
+
+std::string UntrustedFile::TextDataset(const StoredGroup& group, const std::string& name, int64_t max_bytes) {
+  if (const StoredDataset& found = Find(group, name); found.type.kind != StoredKind::kText) {
+    Refuse("/" + group.path + "/" + name, std::string("is not a fixed-length string; ") + kind_.damaged);
+  }
+  CheckedDataset dataset = Dataset(group, name, StoredKind::kText, 0, 0);
+  if (dataset.item_bytes > max_bytes || dataset.item_bytes > size_) {
+    Refuse(dataset.name, "has " + std::to_string(dataset.item_bytes) + " bytes in a file of " + SizeInWords() +
+                             ", at most " + std::to_string(max_bytes) + " are allowed; " + kind_.damaged);
+  }
+  RequireStored(dataset, 1, StoredLayout::kContiguous);
+  std::string text(static_cast<size_t>(dataset.item_bytes), '\0');
+  Read(dataset, 0, 0, 1, 0, text.data());
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
+
+}  // namespace headscope::data
