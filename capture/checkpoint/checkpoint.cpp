@@ -13,27 +13,27 @@ constexpr std::string_view kSingleName = "model.safetensors";
 constexpr std::string_view kFetchAgain = "fetch the folder again";
 
 // Shard names come from an untrusted file and are joined to the folder, so only plain names pass.
-bool IsPlainShardName(const std::string& name) {
+bool IsPlainShardName(std::string_view name) {
   return name.size() > 12 && name.ends_with(".safetensors") && name.front() != '.' &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos && name.find("..") == std::string::npos;
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos &&
+         name.find("..") == std::string_view::npos;
 }
 
 std::map<std::string, std::string> ReadIndex(const std::string& path) {
-  const nlohmann::json index = ParseStrictJson(ReadSmallFile(path, kMaxIndexBytes), path);
-  const JsonFields root(index, path, "");
+  const JsonTree index(ReadSmallFile(path, kMaxIndexBytes), path);
+  const JsonFields root(index.Root(), path, "");
   if (!root.Has("weight_map")) root.RefuseField("weight_map", "the field is missing", kFetchAgain);
-  const nlohmann::json& map = *root.Find("weight_map");
-  if (!map.is_object() || map.empty())
+  const JsonValue map = *root.Find("weight_map");
+  if (!map.IsObject() || map.size() == 0)
     root.RefuseField("weight_map", "must be an object with at least one tensor", kFetchAgain);
   std::map<std::string, std::string> shard_of;
-  for (const auto& [tensor, shard] : map.items()) {
-    if (!shard.is_string() || !IsPlainShardName(shard.get_ref<const std::string&>())) {
-      root.RefuseField("weight_map." + tensor.substr(0, 200),
-                       shard.dump(-1, ' ', true).substr(0, 200) + " is not the plain name of a .safetensors file",
-                       kFetchAgain);
+  map.ForEachMember([&](std::string_view tensor, const JsonValue& shard) {
+    if (!shard.IsString() || !IsPlainShardName(shard.Text())) {
+      root.RefuseField("weight_map." + std::string(tensor.substr(0, 200)),
+                       shard.Shortened() + " is not the plain name of a .safetensors file", kFetchAgain);
     }
-    shard_of[tensor] = shard.get<std::string>();
-  }
+    shard_of.emplace(tensor, shard.Text());
+  });
   return shard_of;
 }
 

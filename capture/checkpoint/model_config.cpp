@@ -1,6 +1,7 @@
 #include "checkpoint/model_config.h"
 
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 
 #include "checkpoint/input_file.h"
@@ -17,7 +18,6 @@ constexpr int64_t kMaxHeadDim = 4096;
 constexpr int64_t kMaxSize = 1 << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr int64_t kMaxConfigBytes = 16 << 20;
-constexpr std::string_view kOtherModel = "use a model without it";
 
 std::string KnownModelTypes() {
   std::string names;
@@ -25,74 +25,51 @@ std::string KnownModelTypes() {
   return names;
 }
 
-void RefuseWindow(const JsonFields& root, WindowRule rule) {
-  if (const nlohmann::json* layer_types = root.Find("layer_types")) {
-    for (const nlohmann::json& type : *layer_types) {
-      if (!type.is_string() || type.get_ref<const std::string&>() != "full_attention")
-        root.RefuseField("layer_types", type.dump(-1, ' ', true).substr(0, 60) + " is not supported",
-                         "use a model with full attention in every layer");
-    }
-  }
-  switch (rule) {
-    case WindowRule::kNone:
-      return;
-    case WindowRule::kBySlidingWindow:
-      // Find cannot tell null from absent, and here they differ: the family's default is a window of 4096.
-      if (!root.IsNull("sliding_window")) {
-        root.RefuseField("sliding_window",
-                         root.Has("sliding_window") ? "a sliding window is not supported"
-                                                    : "an absent field means a window of 4096, which is not supported",
-                         "use a model where it is null");
-      }
-      return;
-    case WindowRule::kByUseSlidingWindow:
-      if (root.Boolean("use_sliding_window", false))
-        root.RefuseField("use_sliding_window", "a sliding window is not supported", kOtherModel);
-      return;
-  }
+// A window of that length, or 0 where it could never hide a token: a trace counts tokens in 31 bits.
+int32_t WindowOf(const JsonFields& root, std::optional<int64_t> absent) {
+  const int64_t window = root.Integer("sliding_window", 1, INT64_MAX, absent);
+  return window > INT32_MAX ? 0 : static_cast<int32_t>(window);
 }
 
-// The scaling stands in rope_scaling (older files, beside a top-level rope_theta) or in rope_parameters (newer ones,
-// theta inside).
-RopeConfig ReadRope(const JsonFields& root, int64_t max_positions) {
-  RopeConfig rope;
-  rope.theta = root.Number("rope_theta", 10000.0);
-  const char* key = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (root.Has("rope_parameters") && root.Has("rope_scaling")) {
-    root.RefuseField("rope_scaling", "stands beside rope_parameters, and only one of them can hold",
-                     "remove one of the two");
-  }
-  if (root.Has(key)) {
-    const JsonFields fields = root.Object(key);
-    rope.theta = fields.Number("rope_theta", rope.theta);
-    const char* type_key = fields.Has("rope_type") ? "rope_type" : "type";
-    const std::string type = fields.Text(type_key, "default");
-    if (type == "linear" || type == "llama3") {
-      rope.type = type == "linear" ? RopeType::kLinear : RopeType::kLlama3;
-      rope.factor = fields.Number("factor");
-      if (!(rope.factor >= 1)) fields.RefuseField("factor", "is below 1", "it must be at least 1");
-    } else if (type != "default") {
-      fields.RefuseField(type_key, "\"" + type.substr(0, 40) + "\" is not supported", "default, linear and llama3 are");
+// Which layers have a window; the defaults of absent keys are the families' own.
+std::vector<int32_t> ReadWindows(const JsonFields& root, WindowRule rule, int32_t num_layers) {
+  constexpr int64_t kAbsentWindow = 4096;
+  constexpr int64_t kAbsentFullLayers = 28;
+  std::vector<int32_t> windows(static_cast<size_t>(num_layers), 0);
+  // sliding_window: null means none, and an absent key 4096.
+  const bool on = rule == WindowRule::kBySlidingWindow
+                      ? !root.IsNull("sliding_window")
+                      : rule == WindowRule::kByUseSlidingWindow && root.Boolean("use_sliding_window", false) &&
+                            !root.IsNull("sliding_window");
+  const int32_t window = on ? WindowOf(root, kAbsentWindow) : 0;
+  const std::optional<JsonValue> types = root.Find("layer_types");
+  if (types) {
+    const JsonValue list = root.Array("layer_types");
+    if (list.size() != windows.size()) {
+      root.RefuseField("layer_types", "has " + std::to_string(list.size()) + " entries",
+                       "it must have one for each of the " + std::to_string(num_layers) + " layers");
     }
-    if (rope.type == RopeType::kLlama3) {
-      rope.low_freq_factor = fields.Number("low_freq_factor");
-      rope.high_freq_factor = fields.Number("high_freq_factor");
-      if (!(rope.low_freq_factor > 0) || !(rope.high_freq_factor > rope.low_freq_factor)) {
-        fields.RefuseField("high_freq_factor", "must be larger than low_freq_factor, and both positive",
-                           "correct the two");
+    size_t layer = 0;
+    list.ForEachElement([&](const JsonValue& type) {
+      const bool slides = type.IsString() && type.Text() == "sliding_attention";
+      if (!slides && !(type.IsString() && type.Text() == "full_attention")) {
+        root.RefuseField("layer_types", type.Shortened() + " is not supported",
+                         "full_attention and sliding_attention are");
       }
-      const JsonFields& holder = root.Has("original_max_position_embeddings") ? root : fields;
-      rope.original_max_positions = holder.Integer("original_max_position_embeddings", 1, kMaxPositions, max_positions);
-    }
-    if (fields.Number("partial_rotary_factor", 1.0) != 1.0) {
-      fields.RefuseField("partial_rotary_factor", "rotating only a part of head_dim is not supported", kOtherModel);
-    }
+      if (slides && (rule != WindowRule::kByUseSlidingWindow || !on)) {
+        root.RefuseField("layer_types", "names sliding_attention where this model has no window",
+                         rule == WindowRule::kByUseSlidingWindow ? "set use_sliding_window and sliding_window"
+                                                                 : "use a model with one kind of layer");
+      }
+      windows[layer++] = slides ? window : 0;
+    });
+    if (rule == WindowRule::kByUseSlidingWindow) return windows;
   }
-  if (root.Number("partial_rotary_factor", 1.0) != 1.0) {
-    root.RefuseField("partial_rotary_factor", "rotating only a part of head_dim is not supported", kOtherModel);
-  }
-  if (!(rope.theta > 1)) root.RefuseField("rope_theta", "must be larger than 1", "correct it");
-  return rope;
+  const auto first = static_cast<size_t>(rule == WindowRule::kByUseSlidingWindow
+                                             ? root.Integer("max_window_layers", 0, kMaxLayers, kAbsentFullLayers)
+                                             : 0);
+  for (size_t layer = first; layer < windows.size(); ++layer) windows[layer] = window;
+  return windows;
 }
 
 bool HasBias(BiasRule rule, bool attention_bias) {
@@ -102,15 +79,15 @@ bool HasBias(BiasRule rule, bool attention_bias) {
 }  // namespace
 
 ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
-  const nlohmann::json json = ParseStrictJson(text, file);
-  const JsonFields root(json, file, "");
+  // Thousands of values are plenty, also with the factors and layers of the longest models.
+  const JsonTree json(text, file, {.max_nodes = 1 << 20});
+  const JsonFields root(json.Root(), file, "");
   ModelConfig config;
   config.json = std::string(text);
   config.model_type = root.Text("model_type");
   config.architecture = FindArchitecture(config.model_type);
   if (config.architecture == nullptr) {
-    root.RefuseField("model_type", "\"" + config.model_type.substr(0, 40) + "\" is not supported",
-                     "these are: " + KnownModelTypes());
+    root.RefuseField("model_type", Quoted(config.model_type) + " is not supported", "these are: " + KnownModelTypes());
   }
   const ArchitectureRow& row = *config.architecture;
   if (root.Has("quantization_config")) {
@@ -142,20 +119,25 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
     root.RefuseField("head_dim", std::to_string(config.head_dim) + " is not even",
                      "rotary positions turn pairs of components");
   }
-  config.max_positions = root.Integer("max_position_embeddings", 1, kMaxPositions);
+  config.max_positions_given = root.Has("max_position_embeddings");
+  config.max_positions = root.Integer("max_position_embeddings", 1, kMaxPositions, row.absent_max_positions);
   config.rms_norm_eps = root.Number("rms_norm_eps", 1e-6);
   if (!(config.rms_norm_eps > 0)) root.RefuseField("rms_norm_eps", "must be positive", "correct it");
   const std::string activation = root.Text("hidden_act", "silu");
-  if (activation != "silu")
-    root.RefuseField("hidden_act", "\"" + activation.substr(0, 40) + "\" is not supported", "silu is");
+  if (activation != "silu") root.RefuseField("hidden_act", Quoted(activation) + " is not supported", "silu is");
   config.tied_embeddings = root.Boolean("tie_word_embeddings", false);
   const bool attention_bias = root.Boolean("attention_bias", false);
   config.qkv_bias = HasBias(row.qkv_bias, attention_bias);
   config.output_bias = HasBias(row.output_bias, attention_bias);
   config.mlp_bias = row.has_mlp_bias && root.Boolean("mlp_bias", false);
   config.qk_norm = row.qk_norm;
-  RefuseWindow(root, row.window);
-  config.rope = ReadRope(root, config.max_positions);
+  config.window_per_layer = ReadWindows(root, row.window, config.num_layers);
+  config.rope = ReadRopeConfig(root, config.head_dim, config.max_positions);
+  if (config.rope.type == RopeType::kDynamic) {
+    // Such a model runs past the length that it names: that is where its positions begin to grow.
+    const double reach = static_cast<double>(config.max_positions) * config.rope.factor;
+    config.max_positions = reach < static_cast<double>(kMaxPositions) ? static_cast<int64_t>(reach) : kMaxPositions;
+  }
   return config;
 }
 
@@ -164,11 +146,18 @@ ModelConfig ReadModelConfig(const std::string& model_dir) {
   return ParseModelConfig(ReadSmallFile(path, kMaxConfigBytes), path);
 }
 
+std::string PositionsText(const ModelConfig& config) {
+  return std::to_string(config.max_positions) + " positions (" +
+         (config.max_positions_given
+              ? "max_position_embeddings"
+              : "the default of " + config.model_type + ": config.json has no max_position_embeddings") +
+         ")";
+}
+
 void RequirePositions(const ModelConfig& config, std::string_view what, int64_t count) {
   if (count <= config.max_positions) return;
   throw std::invalid_argument(std::string(what) + " " + std::to_string(count) + ": the model has " +
-                              std::to_string(config.max_positions) +
-                              " positions (max_position_embeddings); choose a smaller number");
+                              PositionsText(config) + "; choose a smaller number");
 }
 
 }  // namespace headscope::capture

@@ -5,7 +5,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <tuple>
-#include <unordered_set>
 #include <utility>
 
 #include "capture/errors.h"
@@ -36,7 +35,7 @@ int BitsOf(std::string_view dtype) {
   return 0;
 }
 
-std::string Quoted(std::string_view name) {
+std::string TensorText(std::string_view name) {
   constexpr size_t kLongest = 200;
   return "tensor \"" + std::string(name.substr(0, kLongest)) + (name.size() > kLongest ? "..." : "") + "\"";
 }
@@ -45,7 +44,10 @@ std::string Quoted(std::string_view name) {
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderHandler(const std::string& file) : file_(file) {}
-  std::vector<TensorEntry> Take() { return std::move(entries_); }
+  std::vector<TensorEntry> Take() {
+    RefuseEqualNames();
+    return std::move(entries_);
+  }
 
   bool start_object(std::size_t) override {
     if (level_ == Level::kOutside) {
@@ -65,14 +67,14 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     if (level_ == Level::kTensor) {
       if (fields_seen_ != (kSeenDtype | kSeenShape | kSeenOffsets)) {
-        Refuse(file_, Quoted(entry_.name), "lacks one of dtype, shape and data_offsets", kFetchAgain);
+        Refuse(file_, TensorText(entry_.name), "lacks one of dtype, shape and data_offsets", kFetchAgain);
       }
       if (entries_.size() == kMaxTensors) Refuse(file_, "header", "lists more than 500000 tensors", kFetchAgain);
       entries_.push_back(std::move(entry_));
       level_ = Level::kRoot;
     } else if (level_ == Level::kMetadata) {
       level_ = Level::kRoot;
-      metadata_keys_.clear();
+      RefuseEqualMetadataKeys();
     } else {
       level_ = Level::kDone;
     }
@@ -81,21 +83,21 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& name) override {
     if (level_ == Level::kRoot) {
-      if (!names_.insert(name).second) Refuse(file_, Quoted(name), "stands twice in the header", kFetchAgain);
+      if (name == "__metadata__" && std::exchange(metadata_seen_, true))
+        Refuse(file_, TensorText(name), "stands twice in the header", kFetchAgain);
       root_key_ = name;
     } else if (level_ == Level::kMetadata) {
-      if (!metadata_keys_.insert(name).second) {
-        Refuse(file_, "__metadata__", "the key \"" + name.substr(0, 100) + "\" stands twice", kFetchAgain);
-      }
+      metadata_text_ += name;
+      metadata_ends_.push_back(static_cast<uint32_t>(metadata_text_.size()));  // a header has at most 100 MB
     } else {
       const unsigned field = name == "dtype"          ? kSeenDtype
                              : name == "shape"        ? kSeenShape
                              : name == "data_offsets" ? kSeenOffsets
                                                       : 0U;
       if (field == 0)
-        Refuse(file_, Quoted(entry_.name), "has the unknown field \"" + name.substr(0, 100) + "\"", kFetchAgain);
+        Refuse(file_, TensorText(entry_.name), "has the unknown field \"" + name.substr(0, 100) + "\"", kFetchAgain);
       if ((fields_seen_ & field) != 0)
-        Refuse(file_, Quoted(entry_.name), "the field " + name + " stands twice", kFetchAgain);
+        Refuse(file_, TensorText(entry_.name), "the field " + name + " stands twice", kFetchAgain);
       fields_seen_ |= field;
       current_field_ = field;
       num_offsets_ = 0;
@@ -114,8 +116,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override {
     in_array_ = false;
     if (current_field_ == kSeenOffsets && num_offsets_ != 2) {
-      Refuse(file_, Quoted(entry_.name), "data_offsets has " + std::to_string(num_offsets_) + " numbers and needs 2",
-             kFetchAgain);
+      Refuse(file_, TensorText(entry_.name),
+             "data_offsets has " + std::to_string(num_offsets_) + " numbers and needs 2", kFetchAgain);
     }
     return true;
   }
@@ -123,13 +125,13 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override {
     if (level_ != Level::kTensor || !in_array_) Unexpected("a number");
     if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      Refuse(file_, Quoted(entry_.name), "the number " + std::to_string(value) + " is larger than any file",
+      Refuse(file_, TensorText(entry_.name), "the number " + std::to_string(value) + " is larger than any file",
              kFetchAgain);
     }
     const auto number = static_cast<int64_t>(value);
     if (current_field_ == kSeenShape) {
       if (entry_.shape.size() == kMaxRank)
-        Refuse(file_, Quoted(entry_.name), "shape has more than 64 dimensions", kFetchAgain);
+        Refuse(file_, TensorText(entry_.name), "shape has more than 64 dimensions", kFetchAgain);
       entry_.shape.push_back(number);
     } else if (num_offsets_++ == 0) {
       entry_.begin = number;
@@ -143,7 +145,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     if (level_ == Level::kMetadata) return true;  // free text, never used
     if (level_ != Level::kTensor || in_array_ || current_field_ != kSeenDtype) Unexpected("a string");
     if (BitsOf(value) == 0) {
-      Refuse(file_, Quoted(entry_.name), "dtype \"" + value.substr(0, 40) + "\" is not one of the format", kFetchAgain);
+      Refuse(file_, TensorText(entry_.name), "dtype \"" + value.substr(0, 40) + "\" is not one of the format",
+             kFetchAgain);
     }
     entry_.dtype = value;
     return true;
@@ -163,18 +166,45 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   static constexpr unsigned kSeenDtype = 1, kSeenShape = 2, kSeenOffsets = 4;
 
   [[noreturn]] void Unexpected(std::string_view what) {
-    const std::string where = level_ == Level::kTensor     ? Quoted(entry_.name)
+    const std::string where = level_ == Level::kTensor     ? TensorText(entry_.name)
                               : level_ == Level::kMetadata ? "__metadata__"
-                              : level_ == Level::kRoot     ? Quoted(root_key_)
+                              : level_ == Level::kRoot     ? TensorText(root_key_)
                                                            : "header";
     Refuse(file_, where, "holds " + std::string(what) + " where the format has none", kFetchAgain);
+  }
+
+  // Names are compared by sorting: a hash table's time would be in the hands of whoever chose them.
+  void RefuseEqualNames() const {
+    std::vector<std::string_view> names;
+    names.reserve(entries_.size());
+    for (const TensorEntry& entry : entries_) names.emplace_back(entry.name);
+    std::sort(names.begin(), names.end());
+    if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+      Refuse(file_, TensorText(*twice), "stands twice in the header", kFetchAgain);
+  }
+
+  void RefuseEqualMetadataKeys() {
+    std::vector<std::string_view> keys;
+    keys.reserve(metadata_ends_.size());
+    uint32_t begin = 0;
+    for (const uint32_t end : metadata_ends_) {
+      keys.push_back(std::string_view(metadata_text_).substr(begin, end - begin));
+      begin = end;
+    }
+    std::sort(keys.begin(), keys.end());
+    if (const auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end()) {
+      Refuse(file_, "__metadata__", "the key \"" + std::string(twice->substr(0, 100)) + "\" stands twice", kFetchAgain);
+    }
+    metadata_text_ = {};
+    metadata_ends_ = {};
   }
 
   const std::string& file_;
   Level level_ = Level::kOutside;
   std::string root_key_;
-  std::unordered_set<std::string> names_;
-  std::unordered_set<std::string> metadata_keys_;
+  bool metadata_seen_ = false;
+  std::string metadata_text_;  // the keys of __metadata__, one after the other
+  std::vector<uint32_t> metadata_ends_;
   TensorEntry entry_;
   std::vector<TensorEntry> entries_;
   unsigned fields_seen_ = 0;
@@ -189,9 +219,9 @@ int64_t SizeFromShape(const TensorEntry& entry, const std::string& file) {
   bool overflow = false;
   for (const int64_t extent : entry.shape) overflow = overflow || __builtin_mul_overflow(product, extent, &product);
   if (overflow || __builtin_mul_overflow(product, BitsOf(entry.dtype), &product)) {
-    Refuse(file, Quoted(entry.name), "shape has more elements than 64 bits count", kFetchAgain);
+    Refuse(file, TensorText(entry.name), "shape has more elements than 64 bits count", kFetchAgain);
   }
-  if (product % 8 != 0) Refuse(file, Quoted(entry.name), "shape and dtype do not fill whole bytes", kFetchAgain);
+  if (product % 8 != 0) Refuse(file, TensorText(entry.name), "shape and dtype do not fill whole bytes", kFetchAgain);
   return product / 8;
 }
 
@@ -207,9 +237,9 @@ std::vector<TensorEntry> ParseSafetensorsHeader(std::string_view json, int64_t d
   int64_t covered = 0;
   for (const TensorEntry& entry : entries) {
     const std::string range = "data_offsets [" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + ")";
-    if (entry.end < entry.begin) Refuse(file, Quoted(entry.name), range + " end before they begin", kFetchAgain);
+    if (entry.end < entry.begin) Refuse(file, TensorText(entry.name), range + " end before they begin", kFetchAgain);
     if (entry.begin != covered) {
-      Refuse(file, Quoted(entry.name),
+      Refuse(file, TensorText(entry.name),
              range +
                  (entry.begin < covered ? " overlap the tensor before, which ends at " : " leave a hole after byte ") +
                  std::to_string(covered),
@@ -217,7 +247,7 @@ std::vector<TensorEntry> ParseSafetensorsHeader(std::string_view json, int64_t d
     }
     const int64_t size = SizeFromShape(entry, file);
     if (entry.end - entry.begin != size) {
-      Refuse(file, Quoted(entry.name),
+      Refuse(file, TensorText(entry.name),
              range + " differ from the " + std::to_string(size) + " bytes of its shape and dtype", kFetchAgain);
     }
     covered = entry.end;

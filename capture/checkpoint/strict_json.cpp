@@ -1,19 +1,17 @@
 #include "checkpoint/strict_json.h"
 
 #include <cmath>
-#include <set>
 
 #include "checkpoint/input_file.h"
 
 namespace headscope::capture {
 namespace {
 
-constexpr int kMaxDepth = 64;
 constexpr std::string_view kFetchAgain = "fetch the file again";
 
 }  // namespace
 
-std::string JsonProblem(const nlohmann::json::exception& error) {
+std::string JsonProblem(const std::exception& error) {
   // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." - the bracketed part tells a user nothing.
   std::string text = error.what();
   const size_t bracket = text.find("] ");
@@ -24,43 +22,15 @@ std::string JsonProblem(const nlohmann::json::exception& error) {
   return text;
 }
 
-nlohmann::json ParseStrictJson(std::string_view text, const std::string& file) {
-  using nlohmann::json;
-  std::vector<std::set<std::string>> open_objects;
-  const auto watch = [&](int depth, json::parse_event_t event, json& value) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-        open_objects.emplace_back();
-        break;
-      case json::parse_event_t::object_end:
-        open_objects.pop_back();
-        break;
-      case json::parse_event_t::key: {
-        const auto& key = value.get_ref<const std::string&>();
-        if (!open_objects.back().insert(key).second) {
-          Refuse(file, "\"" + key.substr(0, 100) + "\"", "the key stands twice in one object", kFetchAgain);
-        }
-        break;
-      }
-      default:
-        break;
-    }
-    if (depth > kMaxDepth) {
-      Refuse(file, "", "the JSON is nested more than " + std::to_string(kMaxDepth) + " deep", kFetchAgain);
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, watch);
-  } catch (const json::exception& error) {
-    Refuse(file, "", "is not valid JSON: " + JsonProblem(error), kFetchAgain);
-  }
+std::string Quoted(std::string_view text) {
+  constexpr size_t kLongest = 40;
+  return QuotedText(text, kLongest);
 }
 
-JsonFields::JsonFields(const nlohmann::json& object, std::string file, std::string path)
+JsonFields::JsonFields(JsonValue object, std::string file, std::string path)
     : object_(object), file_(std::move(file)), path_(std::move(path)) {
-  if (!object_.is_object()) {
-    Refuse(file_, path_, std::string("is ") + object_.type_name() + " and must be an object", kFetchAgain);
+  if (!object_.IsObject()) {
+    Refuse(file_, path_, std::string("is ") + object_.KindName() + " and must be an object", kFetchAgain);
   }
 }
 
@@ -72,61 +42,64 @@ void JsonFields::RefuseField(std::string_view key, std::string_view problem, std
   Refuse(file_, PathOf(key), problem, remedy);
 }
 
-const nlohmann::json* JsonFields::Find(std::string_view key) const {
-  const auto at = object_.find(key);
-  return at == object_.end() || at->is_null() ? nullptr : &*at;
+std::optional<JsonValue> JsonFields::Find(std::string_view key) const {
+  std::optional<JsonValue> found = object_.Find(key);
+  if (found && found->IsNull()) found.reset();
+  return found;
 }
 
 bool JsonFields::IsNull(std::string_view key) const {
-  const auto at = object_.find(key);
-  return at != object_.end() && at->is_null();
+  const std::optional<JsonValue> found = object_.Find(key);
+  return found && found->IsNull();
 }
 
-const nlohmann::json& JsonFields::Required(std::string_view key) const {
-  const nlohmann::json* value = Find(key);
-  if (value == nullptr) RefuseField(key, "the field is missing", "add it to the file");
+JsonValue JsonFields::Required(std::string_view key) const {
+  const std::optional<JsonValue> value = Find(key);
+  if (!value) RefuseField(key, "the field is missing", "add it to the file");
   return *value;
 }
 
 int64_t JsonFields::Integer(std::string_view key, int64_t least, int64_t most, std::optional<int64_t> absent) const {
   if (absent && !Has(key)) return *absent;
-  const nlohmann::json& value = Required(key);
-  const bool fits = value.is_number_integer() &&
-                    !(value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) &&
-                    value.get<int64_t>() >= least && value.get<int64_t>() <= most;
-  if (!fits) {
-    RefuseField(key, "is " + value.dump(-1, ' ', true).substr(0, 60),
+  const JsonValue value = Required(key);
+  const std::optional<int64_t> number = value.IntegerIn(least, most);
+  if (!number) {
+    RefuseField(key, "is " + value.Shortened(),
                 "it must be a whole number from " + std::to_string(least) + " to " + std::to_string(most));
   }
-  return value.get<int64_t>();
+  return *number;
 }
 
 double JsonFields::Number(std::string_view key, std::optional<double> absent) const {
   if (absent && !Has(key)) return *absent;
-  const nlohmann::json& value = Required(key);
-  if (!value.is_number() || !std::isfinite(value.get<double>())) {
-    RefuseField(key, "is " + value.dump(-1, ' ', true).substr(0, 60), "it must be a finite number");
-  }
-  return value.get<double>();
+  const JsonValue value = Required(key);
+  if (!value.IsNumber() || !std::isfinite(value.Number()))
+    RefuseField(key, "is " + value.Shortened(), "it must be a finite number");
+  return value.Number();
 }
 
 bool JsonFields::Boolean(std::string_view key, std::optional<bool> absent) const {
   if (absent && !Has(key)) return *absent;
-  const nlohmann::json& value = Required(key);
-  if (!value.is_boolean())
-    RefuseField(key, "is " + value.dump(-1, ' ', true).substr(0, 60), "it must be true or false");
-  return value.get<bool>();
+  const JsonValue value = Required(key);
+  if (!value.IsBoolean()) RefuseField(key, "is " + value.Shortened(), "it must be true or false");
+  return value.kind() == JsonValue::Kind::kTrue;
 }
 
 std::string JsonFields::Text(std::string_view key, std::optional<std::string> absent) const {
   if (absent && !Has(key)) return *absent;
-  const nlohmann::json& value = Required(key);
-  if (!value.is_string()) RefuseField(key, "is " + value.dump(-1, ' ', true).substr(0, 60), "it must be a string");
-  return value.get<std::string>();
+  const JsonValue value = Required(key);
+  if (!value.IsString()) RefuseField(key, "is " + value.Shortened(), "it must be a string");
+  return std::string(value.Text());
 }
 
 JsonFields JsonFields::Object(std::string_view key) const {
   return {Required(key), file_, PathOf(key)};
+}
+
+JsonValue JsonFields::Array(std::string_view key) const {
+  const std::optional<JsonValue> value = Find(key);
+  if (!value || !value->IsArray()) RefuseField(key, "must be an array", "correct it");
+  return *value;
 }
 
 }  // namespace headscope::capture

@@ -32,6 +32,7 @@ constexpr ArchitectureRow kLlama = {
     .qk_norm = false,
     .window = WindowRule::kNone,
     .absent_head_dim = 0,
+    .absent_max_positions = 2048,
     .absent_num_kv_heads = 0,
 };
 
@@ -42,6 +43,7 @@ constexpr ArchitectureRow Mistral() {
   row.output_bias = BiasRule::kNever;
   row.has_mlp_bias = false;
   row.window = WindowRule::kBySlidingWindow;
+  row.absent_max_positions = 131072;
   row.absent_num_kv_heads = 8;
   return row;
 }
@@ -53,6 +55,7 @@ constexpr ArchitectureRow Qwen2() {
   row.output_bias = BiasRule::kNever;
   row.has_mlp_bias = false;
   row.window = WindowRule::kByUseSlidingWindow;
+  row.absent_max_positions = 32768;
   row.absent_num_kv_heads = 32;
   return row;
 }

@@ -14,11 +14,11 @@ namespace headscope::capture {
 // Where a projection has a bias.
 enum class BiasRule : uint8_t { kNever, kAlways, kByAttentionBias };
 
-// When a model's attention has a sliding window, which is refused for now.
+// Which layers of a model have a sliding window.
 enum class WindowRule : uint8_t {
   kNone,                // the family has none
-  kBySlidingWindow,     // sliding_window: a number unless null; an absent key means 4096
-  kByUseSlidingWindow,  // use_sliding_window or layer_types
+  kBySlidingWindow,     // every layer, of sliding_window tokens; null means none, and an absent key 4096
+  kByUseSlidingWindow,  // with use_sliding_window, those that layer_types names, or those from max_window_layers on
 };
 
 struct LayerNames {
@@ -35,8 +35,9 @@ struct ArchitectureRow {
   bool has_mlp_bias;  // reads mlp_bias
   bool qk_norm;
   WindowRule window;
-  int32_t absent_head_dim;      // when head_dim is absent; 0: hidden_size / heads
-  int32_t absent_num_kv_heads;  // when num_key_value_heads is absent; 0: as many as query heads
+  int32_t absent_head_dim;       // when head_dim is absent; 0: hidden_size / heads
+  int64_t absent_max_positions;  // when max_position_embeddings is absent
+  int32_t absent_num_kv_heads;   // when num_key_value_heads is absent; 0: as many as query heads
 };
 
 std::span<const ArchitectureRow> Architectures();

@@ -30,6 +30,7 @@ std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const Pro
                                       const CancelFlag* cancelled) {
   const auto total = static_cast<int64_t>(tokens.size());
   impl_->transformer->Reserve(impl_->transformer->num_tokens() + total);
+  impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + total);
   ProgressMeter meter("prefill", "tokens", total, progress);
   for (int64_t done = 0; done < total;) {
     if (cancelled != nullptr && cancelled->load()) return {};
@@ -47,6 +48,7 @@ std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const Pro
 
 std::vector<float> ModelSession::FeedAllLogits(std::span<const int32_t> tokens) {
   std::vector<float> all;
+  impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + static_cast<int64_t>(tokens.size()));
   for (size_t done = 0; done < tokens.size();) {
     const size_t count = std::min(static_cast<size_t>(impl_->options.chunk_tokens), tokens.size() - done);
     const std::vector<float> logits = impl_->transformer->Forward(tokens.subspan(done, count), LogitsOf::kAllTokens);

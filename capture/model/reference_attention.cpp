@@ -31,6 +31,8 @@ void Check(const ReferenceAttentionProblem& problem) {
   if (problem.seq_q != 0 && problem.seq_q != 1 && problem.seq_q != problem.seq_len) {
     throw std::invalid_argument("seq_q " + std::to_string(problem.seq_q) + ": it must be seq_len (a prompt) or 1");
   }
+  if ((problem.q_head_stride != 0 || problem.kv_head_stride != 0) && problem.batch != 1)
+    throw std::invalid_argument("batch " + std::to_string(problem.batch) + ": it must be 1 where heads have a stride");
   if (problem.q == nullptr || problem.k == nullptr || problem.v == nullptr)
     throw std::invalid_argument("q, k and v must be given");
 }
@@ -57,6 +59,8 @@ TorchAttention::TorchAttention(const ReferenceAttentionProblem& problem, const s
   Check(problem);
   device_ = OpenDevice(device);
   const bool cuda = device_.is_cuda();
+  if (cuda && (problem.q_head_stride != 0 || problem.kv_head_stride != 0))
+    throw std::invalid_argument("on a GPU heads lie without gaps: leave the head strides 0");
   if (cuda && problem.dtype == "fp32")
     throw std::invalid_argument("cuDNN's attention takes bf16 and fp16 only; convert the tensors or use device cpu");
   SetTorchThreads(num_threads);
@@ -81,9 +85,15 @@ TorchAttention::TorchAttention(const ReferenceAttentionProblem& problem, const s
       // As in model/attention.cpp: a KV head is a batch entry, whose query heads see one copy of its keys.
       const int64_t entries = problem.batch * kv_heads;
       const std::vector<int64_t> shared = {entries, group, problem.seq_len, d};
-      q_ = wrap(problem.q, {entries, group, seq_q, d});
-      k_ = wrap(problem.k, {entries, 1, problem.seq_len, d}).expand(shared);
-      v_ = wrap(problem.v, {entries, 1, problem.seq_len, d}).expand(shared);
+      const int64_t q_stride = problem.q_head_stride != 0 ? problem.q_head_stride : seq_q * d;
+      const int64_t kv_stride = problem.kv_head_stride != 0 ? problem.kv_head_stride : problem.seq_len * d;
+      const auto heads = [&](const void* data, int64_t count, int64_t rows, int64_t entry_stride, int64_t stride) {
+        return at::from_blob(const_cast<void*>(data), {entries, count, rows, d}, {entry_stride, stride, d, 1},
+                             at::TensorOptions(type).device(at::kCPU));
+      };
+      q_ = heads(problem.q, group, seq_q, group * q_stride, q_stride);
+      k_ = heads(problem.k, 1, problem.seq_len, kv_stride, kv_stride).expand(shared);
+      v_ = heads(problem.v, 1, problem.seq_len, kv_stride, kv_stride).expand(shared);
     }
   } catch (...) {
     RethrowTorchError("copying Q, K and V of " + std::to_string(problem.seq_len) + " tokens", kFewerTokens);

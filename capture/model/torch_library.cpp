@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 
 #include <stdexcept>
+#include <string>
+
+#include "capture/errors.h"
 
 namespace headscope::capture {
 namespace {
@@ -12,7 +15,15 @@ const TorchLibrary* Load() {
   void* const library = dlopen(kTorchLibraryFile, RTLD_NOW | RTLD_LOCAL);
   void* const entry = library == nullptr ? nullptr : dlsym(library, kTorchLibraryEntry);
   if (entry == nullptr) {
-    throw std::runtime_error("LibTorch, which runs the model, cannot be loaded (" + std::string(dlerror()) +
+    const char* const said = dlerror();
+    const std::string reason = said == nullptr ? "no reason is given" : said;
+    for (const char* no_memory :
+         {"failed to map segment", "annot allocate memory", "out of memory", "cannot map zero-fill"}) {
+      if (reason.find(no_memory) == std::string::npos) continue;
+      throw DeviceError("LibTorch, which runs the model, cannot be loaded: the memory is used up (" + reason +
+                        "); close other programs or raise the limit (ulimit -v)");
+    }
+    throw std::runtime_error("LibTorch, which runs the model, cannot be loaded (" + reason +
                              "); build headscope where it runs: scripts/run installs LibTorch and builds");
   }
   return reinterpret_cast<TorchLibraryEntry*>(entry)();

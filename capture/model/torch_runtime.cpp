@@ -7,10 +7,12 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "capture/device_name.h"
 #include "capture/errors.h"
@@ -35,6 +37,33 @@ void LoadCudaLibrary() {
     throw DeviceError(std::string("device cuda: LibTorch's CUDA library cannot be loaded (") + dlerror() +
                       "); install a torch package with CUDA or " + std::string(kUseCpu));
   }
+}
+
+// LibTorch has two teams, OpenMP's and that of its own thread pool, both of which this thread is a part of; one more
+// thread writes what is recorded.
+void RequireThreads(int32_t team) {
+  const int64_t needed = 2 * (int64_t{team} - 1) + 1;
+  std::mutex gate;
+  std::vector<std::thread> threads;
+  std::string reason;
+  {
+    const std::lock_guard closed(gate);  // all of them are there at the same time
+    try {
+      threads.reserve(static_cast<size_t>(needed));
+      while (static_cast<int64_t>(threads.size()) < needed) {
+        threads.emplace_back([&gate] { const std::lock_guard open(gate); });
+      }
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+  }
+  const size_t started = threads.size();
+  for (std::thread& thread : threads) thread.join();
+  if (static_cast<int64_t>(started) == needed) return;
+  throw DeviceError("--threads " + std::to_string(team) + ": the system gives " + std::to_string(started) + " of the " +
+                    std::to_string(needed) + " threads that this takes (" + reason +
+                    "); end other programs, raise the limit (ulimit -u or -v, a container's limit of processes)" +
+                    (team > 1 ? " or give --threads 1" : ""));
 }
 
 }  // namespace
@@ -76,8 +105,11 @@ at::ScalarType ParseScalarType(const std::string& dtype) {
 }
 
 void SetTorchThreads(int32_t num_threads) {
-  at::set_num_threads(num_threads > 0 ? num_threads
-                                      : static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  const int32_t wanted =
+      num_threads > 0 ? num_threads : static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+  RequireThreads(wanted);
+  at::set_num_threads(wanted);
+  at::parallel_for(0, wanted, 1, [](int64_t, int64_t) {});  // OpenMP starts its team at its first loop
 }
 
 void RethrowTorchError(const std::string& doing, std::string_view smaller) {

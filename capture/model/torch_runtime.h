@@ -30,7 +30,9 @@ NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& store
 // fp32, bf16 or fp16. Throws std::invalid_argument for another name.
 at::ScalarType ParseScalarType(const std::string& dtype);
 
-// Threads inside LibTorch's CPU operators; 0: all cores. A setting of the process.
+// Threads inside LibTorch's CPU operators; 0: all cores. A setting of the process. They are started here, and tried
+// before: where the system gives too few, LibTorch would wait for them for ever and OpenMP's runtime would end the
+// process. Throws DeviceError when it gives too few.
 void SetTorchThreads(int32_t num_threads);
 
 // Names what would need less memory, as a remedy.

@@ -48,7 +48,7 @@ struct Decoder {
       : config(ReadModelConfig(model_dir)),
         device(OpenDevice(options.device)),
         checkpoint_summary(),
-        rotary(config.rope, config.head_dim, device) {
+        rotary(config.rope, device) {
     SetTorchThreads(options.num_threads);
     Checkpoint checkpoint(model_dir);
     checkpoint_summary = Summarize(checkpoint, config);
@@ -106,7 +106,8 @@ struct Decoder {
     kept.v.narrow(1, length, rows).copy_(v);
     const double scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
     const AttentionResult attended =
-        AttendCausal(q, kept.k.narrow(1, 0, length + rows), kept.v.narrow(1, 0, length + rows), scale);
+        AttendCausal(q, kept.k.narrow(1, 0, length + rows), kept.v.narrow(1, 0, length + rows), scale,
+                     config.window_per_layer[layer]);
     if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
       Hand(static_cast<int32_t>(layer), q, k, v, attended.lse, sink);
     return Apply(w.output, attended.output.transpose(0, 1).reshape({rows, q_size}));
@@ -147,8 +148,9 @@ struct Decoder {
   NumberTypes types;
   ModelWeights weights;
   std::vector<LayerCache> cache;
-  int64_t capacity = 0;  // tokens
-  int64_t length = 0;    // tokens fed
+  int64_t capacity = 0;    // tokens
+  int64_t length = 0;      // tokens fed
+  int64_t prompt_end = 0;  // position after the prompt that is being fed in chunks
 };
 
 class TorchTransformer final : public Transformer {
@@ -157,6 +159,7 @@ class TorchTransformer final : public Transformer {
       : decoder_(model_dir, options, progress) {}
 
   std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink) override;
+  void BeginPrompt(int64_t end_position) override { decoder_.prompt_end = end_position; }
   void Reserve(int64_t num_tokens) override;
   void Rewind(int64_t num_tokens) override;
   int64_t num_tokens() const override { return decoder_.length; }
@@ -174,13 +177,13 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
   const auto rows = static_cast<int64_t>(tokens.size());
   if (m.length + rows > m.config.max_positions) {
     throw std::invalid_argument("the prompt needs " + std::to_string(m.length + rows) +
-                                " positions and the model has " + std::to_string(m.config.max_positions) +
-                                " (max_position_embeddings); use a shorter prompt or fewer decode tokens");
+                                " positions and the model has " + PositionsText(m.config) +
+                                "; use a shorter prompt or fewer decode tokens");
   }
   const c10::InferenceMode no_gradients;
   try {
     m.Grow(m.length + rows);
-    const RotaryEmbedding::Tables positions = m.rotary.At(m.length, rows);
+    const RotaryEmbedding::Tables positions = m.rotary.At(m.length, rows, std::max(m.length + rows, m.prompt_end));
     at::Tensor x = at::embedding(m.weights.embedding, m.TokenTensor(tokens));
     for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) {
       const LayerWeights& w = m.weights.layers[layer];
@@ -212,6 +215,7 @@ void TorchTransformer::Reserve(int64_t num_tokens) {
 void TorchTransformer::Rewind(int64_t num_tokens) {
   if (num_tokens < 0 || num_tokens > decoder_.length) throw std::invalid_argument("only fed tokens can be forgotten");
   decoder_.length = num_tokens;
+  decoder_.prompt_end = 0;
 }
 
 }  // namespace

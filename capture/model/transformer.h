@@ -54,6 +54,9 @@ class Transformer {
   // std::invalid_argument for an id outside the vocabulary or a position past the model's maximum, DeviceError when
   // memory runs out.
   virtual std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr) = 0;
+  // Says that the passes up to that position are the chunks of one prompt, which positions that depend on its length
+  // want to know (rope.h). Later passes, and all of them without this call, are steps of their own.
+  virtual void BeginPrompt(int64_t end_position) = 0;
   // Makes room for that many tokens at once, so that the cache is not copied while it grows.
   virtual void Reserve(int64_t num_tokens) = 0;
   // Forgets the tokens after the first `num_tokens`.

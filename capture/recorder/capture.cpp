@@ -4,13 +4,18 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <new>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
+#include "capture/errors.h"
+#include "capture/output_claim.h"
 #include "capture/tasks.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/input_file.h"
 #include "data/trace_writer.h"
+#include "data/unfinished_file.h"
 #include "model/transformer.h"
 #include "recorder/progress_meter.h"
 #include "recorder/recorder.h"
@@ -47,7 +52,11 @@ Prompt ReadPrompt(const CaptureRequest& request, const Tokenizer& tokenizer) {
       request.text ? "text" : "prompt " + std::filesystem::path(*request.prompt_file).filename().string();
   if (text.empty())
     Refuse(request.text ? "the prompt" : *request.prompt_file, "", "is empty", "give at least one character");
-  return {tokenizer.Encode(text, /*add_special_tokens=*/true), source, ""};
+  try {
+    return {tokenizer.Encode(text, /*add_special_tokens=*/true), source, ""};
+  } catch (const BadInputError& error) {
+    throw BadInputError((request.text ? "the prompt: " : *request.prompt_file + ": ") + error.what());
+  }
 }
 
 std::string FolderName(const std::string& path) {
@@ -72,9 +81,9 @@ void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const M
   if (needed <= config.max_positions) return;
   const std::string decoded =
       request.decode_tokens == 0 ? "" : " and --decode adds " + std::to_string(request.decode_tokens);
-  throw std::invalid_argument("the prompt has " + std::to_string(prompt.tokens.size()) + " tokens" + decoded +
-                              ", but the model has " + std::to_string(config.max_positions) +
-                              " positions; use a shorter prompt" +
+  const std::string name = request.prompt_file ? "the prompt " + *request.prompt_file : "the prompt";
+  throw std::invalid_argument(name + " has " + std::to_string(prompt.tokens.size()) + " tokens" + decoded +
+                              ", but the model has " + PositionsText(config) + "; use a shorter prompt" +
                               (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
 }
 
@@ -97,7 +106,8 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const ModelConfig& c
   layout.kv_heads = KvHeadsOf(layout.qo_heads, config.num_qo_heads, config.num_kv_heads);
   layout.encoding = captures_bf16 ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
   layout.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
-  layout.window_per_layer.assign(layout.layers.size(), 0);
+  for (const int32_t layer : layout.layers)
+    layout.window_per_layer.push_back(config.window_per_layer[static_cast<size_t>(layer)]);
   layout.row_selection = request.rows;
   layout.prompt_source = prompt.source;
   layout.task_answer = prompt.answer;
@@ -108,9 +118,11 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const ModelConfig& c
 // Feeds the model, announces every pass to the recorder, and stops between passes when it is cancelled.
 class CaptureRun {
  public:
-  CaptureRun(Transformer* model, const Tokenizer& tokenizer, Recorder* recorder, const CancelFlag* cancelled)
-      : model_(model), tokenizer_(tokenizer), recorder_(recorder), cancelled_(cancelled) {}
+  CaptureRun(Transformer* model, const Tokenizer& tokenizer, Recorder* recorder, data::UnfinishedFile* unfinished,
+             const CancelFlag* cancelled)
+      : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), cancelled_(cancelled) {}
 
+  void KeepWhatIsThere() { unfinished_->Keep(); }
   bool Cancelled() const { return cancelled_ != nullptr && cancelled_->load(); }
 
   std::vector<float> Pass(std::span<const int32_t> tokens, data::TokenPhase phase, LogitsOf logits) {
@@ -122,6 +134,7 @@ class CaptureRun {
     recorder_->BeginPass(std::move(records));
     std::vector<float> result = model_->Forward(tokens, logits, recorder_);
     recorder_->EndPass();
+    if (recorder_->tokens_flushed() > 0) KeepWhatIsThere();  // it is a trace by now, if a short one
     return result;
   }
 
@@ -133,6 +146,7 @@ class CaptureRun {
   Transformer* model_;
   const Tokenizer& tokenizer_;
   Recorder* recorder_;
+  data::UnfinishedFile* unfinished_;
   const CancelFlag* cancelled_;
   int32_t step_ = 0;
 };
@@ -166,6 +180,7 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
     decode.Report(static_cast<int64_t>(generated.size()));
   }
   recorder->Drain();
+  run->KeepWhatIsThere();
   CaptureResult result;
   result.num_tokens = recorder->num_tokens();
   result.num_rows = recorder->num_rows();
@@ -207,6 +222,7 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
     }
   }
   const RowSelection rows(request.rows);
+  const OutputClaim claim(request.output_path);
   const TraceTarget target(request.output_path, request.overwrite);
   const ModelConfig config = ReadModelConfig(request.model_dir);
   const RecordedHeads heads = CheckAgainstConfig(request, config);
@@ -221,23 +237,31 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   const std::unique_ptr<Transformer> model = OpenTransformer(request.model_dir, options, progress);
   layout.model.weights_sha256 = Checkpoint(request.model_dir).WeightsSha256();
   model->Reserve(layout.max_tokens);
+  model->BeginPrompt(prompt_tokens);
 
   data::TraceWriter writer(target.writing_path(), layout, /*overwrite=*/false, num_rows);
-  Recorder recorder(&writer, layout, rows, prompt_tokens);
-  CaptureRun run(model.get(), tokenizer, &recorder, cancelled);
+  data::UnfinishedFile unfinished(target.writing_path());
+  std::optional<Recorder> recorder;
+  const auto leave = [&] { return target.Leave(recorder ? recorder->Stop() : 0); };
   CaptureResult result;
   try {
-    result = Record(request, layout, prompt, progress, &writer, &recorder, &run);
+    recorder.emplace(&writer, layout, rows, prompt_tokens);
+    CaptureRun run(model.get(), tokenizer, &*recorder, &unfinished, cancelled);
+    result = Record(request, layout, prompt, progress, &writer, &*recorder, &run);
   } catch (const data::TraceError& error) {
-    throw data::TraceError(error.what() + ("; " + target.Leave(recorder.Stop())));
+    throw data::TraceError(error.what() + ("; " + leave()));
   } catch (const DeviceError& error) {
-    throw DeviceError(error.what() + ("; " + target.Leave(recorder.Stop())));
+    throw DeviceError(error.what() + ("; " + leave()));
+  } catch (const std::bad_alloc&) {
+    const std::string left = leave();
+    throw DeviceError("recording " + std::to_string(layout.max_tokens) +
+                      " tokens: the memory is used up; close other programs, or record fewer heads or tokens; " + left);
   } catch (...) {
-    target.Leave(recorder.Stop());
+    leave();
     throw;
   }
   if (result.interrupted) {
-    target.Leave(recorder.Stop());
+    leave();
     if (result.num_tokens > 0) result.path = target.writing_path();
   } else {
     target.Complete();

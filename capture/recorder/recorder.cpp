@@ -220,7 +220,7 @@ void Recorder::Drain() {
 
 int64_t Recorder::Stop() {
   thread_.Stop();
-  return tokens_flushed_;
+  return tokens_flushed();
 }
 
 }  // namespace headscope::capture

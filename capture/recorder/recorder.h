@@ -5,6 +5,7 @@
 // filling the memory.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -80,6 +81,7 @@ class Recorder : public HeadSink {
   int64_t Stop();
   int64_t num_rows() const { return rows_recorded_; }
   int64_t num_tokens() const { return next_token_; }
+  int64_t tokens_flushed() const { return tokens_flushed_.load(); }
 
   bool Wants(int32_t layer) const override { return slots_[static_cast<size_t>(layer)] >= 0; }
   void Take(const LayerHeads& heads) override;
@@ -93,9 +95,9 @@ class Recorder : public HeadSink {
   std::vector<int32_t> slots_;      // of every layer of the model; -1: not recorded
   std::vector<int64_t> kept_rows_;  // of this pass: offsets of the recorded rows from its first token
   int64_t pass_tokens_ = 0;
-  int64_t next_token_ = 0;      // position after this pass
-  int64_t rows_recorded_ = 0;   // this pass included
-  int64_t tokens_flushed_ = 0;  // set on the writer's thread, read after its end
+  int64_t next_token_ = 0;                   // position after this pass
+  int64_t rows_recorded_ = 0;                // this pass included
+  std::atomic<int64_t> tokens_flushed_ = 0;  // set on the writer's thread
   std::chrono::steady_clock::time_point last_flush_;
   CopyPool copies_;
   WriterThread thread_;  // last: its jobs hold copies

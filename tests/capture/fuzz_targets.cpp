@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <string_view>
 
 #include "capture/errors.h"
@@ -43,6 +44,21 @@ int FuzzConfig(const uint8_t* data, size_t size) {
 
 int FuzzTokenizer(const uint8_t* data, size_t size) {
   return Try([&] { ParseTokenizerSpec(View(data, size), "fuzz"); });
+}
+
+int FuzzWords(const uint8_t* data, size_t size) {
+  const std::string_view whole = View(data, size);
+  const size_t end = whole.find('\0');
+  if (end == std::string_view::npos) return 1;
+  return Try([&] {
+    const Tokenizer tokenizer = Tokenizer::Parse(whole.substr(0, end), "fuzz");
+    try {
+      tokenizer.Decode(tokenizer.Encode(whole.substr(end + 1), true), true);
+    } catch (const std::out_of_range&) {
+      std::fputs("an id is not in the vocabulary\n", stderr);
+      std::abort();
+    }
+  });
 }
 
 int FuzzPrompt(const uint8_t* data, size_t size) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -87,6 +88,40 @@ TEST(Mutations, Tokenizer) {
   model["merges"] = nlohmann::json::array({nlohmann::json::array({"\u0120", "t"}), nlohmann::json::array({"h", "e"})});
   Hammer(&FuzzTokenizer, spec.dump(), 3000);
 }
+
+struct Seeds {
+  const char* fuzzer;
+  int (*target)(const uint8_t*, size_t);
+};
+
+class SeedMutations : public ::testing::TestWithParam<Seeds> {};
+
+// tests/corpus holds the files that the fuzzers start from.
+TEST_P(SeedMutations, SeedsAreReadAndTheirMutationsDoNoHarm) {
+  int accepted = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(HEADSCOPE_SOURCE_DIR "/tests/corpus/") + GetParam().fuzzer)) {
+    SCOPED_TRACE(entry.path().string());
+    Random random(11);
+    const std::string seed = ReadWholeFile(entry.path().string());
+    const auto run = [&](const std::string& text) {
+      return GetParam().target(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+    };
+    accepted += run(seed) == 0 ? 1 : 0;
+    for (int i = 0; i < 400; ++i) {
+      const std::string damaged = Mutate(seed, &random);
+      ASSERT_NO_THROW(run(damaged)) << damaged.substr(0, 500);
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+INSTANTIATE_TEST_SUITE_P(Fuzzers, SeedMutations,
+                         ::testing::Values(Seeds{"capture_config", &FuzzConfig},
+                                           Seeds{"capture_tokenizer", &FuzzTokenizer},
+                                           Seeds{"capture_words", &FuzzWords},
+                                           Seeds{"capture_safetensors", &FuzzSafetensors},
+                                           Seeds{"capture_prompt", &FuzzPrompt}),
+                         [](const auto& seeds) { return std::string(seeds.param.fuzzer); });
 
 TEST(Mutations, EveryPromptIsSpelledByItsTokens) {
   Random random(7);

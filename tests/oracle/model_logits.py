@@ -1,9 +1,11 @@
-"""Logits and greedy text by transformers, for tests/capture/transformer_test.cpp.
+"""Logits, greedy text and heads by transformers (5.23.0), for tests/capture/transformer_test.cpp.
 
     model_logits.py MODEL_DIR OUT_DIR PROSE
 
 Writes OUT_DIR/reference/{tokens.i32, logits.f32, greedy.i32} for the checkpoint, and for each of a row of tiny random models
-OUT_DIR/<name>/ with the checkpoint itself and the same files; OUT_DIR/models.json lists their names. Everything in fp32.
+OUT_DIR/<name>/ with the checkpoint itself and the same files, and heads.f32: q, k after RoPE and v of every layer, [heads, tokens, head_dim] each, of the
+greedy text's last step with all its cache, which is k and v of every position as its own pass made them. OUT_DIR/models.json lists their names.
+Everything in fp32.
 """
 import json
 import os
@@ -13,6 +15,8 @@ import numpy as np
 import torch
 import transformers
 
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
 torch.set_num_threads(1)  # tiny models: more threads only wait for each other
 SIZES = dict(vocab_size=97, hidden_size=48, intermediate_size=80, num_hidden_layers=3, max_position_embeddings=512, use_cache=True)
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
@@ -26,18 +30,74 @@ def rope(theta, **options):
     return {"rope_parameters": {"rope_theta": theta, "rope_type": "default", **options}}
 
 
+def qwen(kind, **options):
+    config, model = {"qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM), "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM)}[kind]
+    heads = dict(num_attention_heads=6, num_key_value_heads=2) if kind == "qwen2" else dict(num_attention_heads=4, num_key_value_heads=2, head_dim=24)
+    return model(config(**{**SIZES, **heads, **rope(1e6), **options}))
+
+
+def mistral(**options):
+    return transformers.MistralForCausalLM(transformers.MistralConfig(
+        **{**SIZES, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 16, "sliding_window": None, **rope(1e6), **options}))
+
+
+def partial(model):
+    """The Llama modules of transformers turn whole heads only; Phi 3's functions for the same rotation take a part."""
+    from transformers.models.phi3 import modeling_phi3
+    modeling = sys.modules[type(model).__module__]
+    if model.config.rope_parameters["rope_type"] == "default":
+        frequencies, _ = modeling_phi3.Phi3RotaryEmbedding.compute_default_rope_parameters(model.config)
+        for name in ("inv_freq", "original_inv_freq"):
+            model.model.rotary_emb.register_buffer(name, frequencies.clone(), persistent=False)
+    model.partial_rotation = (modeling, modeling.apply_rotary_pos_emb, modeling_phi3.apply_rotary_pos_emb)
+    return model
+
+
+YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=48)
+FACTORS = {"short_factor": [1.0 + 0.05 * j for j in range(8)], "long_factor": [1.0 + 0.9 * j for j in range(8)]}
+LONG = dict(rope_type="longrope", original_max_position_embeddings=60, **FACTORS)
+SHORT_POSITIONS = dict(max_position_embeddings=64)
+# A window of 32 tokens is shorter than every prompt here; the longest prompt crosses 64 positions and the decode steps of the shorter one do.
 MODELS = {
     "llama_gqa": lambda: llama(head_dim=16, tie_word_embeddings=True, **rope(5e5)),
     "llama_mha_untied": lambda: llama(num_key_value_heads=6, tie_word_embeddings=False, **rope(1e4)),
     "llama_mqa_biases": lambda: llama(num_key_value_heads=1, attention_bias=True, mlp_bias=True, **rope(1e4)),
     "llama_rope_linear": lambda: llama(**rope(1e4, rope_type="linear", factor=4.0)),
     "llama_rope_llama3": lambda: llama(head_dim=32, **rope(1e4, **LLAMA3)),
-    "mistral": lambda: transformers.MistralForCausalLM(transformers.MistralConfig(
-        **SIZES, num_attention_heads=6, num_key_value_heads=3, head_dim=16, sliding_window=None, **rope(1e6))),
-    "qwen2": lambda: transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**SIZES, num_attention_heads=6, num_key_value_heads=2, **rope(1e6))),
-    "qwen3": lambda: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
-        **SIZES, num_attention_heads=4, num_key_value_heads=2, head_dim=24, **rope(1e6))),
+    "llama_rope_dynamic": lambda: llama(head_dim=16, **SHORT_POSITIONS, **rope(1e4, rope_type="dynamic", factor=4.0)),
+    "llama_rope_yarn": lambda: llama(head_dim=32, **rope(1e4, **YARN)),
+    "llama_rope_yarn_attention_factor": lambda: llama(head_dim=32, **rope(1e4, attention_factor=0.8, beta_fast=16.0, beta_slow=2.0, **YARN)),
+    "llama_rope_yarn_mscale": lambda: llama(head_dim=32, **rope(1e4, mscale=1.2, mscale_all_dim=0.7, truncate=False, **YARN)),
+    "llama_rope_longrope": lambda: llama(head_dim=16, **rope(1e4, **LONG)),
+    "llama_rope_longrope_attention_factor": lambda: llama(head_dim=16, **rope(1e4, attention_factor=1.3, factor=8.0, **LONG)),
+    "llama_partial_rotary": lambda: partial(llama(head_dim=16, **rope(1e4, partial_rotary_factor=0.75))),
+    "llama_partial_yarn": lambda: partial(llama(head_dim=32, **rope(1e4, partial_rotary_factor=0.5, **YARN))),
+    "llama_old_spelling": lambda: llama(head_dim=32, **rope(2e4, **YARN)),
+    "llama_no_positions": lambda: llama(**{**rope(1e4), "max_position_embeddings": 2048}),
+    "mistral": mistral,
+    "mistral_window": lambda: mistral(sliding_window=32),
+    "qwen2": lambda: qwen("qwen2"),
+    "qwen2_window_from_layer": lambda: qwen("qwen2", use_sliding_window=True, sliding_window=32, max_window_layers=1, tie_word_embeddings=True),
+    "qwen2_yarn": lambda: qwen("qwen2", **rope(1e6, **YARN)),
+    "qwen3": lambda: qwen("qwen3"),
+    "qwen3_layer_types": lambda: qwen("qwen3", use_sliding_window=True, sliding_window=32,
+                                      layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
 }
+
+
+def rewrite_config(folder, name):
+    """Spellings of older files."""
+    path = os.path.join(folder, "config.json")
+    config = json.load(open(path))
+    if name == "llama_old_spelling":
+        old = config.pop("rope_parameters")
+        config["rope_theta"] = old.pop("rope_theta")
+        config["rope_scaling"] = {**{key: value for key, value in old.items() if key != "rope_type"}, "type": old["rope_type"]}
+    if name == "llama_no_positions":
+        del config["max_position_embeddings"]
+    if name == "qwen2_window_from_layer":
+        del config["layer_types"]
+    json.dump(config, open(path, "w"))
 
 
 def randomize(model):
@@ -50,14 +110,50 @@ def randomize(model):
                 weight.copy_(torch.randn_like(weight) * (1.0 if "embed" in name else 0.3))
 
 
-def write(folder, model, tokens, greedy_from, greedy_tokens):
+def forget_lengths(model):
+    """Positions that grow with the sequence remember the longest one: each sequence here is the first."""
+    for module in model.modules():
+        if hasattr(module, "max_seq_len_cached") and hasattr(module, "original_inv_freq"):
+            module.max_seq_len_cached = module.original_max_seq_len
+            module.register_buffer("inv_freq", module.original_inv_freq.clone(), persistent=False)
+
+
+def write_heads(folder, model, tokens, greedy):
+    """The prompt in one pass, then the greedy tokens one by one, with transformers' cache."""
+    kept = {}
+
+    def keeping(module, query, key, value, attention_mask, **options):
+        kept[module.layer_idx] = [tensor[0].clone() for tensor in (query, key, value)]
+        return transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **options)
+
+    transformers.AttentionInterface.register("keeping", keeping)
+    transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.sdpa_mask)
+    model.set_attn_implementation("keeping")
+    forget_lengths(model)
+    queries, cache, pieces = {}, transformers.DynamicCache(), [tokens, *[[token] for token in greedy]]
+    for piece in pieces:  # a cache without a window keeps every key
+        model(torch.tensor([piece]), past_key_values=cache, use_cache=True)
+        for layer, heads in kept.items():
+            queries.setdefault(layer, []).append(heads[0])
+    with open(os.path.join(folder, "heads.f32"), "wb") as file:
+        for layer in sorted(kept):
+            for tensor in (torch.cat(queries[layer], 1), kept[layer][1], kept[layer][2]):
+                file.write(tensor.float().contiguous().numpy().tobytes())
+    model.set_attn_implementation("sdpa")
+
+
+def write(folder, model, tokens, greedy_from, greedy_tokens, heads=False):
     os.makedirs(folder, exist_ok=True)
     with torch.no_grad():
+        forget_lengths(model)
         logits = model(torch.tensor([tokens])).logits[0].float().numpy()
+        forget_lengths(model)
         prompt = torch.tensor([tokens[:greedy_from]])
         # The mask is given because generate() would otherwise take the leading <s> (id 0) for padding.
         greedy = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=greedy_tokens, min_new_tokens=greedy_tokens, do_sample=False,
                                 eos_token_id=None, pad_token_id=0)[0, greedy_from:].numpy()
+        if heads:
+            write_heads(folder, model, tokens[:greedy_from], greedy.tolist())
     np.array(tokens, np.int32).tofile(os.path.join(folder, "tokens.i32"))
     logits.astype(np.float32).tofile(os.path.join(folder, "logits.f32"))
     greedy.astype(np.int32).tofile(os.path.join(folder, "greedy.i32"))
@@ -78,7 +174,13 @@ def main():
         randomize(model)
         model.tie_weights()
         model.save_pretrained(folder, max_shard_size="60KB" if name == "llama_gqa" else "5GB")
-        write(folder, model, rng.integers(0, SIZES["vocab_size"], 200).tolist(), 20, 40)
+        rewrite_config(folder, name)
+        modeling, whole, part = getattr(model, "partial_rotation", (None, None, None))
+        if modeling:
+            modeling.apply_rotary_pos_emb = part
+        write(folder, model, rng.integers(0, SIZES["vocab_size"], 200).tolist(), 40, 40, heads=True)
+        if modeling:
+            modeling.apply_rotary_pos_emb = whole
     json.dump(list(MODELS), open(os.path.join(out_dir, "models.json"), "w"))
 
 

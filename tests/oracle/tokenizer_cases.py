@@ -1,22 +1,80 @@
-"""Token ids of many strings by the `tokenizers` library, for tests/capture/tokenizer_test.cpp.
+"""Token ids of many strings by the `tokenizers` library (0.23.3), for tests/capture/tokenizer_test.cpp.
 
     tokenizer_cases.py MODEL_DIR OUT_DIR PROSE
 
-Writes OUT_DIR/<kind>/tokenizer.json for three splits over the checkpoint's vocabulary (its own; GPT-2's; Llama 3's with ignore_merges) and
-OUT_DIR/cases.json: [{"tokenizer", "text" (hex of UTF-8), "ids", "ids_special"}].
+Writes for each of the tokenizers below OUT_DIR/<kind>/tokenizer.json, and OUT_DIR/<kind>/cases.bin: per case the length of the text (u32), its UTF-8, the
+number of ids (u32), the ids (i32), and the same for at most four ids of the text with special tokens. Three kinds are splits over the checkpoint's own
+vocabulary; the others are trained here, in the forms that models are published in.
 """
 import json
 import os
 import random
+import struct
 import sys
 import unicodedata
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + REST
+QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + REST
+TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+          r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK = (r"[!" + '"' + r"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^" + "\r\n" + r"\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[" + "\r\n" + r"]*|\s*["
+            + "\r\n" + r"]+|\s+(?!\S)|\s+")
 
 
-def variants(model_dir):
+def split(pattern, behavior="isolated", invert=False):
+    return pre_tokenizers.Split(Regex(pattern) if isinstance(pattern, str) else pattern[0], behavior, invert)
+
+
+def byte_level(prefix=False, regex=False):
+    return pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=regex)
+
+
+def trained(prose, steps, normalizer=None, ignore_merges=False):
+    """Byte-level BPE of a few hundred merges, with the stages given."""
+    tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps) if len(steps) > 1 else steps[0]
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator([prose], trainers.BpeTrainer(vocab_size=900, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    return tokenizer
+
+
+def over_characters(prose, legacy):
+    """The form of Llama 2 and Mistral 7B: BPE over characters, with tokens for bytes; the older files spell the mark by a normalizer."""
+    marks = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    base = Tokenizer(models.BPE())
+    base.normalizer = marks
+    base.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
+    base.train_from_iterator(prose.split("\n"), trainers.BpeTrainer(vocab_size=700, show_progress=False))
+    own = json.loads(base.to_str())["model"]
+    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"<0x{byte:02X}>": 3 + byte for byte in range(256)}}
+    for text in own["vocab"]:
+        vocab.setdefault(text, len(vocab))
+    tokenizer = Tokenizer(models.BPE(vocab, [tuple(pair) for pair in own["merges"]], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    if legacy:
+        tokenizer.normalizer = marks
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581", prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    return tokenizer
+
+
+def with_added(tokenizer):
+    """Names with every flag, some of which begin and end alike."""
+    tokenizer.add_special_tokens(["<|end|>", "<|endoftext|>", AddedToken("<|left|>", lstrip=True), AddedToken("<|right|>", rstrip=True),
+                                  AddedToken("<|both|>", lstrip=True, rstrip=True)])
+    tokenizer.add_tokens([AddedToken("word", single_word=True), AddedToken("Caf\u00c9", normalized=True), AddedToken("\ufb01n", normalized=True),
+                          AddedToken("ABAB", normalized=False), AddedToken("AB", normalized=False), AddedToken("  ", normalized=False)])
+    return tokenizer
+
+
+def variants(model_dir, prose):
     own = json.load(open(os.path.join(model_dir, "tokenizer.json")))
     yield "own", own
     gpt2 = json.loads(json.dumps(own))
@@ -28,40 +86,66 @@ def variants(model_dir):
     llama3["model"]["ignore_merges"] = True
     llama3["model"]["merges"] = [" ".join(pair) for pair in llama3["model"]["merges"]]
     yield "llama3", llama3
+    digits = pre_tokenizers.Digits
+    lower = normalizers.Sequence([normalizers.NFKD(), normalizers.Lowercase(), normalizers.Strip(), normalizers.Replace("``", '"')])
+    for kind, tokenizer in {
+        "qwen": with_added(trained(prose, [split(QWEN2), byte_level()], normalizers.NFC())),
+        "llama3_trained": with_added(trained(prose, [split(LLAMA3), byte_level()], ignore_merges=True)),
+        "gpt2_prefix": with_added(trained(prose, [byte_level(prefix=True, regex=True)])),
+        "tekken": trained(prose, [split(TEKKEN), byte_level()]),
+        "deepseek": trained(prose, [split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK), byte_level()]),
+        "nfd_digits": trained(prose, [digits(individual_digits=True), byte_level(regex=True)], normalizers.NFD()),
+        "nfkc_digits": trained(prose, [digits(individual_digits=False), byte_level(prefix=True, regex=True)], normalizers.NFKC()),
+        "nfkd_lower": with_added(trained(prose, [byte_level(regex=True)], lower)),
+        "behaviors": trained(prose, [split(r"\s+", "removed"), split(["a"], "merged_with_previous"), split(["e"], "merged_with_next"),
+                                     split(r"\p{N}", "contiguous"), split(["o"], "contiguous", True), byte_level()]),
+        "llama2": over_characters(prose, legacy=True),
+        "mistral": over_characters(prose, legacy=False),
+    }.items():
+        yield kind, json.loads(tokenizer.to_str())
 
 
-def texts():
-    rng = random.Random(20240607)
-    # Characters that have existed since Unicode 14, so that libraries of different ages agree on their classes.
-    assigned = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
+def texts(seed, assigned):
+    rng = random.Random(seed)
     yield from ["", " ", "  ", "\n", "\r\n", "\t\t x", "a", " a", "a ", "Hello, world!", "I'm you'LL they'Ve 'S 't", "don'\u017f K\u212a",
                 "1", "12345678901", "3.14159e-10", "a1b22c333d4444", "x = y\n\n\n  z", "tab\tand\vvertical\fform", "\u00a0\u2003\u3000\u1680\u0085\u180ex \u200b y",
                 "<s>", "</s>x<s> <s", "<<s>>", "na\u00efve caf\u00e9 cafe\u0301", "\u4f60\u597d\u4e16\u754c \u3053\u3093\u306b\u3061\u306f \uc548\ub155",
                 "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u0928\u092e\u0938\u094d\u0924\u0947 \u0645\u0631\u062d\u0628\u0627", "\u2167 \u00bd \u0664\u0665 \u00b2",
-                " " * 1000, "\n" * 1000, "a" * 5000, " x" * 500, "=" * 777 + "\r\n", "\x00\x01\x7f\ufeff\ufffd"]
-    for _ in range(300):
+                " " * 1000, "\n" * 1000, "a" * 5000, " x" * 500, "=" * 777 + "\r\n", "\x00\x01\x7f\ufeff\ufffd", "\u1100\u1161\u11a8\u11a8 \u1112\u1161\u11ab \uac00\u11a8",
+                "\u1e9b\u0323 \u212b \u2126 \u0344 \ufb01 \ufdfa \uff9e\u30ab\uff9e \u0130I\u0307 \u03a3\u03c2", "a\u0315\u0300\u05ae\u0300b", "e\u0301" * 5000, "\u0301" * 300 + "a",
+                "word sword words word_ _word word\u0301 w word", "ABABAB ABAABAB AABAB", "a  <|left|>  <|right|>  <|both|>  b", "<|endoftext|><|end|>oftext|><|endof",
+                "  <|left|><|left|>  x<|right|>   <|left|>   y", "caf\u00c9 Cafe\u0301 CAF\u00c9 fin \ufb01n \ufb01\ufb01n", "``quoted`` `x"]
+    for _ in range(500):
         yield "".join(rng.choice(assigned) for _ in range(rng.randrange(1, 40)))
-    mix = list(" \t\n\r\v\f\u0085\u00a0\u2028\u3000'sStTdD.,!?<>/=0129abcXYZ\u00e9\u4e2d\u0301\u0661\U0001f600\u017f\u212a")
-    for _ in range(600):
-        yield "".join(rng.choice(mix) for _ in range(rng.randrange(1, 60)))
+    mix = list(" \t\n\r\v\f\u0085\u00a0\u2028\u3000'sStTdD.,!?<>/=0129abcXYZ\u00e9\u4e2d\u0301\u0661\U0001f600\u017f\u212a\u0323\u1161\u11a8\uac00\ufb01\u30ab\u3099\uff9e\u0308_`")
+    names = ["<s>", "</s>", "<|end|>", "<|endoftext|>", "<|left|>", "<|right|>", "<|both|>", "word", "Caf\u00c9", "Cafe\u0301", "ABAB", "AB", "  ", "\u2581", "<0x41>"]
+    for _ in range(900):
+        yield "".join(rng.choice(names) if rng.random() < 0.1 else rng.choice(mix) for _ in range(rng.randrange(1, 60)))
     for _ in range(100):
         yield bytes(rng.randrange(256) for _ in range(rng.randrange(1, 60))).decode("utf-8", "replace")
 
 
+def numbers(values):
+    return struct.pack(f"<I{len(values)}i", len(values), *values)
+
+
 def main():
-    model_dir, out_dir, prose = sys.argv[1:4]
-    cases = []
-    long_text = (open(prose, encoding="utf-8").read() * 3)[:400_000]
-    for kind, spec in variants(model_dir):
+    model_dir, out_dir, prose_path = sys.argv[1:4]
+    prose = open(prose_path, encoding="utf-8").read()
+    long_text = (prose * 3)[:100_000]
+    # Characters that have existed since Unicode 3.2, so that libraries of different ages agree on their classes and normal forms.
+    assigned = [chr(c) for c in range(0x110000) if unicodedata.ucd_3_2_0.category(chr(c)) not in ("Cn", "Cs", "Co")]
+    for number, (kind, spec) in enumerate(variants(model_dir, prose[:60_000])):
         folder = os.path.join(out_dir, kind)
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, "tokenizer.json")
         json.dump(spec, open(path, "w"))
         tokenizer = Tokenizer.from_file(path)
-        for text in [*texts(), long_text]:
-            cases.append({"tokenizer": kind, "text": text.encode().hex(), "ids": tokenizer.encode(text, add_special_tokens=False).ids,
-                          "ids_special": tokenizer.encode(text, add_special_tokens=True).ids[:4]})
-    json.dump(cases, open(os.path.join(out_dir, "cases.json"), "w"))
+        with open(os.path.join(folder, "cases.bin"), "wb") as file:
+            for text in [*texts(number, assigned), long_text]:
+                utf8 = text.encode()
+                file.write(struct.pack("<I", len(utf8)) + utf8 + numbers(tokenizer.encode(text, add_special_tokens=False).ids)
+                           + numbers(tokenizer.encode(text, add_special_tokens=True).ids[:4]))
 
 
 main()

@@ -9,7 +9,8 @@
 
 namespace headscope::capture {
 
-// Contiguous tensors. A prompt attends causally (seq_q == seq_len); a decode step has one query row, the newest token.
+// Tensors whose rows are contiguous. A prompt attends causally (seq_q == seq_len); a decode step has one query row, the
+// newest token.
 struct ReferenceAttentionProblem {
   const void* q = nullptr;     // [batch, num_qo_heads, seq_q, head_dim]
   const void* k = nullptr;     // [batch, num_kv_heads, seq_len, head_dim]
@@ -23,6 +24,8 @@ struct ReferenceAttentionProblem {
   int64_t seq_len = 0;
   int64_t seq_q = 0;  // seq_len or 1; 0: seq_len
   double scale = 0;   // 0: head_dim^-0.5
+  // Elements from one head to the next, of batch 1 on a CPU; 0: heads without gaps between them.
+  int64_t q_head_stride = 0, kv_head_stride = 0;
 };
 
 // One problem, ready to be attended any number of times: by LibTorch's fused CPU kernel, or on a GPU by cuDNN's (bf16

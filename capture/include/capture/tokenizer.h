@@ -1,4 +1,4 @@
-// tokenizer.json: byte-level BPE with the pre-tokenizers of the GPT-2, Llama 3 and Qwen families.
+// tokenizer.json: BPE in the forms of the GPT-2, Llama, Mistral and Qwen families.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ class Tokenizer {
  public:
   // Throws BadInputError; a normalizer, pre-tokenizer or model that is not known is refused, never ignored.
   static Tokenizer Load(const std::string& tokenizer_json_path);
+  // The same from text; `file` only names the source in messages.
+  static Tokenizer Parse(std::string_view text, const std::string& file);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();

@@ -1,0 +1,25 @@
+// One capture at a time writes to a path.
+//
+// A capture makes its file only after the model is loaded, so two that start together would both find the name free.
+// The claim is a socket of the local system whose name says folder and file: it needs no file, and it ends with its
+// process, whatever ends that.
+#pragma once
+
+#include <string>
+
+namespace headscope::capture {
+
+class OutputClaim {
+ public:
+  // Throws std::invalid_argument, which names the process, when a capture of this user to that path is running. Where
+  // such a socket cannot be had nothing is claimed, and the file's own name decides.
+  explicit OutputClaim(const std::string& path);
+  ~OutputClaim();
+  OutputClaim(const OutputClaim&) = delete;
+  OutputClaim& operator=(const OutputClaim&) = delete;
+
+ private:
+  int socket_ = -1;
+};
+
+}  // namespace headscope::capture
