@@ -114,5 +114,11 @@ Status CudaScores::TopMass(float*) const {
 Status CudaScores::Texels(const TexelRequest&, float*) const {
   return NoCuda();
 }
+Status CudaScores::TexelsBetween(TexelValue, const std::vector<int64_t>&, const std::vector<int64_t>&, double*) const {
+  return NoCuda();
+}
+Status CudaScores::RowNumbers(const RowNumbersRequest&, kernels::RowNumbers*) const {
+  return NoCuda();
+}
 
 }  // namespace headscope::kernels

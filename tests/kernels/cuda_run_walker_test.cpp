@@ -161,6 +161,7 @@ std::vector<Tile> WalkItem(const SparseIndexView& index, int item) {
   const bool met = warp.Run([&](int lane) {
     RunWalker<Tiles<kSegments>> walker(params, lane);
     walker.Start(lists, item);
+    walker.TakeDiagonalEarly();
     while (walker.HasNext()) {
       const Tile tile = walker.Next();
       if (lane == 0) tiles.push_back(tile);
@@ -284,6 +285,27 @@ INSTANTIATE_TEST_SUITE_P(Patterns, CudaRunWalker,
                                            Pattern::kHalves, Pattern::kHoles, Pattern::kOneKey, Pattern::kOverhang,
                                            Pattern::kSomeEmpty, Pattern::kEmpty),
                          [](const auto& parameter) { return std::string(NameOf(parameter.param)); });
+
+// The first and the newest keys hold the largest scores of most heads, so a row meets them first; what is left follows
+// in order.
+TEST(CudaRunWalker, WholeTilesOnTheDiagonalGoSecond) {
+  for (const int32_t first_position : {0, 300}) {
+    const int32_t seq_k = first_position + 500;
+    const SparseIndex index =
+        MakeLists({1, 1, 500, seq_k, first_position, 128, {MaskKind::kCausal, 0, 0}}, Pattern::kDense, 1);
+    for (const int item : {1, 2}) {
+      const std::vector<Tile> tiles = WalkItem<4>(index.View(), item);
+      const int first_row = first_position + item * kItemRows;
+      ASSERT_EQ(tiles.size(), static_cast<size_t>((first_row + 127) / 128 + 1));
+      EXPECT_EQ(tiles[0].start[0], 0);
+      EXPECT_EQ(tiles[1].start[0], first_row);
+      EXPECT_EQ(tiles[1].flags & (kStepWhole | kStepRuled), kStepWhole | kStepRuled);
+      for (size_t i = 2; i < tiles.size(); ++i) EXPECT_EQ(tiles[i].start[0], static_cast<int>(i - 1) * 128);
+    }
+    // The last rows end inside a tile: keys behind them are nobody's, so there is no whole tile on their diagonal.
+    EXPECT_EQ(WalkItem<4>(index.View(), 3)[1].start[0], 128);
+  }
+}
 
 // Where a window begins behind the sinks, a partial run over all keys falls into two parts, and the keys between them
 // hold what nobody reads. Lists of 64 rows and of 128, rows in front of the window's end and far behind it.

@@ -25,7 +25,9 @@ using testing::MakeLists;
 using testing::Pattern;
 
 // What the scores of even rows follow along the keys, in nats; those of odd rows follow the negative.
-enum class Course { kRising, kFalling, kStairs, kSpikes, kFarBelow };
+// Late: nothing until the last tiles of each row. Peaks: leaps of up to 120 nats anywhere. Enormous: scores of up to
+// 1e18, whose last bit is worth more than any weight's range, with many equal ones.
+enum class Course { kRising, kFalling, kStairs, kSpikes, kFarBelow, kLate, kPeaks, kEnormous };
 
 struct Case {
   Course course;
@@ -36,7 +38,7 @@ struct Case {
 };
 
 std::string NameOfCase(const Case& c) {
-  const char* const courses[] = {"rising", "falling", "stairs", "spikes", "far_below"};
+  const char* const courses[] = {"rising", "falling", "stairs", "spikes", "far_below", "late", "peaks", "enormous"};
   return std::string(courses[static_cast<int>(c.course)]) + "_d" + std::to_string(c.head_dim) +
          (c.dtype == DType::kBFloat16 ? "_bf16_" : "_fp16_") + testing::NameOf(c.pattern) +
          (c.rule.kind == MaskKind::kCausalWindow ? "_window" : "");
@@ -58,6 +60,12 @@ float CourseAt(Course course, int32_t key, int32_t num_keys) {
       return key % 160 == 77 ? 40.0f + static_cast<float>(key / 160) : 0.0f;
     case Course::kFarBelow:
       return -250.0f;
+    case Course::kLate:
+      return key < num_keys / 2 ? -100.0f : static_cast<float>(key % 128) - 64.0f;
+    case Course::kPeaks:
+      return static_cast<float>(key * 7919 % 241) - 120.0f;
+    case Course::kEnormous:
+      return static_cast<float>(key * 7919 % 61) - 30.0f;
   }
   return 0;
 }
@@ -80,9 +88,13 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
     k[i] = static_cast<float>(quarter(random)) / 4;
     v[i] = static_cast<float>(eighth(random)) / 8;
   }
+  // Scores of 30 * 2^55 = 1e18 come from these alone: fp32 could not hold the rest beside them.
+  const bool enormous = c.course == Course::kEnormous;
+  if (enormous) std::fill(q.begin(), q.end(), 0.0f);
+  const float query_size = enormous ? 0x1p30f : 1.0f, key_size = enormous ? 0x1p25f : 1.0f;
   for (int32_t row = 0; row < kLength; ++row) {
-    q[static_cast<size_t>(row) * head_dim] = row % 2 == 0 ? 1.0f : -1.0f;
-    k[static_cast<size_t>(row) * head_dim] = CourseAt(c.course, row, kLength);
+    q[static_cast<size_t>(row) * head_dim] = row % 2 == 0 ? query_size : -query_size;
+    k[static_cast<size_t>(row) * head_dim] = CourseAt(c.course, row, kLength) * key_size;
   }
   const auto encode = [&](const std::vector<float>& values) {
     std::vector<uint16_t> codes(values.size());
@@ -147,7 +159,10 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
     if (scores.empty()) {
       ASSERT_EQ(lse[static_cast<size_t>(row)], -std::numeric_limits<float>::infinity()) << "row " << row;
     } else {
-      ASSERT_NEAR(lse[static_cast<size_t>(row)], row_max + std::log(sum), 2e-3) << "row " << row;
+      // An LSE of 1e18 is only as exact as fp32 is there.
+      const double expected_lse = row_max + std::log(sum);
+      ASSERT_NEAR(lse[static_cast<size_t>(row)], expected_lse, 2e-3 + (enormous ? 2e-7 * std::abs(expected_lse) : 0.0))
+          << "row " << row;
     }
   }
   EXPECT_LE(std::sqrt(error / norm), c.dtype == DType::kBFloat16 ? 5e-3 : 1e-3);
@@ -156,7 +171,8 @@ TEST_P(CudaScoreRange, MatchesFloat64) {
 std::vector<Case> Cases() {
   constexpr ElementRule kWindow{MaskKind::kCausalWindow, 200, 10};
   std::vector<Case> cases;
-  for (const Course course : {Course::kRising, Course::kFalling, Course::kStairs, Course::kSpikes, Course::kFarBelow}) {
+  for (const Course course : {Course::kRising, Course::kFalling, Course::kStairs, Course::kSpikes, Course::kFarBelow,
+                              Course::kLate, Course::kPeaks}) {
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
       cases.push_back({.course = course, .dtype = dtype});
     }
@@ -166,8 +182,13 @@ std::vector<Case> Cases() {
   for (const int32_t head_dim : {64, 256}) {
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
       cases.push_back({.course = Course::kStairs, .head_dim = head_dim, .dtype = dtype});
+      cases.push_back({.course = Course::kPeaks, .head_dim = head_dim, .dtype = dtype});
     }
   }
+  // fp16 holds no number of that size.
+  for (const int32_t head_dim : {64, 128, 256}) cases.push_back({.course = Course::kEnormous, .head_dim = head_dim});
+  cases.push_back({.course = Course::kEnormous, .pattern = Pattern::kRandom});
+  cases.push_back({.course = Course::kEnormous, .rule = kWindow});
   return cases;
 }
 

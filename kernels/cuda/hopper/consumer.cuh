@@ -15,6 +15,13 @@
 
 namespace headscope::kernels::hopper {
 
+// Four matrices of 8 x 8 elements, of which each lane holds a pair, into the rows that the lanes name.
+__device__ inline void StoreMatrices(uint32_t target, const uint32_t (&pairs)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(pairs[0]),
+               "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+               : "memory");
+}
+
 template <class T>
 class Consumer {
  public:
@@ -46,7 +53,7 @@ class Consumer {
     // Two score accumulators of 8 columns are the A operand of one product over 16 keys, element for element.
     Tensor weights = make_tensor<Element>(Layout<Shape<Shape<_2, _2, _2>, _1, Int<T::kTileColumns / 16>>>{});
     static_assert(decltype(size(weights))::value == decltype(size(scores))::value);
-    SoftmaxState softmax;
+    SoftmaxState<Element> softmax;
 
     auto issue_qk = [&](uint32_t stage) {
       warpgroup_fence_operand(scores);
@@ -80,7 +87,9 @@ class Consumer {
                       p_.index.first_position + place_.tile * kItemRows + row_);
       }
     };
-    auto pack = [&](int i, float low, float high) { reinterpret_cast<uint32_t&>(weights(i)) = Pair(low, high); };
+    auto pack = [&](int i, float low, float high) {
+      reinterpret_cast<uint32_t&>(weights(i)) = RoundedPair<Element>(low, high);
+    };
     // The exponentials of the first half are taken while the tensor cores still read the weights of the step before, so
     // they stay in registers of their own until that product is done.
     constexpr int kScores = decltype(size(scores))::value;
@@ -112,13 +121,17 @@ class Consumer {
         // out of the loop, and in one place. Warps leave it each for itself, so nothing here may wait for the tensor
         // cores: all warps of a group must come to the same such instruction.
         float correction[2];
-        softmax.Raise(scores, p_.scale_log2, correction);
+        const auto anchor = softmax.Raise(scores, p_.scale_log2, correction);
         // Before an item's first product there is no O: that product overwrites what is left of the item before.
         if (mma_pv.accumulate_ == GMMA::ScaleOut::One) {
           CUTE_UNROLL
           for (int i = 0; i < decltype(size(output))::value; ++i) output(i) *= correction[i / 2 % 2];
         }
-        softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack);
+        if (softmax.IsEnormous()) [[unlikely]] {
+          softmax.WeighFrom(anchor, scores, p_.scale_log2, sums, pack);
+        } else {
+          softmax.template Weigh<0, kScores>(scores, p_.scale_log2, sums, pack);
+        }
         softmax.Add(sums);
         // The O of the item before has left meanwhile.
         FreeQuerySlot();
@@ -250,20 +263,9 @@ class Consumer {
     Release(s_.step_empty[step % kStepRing]);
   }
 
-  // Both rounded to Element, `low` in the lower half.
-  __device__ static uint32_t Pair(float low, float high) {
-    if constexpr (std::is_same_v<Element, cutlass::bfloat16_t>) {
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-      return reinterpret_cast<const uint32_t&>(pair);
-    } else {
-      const __half2 pair = __floats2half2_rn(low, high);
-      return reinterpret_cast<const uint32_t&>(pair);
-    }
-  }
-
   // Divides by the sum, writes the LSE, and sends O through the Q slot, whose queries are done with.
   template <class Output>
-  __device__ void Finish(const ItemPlace& place, uint32_t slot, const SoftmaxState& softmax, Output& output) {
+  __device__ void Finish(const ItemPlace& place, uint32_t slot, const SoftmaxState<Element>& softmax, Output& output) {
     float normaliser[2];
     for (int r = 0; r < 2; ++r) {
       const float sum = QuadSum(softmax.row_sum[r]);
@@ -291,14 +293,12 @@ class Consumer {
       CUTE_UNROLL
       for (int j = 0; j < 4; ++j) {
         const float scale = normaliser[j % 2];
-        pairs[j] = Pair(output(i + 2 * j) * scale, output(i + 2 * j + 1) * scale);
+        pairs[j] = RoundedPair<Element>(output(i + 2 * j) * scale, output(i + 2 * j + 1) * scale);
       }
       const int column = i / 4 * 8;
       const uint32_t target = (place_in_slot ^ static_cast<uint32_t>(column % 64 / 8 << 4)) +
                               static_cast<uint32_t>(column / 64 * kItemRows * kSlabBytes);
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(target), "r"(pairs[0]),
-                   "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
-                   : "memory");
+      StoreMatrices(target, pairs);
     }
     cutlass::arch::fence_view_async_shared();
     __syncwarp();

@@ -61,6 +61,11 @@ cudaError_t LaunchKernel(const KernelParams& params, int num_blocks, cudaStream_
   const cudaError_t error =
       cudaFuncSetAttribute(AttendHopperKernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   if (error != cudaSuccess) return error;
+  if (params.order == nullptr) {
+    // Nothing of this call runs before it, so it waits for whatever stands in front of it in the stream.
+    AttendHopperKernel<T><<<static_cast<unsigned>(num_blocks), kThreads, kSharedBytes, stream>>>(params);
+    return cudaGetLastError();
+  }
   return cuda::LaunchDependent(AttendHopperKernel<T>, static_cast<unsigned>(num_blocks), kThreads, kSharedBytes, stream,
                                params);
 }

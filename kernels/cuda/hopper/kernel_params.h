@@ -31,9 +31,10 @@ struct KernelParams {
   GatherSource k_gather;
   GatherSource v_gather;
   SparseIndexView index;  // device pointers
-  const int32_t* order;   // [num_items] work items, in the order in which thread blocks take them
-  int32_t* next_item;     // the queue's head
-  float* lse;             // [batch, num_qo_heads, seq_q] or null
+  // [num_items] work items, in the order in which thread blocks take them; null: few, dealt to the blocks (ItemQueue)
+  const int32_t* order;
+  int32_t* next_item;  // the queue's head
+  float* lse;          // [batch, num_qo_heads, seq_q] or null
   int32_t num_items;
   int32_t items_per_head;
   int32_t group_size;

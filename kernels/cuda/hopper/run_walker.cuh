@@ -13,6 +13,9 @@
 // nobody must not reach the product, because 0 * NaN is NaN. Under a causal rule that is what lies behind the rows'
 // last position; under a window also what lies between the sinks and the first row's window, so that a partial run can
 // fall into two parts, which go in different walks.
+//
+// Where a list ends with whole tiles on the diagonal, these go second. The first keys and the newest hold the largest
+// scores of most heads, and a row that meets them early raises its shift once (softmax.cuh).
 #pragma once
 
 #include "hopper/key_bits.cuh"
@@ -45,26 +48,55 @@ class RunWalker {
     reaches_sinks_ = false;
     begin_ = end_ = 0;
     whole_left_ = 0;
+    diagonal_left_ = 0;
+    taken_any_ = false;
     StartWalk();
   }
 
+  // Behind Start(), in front of the first HasNext(): whole tiles on the diagonal are taken second. Only where all runs
+  // are at hand already, as in dense, block and window lists: to look for the last of hundreds would keep the item
+  // waiting.
+  __device__ void TakeDiagonalEarly() {
+    if (lists_->count != 1 || p_.index.rule.kind != MaskKind::kCausal || unfetched_ < 2 || unfetched_ > 32) return;
+    KeyRun last;
+    last.start = __shfl_sync(kAllLanes, prefetched_.start, unfetched_ - 1);
+    last.packed = __shfl_sync(kAllLanes, prefetched_.packed, unfetched_ - 1);
+    const int length = min(last.End(), first_position_ + num_rows_) - last.start;
+    if (last.Flags() != kRunPartial || length <= 0 || length % T::kTileColumns != 0) return;
+    diagonal_next_ = last.start;
+    diagonal_left_ = length / T::kTileColumns;
+    --unfetched_;
+    if (lane_ == unfetched_) prefetched_ = {};
+  }
+
   // False when the runs are used up.
-  __device__ bool HasNext() { return whole_left_ > 0 || FillBatch(); }
+  __device__ bool HasNext() { return whole_left_ > 0 || DiagonalIsDue() || FillBatch(); }
 
   // Only after HasNext() was true.
   __device__ Tile Next() {
-    if (whole_left_ == 0) FindWholeTiles();
     Tile tile{.upper_quarters = upper_quarters_, .lower_quarters = lower_quarters_};
+    if (DiagonalIsDue()) {
+      TakeWholeTile(diagonal_next_, true, &tile);
+      diagonal_next_ += T::kTileColumns;
+      --diagonal_left_;
+      return tile;
+    }
+    if (whole_left_ == 0) FindWholeTiles();
     if (whole_left_ > 0) {
-      TakeWholeTile(&tile);
+      TakeWholeTile(whole_next_, whole_partial_, &tile);
+      whole_next_ += T::kTileColumns;
+      --whole_left_;
     } else {
       TakeSegments(&tile);
     }
+    taken_any_ = true;
     return tile;
   }
 
  private:
   static constexpr int kNoKey = 1 << 29;  // behind every key
+
+  __device__ bool DiagonalIsDue() const { return diagonal_left_ > 0 && taken_any_; }
 
   // One walk per list. A window rules over partial runs alone, so under one the full runs go first, then what the
   // partial ones have of the sinks, then what they have of the rows' windows.
@@ -170,16 +202,14 @@ class RunWalker {
     if (whole) begin_ += tiles * T::kTileColumns;
   }
 
-  __device__ void TakeWholeTile(Tile* tile) {
+  __device__ void TakeWholeTile(int first, bool partial, Tile* tile) const {
     CUTE_UNROLL
     for (int i = 0; i < T::kSegments; ++i) {
-      tile->start[i] = whole_next_ + i * kSegmentRows;
+      tile->start[i] = first + i * kSegmentRows;
       tile->upper[i] = tile->lower[i] = ~0u;
     }
-    tile->flags = kStepWhole | (whole_partial_ ? kStepMasked | kStepRuled : 0u);
+    tile->flags = kStepWhole | (partial ? kStepMasked | kStepRuled : 0u);
     if (lists_->count != 1) tile->flags |= kStepMasked;
-    whole_next_ += T::kTileColumns;
-    --whole_left_;
   }
 
   // The first key at or behind `from` that this walk has to take; `from` differs from lane to lane.
@@ -232,6 +262,9 @@ class RunWalker {
   int whole_left_;      // tiles to be taken of the run that begins at whole_next_
   int whole_next_;
   bool whole_partial_;
+  int diagonal_left_;  // tiles to be taken from diagonal_next_ on, second
+  int diagonal_next_;
+  bool taken_any_;
   KeyRun prefetched_;   // the run `lane_` behind the batch
   const KeyRun* runs_;  // the first of those
   int unfetched_;       // runs from there on

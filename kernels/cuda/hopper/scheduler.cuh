@@ -32,6 +32,7 @@ class Scheduler {
       kv_head_ = place.head / p_.group_size;
       sequence_ = place.sequence;
       const bool has_columns = s_.lists.column_count[0] + s_.lists.column_count[1] != 0;
+      walker.TakeDiagonalEarly();
       PublishRuns(walker, has_columns);
       if (has_columns) PublishColumns(s_.lists);
     }

@@ -12,7 +12,9 @@
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 #include "problem_check.h"
+#include "statistics/row_numbers.h"
 #include "statistics/score_params.h"
+#include "statistics/texels_between.h"
 
 namespace headscope::kernels {
 namespace {
@@ -166,6 +168,26 @@ Status CudaScores::Texels(const TexelRequest& request, float* texels) const {
   return impl_->Compute("texels", texels, count, [&](float* output) {
     return TexelsCuda(impl_->problem, impl_->window, impl_->lse, request, output, nullptr);
   });
+}
+
+Status CudaScores::TexelsBetween(TexelValue value, const std::vector<int64_t>& row_edges,
+                                 const std::vector<int64_t>& column_edges, double* texels) const {
+  if (texels == nullptr) return {StatusCode::kInvalidArgument, "texels: the output is null."};
+  DeviceScope scope;
+  if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
+  return statistics::TexelsBetweenOnDevice(impl_->problem, impl_->window, impl_->lse, value, row_edges, column_edges,
+                                           texels);
+}
+
+Status CudaScores::RowNumbers(const RowNumbersRequest& request, kernels::RowNumbers* numbers) const {
+  if (numbers == nullptr || !request.take_blocks)
+    return {StatusCode::kInvalidArgument, "CudaScores::RowNumbers: numbers or take_blocks is null."};
+  DeviceScope scope;
+  if (Status status = scope.Enter(impl_->device); !status.ok()) return status;
+  kernels::RowNumbers made;
+  Status status = statistics::RowNumbersOnDevice(impl_->problem, impl_->window, impl_->lse, request, &made);
+  if (status.ok()) *numbers = std::move(made);
+  return status;
 }
 
 }  // namespace headscope::kernels
