@@ -1,5 +1,5 @@
-// DecodeCpu: the query heads of a KV head are the rows of one tile, so every selected key is read once per group; long
-// token lists are cut into slices, which run on all threads and are merged by their log-sum-exps.
+// DecodeCpu: the query heads of a KV head pass over its selected keys together, so that every key is read once per
+// group; token lists are cut into slices, which run on all threads and are merged by their log-sum-exps.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,41 +8,43 @@
 #include <string>
 #include <vector>
 
+#include "decode_slice.h"
 #include "highway_targets.h"
 #include "internal/parallel_for.h"
+#include "internal/waiting_threads.h"
 #include "kernels/cpu_executor.h"
 #include "methods/checks.h"
 #include "problem_view.h"
-#include "tile_attention.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "decode.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "tile_attention-inl.h"
+#include "slice_attention-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headscope::kernels::HWY_NAMESPACE {
 
-// `num_heads` query heads from `head` on, all of one KV head, over tokens[0 .. count): o [num_heads, head_dim] and lse
-// [num_heads].
-void DecodeSlice(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t num_heads,
-                 const int32_t* tokens, int64_t count, float* o, float* lse, TileScratch& scratch) {
-  const int32_t kv_head = head / problem.GroupSize();
-  RowsView q = RowsOf(problem.q, sequence, head);
-  q.row_stride = problem.q.head_stride;  // one row per head
-  TileAttention attention(problem, q, RowsOf(problem.k, sequence, kv_head), RowsOf(problem.v, sequence, kv_head),
-                          num_heads, problem.first_position, scratch);
-  const TileRows rows{0, num_heads};
-  for (int64_t i = 0; i < count;) {
-    int64_t end = i + 1;
-    while (end < count && tokens[end] == tokens[end - 1] + 1) ++end;
-    attention.AddRange(rows, tokens[i], tokens[end - 1] + 1);
-    i = end;
+template <class T>
+void AttendSliceOf(const AttentionProblem& problem, const DecodeSlice& slice, float* o, float* lse,
+                   SliceScratch& scratch) {
+  SliceAttention<T> attention(problem, slice, scratch);
+  attention.Run();
+  attention.Store(o, lse);
+}
+
+// o [slice.num_heads, head_dim] and lse [slice.num_heads].
+void AttendSlice(const AttentionProblem& problem, const DecodeSlice& slice, float* o, float* lse,
+                 SliceScratch& scratch) {
+  switch (problem.dtype) {
+    case DType::kFloat32:
+      return AttendSliceOf<float>(problem, slice, o, lse, scratch);
+    case DType::kBFloat16:
+      return AttendSliceOf<hwy::bfloat16_t>(problem, slice, o, lse, scratch);
+    case DType::kFloat16:
+      return AttendSliceOf<hwy::float16_t>(problem, slice, o, lse, scratch);
   }
-  attention.Flush(rows);
-  attention.Store(o, problem.head_dim, lse);
 }
 
 }  // namespace headscope::kernels::HWY_NAMESPACE
@@ -51,22 +53,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headscope::kernels {
 
-HWY_EXPORT(DecodeSlice);
+HWY_EXPORT(AttendSlice);
 
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// Fixed, so that results do not depend on the number of threads; 2048 keys of 128 dimensions are 2 MiB, some 0.2 ms of
-// one core.
-constexpr int64_t kSliceTokens = 2048;
+// Fixed, so that results do not depend on the number of threads; 512 keys of 128 dimensions in fp32 are 512 KiB, some
+// tens of microseconds of one core, and beginning and merging a slice takes a fraction of one.
+constexpr int64_t kSliceTokens = 512;
 
-// One task: some query heads of one KV head over one slice of its tokens.
 struct Slice {
-  int32_t sequence;
-  int32_t head;  // first query head
-  int32_t num_heads;
-  int64_t token_begin;
-  int64_t token_end;
+  DecodeSlice work;
   int64_t first_row;  // in the partial results
 };
 
@@ -75,14 +72,19 @@ std::vector<Slice> CutIntoSlices(const AttentionProblem& problem, const DecodeSe
   int64_t rows = 0;
   for (int32_t list = 0; list < problem.batch * problem.num_kv_heads; ++list) {
     const int32_t first_head = list % problem.num_kv_heads * problem.GroupSize();
-    for (int32_t head = 0; head < problem.GroupSize(); head += kMaxTileRows) {
+    for (int32_t head = 0; head < problem.GroupSize(); head += kMaxSliceRows) {
       int64_t begin = selection.token_begin[static_cast<size_t>(list)];
       const int64_t end = selection.token_begin[static_cast<size_t>(list) + 1];
       // An empty list is one empty slice: its heads' outputs must be written too.
       do {
-        const int32_t num_heads = std::min(kMaxTileRows, problem.GroupSize() - head);
+        const int32_t num_heads = std::min(kMaxSliceRows, problem.GroupSize() - head);
         const int64_t slice_end = std::min(begin + kSliceTokens, end);
-        slices.push_back({list / problem.num_kv_heads, first_head + head, num_heads, begin, slice_end, rows});
+        slices.push_back({{.sequence = list / problem.num_kv_heads,
+                           .head = first_head + head,
+                           .num_heads = num_heads,
+                           .tokens = selection.tokens.data() + begin,
+                           .count = slice_end - begin},
+                          rows});
         rows += num_heads;
         begin = slice_end;
       } while (begin < end);
@@ -142,27 +144,28 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
   try {
     const std::vector<Slice> slices = CutIntoSlices(problem, selection);
     const auto num_slices = static_cast<int64_t>(slices.size());
-    const int64_t num_rows = slices.back().first_row + slices.back().num_heads;
+    const int64_t num_rows = slices.back().first_row + slices.back().work.num_heads;
     std::vector<float> partial_o(static_cast<size_t>(num_rows * head_dim));
     std::vector<float> partial_lse(static_cast<size_t>(num_rows));
-    std::vector<std::unique_ptr<TileScratch>> scratch(static_cast<size_t>(internal::NumWorkers(options, num_slices)));
-    status = internal::ParallelFor(num_slices, 1, options, [&](int64_t begin, int64_t end, int32_t worker) {
-      std::unique_ptr<TileScratch>& mine = scratch[static_cast<size_t>(worker)];
-      if (mine == nullptr) mine = std::make_unique<TileScratch>(problem.head_dim);
+    std::vector<std::unique_ptr<SliceScratch>> scratch(static_cast<size_t>(internal::NumWorkers(options, num_slices)));
+    const int32_t most_heads = std::min(kMaxSliceRows, problem.GroupSize());
+    status = internal::ShortParallelFor(num_slices, 1, options, [&](int64_t begin, int64_t end, int32_t worker) {
+      std::unique_ptr<SliceScratch>& mine = scratch[static_cast<size_t>(worker)];
+      if (mine == nullptr) mine = std::make_unique<SliceScratch>(most_heads, problem.head_dim);
       for (int64_t i = begin; i < end; ++i) {
         const Slice& slice = slices[static_cast<size_t>(i)];
-        HWY_DYNAMIC_DISPATCH(DecodeSlice)
-        (problem, slice.sequence, slice.head, slice.num_heads, selection.tokens.data() + slice.token_begin,
-         slice.token_end - slice.token_begin, partial_o.data() + slice.first_row * head_dim,
-         partial_lse.data() + slice.first_row, *mine);
+        HWY_DYNAMIC_DISPATCH(AttendSlice)
+        (problem, slice.work, partial_o.data() + slice.first_row * head_dim, partial_lse.data() + slice.first_row,
+         *mine);
       }
     });
     if (!status.ok()) return status;
 
     for (size_t i = 0; i < slices.size();) {
-      const Slice& first = slices[i];
+      const DecodeSlice& first = slices[i].work;
       size_t end = i + 1;
-      while (end < slices.size() && slices[end].sequence == first.sequence && slices[end].head == first.head) ++end;
+      while (end < slices.size() && slices[end].work.sequence == first.sequence && slices[end].work.head == first.head)
+        ++end;
       for (int32_t head = 0; head < first.num_heads; ++head) {
         Merged merged;
         merged.o.assign(static_cast<size_t>(head_dim), 0.0);

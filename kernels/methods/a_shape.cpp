@@ -3,6 +3,8 @@
 //
 // Source: MInference 1.0, section 3.2 and Table 6. Kept: column < n_sink or position - column < n_local. The window
 // counts the diagonal (the paper leaves that open), so a row keeps min(position + 1, n_sink + n_local) tokens.
+#include <algorithm>
+
 #include "head_groups.h"
 #include "registry.h"
 #include "selector.h"
@@ -29,6 +31,38 @@ MethodSpec MakeSpec() {
   return spec;
 }
 
+// A row keeps column j from the first budget above j on, or from the second that reaches back to it.
+class AShapeEntries final : public BudgetEntries {
+ public:
+  AShapeEntries(int32_t first_position, std::span<const double> sinks, std::span<const double> windows)
+      : BudgetEntries(1),
+        first_position_(first_position),
+        sinks_(sinks.begin(), sinks.end()),
+        windows_(windows.begin(), windows.end()) {}
+  bool IsElementRule() const override { return true; }
+  void AppendRuns(int32_t block, std::vector<EntryRun>* runs) const override {
+    const int64_t end = int64_t{first_position_} + block + 1;
+    // Sinks grow from the left as windows, from the largest to the least, shrink towards the right.
+    size_t sink = 0;
+    size_t window = windows_.size();
+    int64_t begin = 0;
+    while (begin < end) {
+      while (sink < sinks_.size() && sinks_[sink] <= static_cast<double>(begin)) ++sink;
+      while (window > 0 && static_cast<double>(end - begin) <= windows_[window - 1]) --window;
+      int64_t next = end;
+      if (sink < sinks_.size()) next = static_cast<int64_t>(std::min(static_cast<double>(next), sinks_[sink]));
+      if (window > 0) next = std::min(next, end - static_cast<int64_t>(windows_[window - 1]));
+      AppendEntryRun(static_cast<int32_t>(begin), static_cast<int32_t>(next), static_cast<int32_t>(sink),
+                     static_cast<int32_t>(window), runs);
+      begin = next;
+    }
+  }
+
+ private:
+  const int32_t first_position_;
+  const std::vector<double> sinks_, windows_;
+};
+
 class AShapeMethod final : public internal::PrefillSelector {
  public:
   AShapeMethod() : PrefillSelector(MakeSpec()) {}
@@ -39,6 +73,11 @@ class AShapeMethod final : public internal::PrefillSelector {
     const ElementRule rule{MaskKind::kCausalWindow, values.Integer("n_local"), values.Integer("n_sink")};
     *index = internal::IndexOfRule(problem, rule);
     return {};
+  }
+  std::unique_ptr<BudgetEntries> Enter(const AttentionProblem& problem, const ParameterValues&,
+                                       std::span<const double> first, std::span<const double> second,
+                                       const RunOptions&) const override {
+    return std::make_unique<AShapeEntries>(problem.first_position, first, second);
   }
 };
 

@@ -31,7 +31,7 @@ MethodSpec MakeSpec() {
   spec.phase = Phase::kPrefill;
   spec.parameters = {
       {"n_blocks", ParameterType::kInteger, 100, 1, 1 << 14, 1, true, "blocks", "key blocks kept per query block",
-       "work per row grows by 64 pairs a block; n_blocks * 64 tokens are dense", ParameterRole::kBudget},
+       "work per row grows by 64 pairs a block; n_blocks * 64 tokens are dense", ParameterRole::kBudget, kBlock},
   };
   return spec;
 }

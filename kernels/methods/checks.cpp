@@ -26,6 +26,15 @@ Status CheckTensor(const char* name, const StridedTensor<const void>& tensor, in
   return {};
 }
 
+// Whether the tokens are strictly increasing and in [0, seq_k). Without a branch in its loop: the list of a dense step
+// is as long as its keys, and vector code walks over it in little of the step's time.
+bool IsAscending(const int32_t* tokens, int64_t count, int32_t seq_k) {
+  if (count == 0) return true;
+  int32_t unordered = 0;
+  for (int64_t i = 1; i < count; ++i) unordered |= static_cast<int32_t>(tokens[i] <= tokens[i - 1]);
+  return unordered == 0 && tokens[0] >= 0 && tokens[count - 1] < seq_k;
+}
+
 }  // namespace
 
 Status CheckProblem(const AttentionProblem& problem, bool reads_v) {
@@ -109,6 +118,7 @@ Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSele
     const int64_t end = selection.token_begin[list + 1];
     if (begin > end || end > num_tokens)
       return Refuse("decode selection: token_begin of list " + std::to_string(list) + " is larger than its end");
+    if (IsAscending(selection.tokens.data() + begin, end - begin, problem.seq_k)) continue;
     for (int64_t i = begin; i < end; ++i) {
       const int32_t token = selection.tokens[static_cast<size_t>(i)];
       if (token < 0 || token >= problem.seq_k || (i > begin && token <= selection.tokens[static_cast<size_t>(i - 1)])) {

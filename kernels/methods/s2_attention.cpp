@@ -34,7 +34,7 @@ MethodSpec MakeSpec() {
   spec.parameters = {
       {"local_blocks", ParameterType::kInteger, 1, 1, 1 << 14, 1, true, "blocks",
        "newest blocks of 64 tokens that every row keeps", "work per row grows by 64 pairs a block",
-       ParameterRole::kBudget},
+       ParameterRole::kBudget, kBlock},
       {"vertical_stride", ParameterType::kInteger, 15, 1, 1 << 14, 1, true, "blocks",
        "one distant block of this many is kept; 1 is dense",
        "less work; above the number of heads some blocks belong to no head"},

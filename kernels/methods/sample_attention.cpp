@@ -60,9 +60,19 @@ struct ChunkPicks {
   std::vector<int32_t> slash_stripes;
 };
 
-// The fewest stripes of 128 lines whose mass reaches `share` of the total, ascending. Sums that are not finite (from
-// NaN in Q or K) count as 0.
-std::vector<int32_t> PickStripes(const std::vector<float>& line_sums, double share) {
+// Stripes of 128 lines, best first, and what the choice of a share of their mass goes by.
+struct RankedStripes {
+  std::vector<int32_t> ranking;
+  std::vector<double> before;  // the mass of those ahead of each
+  double total = 0;
+
+  // Whether a share keeps the stripe at this rank: the fewest stripes whose mass reaches the share of the total, and
+  // all of them for a share of 1, whatever rounding does.
+  bool Keeps(size_t rank, double share) const { return share >= 1.0 || before[rank] < share * total; }
+};
+
+// Sums that are not finite (from NaN in Q or K) count as 0.
+RankedStripes RankStripes(const std::vector<float>& line_sums) {
   const size_t num_stripes = (line_sums.size() + kBlock - 1) / kBlock;
   std::vector<float> stripes(num_stripes);
   for (size_t stripe = 0; stripe < num_stripes; ++stripe) {
@@ -71,22 +81,67 @@ std::vector<int32_t> PickStripes(const std::vector<float>& line_sums, double sha
     const double sum = std::accumulate(begin, end, 0.0);
     stripes[stripe] = std::isfinite(sum) ? static_cast<float>(sum) : 0.0f;
   }
-  std::vector<int32_t> picked = internal::Ranking(stripes);
-  if (share < 1.0) {
-    const double target = share * std::accumulate(stripes.begin(), stripes.end(), 0.0);
-    double reached = 0;
-    size_t count = 0;
-    while (count < picked.size() && reached < target)
-      reached += static_cast<double>(stripes[static_cast<size_t>(picked[count++])]);
-    picked.resize(count);
+  RankedStripes ranked;
+  ranked.ranking = internal::Ranking(stripes);
+  ranked.total = std::accumulate(stripes.begin(), stripes.end(), 0.0);
+  double reached = 0;
+  for (const int32_t stripe : ranked.ranking) {
+    ranked.before.push_back(reached);
+    reached += static_cast<double>(stripes[static_cast<size_t>(stripe)]);
   }
-  std::sort(picked.begin(), picked.end());
-  return picked;
+  return ranked;
+}
+
+// The stripes that a share keeps, ascending.
+std::vector<int32_t> PickStripes(const std::vector<float>& line_sums, double share) {
+  RankedStripes ranked = RankStripes(line_sums);
+  size_t count = 0;
+  while (count < ranked.ranking.size() && ranked.Keeps(count, share)) ++count;
+  ranked.ranking.resize(count);
+  std::sort(ranked.ranking.begin(), ranked.ranking.end());
+  return ranked.ranking;
+}
+
+// The place of the least of ascending `shares` that keeps a stripe, for every stripe.
+std::vector<int32_t> EntryOfStripes(const std::vector<float>& line_sums, std::span<const double> shares) {
+  const RankedStripes ranked = RankStripes(line_sums);
+  std::vector<int32_t> entries(ranked.ranking.size());
+  size_t place = 0;
+  for (size_t rank = 0; rank < entries.size(); ++rank) {
+    while (place < shares.size() && !ranked.Keeps(rank, shares[place])) ++place;
+    entries[static_cast<size_t>(ranked.ranking[rank])] = static_cast<int32_t>(place);
+  }
+  return entries;
 }
 
 // Ends of the chunks, rounded to whole rows; the last one is seq_q.
 int32_t ChunkEnd(int32_t seq_q, int32_t num_chunks, int32_t chunk) {
   return static_cast<int32_t>((int64_t{seq_q} * (chunk + 1) + num_chunks / 2) / num_chunks);
+}
+
+// Calls take(row_begin, row_end, sums) with every chunk's probe, until cancelled.
+template <typename Take>
+void ProbeChunks(const AttentionProblem& problem, int32_t chunk_n, const RunOptions& options, const PackedKeys& keys,
+                 int32_t sequence, int32_t head, internal::LineProbe* probe, internal::LineSums* sums, Take&& take) {
+  const int32_t num_chunks = std::min(chunk_n, problem.seq_q);
+  int32_t row_begin = 0;
+  for (int32_t chunk = 0; chunk < num_chunks; ++chunk) {
+    const int32_t row_end = ChunkEnd(problem.seq_q, num_chunks, chunk);
+    probe->Sum(keys, sequence, head, std::max(row_begin, row_end - kBlock), row_end, sums);
+    if (internal::IsCancelled(options)) return;
+    take(row_begin, row_end, *sums);
+    row_begin = row_end;
+  }
+}
+
+// Calls take(begin, end) with the columns that diagonals [128 stripe, 128 stripe + 127] meet in the block of rows from
+// `first_position` on: whole key blocks, whatever that position is.
+template <typename Take>
+void TakeSlashStripe(int64_t stripe, int64_t first_position, Take&& take) {
+  // Keys [first - 128 stripe - 127, last - 128 stripe].
+  const int64_t begin = first_position - (stripe + 1) * kBlock + 1;
+  const int64_t last = first_position + kBlock - 1 - stripe * kBlock;
+  if (last >= 0) take(std::max<int64_t>(begin, 0) / kBlock * kBlock, (last / kBlock + 1) * kBlock);
 }
 
 class HeadSelector {
@@ -112,31 +167,17 @@ class HeadSelector {
  private:
   void PickChunks(const PackedKeys& keys, int32_t sequence, int32_t head) {
     chunks_.clear();
-    const int32_t num_chunks = std::min(values_.Integer("chunk_n"), problem_.seq_q);
-    int32_t row_begin = 0;
-    for (int32_t chunk = 0; chunk < num_chunks; ++chunk) {
-      ChunkPicks picks;
-      picks.row_begin = row_begin;
-      picks.row_end = ChunkEnd(problem_.seq_q, num_chunks, chunk);
-      probe_.Sum(keys, sequence, head, std::max(picks.row_begin, picks.row_end - kBlock), picks.row_end, &sums_);
-      if (internal::IsCancelled(options_)) return;
-      picks.column_stripes = PickStripes(sums_.columns, values_.Real("alpha_c"));
-      picks.slash_stripes = PickStripes(sums_.slashes, values_.Real("alpha_s"));
-      row_begin = picks.row_end;
-      chunks_.push_back(std::move(picks));
-    }
+    ProbeChunks(problem_, values_.Integer("chunk_n"), options_, keys, sequence, head, &probe_, &sums_,
+                [&](int32_t row_begin, int32_t row_end, const internal::LineSums& sums) {
+                  chunks_.push_back({row_begin, row_end, PickStripes(sums.columns, values_.Real("alpha_c")),
+                                     PickStripes(sums.slashes, values_.Real("alpha_s"))});
+                });
   }
 
-  // Whole key blocks, whatever the position of the row block's first row.
   static void AddStripes(const ChunkPicks& picks, int64_t first_position, SparseIndexBuilder* builder) {
-    const int64_t last_position = first_position + kBlock - 1;
     for (const int64_t stripe : picks.column_stripes) builder->AddRange(stripe * kBlock, (stripe + 1) * kBlock);
     for (const int64_t stripe : picks.slash_stripes) {
-      // Offsets [128 stripe, 128 stripe + 127] meet these rows in keys [first - 128 stripe - 127, last - 128 stripe].
-      const int64_t begin = first_position - (stripe + 1) * kBlock + 1;
-      const int64_t last = last_position - stripe * kBlock;
-      if (last < 0) continue;
-      builder->AddRange(std::max<int64_t>(begin, 0) / kBlock * kBlock, (last / kBlock + 1) * kBlock);
+      TakeSlashStripe(stripe, first_position, [&](int64_t begin, int64_t end) { builder->AddRange(begin, end); });
     }
   }
 
@@ -146,6 +187,59 @@ class HeadSelector {
   internal::LineProbe probe_;
   internal::LineSums sums_;
   std::vector<ChunkPicks> chunks_;
+};
+
+// The same of all shares at once: key blocks and the places of the shares that take them.
+class SampleAttentionEntries final : public BudgetEntries {
+ public:
+  struct Chunk {
+    int32_t row_begin = 0;
+    int32_t row_end = 0;
+    std::vector<int32_t> column_entries, slash_entries;  // by stripe
+  };
+  SampleAttentionEntries(const AttentionProblem& problem, const ParameterValues& values, std::vector<Chunk> chunks,
+                         size_t num_first, size_t num_second)
+      : BudgetEntries(kBlock),
+        first_position_(problem.first_position),
+        num_rows_(problem.seq_q),
+        own_rows_only_(values.Flag("own_rows_only")),
+        keep_diagonal_(values.Flag("keep_diagonal")),
+        chunks_(std::move(chunks)),
+        never_first_(static_cast<int32_t>(num_first)),
+        never_second_(static_cast<int32_t>(num_second)) {}
+
+  void AppendRuns(int32_t block, std::vector<EntryRun>* runs) const override {
+    const int32_t row = block * kBlock;
+    const int32_t end_row = std::min(row + kBlock, num_rows_);
+    const int64_t first = int64_t{first_position_} + row;
+    const auto num_blocks = static_cast<size_t>((first + end_row - row - 1) / kBlock + 1);
+    std::vector<int32_t> by_column(num_blocks, never_first_), by_slash(num_blocks, never_second_);
+    for (const Chunk& chunk : chunks_) {
+      if (own_rows_only_ && (chunk.row_end <= row || chunk.row_begin >= end_row)) continue;
+      for (size_t stripe = 0; stripe < std::min(num_blocks, chunk.column_entries.size()); ++stripe)
+        by_column[stripe] = std::min(by_column[stripe], chunk.column_entries[stripe]);
+      for (size_t stripe = 0; stripe < chunk.slash_entries.size(); ++stripe) {
+        TakeSlashStripe(static_cast<int64_t>(stripe), first, [&](int64_t begin, int64_t end) {
+          const auto last = std::min(static_cast<size_t>(end / kBlock), num_blocks);
+          for (auto taken = static_cast<size_t>(begin / kBlock); taken < last; ++taken)
+            by_slash[taken] = std::min(by_slash[taken], chunk.slash_entries[stripe]);
+        });
+      }
+    }
+    if (keep_diagonal_) {
+      for (auto taken = static_cast<size_t>(first / kBlock); taken < num_blocks; ++taken) by_column[taken] = 0;
+    }
+    for (size_t column = 0; column < num_blocks; ++column) {
+      const auto begin = static_cast<int32_t>(column) * kBlock;
+      AppendEntryRun(begin, begin + kBlock, by_column[column], by_slash[column], runs);
+    }
+  }
+
+ private:
+  const int32_t first_position_, num_rows_;
+  const bool own_rows_only_, keep_diagonal_;
+  const std::vector<Chunk> chunks_;
+  const int32_t never_first_, never_second_;
 };
 
 class SampleAttentionMethod final : public internal::PrefillSelector {
@@ -165,6 +259,19 @@ class SampleAttentionMethod final : public internal::PrefillSelector {
           }
         },
         index);
+  }
+  std::unique_ptr<BudgetEntries> Enter(const AttentionProblem& problem, const ParameterValues& values,
+                                       std::span<const double> first, std::span<const double> second,
+                                       const RunOptions& options) const override {
+    std::vector<SampleAttentionEntries::Chunk> chunks;
+    internal::LineProbe probe(problem, options);
+    internal::LineSums sums;
+    ProbeChunks(problem, values.Integer("chunk_n"), options, internal::PackVisibleKeys(problem, 0, 0), 0, 0, &probe,
+                &sums, [&](int32_t row_begin, int32_t row_end, const internal::LineSums& of_chunk) {
+                  chunks.push_back({row_begin, row_end, EntryOfStripes(of_chunk.columns, first),
+                                    EntryOfStripes(of_chunk.slashes, second)});
+                });
+    return std::make_unique<SampleAttentionEntries>(problem, values, std::move(chunks), first.size(), second.size());
   }
 };
 

@@ -34,6 +34,23 @@ Status PrefillSelector::Select(const AttentionProblem& problem, const ParameterV
       options, [&](SparseIndex* chosen) { return Choose(problem, values, options, chosen); }, index);
 }
 
+Status PrefillSelector::EnterBudgets(const AttentionProblem& problem, const ParameterValues& values,
+                                     std::span<const double> first, std::span<const double> second,
+                                     const RunOptions& options, std::unique_ptr<BudgetEntries>* entries) const {
+  Status status = CheckProblem(problem, /*reads_v=*/false);
+  if (status.ok()) status = CheckPositions(problem);
+  if (status.ok()) status = CheckValues(spec_, values);
+  if (!status.ok()) return status;
+  return HandOver(
+      options,
+      [&](std::unique_ptr<BudgetEntries>* made) -> Status {
+        *made = Enter(problem, values, first, second, options);
+        if (IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
+        return *made ? Status() : PrefillMethod::EnterBudgets(problem, values, first, second, options, made);
+      },
+      entries);
+}
+
 Status DecodeSelector::Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                               DecodeSelection* selection) const {
   Status status = CheckValues(spec_, values);

@@ -2,6 +2,8 @@
 // Choose.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "kernels/method.h"
@@ -14,12 +16,21 @@ class PrefillSelector : public PrefillMethod {
   const MethodSpec& spec() const final { return spec_; }
   Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const final;
+  Status EnterBudgets(const AttentionProblem& problem, const ParameterValues& values, std::span<const double> first,
+                      std::span<const double> second, const RunOptions& options,
+                      std::unique_ptr<BudgetEntries>* entries) const final;
 
  private:
   // The problem is well-formed, every query has a key at its own position, every parameter is present and legal. May
   // throw std::bad_alloc. *index counts only when the status is ok.
   virtual Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                         SparseIndex* index) const = 0;
+  // As above, of one head; null where the method keeps something else than what either of two budgets takes.
+  virtual std::unique_ptr<BudgetEntries> Enter(const AttentionProblem& /*problem*/, const ParameterValues& /*values*/,
+                                               std::span<const double> /*first*/, std::span<const double> /*second*/,
+                                               const RunOptions& /*options*/) const {
+    return nullptr;
+  }
 
   MethodSpec spec_;
 };

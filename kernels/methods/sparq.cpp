@@ -11,14 +11,24 @@
 // its setting for grouped-query models: alpha is 1.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "head_groups.h"
+#include "checks.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
+#include "internal/sparq_scores.h"
+#include "internal/waiting_threads.h"
 #include "kernels/cpu_scores.h"
+#include "kernels/cpu_sparq.h"
 #include "kernels/sparq_setup.h"
 #include "registry.h"
 #include "selector.h"
+#include "sparq_cache.h"
 #include "top_k.h"
 
 namespace headscope::kernels {
@@ -46,6 +56,10 @@ MethodSpec MakeSpec() {
   return spec;
 }
 
+// Tokens whose scores stay in L1 from their first component to the last. Fixed, and with it the order of additions:
+// results do not depend on the number of threads.
+constexpr int64_t kChunk = 2048;
+
 // The choice for one KV head.
 struct HeadChoice {
   std::vector<int32_t> tokens;    // ascending
@@ -53,193 +67,316 @@ struct HeadChoice {
   std::vector<float> mean_value;  // [head_dim]
 };
 
+// Selects for one KV head in stages, so that several threads may share the chunks of its tokens.
 class HeadSelector {
  public:
-  HeadSelector(const AttentionProblem& problem, const SparqCudaOptions& options, int32_t sequence, int32_t kv_head)
+  HeadSelector(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& keys,
+               const float* mean, int64_t list)
       : problem_(problem),
         options_(options),
-        head_dim_(problem.head_dim),
+        mean_(mean),
+        sequence_(static_cast<int32_t>(list / problem.num_kv_heads)),
+        kv_head_(static_cast<int32_t>(list % problem.num_kv_heads)),
         group_(problem.GroupSize()),
-        k_offset_(sequence * problem.k.batch_stride + kv_head * problem.k.head_stride),
-        v_offset_(sequence * problem.v.batch_stride + kv_head * problem.v.head_stride),
-        queries_(static_cast<size_t>(group_) * static_cast<size_t>(head_dim_)) {
+        stride_((int64_t{problem.seq_k} + 15) / 16 * 16),
+        row_floats_((problem.head_dim + 15) / 16 * 16),
+        scores_(new float[static_cast<size_t>(group_ * stride_)]),
+        maxima_(static_cast<size_t>(group_ * NumChunks())),
+        sums_(maxima_.size()) {
     for (int32_t i = 0; i < group_; ++i) {
-      const int64_t head = int64_t{kv_head} * group_ + i;
-      internal::LoadRow(problem.q.data, problem.dtype, sequence * problem.q.batch_stride + head * problem.q.head_stride,
-                        head_dim_, Query(i));
+      const int64_t head = int64_t{kv_head_} * group_ + i;
+      queries_.resize(queries_.size() + static_cast<size_t>(problem.head_dim));
+      internal::LoadRow(problem.q.data, problem.dtype,
+                        sequence_ * problem.q.batch_stride + head * problem.q.head_stride, problem.head_dim, Query(i));
+    }
+    components_ = LargestComponents();
+    keys_ = {.dtype = problem.dtype,
+             .head_dim = problem.head_dim,
+             .components = components_.data(),
+             .num_components = static_cast<int32_t>(components_.size())};
+    keys_.by_component = keys.data != nullptr;
+    if (keys_.by_component) {
+      keys_.data = At(keys.data, sequence_ * keys.batch_stride + kv_head_ * keys.head_stride);
+      keys_.stride = keys.component_stride;
+    } else {
+      keys_.data = At(problem.k.data, sequence_ * problem.k.batch_stride + kv_head_ * problem.k.head_stride);
+      keys_.stride = problem.k.row_stride;
+    }
+    ReduceQueries();
+  }
+
+  int64_t NumChunks() const { return (int64_t{problem_.seq_k} + kChunk - 1) / kChunk; }
+
+  // First for every chunk, in any order.
+  void Score(int64_t chunk) {
+    const Span span = SpanOf(chunk);
+    const internal::EstimateQueries queries{reduced_, group_,
+                                            keys_.by_component ? int64_t{keys_.num_components} : row_floats_};
+    internal::EstimateScores(keys_, queries, problem_.soft_cap, span.first, span.count, scores_.get() + span.first,
+                             stride_);
+    for (int32_t i = 0; i < group_; ++i) maxima_[At(i, chunk)] = MaxOf(Row(i) + span.first, span.count);
+  }
+
+  // Then for every chunk: scores become exponentials.
+  void Exponentiate(int64_t chunk) {
+    const Span span = SpanOf(chunk);
+    for (int32_t i = 0; i < group_; ++i) {
+      const float maximum = MaxOf(&maxima_[At(i, 0)], NumChunks());
+      sums_[At(i, chunk)] = ExpInPlace(Row(i) + span.first, span.count, maximum);
     }
   }
 
+  // Last, once. The probability of a token is its exponential by the sum of all.
   HeadChoice Choose() {
     HeadChoice choice;
-    const std::vector<float> probabilities = ApproximateProbabilities(LargestComponents());
-    choice.tokens = ChooseTokens(probabilities);
+    std::vector<float> inverse;
+    for (int32_t i = 0; i < group_; ++i) {
+      double sum = 0;
+      for (int64_t chunk = 0; chunk < NumChunks(); ++chunk) sum += static_cast<double>(sums_[At(i, chunk)]);
+      inverse.push_back(static_cast<float>(1.0 / sum));
+    }
+    choice.tokens = ChooseTokens(inverse);
     if (!options_.mean_value) return choice;
     for (int32_t i = 0; i < group_; ++i) {
       double mass = 0;
-      for (const int32_t token : choice.tokens) mass += static_cast<double>(probabilities[Score(i, token)]);
+      for (const int32_t token : choice.tokens) mass += static_cast<double>(Row(i)[token]);
+      mass *= static_cast<double>(inverse[static_cast<size_t>(i)]);
       choice.alpha.push_back(static_cast<float>(std::clamp(mass, 0.0, 1.0)));
     }
-    choice.mean_value = MeanValue();
+    const int64_t list = int64_t{sequence_} * problem_.num_kv_heads + kv_head_;
+    choice.mean_value.resize(static_cast<size_t>(problem_.head_dim));
+    if (mean_ != nullptr) {
+      std::copy_n(mean_ + list * problem_.head_dim, problem_.head_dim, choice.mean_value.begin());
+    } else {
+      internal::MeanValueOfHead(problem_, sequence_, kv_head_, choice.mean_value.data());
+    }
     return choice;
   }
 
  private:
-  float* Query(int32_t i) { return queries_.data() + int64_t{i} * head_dim_; }
-  size_t Score(int32_t i, int32_t token) const { return static_cast<size_t>(int64_t{i} * problem_.seq_k + token); }
+  struct Span {
+    int64_t first;
+    int64_t count;
+  };
+  Span SpanOf(int64_t chunk) const {
+    return {chunk * kChunk, std::min(kChunk, int64_t{problem_.seq_k} - chunk * kChunk)};
+  }
+  const void* At(const void* data, int64_t elements) const {
+    return static_cast<const char*>(data) + elements * SizeOf(problem_.dtype);
+  }
+  size_t At(int64_t i, int64_t chunk) const { return static_cast<size_t>(i * NumChunks() + chunk); }
+  float* Row(int32_t i) { return scores_.get() + i * stride_; }
+  float* Query(int32_t i) { return queries_.data() + int64_t{i} * problem_.head_dim; }
 
   std::vector<int32_t> LargestComponents() {
-    std::vector<float> magnitude(static_cast<size_t>(head_dim_), 0.0f);
+    std::vector<float> magnitude(static_cast<size_t>(problem_.head_dim), 0.0f);
     for (int32_t i = 0; i < group_; ++i) {
-      for (int32_t d = 0; d < head_dim_; ++d) magnitude[static_cast<size_t>(d)] += std::fabs(Query(i)[d]);
+      for (int32_t d = 0; d < problem_.head_dim; ++d) magnitude[static_cast<size_t>(d)] += std::fabs(Query(i)[d]);
     }
     return internal::TopK(magnitude, options_.rank);
   }
 
   // 1 / temperature of equation 9, for any softmax scale: scale / sqrt(share of |q|_1 in the components).
-  float InverseTemperature(int32_t i, const std::vector<int32_t>& components) {
+  float InverseTemperature(int32_t i) {
     double all = 0;
-    for (int32_t d = 0; d < head_dim_; ++d) all += std::fabs(static_cast<double>(Query(i)[d]));
+    for (int32_t d = 0; d < problem_.head_dim; ++d) all += std::fabs(static_cast<double>(Query(i)[d]));
     double chosen = 0;
-    for (const int32_t d : components) chosen += std::fabs(static_cast<double>(Query(i)[d]));
-    const double scale =
-        problem_.scale != 0.0f ? static_cast<double>(problem_.scale) : 1.0 / std::sqrt(static_cast<double>(head_dim_));
+    for (const int32_t d : components_) chosen += std::fabs(static_cast<double>(Query(i)[d]));
+    const double scale = problem_.scale != 0.0f ? static_cast<double>(problem_.scale)
+                                                : 1.0 / std::sqrt(static_cast<double>(problem_.head_dim));
     return static_cast<float>(chosen > 0 ? scale / std::sqrt(chosen / all) : scale);
   }
 
-  // softmax of the approximate scores: [group, seq_k]. A query whose other components are zero stands for the gather:
-  // on a CPU the contiguous product over all components is faster than reading some of them one by one, and gives the
-  // same sum.
-  std::vector<float> ApproximateProbabilities(const std::vector<int32_t>& components) {
-    std::vector<float> reduced(queries_.size(), 0.0f);
-    std::vector<float> inverse_temperature;
+  // The chosen components, scaled: packed for the component-major copy; in whole rows whose other components are zero
+  // for keys that are read whole.
+  void ReduceQueries() {
+    const int64_t row = keys_.by_component ? int64_t{keys_.num_components} : row_floats_;
+    constexpr int64_t kLineFloats = 16;
+    reduced_memory_.assign(static_cast<size_t>(group_ * row + kLineFloats), 0.0f);
+    const auto address = reinterpret_cast<uintptr_t>(reduced_memory_.data());
+    reduced_ = reduced_memory_.data() + (64 - address % 64) % 64 / sizeof(float);
     for (int32_t i = 0; i < group_; ++i) {
-      for (const int32_t d : components)
-        reduced[static_cast<size_t>(i) * static_cast<size_t>(head_dim_) + static_cast<size_t>(d)] = Query(i)[d];
-      inverse_temperature.push_back(InverseTemperature(i, components));
-    }
-    std::vector<float> scores(static_cast<size_t>(group_) * static_cast<size_t>(problem_.seq_k));
-    std::vector<float> buffer(static_cast<size_t>(head_dim_));
-    for (int32_t token = 0; token < problem_.seq_k; ++token) {
-      const float* const key = ReadRow(problem_.k, k_offset_, token, &buffer);
-      for (int32_t i = 0; i < group_; ++i) {
-        const float* const query = reduced.data() + int64_t{i} * head_dim_;
-        const float score = Dot(query, key, head_dim_) * inverse_temperature[static_cast<size_t>(i)];
-        scores[Score(i, token)] =
-            problem_.soft_cap > 0 ? problem_.soft_cap * std::tanh(score / problem_.soft_cap) : score;
+      const float factor = InverseTemperature(i);
+      for (int64_t c = 0; c < keys_.num_components; ++c) {
+        const int32_t d = components_[static_cast<size_t>(c)];
+        reduced_[i * row + (keys_.by_component ? c : d)] = Query(i)[d] * factor;
       }
     }
-    for (int32_t i = 0; i < group_; ++i) {
-      float* const row = scores.data() + Score(i, 0);
-      const float inverse = 1.0f / ExpInPlace(row, problem_.seq_k, MaxOf(row, problem_.seq_k));
-      for (int32_t j = 0; j < problem_.seq_k; ++j) row[j] *= inverse;
-    }
-    return scores;
-  }
-
-  // Sixteen partial sums: vector code without leave to reorder floats.
-  static float Dot(const float* a, const float* b, int32_t length) {
-    float sums[16] = {};
-    int32_t d = 0;
-    for (; d + 16 <= length; d += 16) {
-      for (int32_t i = 0; i < 16; ++i) sums[i] += a[d + i] * b[d + i];
-    }
-    float sum = 0;
-    for (; d < length; ++d) sum += a[d] * b[d];
-    for (const float partial : sums) sum += partial;
-    return sum;
-  }
-
-  // A row of K or V as fp32: in place when it is stored so.
-  const float* ReadRow(const StridedTensor<const void>& tensor, int64_t offset, int32_t token,
-                       std::vector<float>* buffer) const {
-    offset += token * tensor.row_stride;
-    if (problem_.dtype == DType::kFloat32) return static_cast<const float*>(tensor.data) + offset;
-    internal::LoadRow(tensor.data, problem_.dtype, offset, head_dim_, buffer->data());
-    return buffer->data();
   }
 
   // The newest tokens by their place, not by a bonus on their score, which would tie with a remote probability of 1.
-  std::vector<int32_t> ChooseTokens(const std::vector<float>& probabilities) const {
+  std::vector<int32_t> ChooseTokens(const std::vector<float>& inverse) {
     const int32_t local_begin = problem_.seq_k - options_.num_local;
-    std::vector<float> summed(probabilities.begin(), probabilities.begin() + local_begin);
-    for (int32_t i = 1; i < group_; ++i) {
-      for (int32_t token = 0; token < local_begin; ++token)
-        summed[static_cast<size_t>(token)] += probabilities[Score(i, token)];
+    const auto num_remote = static_cast<size_t>(local_begin);
+    const int64_t picks = options_.num_tokens - options_.num_local;
+    std::vector<int32_t> tokens;
+    if (group_ == 1) {
+      tokens = internal::TopK({Row(0), num_remote}, picks);
+    } else {
+      const std::unique_ptr<float[]> summed(new float[num_remote + 1]);
+      internal::WeightedSum(Row(0), stride_, inverse.data(), group_, local_begin, summed.get());
+      tokens = internal::TopK({summed.get(), num_remote}, picks);
     }
-    std::vector<int32_t> tokens = internal::TopK(summed, options_.num_tokens - options_.num_local);
     for (int32_t token = local_begin; token < problem_.seq_k; ++token) tokens.push_back(token);
     return tokens;
   }
 
-  std::vector<float> MeanValue() const {
-    constexpr int32_t kRowsPerPartialSum = 256;  // fp32 inside, double across: the error does not grow with the length
-    std::vector<double> sum(static_cast<size_t>(head_dim_), 0.0);
-    std::vector<float> partial(sum.size());
-    std::vector<float> buffer(sum.size());
-    for (int32_t begin = 0; begin < problem_.seq_k; begin += kRowsPerPartialSum) {
-      std::fill(partial.begin(), partial.end(), 0.0f);
-      const int32_t end = std::min(begin + kRowsPerPartialSum, problem_.seq_k);
-      for (int32_t token = begin; token < end; ++token) {
-        const float* const value = ReadRow(problem_.v, v_offset_, token, &buffer);
-        for (size_t d = 0; d < partial.size(); ++d) partial[d] += value[d];
-      }
-      for (size_t d = 0; d < sum.size(); ++d) sum[d] += static_cast<double>(partial[d]);
-    }
-    for (size_t d = 0; d < sum.size(); ++d) buffer[d] = static_cast<float>(sum[d] / problem_.seq_k);
-    return buffer;
-  }
-
   const AttentionProblem& problem_;
   const SparqCudaOptions options_;
-  const int32_t head_dim_;
+  const float* const mean_;
+  const int32_t sequence_;
+  const int32_t kv_head_;
   const int32_t group_;
-  const int64_t k_offset_;
-  const int64_t v_offset_;
-  std::vector<float> queries_;  // [group, head_dim]
+  const int64_t stride_;
+  const int64_t row_floats_;
+  const std::unique_ptr<float[]> scores_;  // [group, stride_]: scores, then exponentials
+  std::vector<float> maxima_, sums_;       // [group, chunks]
+  std::vector<float> queries_;             // [group, head_dim]
+  std::vector<int32_t> components_;
+  internal::EstimateKeys keys_;
+  std::vector<float> reduced_memory_;
+  float* reduced_ = nullptr;
+};
+
+// Heads one by one where there are enough of them for all threads: a head's scores then stay in one core's cache.
+// Otherwise stage by stage, with the chunks of all heads spread over the threads.
+Status RunStages(std::vector<std::unique_ptr<HeadSelector>>* heads, const RunOptions& options,
+                 std::vector<HeadChoice>* choices) {
+  const auto num_heads = static_cast<int64_t>(heads->size());
+  const auto head = [&](int64_t i) -> HeadSelector& { return *(*heads)[static_cast<size_t>(i)]; };
+  const auto choose = [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t i = begin; i < end; ++i) (*choices)[static_cast<size_t>(i)] = head(i).Choose();
+  };
+  const int64_t num_chunks = head(0).NumChunks();
+  if (num_heads >= internal::NumWorkers(options, num_heads * num_chunks)) {
+    return internal::ShortParallelFor(num_heads, 1, options, [&](int64_t begin, int64_t end, int32_t worker) {
+      for (int64_t i = begin; i < end; ++i) {
+        for (int64_t chunk = 0; chunk < num_chunks; ++chunk) head(i).Score(chunk);
+        for (int64_t chunk = 0; chunk < num_chunks; ++chunk) head(i).Exponentiate(chunk);
+        choose(i, i + 1, worker);
+      }
+    });
+  }
+  const auto each_chunk = [&](void (HeadSelector::*stage)(int64_t)) {
+    return internal::ShortParallelFor(num_heads * num_chunks, 1, options, [&](int64_t begin, int64_t end, int32_t) {
+      for (int64_t i = begin; i < end; ++i) (head(i / num_chunks).*stage)(i % num_chunks);
+    });
+  };
+  Status status = each_chunk(&HeadSelector::Score);
+  if (status.ok()) status = each_chunk(&HeadSelector::Exponentiate);
+  if (status.ok()) status = internal::ShortParallelFor(num_heads, 1, options, choose);
+  return status;
+}
+
+Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
+                     const float* mean, const RunOptions& options, DecodeSelection* selection) {
+  const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
+  std::vector<std::unique_ptr<HeadSelector>> heads;
+  for (int64_t list = 0; list < num_lists; ++list)
+    heads.push_back(std::make_unique<HeadSelector>(problem, sparq, keys, mean, list));
+  std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
+  Status status = RunStages(&heads, options, &choices);
+  if (!status.ok()) return status;
+
+  DecodeSelection joined;
+  joined.batch = problem.batch;
+  joined.num_qo_heads = problem.num_qo_heads;
+  joined.num_kv_heads = problem.num_kv_heads;
+  joined.token_begin.push_back(0);
+  for (const HeadChoice& choice : choices) {
+    joined.tokens.insert(joined.tokens.end(), choice.tokens.begin(), choice.tokens.end());
+    joined.token_begin.push_back(static_cast<int64_t>(joined.tokens.size()));
+    joined.alpha.insert(joined.alpha.end(), choice.alpha.begin(), choice.alpha.end());
+    joined.mean_value.insert(joined.mean_value.end(), choice.mean_value.begin(), choice.mean_value.end());
+  }
+  // Equation 11: r rows of K, k columns of K and of V, the new key and value, the mean value read and written.
+  const int64_t rows = 2 * int64_t{sparq.num_tokens} + (sparq.mean_value ? 4 : 2);
+  joined.elements_moved = int64_t{problem.seq_k} * sparq.rank + rows * problem.head_dim;
+  *selection = std::move(joined);
+  return {};
+}
+
+// K once more, by components, and the mean of V at every step that has been asked for.
+class SparQMemory final : public DecodeMemory {
+ public:
+  static Status Make(const AttentionProblem& cache, const ParameterValues& values, const RunOptions& options,
+                     std::unique_ptr<DecodeMemory>* made) {
+    auto memory = std::make_unique<SparQMemory>();
+    memory->values_ = values;
+    Status status = TransposeKeysCpu(cache, options, &memory->bytes_, &memory->keys_);
+    if (status.ok()) *made = std::move(memory);
+    return status;
+  }
+
+  Status MoveTo(const AttentionProblem& step, int32_t first, const RunOptions& options) override {
+    if (!SparqOptions(values_, step).mean_value) return {};
+    std::vector<float>& mean = means_[{first, step.seq_k}];
+    if (!mean.empty()) return {};
+    std::vector<float> made(static_cast<size_t>(int64_t{step.batch} * step.num_kv_heads * step.head_dim));
+    Status status = MeanValueCpu(step, options, made.data());
+    if (status.ok()) mean = std::move(made);
+    return status;
+  }
+
+  Status Select(const AttentionProblem& step, int32_t first, const RunOptions& options,
+                DecodeSelection* selection) const override {
+    TransposedKeys keys = keys_;
+    keys.data = static_cast<std::byte*>(keys.data) + first * SizeOf(step.dtype);
+    const auto mean = means_.find({first, step.seq_k});
+    return SelectSparqCpu(step, SparqOptions(values_, step), keys, mean == means_.end() ? nullptr : mean->second.data(),
+                          options, selection);
+  }
+
+ private:
+  ParameterValues values_;
+  std::vector<std::byte> bytes_;
+  TransposedKeys keys_;
+  std::map<std::pair<int32_t, int32_t>, std::vector<float>> means_;  // by a step's first token and number of tokens
 };
 
 class SparQMethod final : public internal::DecodeSelector {
  public:
   SparQMethod() : DecodeSelector(MakeSpec()) {}
 
+  Status Remember(const AttentionProblem& cache, const ParameterValues& values, const RunOptions& options,
+                  std::unique_ptr<DecodeMemory>* memory) const override {
+    return SparQMemory::Make(cache, values, options, memory);
+  }
+
  private:
   bool ReadsV(const ParameterValues& values) const override { return values.Flag("reallocate"); }
 
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
-    const SparqCudaOptions sparq = SparqOptions(values, problem);
-    const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
-    std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
-    Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
-      for (int64_t list = begin; list < end; ++list) {
-        HeadSelector selector(problem, sparq, static_cast<int32_t>(list / problem.num_kv_heads),
-                              static_cast<int32_t>(list % problem.num_kv_heads));
-        choices[static_cast<size_t>(list)] = selector.Choose();
-      }
-    });
-    if (!status.ok()) return status;
-
-    DecodeSelection joined;
-    joined.batch = problem.batch;
-    joined.num_qo_heads = problem.num_qo_heads;
-    joined.num_kv_heads = problem.num_kv_heads;
-    joined.token_begin.push_back(0);
-    for (const HeadChoice& choice : choices) {
-      joined.tokens.insert(joined.tokens.end(), choice.tokens.begin(), choice.tokens.end());
-      joined.token_begin.push_back(static_cast<int64_t>(joined.tokens.size()));
-      joined.alpha.insert(joined.alpha.end(), choice.alpha.begin(), choice.alpha.end());
-      joined.mean_value.insert(joined.mean_value.end(), choice.mean_value.begin(), choice.mean_value.end());
-    }
-    // Equation 11: r rows of K, k columns of K and of V, the new key and value, the mean value read and written.
-    const int64_t rows = 2 * int64_t{sparq.num_tokens} + (sparq.mean_value ? 4 : 2);
-    joined.elements_moved = int64_t{problem.seq_k} * sparq.rank + rows * problem.head_dim;
-    *selection = std::move(joined);
-    return {};
+    return SelectChecked(problem, SparqOptions(values, problem), {}, nullptr, options, selection);
   }
 };
 
+Status Refuse(const char* what, int64_t value, const char* allowed) {
+  return {StatusCode::kInvalidArgument,
+          "sparq: " + std::string(what) + " is " + std::to_string(value) + ", allowed is " + allowed};
+}
+
 }  // namespace
+
+Status SelectSparqCpu(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
+                      const float* mean, const RunOptions& options, DecodeSelection* selection) {
+  Status status = internal::CheckProblem(problem, sparq.mean_value && mean == nullptr);
+  if (status.ok()) status = internal::CheckDecodeStep(problem);
+  if (!status.ok()) return status;
+  if (sparq.rank < 1 || sparq.rank > problem.head_dim) return Refuse("rank", sparq.rank, "1 to head_dim");
+  if (sparq.num_tokens < 1 || sparq.num_tokens > problem.seq_k)
+    return Refuse("num_tokens", sparq.num_tokens, "1 to seq_k");
+  if (sparq.num_local < 0 || sparq.num_local > sparq.num_tokens)
+    return Refuse("num_local", sparq.num_local, "0 to num_tokens");
+  if (keys.data != nullptr && keys.component_stride < problem.seq_k)
+    return Refuse("keys.component_stride", keys.component_stride, "seq_k or more");
+  try {
+    return SelectChecked(problem, sparq, keys, mean, options, selection);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kOutOfMemory, "not enough memory for the estimates of this step"};
+  }
+}
 
 const DecodeMethod& SparQ() {
   static const SparQMethod method;

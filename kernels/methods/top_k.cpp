@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "internal/sparq_scores.h"
+
 namespace headscope::kernels::internal {
 namespace {
 
@@ -22,6 +24,17 @@ std::vector<uint64_t> RankKeys(std::span<const float> scores) {
   return keys;
 }
 
+// Of the scores that may be among the k best; of all where finding these does not pay.
+std::vector<uint64_t> RankKeysOfBest(std::span<const float> scores, int64_t k) {
+  std::vector<int32_t> candidates;
+  CandidatesOfBest(scores.data(), static_cast<int64_t>(scores.size()), k, &candidates);
+  if (candidates.empty()) return RankKeys(scores);
+  std::vector<uint64_t> keys;
+  keys.reserve(candidates.size());
+  for (const int32_t i : candidates) keys.push_back(RankKey(scores[static_cast<size_t>(i)], static_cast<size_t>(i)));
+  return keys;
+}
+
 std::vector<int32_t> Indices(std::span<const uint64_t> keys) {
   std::vector<int32_t> indices(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) indices[i] = static_cast<int32_t>(keys[i] & UINT32_MAX);
@@ -31,7 +44,7 @@ std::vector<int32_t> Indices(std::span<const uint64_t> keys) {
 }  // namespace
 
 std::vector<int32_t> TopK(std::span<const float> scores, int64_t k) {
-  std::vector<uint64_t> keys = RankKeys(scores);
+  std::vector<uint64_t> keys = RankKeysOfBest(scores, k);
   if (k < static_cast<int64_t>(keys.size())) {
     const auto kept_end = keys.begin() + std::max<int64_t>(k, 0);
     std::nth_element(keys.begin(), kept_end, keys.end());

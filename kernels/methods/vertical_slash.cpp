@@ -50,10 +50,15 @@ MethodSpec MakeSpec() {
   return spec;
 }
 
-// The best `count` lines, of which the first `forced` come before all others.
-std::vector<int32_t> PickLines(std::vector<float>* sums, int32_t count, int32_t forced) {
+// The first `forced` lines come before all others.
+void ForceFirst(std::vector<float>* sums, int32_t forced) {
   const size_t num_forced = std::min(static_cast<size_t>(forced), sums->size());
   std::fill_n(sums->begin(), num_forced, std::numeric_limits<float>::infinity());
+}
+
+// The best `count` lines.
+std::vector<int32_t> PickLines(std::vector<float>* sums, int32_t count, int32_t forced) {
+  ForceFirst(sums, forced);
   return internal::TopK(*sums, count);
 }
 
@@ -89,6 +94,59 @@ void AddLists(const AttentionProblem& problem, const RunOptions& options, const 
   }
 }
 
+// The place of the least of ascending `counts` that keeps a line, for every line. Forced ones first, as PickLines has
+// it.
+std::vector<int32_t> EntryOfLines(std::vector<float>* sums, int32_t forced, std::span<const double> counts) {
+  ForceFirst(sums, forced);
+  const std::vector<int32_t> ranking = internal::Ranking(*sums);
+  std::vector<int32_t> entries(ranking.size());
+  size_t place = 0;
+  for (size_t rank = 0; rank < ranking.size(); ++rank) {
+    while (place < counts.size() && counts[place] <= static_cast<double>(rank)) ++place;
+    entries[static_cast<size_t>(ranking[rank])] = static_cast<int32_t>(place);
+  }
+  return entries;
+}
+
+class VerticalSlashEntries final : public BudgetEntries {
+ public:
+  VerticalSlashEntries(int32_t first_position, std::vector<int32_t> columns, const std::vector<int32_t>& slashes,
+                       int32_t no_slash)
+      : BudgetEntries(kBlockRows), first_position_(first_position), columns_(std::move(columns)) {
+    // The columns that lie `back` before a block's first position are those of diagonals back .. back + 63: the least
+    // entry among these, by a queue of candidates with ascending entries.
+    const auto num_slashes = static_cast<int32_t>(slashes.size());
+    slash_entry_.assign(columns_.size() + kBlockRows, no_slash);
+    std::vector<int32_t> queue;
+    size_t head = 0;
+    for (int32_t last = 0; last < num_slashes + kBlockRows - 1; ++last) {
+      if (last < num_slashes) {
+        while (queue.size() > head && At(slashes, queue.back()) >= At(slashes, last)) queue.pop_back();
+        queue.push_back(last);
+      }
+      const int32_t back = last - (kBlockRows - 1);
+      while (queue[head] < back) ++head;
+      slash_entry_[static_cast<size_t>(last)] = At(slashes, queue[head]);
+    }
+  }
+
+  void AppendRuns(int32_t block, std::vector<EntryRun>* runs) const override {
+    const int32_t position = first_position_ + block * kBlockRows;
+    const int32_t end = std::min(position + kBlockRows, static_cast<int32_t>(columns_.size()));
+    for (int32_t column = 0; column < end; ++column) {
+      AppendEntryRun(column, column + 1, At(columns_, column), At(slash_entry_, position - column + kBlockRows - 1),
+                     runs);
+    }
+  }
+
+ private:
+  static int32_t At(const std::vector<int32_t>& list, int32_t index) { return list[static_cast<size_t>(index)]; }
+
+  const int32_t first_position_;
+  const std::vector<int32_t> columns_;  // entry of each
+  std::vector<int32_t> slash_entry_;    // [position of the block's first row - column + 63]
+};
+
 class VerticalSlashMethod final : public internal::PrefillSelector {
  public:
   VerticalSlashMethod() : PrefillSelector(MakeSpec()) {}
@@ -114,6 +172,18 @@ class VerticalSlashMethod final : public internal::PrefillSelector {
           }
         },
         index);
+  }
+  std::unique_ptr<BudgetEntries> Enter(const AttentionProblem& problem, const ParameterValues& values,
+                                       std::span<const double> first, std::span<const double> second,
+                                       const RunOptions& options) const override {
+    const int32_t first_probed = std::max(0, problem.seq_q - values.Integer("last_q"));
+    internal::LineSums sums;
+    internal::LineProbe(problem, options)
+        .Sum(internal::PackVisibleKeys(problem, 0, 0), 0, 0, first_probed, problem.seq_q, &sums);
+    if (internal::IsCancelled(options)) return nullptr;
+    return std::make_unique<VerticalSlashEntries>(
+        problem.first_position, EntryOfLines(&sums.columns, values.Integer("forced_columns"), first),
+        EntryOfLines(&sums.slashes, values.Integer("forced_slashes"), second), static_cast<int32_t>(second.size()));
   }
 };
 

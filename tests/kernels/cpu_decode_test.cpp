@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -111,6 +112,68 @@ TEST_P(CpuDecode, AnySelectionGroupAndDtype) {
       ++turn;
     }
   }
+}
+
+// The slices' kernel has forms for one, two and four query rows, whole and half vectors, and lists with and without
+// gaps.
+TEST_P(CpuDecode, EveryHeadDimGroupAndGap) {
+  std::mt19937 random = test::SeededRandom();
+  const DType dtypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  const double shares[] = {1.0, 0.5, 0.02};
+  int turn = 0;
+  for (const int32_t head_dim : {8, 16, 24, 40, 56, 64, 72, 96, 128, 136, 200, 248, 256}) {
+    for (const int32_t group : {1, 2, 3, 4, 7, 8, 33}) {
+      const int32_t length = std::uniform_int_distribution<int32_t>(1, 200)(random);
+      const OwnedProblem owned = MakeProblem(random,
+                                             {.batch = 1 + turn % 3,
+                                              .num_qo_heads = 2 * group,
+                                              .num_kv_heads = 2,
+                                              .head_dim = head_dim,
+                                              .seq_q = 1,
+                                              .seq_k = length,
+                                              .first_position = length - 1,
+                                              .dtype = dtypes[turn % 3],
+                                              .soft_cap = turn % 5 == 3 ? 3.0f : 0.0f},
+                                             /*row_padding=*/turn % 4 * 3);
+      SCOPED_TRACE("head_dim " + std::to_string(head_dim) + ", group " + std::to_string(group) + ", length " +
+                   std::to_string(length));
+      ExpectEqualsReference(owned.problem,
+                            RandomSelection(random, owned.problem, shares[turn % 7 % 3], turn % 6 == 1, turn % 2 == 1));
+      ++turn;
+    }
+  }
+}
+
+// A score that is not a number shows, whichever row of its group it belongs to, and a huge one takes all.
+TEST_P(CpuDecode, NanShowsAndHugeScoresTakeAll) {
+  std::mt19937 random = test::SeededRandom();
+  OwnedProblem owned = MakeProblem(
+      random, {.num_qo_heads = 2, .num_kv_heads = 1, .head_dim = 32, .seq_q = 1, .seq_k = 200, .first_position = 199});
+  const DecodeSelection all = RandomSelection(random, owned.problem, 1.0, false, false);
+  owned.q.values[0] = 1e20f;  // head 0; head 1 is as it was
+  for (size_t token = 0; token < 200; ++token) owned.k.values[token * 32] = token == 77 ? 1.0f : -1.0f;
+  Output output(owned.problem);
+  ASSERT_TRUE(DecodeCpu(owned.problem, all, output.view, {}).ok());
+  for (size_t d = 0; d < 32; ++d)
+    EXPECT_FLOAT_EQ(output.o[Output::kGuard + d], owned.v.values[77 * 32 + d]) << "component " << d;
+  owned.q.values[0] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_TRUE(DecodeCpu(owned.problem, all, output.view, {}).ok());
+  EXPECT_TRUE(std::isnan(output.o[Output::kGuard]));
+  EXPECT_FALSE(std::isnan(output.o[Output::kGuard + 32])) << "head 1";
+}
+
+// Past 46,341 tokens a length squared leaves 32 bits; both lengths end inside a slice and inside a block of keys.
+TEST(CpuDecodeLengths, Of46341TokensWithAndWithoutGaps) {
+  std::mt19937 random = test::SeededRandom();
+  const OwnedProblem owned = MakeProblem(random, {.num_qo_heads = 2,
+                                                  .num_kv_heads = 1,
+                                                  .head_dim = 40,
+                                                  .seq_q = 1,
+                                                  .seq_k = 46341,
+                                                  .first_position = 46340,
+                                                  .dtype = DType::kFloat16});
+  for (const double share : {1.0, 0.3, 0.001})
+    ExpectEqualsReference(owned.problem, RandomSelection(random, owned.problem, share, false, false));
 }
 
 TEST(CpuDecodeLengths, LongCachesInSlices) {

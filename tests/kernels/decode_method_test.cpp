@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "kept_sets.h"
@@ -70,6 +71,44 @@ TEST(DecodeMethods, GiveSortedTokensAtEveryLengthAndGroupSize) {
       }
     }
   }
+}
+
+// What a method keeps beside the cache only spares it work: every step chooses as without it, also where a window lets
+// it see the newest tokens alone.
+TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
+  std::mt19937 random(FreshSeed());
+  int remembering = 0;
+  for (const DecodeMethod* method : DecodeMethods()) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      ProblemShape shape = DecodeShape(700, 4, 2);
+      shape.dtype = dtype;
+      const RandomProblem data(shape, &random);
+      ParameterValues values(method->spec());
+      ASSERT_EQ(values.Parse(method->spec(), method->spec().name == "sparq" ? "r=8,k=40" : ""), "");
+      std::unique_ptr<DecodeMemory> memory;
+      ASSERT_TRUE(method->Remember(data.View(), values, {}, &memory).ok());
+      if (memory == nullptr) continue;
+      ++remembering;
+      for (const int32_t first : {0, 300}) {
+        for (const int32_t end : {500, 700, 500}) {
+          AttentionProblem step = data.View();
+          step.seq_k = end - first;
+          step.first_position = step.seq_k - 1;
+          step.k.data = static_cast<const char*>(step.k.data) + first * step.k.row_stride * SizeOf(dtype);
+          step.v.data = static_cast<const char*>(step.v.data) + first * step.v.row_stride * SizeOf(dtype);
+          DecodeSelection expected, selection;
+          ASSERT_TRUE(method->Select(step, values, {}, &expected).ok());
+          ASSERT_TRUE(memory->MoveTo(step, first, {}).ok());
+          ASSERT_TRUE(memory->Select(step, first, {}, &selection).ok());
+          EXPECT_EQ(selection.tokens, expected.tokens) << first << " to " << end;
+          EXPECT_EQ(selection.token_begin, expected.token_begin);
+          EXPECT_THAT(selection.alpha, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.alpha));
+          EXPECT_THAT(selection.mean_value, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.mean_value));
+        }
+      }
+    }
+  }
+  EXPECT_GT(remembering, 0);
 }
 
 TEST(DecodeMethods, RefuseWhatIsNoDecodeStep) {

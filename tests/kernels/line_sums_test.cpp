@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
+#include <random>
 
 #include "kept_sets.h"
 #include "top_k.h"
@@ -49,6 +53,35 @@ TEST(LineSums, AddUpOverPartsOfTheRows) {
   for (size_t i = 0; i < 200; ++i) {
     EXPECT_NEAR(whole.columns[i], upper.columns[i] + lower.columns[i], 1e-5);
     EXPECT_NEAR(whole.slashes[i], upper.slashes[i] + lower.slashes[i], 1e-5);
+  }
+}
+
+// A short cut finds candidates first where k is much less than the number of scores: whatever these hold, the answer is
+// that of sorting them all.
+TEST(TopK, OfManyScoresIsThatOfSorting) {
+  std::mt19937 random(FreshSeed());
+  std::normal_distribution<float> normal;
+  for (int turn = 0; turn < 300; ++turn) {
+    const auto count = std::uniform_int_distribution<size_t>(1, turn % 10 == 0 ? 20000 : 2000)(random);
+    const auto k = std::uniform_int_distribution<int64_t>(1, 130)(random);
+    std::vector<float> scores(count);
+    for (size_t i = 0; i < count; ++i) {
+      const float x = normal(random);
+      const float kinds[] = {x,
+                             std::exp(8 * x),
+                             std::round(x),
+                             static_cast<float>(i),
+                             -static_cast<float>(i),
+                             0.0f,
+                             x > 0 ? std::numeric_limits<float>::quiet_NaN() : x,
+                             x > 2 ? x : -std::numeric_limits<float>::infinity(),
+                             std::numeric_limits<float>::quiet_NaN()};
+      scores[i] = kinds[static_cast<size_t>(turn) % std::size(kinds)];
+    }
+    const std::vector<int32_t> ranking = internal::Ranking(scores);
+    std::vector<int32_t> expected(ranking.begin(), ranking.begin() + std::min<int64_t>(k, std::ssize(ranking)));
+    std::sort(expected.begin(), expected.end());
+    ASSERT_EQ(internal::TopK(scores, k), expected) << "turn " << turn << ", " << count << " scores, k " << k;
   }
 }
 

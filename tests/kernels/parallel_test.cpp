@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <new>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "internal/parallel_for.h"
+#include "internal/waiting_threads.h"
 
 namespace headscope::kernels {
 namespace {
@@ -67,6 +70,65 @@ TEST(ParallelForStatus, TellsCancellationAndMemoryApart) {
   EXPECT_EQ(internal::ParallelFor(10, 2, {2, &cancelled}, nothing).code(), StatusCode::kCancelled);
   const auto hungry = [](int64_t, int64_t, int32_t) { throw std::bad_alloc(); };
   EXPECT_EQ(internal::ParallelFor(10, 2, {2, nullptr}, hungry).code(), StatusCode::kOutOfMemory);
+}
+
+TEST(ShortParallelFor, CoversEverythingOnceLoopAfterLoop) {
+  for (int loop = 0; loop < 2000; ++loop) {
+    const int64_t count = loop % 50;
+    std::vector<std::atomic<int>> visits(static_cast<size_t>(count));
+    std::atomic<bool> fits{true};
+    const RunOptions options{.num_threads = 1 + loop % 4};
+    const auto visit = [&](int64_t begin, int64_t end, int32_t worker) {
+      if (worker < 0 || worker >= internal::NumWorkers(options, (count + 2) / 3)) fits = false;
+      for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+    };
+    ASSERT_TRUE(internal::ShortParallelFor(count, 3, options, visit).ok());
+    ASSERT_TRUE(fits);
+    for (const std::atomic<int>& one : visits) ASSERT_EQ(one, 1) << "loop " << loop;
+    // Now and then longer than the threads look for work: they sleep and have to be woken.
+    if (loop % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+// Threads were started for every decode step, 20 microseconds each. Whoever runs a chunk does not end with its loop.
+TEST(ShortParallelFor, LoopsShareTheirThreads) {
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  const auto note = [&](int64_t, int64_t, int32_t) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const std::lock_guard lock(mutex);
+    ids.insert(std::this_thread::get_id());
+  };
+  for (int loop = 0; loop < 50; ++loop) ASSERT_TRUE(internal::ShortParallelFor(16, 1, {.num_threads = 2}, note).ok());
+  // Those of the whole process: what another test of this file started may take a turn.
+  EXPECT_LE(ids.size(), 5u);
+}
+
+TEST(ShortParallelFor, CallersAtOnceAndLoopsInsideLoopsGetThreadsOfTheirOwn) {
+  std::atomic<int64_t> sum{0};
+  const auto caller = [&] {
+    for (int loop = 0; loop < 20; ++loop) {
+      const auto inner = [&](int64_t begin, int64_t end, int32_t) { sum += end - begin; };
+      const auto outer = [&](int64_t, int64_t, int32_t) {
+        EXPECT_TRUE(internal::ShortParallelFor(7, 2, {.num_threads = 2}, inner).ok());
+      };
+      EXPECT_TRUE(internal::ShortParallelFor(5, 1, {.num_threads = 3}, outer).ok());
+    }
+  };
+  std::thread other(caller), third(caller);
+  caller();
+  other.join();
+  third.join();
+  EXPECT_EQ(sum, 3 * 20 * 5 * 7);
+}
+
+TEST(ShortParallelFor, TellsCancellationAndMemoryApart) {
+  std::atomic<bool> cancelled{true};
+  const auto nothing = [](int64_t, int64_t, int32_t) {};
+  EXPECT_TRUE(internal::ShortParallelFor(10, 1, {2, nullptr}, nothing).ok());
+  EXPECT_EQ(internal::ShortParallelFor(10, 1, {2, &cancelled}, nothing).code(), StatusCode::kCancelled);
+  const auto hungry = [](int64_t, int64_t, int32_t) { throw std::bad_alloc(); };
+  EXPECT_EQ(internal::ShortParallelFor(10, 1, {2, nullptr}, hungry).code(), StatusCode::kOutOfMemory);
 }
 
 }  // namespace

@@ -22,8 +22,11 @@
 // without CUDA.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "kernels/attention_problem.h"
 #include "kernels/sparse_index.h"
@@ -83,6 +86,32 @@ struct TexelRequest {
 Status TexelsCuda(const AttentionProblem& problem, int32_t window, const float* lse, const TexelRequest& request,
                   float* texels, void* stream);
 
+// What a head's statistics ask of single rows beyond masses: of numbers that take a row's whole list of scores. One
+// head of one sequence.
+inline constexpr int32_t kMostMassTargets = 4;
+inline constexpr int32_t kMostBestCounts = 2;
+inline constexpr int32_t kRetrievalTokens = 4;
+inline constexpr int32_t kStatisticsBlock = 64;  // positions of a query block, and keys of a key block
+struct RowNumbersRequest {
+  // Far: column >= sink_columns and distance >= local_tokens.
+  int32_t sink_columns = 4;
+  int32_t local_tokens = 128;
+  std::vector<double> targets;  // of kept mass; at most kMostMassTargets
+  // Best columns by all components of q against those by its r of largest magnitude; at most kMostBestCounts k.
+  std::vector<int32_t> agreement_r, agreement_k;
+  // The far mass of a block of query positions by key blocks, one query block after the other, from 0.
+  std::function<void(int64_t query_block, const float* masses, int64_t num_key_blocks)> take_blocks;
+  const std::atomic<bool>* cancelled = nullptr;
+};
+struct RowNumbers {
+  std::vector<float> entropy;  // [rows] nats
+  std::vector<float> sink_mass, local_mass;
+  std::vector<float> retrieval_mass;  // of the kRetrievalTokens largest far p
+  std::vector<int32_t> needed;        // [rows, targets] fewest largest p whose sum reaches the target; else all
+  // [rows, r, k] columns that are among the k best both ways (equal scores: the lower one); -1: no more than k columns.
+  std::vector<int32_t> common;
+};
+
 // The same for host data, for the application: Q, K and LSE of a problem stay on the current GPU while the object
 // lives. Calls are synchronous, allocate what they need for their duration and may come from any thread.
 class CudaScores {
@@ -100,6 +129,14 @@ class CudaScores {
   Status LineMass(const LineOptions& options, double* columns, double* distances) const;
   Status TopMass(float* top_mass) const;
   Status Texels(const TexelRequest& request, float* texels) const;
+  // The same with any edges, of one head of one sequence: texel (i, j) covers rows [row_edges[i], row_edges[i + 1]) and
+  // columns likewise; edges rise (equal ones make an empty texel) and lie in the map. texels [texel rows, texel
+  // columns]. Memory: at most 256 MiB.
+  Status TexelsBetween(TexelValue value, const std::vector<int64_t>& row_edges,
+                       const std::vector<int64_t>& column_edges, double* texels) const;
+  // Memory: twice 256 MiB (more from 512K keys on) and some bytes a row. kUnsupported for more targets or counts than
+  // the limits above; kCancelled.
+  Status RowNumbers(const RowNumbersRequest& request, kernels::RowNumbers* numbers) const;
 
  private:
   CudaScores() = default;

@@ -7,10 +7,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "kernels/attention_problem.h"
+#include "kernels/budget_entries.h"
 #include "kernels/method_spec.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"
@@ -33,6 +36,16 @@ class PrefillMethod {
   // unchanged.
   virtual Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                         SparseIndex* index) const = 0;
+
+  // For a method with two budgets that keeps what either of them takes (kernels/budget_entries.h): where the ascending
+  // values `first` and `second` of its budgets, in the spec's order, take the pairs of the problem's one head, with the
+  // other parameters at `values`. Select must keep exactly those pairs. kUnsupported: the method is not of that kind,
+  // and every setting is to be tried by Select. Other errors as Select's.
+  virtual Status EnterBudgets(const AttentionProblem& /*problem*/, const ParameterValues& /*values*/,
+                              std::span<const double> /*first*/, std::span<const double> /*second*/,
+                              const RunOptions& /*options*/, std::unique_ptr<BudgetEntries>* /*entries*/) const {
+    return {StatusCode::kUnsupported, "method " + spec().name + " says of single settings what they keep, not of all"};
+  }
 };
 
 // What a decode method keeps for one query token per sequence: a sorted token list per (batch, KV head), and SparQ's
@@ -52,10 +65,29 @@ struct DecodeSelection {
   int64_t elements_moved = 0;
 };
 
+// What a decode method keeps beside a KV cache while that grows, on the CPU. Making it and moving it on from token to
+// token is the cache's upkeep and no part of a step's selection.
+class DecodeMemory {
+ public:
+  virtual ~DecodeMemory() = default;
+  // Brings up to date what Select() reads for a step over the cache's tokens from `first` on.
+  virtual Status MoveTo(const AttentionProblem& step, int32_t first, const RunOptions& options) = 0;
+  // As DecodeMethod::Select, of a step that MoveTo() has been called for.
+  virtual Status Select(const AttentionProblem& step, int32_t first, const RunOptions& options,
+                        DecodeSelection* selection) const = 0;
+};
+
 class DecodeMethod {
  public:
   virtual ~DecodeMethod() = default;
   virtual const MethodSpec& spec() const = 0;
+
+  // Makes what the method keeps beside `cache`, whose K and V outlive it (its queries are not looked at): *memory stays
+  // null where it keeps nothing. Errors: kOutOfMemory, kCancelled.
+  virtual Status Remember(const AttentionProblem& /*cache*/, const ParameterValues& /*values*/,
+                          const RunOptions& /*options*/, std::unique_ptr<DecodeMemory>* /*memory*/) const {
+    return {};
+  }
 
   // `problem` has seq_q == 1 and first_position == seq_k - 1 (the query token's own K and V are the last ones). V is
   // read only for a mean-value term.

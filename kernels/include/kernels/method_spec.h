@@ -2,6 +2,7 @@
 // space, `headscope methods` and the tables in docs/. Plain data: any room may include this header.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -36,6 +37,7 @@ struct ParameterSpec {
   std::string help;          // one line
   std::string cost;          // what raising it costs, one line
   ParameterRole role = ParameterRole::kOther;
+  int32_t tokens_per_unit = 1;  // of an integer budget: what one more of it covers, so that a sequence bounds it
 };
 
 struct MethodSpec {

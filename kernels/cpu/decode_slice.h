@@ -1,0 +1,43 @@
+// One slice of a decode step, and the working space of the thread that attends it. Independent of the instruction set.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "aligned_floats.h"
+
+namespace headscope::kernels {
+
+// Query heads of one KV head that share a pass over its keys.
+inline constexpr int32_t kMaxSliceRows = 32;
+// Keys per online-softmax step: their values stay in L1 while the query heads pass over them in turn.
+inline constexpr int32_t kSliceBlock = 64;
+
+struct DecodeSlice {
+  int32_t sequence;
+  int32_t head;  // first query head
+  int32_t num_heads;
+  const int32_t* tokens;  // [count], strictly increasing
+  int64_t count;
+};
+
+struct SliceScratch {
+  // May throw std::bad_alloc. `rows`: at most so many query heads a slice.
+  SliceScratch(int32_t rows, int32_t head_dim)
+      : row_floats((head_dim + 15) / 16 * 16),
+        q(AllocateFloats(rows * row_floats)),
+        o(AllocateFloats(rows * row_floats)),
+        scores(AllocateFloats(int64_t{rows} * kSliceBlock)) {
+    std::fill_n(scores.get(), int64_t{rows} * kSliceBlock, 0.0f);  // what lies behind a short block is read, not used
+  }
+
+  const int64_t row_floats;                  // head_dim, rounded up to whole vectors of any instruction set
+  AlignedFloats q;                           // [rows, row_floats], in the units of `maximum`; zeros behind head_dim
+  AlignedFloats o;                           // [rows, row_floats], not yet divided by `sum`
+  AlignedFloats scores;                      // [rows, kSliceBlock]
+  alignas(64) float maximum[kMaxSliceRows];  // of the scores so far, base 2; -inf before the first
+  alignas(64) float sum[kMaxSliceRows];      // of 2^(score - maximum)
+  alignas(64) float decay[kMaxSliceRows];    // what the last step did to `o` and `sum`
+};
+
+}  // namespace headscope::kernels
