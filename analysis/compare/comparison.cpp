@@ -2,9 +2,10 @@
 #include <utility>
 
 #include "analysis/compare.h"
+#include "compare/checked_method.h"
 #include "compare/decode_comparison.h"
+#include "compare/mask_quality.h"
 #include "compare/prefill_comparison.h"
-#include "kernels/method_names.h"
 
 namespace headscope::analysis {
 namespace {
@@ -12,50 +13,83 @@ namespace {
 using kernels::Status;
 using kernels::StatusCode;
 
-// Refuses values that the method does not have or that are out of range.
-Status CheckValues(const kernels::MethodSpec& spec, const kernels::ParameterValues& values) {
-  kernels::ParameterValues checked(spec);
-  for (const auto& [name, value] : values.values()) {
-    if (const std::string error = checked.Set(spec, name, value); !error.empty())
+// Refuses a name that is not registered, and values that the method does not have or that are out of range.
+Status Check(const AskedMethod& asked, CheckedMethod* checked) {
+  checked->method = kernels::FindMethod(asked.name);
+  if (checked->method.spec() == nullptr) {
+    return {StatusCode::kInvalidArgument,
+            "method '" + asked.name + "' is not registered: choose from " + kernels::MethodNames()};
+  }
+  kernels::ParameterValues values(checked->spec());
+  for (const auto& [name, value] : asked.values.values()) {
+    if (const std::string error = values.Set(checked->spec(), name, value); !error.empty())
       return {StatusCode::kInvalidArgument, error};
   }
+  checked->values = asked.values;
   return {};
+}
+
+CompareOptions AtLeastOneRepeat(CompareOptions options) {
+  options.repeats = std::max(1, options.repeats);
+  return options;
 }
 
 }  // namespace
 
-struct HeadComparison::Impl {
-  Impl(HeadTensorsPtr measured, const CompareOptions& options)
-      : head(measured->id), prefill(measured, options), decode(std::move(measured), options) {}
+struct LayerComparison::Impl {
+  Impl(MeasuredHeadsPtr heads, const CompareOptions& options)
+      : measured(std::move(heads)), prefill(measured, options), decode(measured, options) {}
 
-  const HeadId head;
+  const MeasuredHeadsPtr measured;
   PrefillComparison prefill;
   DecodeComparison decode;
 };
 
-HeadComparison::HeadComparison(HeadTensorsPtr head, const CompareOptions& options) {
-  CompareOptions checked = options;
-  checked.repeats = std::max(1, options.repeats);
-  impl_ = std::make_unique<Impl>(std::move(head), checked);
+LayerComparison::LayerComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(measured), AtLeastOneRepeat(options))) {}
+
+LayerComparison::~LayerComparison() = default;
+
+Status LayerComparison::Run(const std::vector<AskedMethod>& methods, const std::vector<HeadId>& heads,
+                            std::vector<MethodResult>* results) {
+  std::vector<CheckedMethod> checked(methods.size());
+  bool any_prefill = false, any_decode = false;
+  for (size_t m = 0; m < methods.size(); ++m) {
+    if (Status status = Check(methods[m], &checked[m]); !status.ok()) return status;
+    (checked[m].method.prefill != nullptr ? any_prefill : any_decode) = true;
+  }
+  const MeasuredHeads& measured = *impl_->measured;
+  std::vector<MethodResult> made(heads.size() * methods.size());
+  for (size_t i = 0; i < made.size(); ++i) {
+    const CheckedMethod& method = checked[i % methods.size()];
+    MethodResult& result = made[i];
+    result.head = heads[i / methods.size()];
+    result.method = kernels::UniqueName(method.spec());
+    result.parameters = method.values.ToString(method.spec());
+    result.measured = measured.Name();
+    result.measured_heads = measured.num_qo_heads;
+    result.measured_kv_heads = measured.num_kv_heads;
+  }
+  if (any_prefill) {
+    if (Status status = impl_->prefill.Run(checked, heads, &made); !status.ok()) return status;
+  }
+  if (any_decode) {
+    if (Status status = impl_->decode.Run(checked, heads, &made); !status.ok()) return status;
+  }
+  if (!measured.why_fewer.empty()) {
+    for (MethodResult& result : made) AddNote(measured.Name() + " were measured: " + measured.why_fewer, &result);
+  }
+  *results = std::move(made);
+  return {};
 }
 
-HeadComparison::~HeadComparison() = default;
+HeadComparison::HeadComparison(HeadTensorsPtr head, const CompareOptions& options)
+    : head_(head->id), comparison_(AloneHead(std::move(head)), options) {}
 
 Status HeadComparison::Run(const std::string& method, const kernels::ParameterValues& values, MethodResult* result) {
-  const kernels::NamedMethod named = kernels::FindMethod(method);
-  if (named.spec() == nullptr) {
-    return {StatusCode::kInvalidArgument,
-            "method '" + method + "' is not registered: choose from " + kernels::MethodNames()};
-  }
-  const kernels::MethodSpec& spec = *named.spec();
-  if (Status status = CheckValues(spec, values); !status.ok()) return status;
-  MethodResult made;
-  made.head = impl_->head;
-  made.method = spec.name;
-  made.parameters = values.ToString(spec);
-  Status status = named.prefill != nullptr ? impl_->prefill.Run(*named.prefill, values, &made)
-                                           : impl_->decode.Run(*named.decode, values, &made);
-  if (status.ok()) *result = std::move(made);
+  std::vector<MethodResult> results;
+  Status status = comparison_.Run({{method, values}}, {head_}, &results);
+  if (status.ok()) *result = std::move(results.front());
   return status;
 }
 

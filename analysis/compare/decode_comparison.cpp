@@ -1,78 +1,188 @@
 #include "compare/decode_comparison.h"
 
+#include <cstdio>
 #include <utility>
-#include <vector>
 
 #include "analysis/types/mass_distribution.h"
-#include "analysis/types/timing.h"
+#include "compare/head_of_problem.h"
 #include "compare/mask_quality.h"
 #include "compare/output_error.h"
+#include "compare/rounds.h"
 #include "kernels/cpu_executor.h"
 
 namespace headscope::analysis {
+namespace {
 
 using kernels::Status;
 
-DecodeComparison::DecodeComparison(HeadTensorsPtr head, const CompareOptions& options)
-    : head_(std::move(head)), options_(options), steps_(*head_, options.decode_rows) {}
+// A speed-up that exceeds what the bytes allow by more than its own scatter says something about the baseline.
+constexpr double kBytesTolerance = 1.1;
 
-Status DecodeComparison::MeasureDense() {
+// SparQ Attention, section 4: over grouped queries it sums |q| and the approximate scores within a group, and so makes
+// one choice per KV head. Alone, a head is a group of one.
+std::string ChosenPer(const kernels::DecodeMethod& method, const MeasuredHeads& heads) {
+  if (ChoosesByPlace(method)) return "place";
+  return heads.GroupSize() > 1 ? "KV head" : "query head";
+}
+
+}  // namespace
+
+DecodeComparison::DecodeComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
+    : measured_(std::move(measured)),
+      options_(options),
+      steps_(*measured_, {measured_->layer, measured_->first_qo_head}, options.decode_rows),
+      judged_(measured_, HeadPlace::kCpu) {}
+
+Status DecodeComparison::PrepareDense() {
   if (Status status = steps_.Check(); !status.ok()) return status;
-  if (dense_ != nullptr) return {};
+  if (!dense_.o.empty()) return {};
   if (device_ == nullptr) {
-    if (Status status = MakeDecodeDevice(head_, steps_, options_, &device_); !status.ok()) return status;
+    if (Status status = MakeDecodeDevice(measured_, steps_, options_, &device_); !status.ok()) return status;
   }
   const kernels::DecodeMethod* dense = kernels::FindDecodeMethod("dense");
-  auto run = std::make_unique<DecodeRun>();
-  Status status = device_->Run(*dense, kernels::ParameterValues(dense->spec()), run.get());
-  if (status.ok()) dense_ = std::move(run);
+  static const kernels::ParameterValues kNoValues(dense->spec());
+  options_.Report({"dense", "decode", 0, options_.repeats});
+  Status status = device_->Prepare(*dense, kNoValues, &dense_, &dense_work_);
+  if (!status.ok()) dense_ = {};
   return status;
 }
 
-Status DecodeComparison::Judge(const DecodeRun& run, MethodResult* result) const {
+Status DecodeComparison::PrepareOther() {
+  const bool wanted = options_.device == "cpu" && !options_.other_dense.name.empty() && measured_->soft_cap == 0;
+  if (!wanted || !other_.empty()) return {};
+  // The problems must not move while the other implementation reads them.
+  other_problems_.clear();
+  for (int64_t step = 0; step < steps_.count(); ++step)
+    other_problems_.push_back(steps_.Problem(device_->Problem(), step));
+  std::vector<std::unique_ptr<OtherDecode>> made(other_problems_.size());
+  for (size_t step = 0; step < made.size(); ++step) {
+    Status status = options_.other_dense.make(other_problems_[step], &made[step]);
+    if (status.ok()) status = made[step]->Run();  // warms up
+    if (!status.ok()) return status;
+  }
+  other_ = std::move(made);
+  return {};
+}
+
+double DecodeComparison::BytesAllow(const DecodeRun& run) const {
+  double dense = 0, own = 0;
+  for (size_t step = 0; step < run.selections.size(); ++step) {
+    dense += static_cast<double>(dense_.selections[step].elements_moved);
+    own += static_cast<double>(run.selections[step].elements_moved);
+  }
+  return dense / own;
+}
+
+Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* result) {
   int64_t kept = 0, attended = 0;
-  std::vector<float> masses(static_cast<size_t>(steps_.count()));
-  const int64_t head_dim = head_->head_dim;
-  std::vector<float> reference(run.o.size());
+  const int32_t head = id.head - measured_->first_qo_head;
+  const int64_t head_dim = measured_->head_dim, step_size = measured_->num_qo_heads * head_dim;
+  std::vector<float> masses, own, dense;
+  std::vector<float> reference(static_cast<size_t>(steps_.count() * head_dim));
   for (int64_t step = 0; step < steps_.count(); ++step) {
-    const kernels::DecodeSelection& selection = run.selections[static_cast<size_t>(step)];
-    const kernels::AttentionProblem problem = steps_.Problem(device_->Problem(), step);
-    masses[static_cast<size_t>(step)] = static_cast<float>(steps_.KeptMass(step, selection));
+    const kernels::DecodeSelection selection = SelectionOfHead(run.selections[static_cast<size_t>(step)], head);
+    const kernels::AttentionProblem problem = HeadOfProblem(steps_.Problem(device_->Problem(), step), head);
+    masses.push_back(static_cast<float>(steps_.KeptMass(judged_.Get(id), step, selection.tokens)));
     kept += static_cast<int64_t>(selection.tokens.size());
     attended += problem.seq_k;
     kernels::AttentionOutput output;
     output.o = {reference.data() + step * head_dim, head_dim, head_dim, head_dim};
     if (Status status = kernels::DecodeReference(problem, selection, output); !status.ok()) return status;
+    const int64_t first = step * step_size + head * head_dim;
+    own.insert(own.end(), run.o.begin() + first, run.o.begin() + first + head_dim);
+    dense.insert(dense.end(), dense_.o.begin() + first, dense_.o.begin() + first + head_dim);
   }
   SetKeptMass(DistributeMass(masses), result);
+  result->num_rows = steps_.count();
   result->kept_fraction = static_cast<double>(kept) / static_cast<double>(attended);
-  result->kernel_error = MeasureError(run.o.data(), reference.data(), steps_.count(), head_->head_dim).relative;
-  return {};
-}
-
-Status DecodeComparison::Run(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                             MethodResult* result) {
-  if (Status status = MeasureDense(); !status.ok()) return status;
-  // Dense, which has no parameters, is the baseline itself: measured once.
-  const bool is_baseline = method.spec().name == "dense";
-  DecodeRun own;
-  if (!is_baseline) {
-    if (Status status = device_->Run(method, values, &own); !status.ok()) return status;
-  }
-  const DecodeRun& run = is_baseline ? *dense_ : own;
-  result->phase = "decode";
-  result->device = device_->name();
-  result->select_device = run.select_device;
-  result->note = run.note;
-  result->select = SummariseTimes(run.select_ms);
-  result->attend = SummariseTimes(run.attend_ms);
-  result->dense_attend = SummariseTimes(dense_->attend_ms);
-  result->speedup = Speedup(*result);
-  const OutputError error = MeasureError(run.o.data(), dense_->o.data(), steps_.count(), head_->head_dim);
+  result->kernel_error = MeasureError(own.data(), reference.data(), steps_.count(), measured_->head_dim).relative;
+  const OutputError error = MeasureError(own.data(), dense.data(), steps_.count(), measured_->head_dim);
   result->relative_error = error.relative;
   result->max_error = error.maximum;
   result->cosine = error.cosine;
-  return Judge(run, result);
+  result->bytes_allow = BytesAllow(run);
+  result->select_device = run.select_device;
+  result->note = run.note;
+  return {};
+}
+
+Status DecodeComparison::Run(const std::vector<CheckedMethod>& methods, const std::vector<HeadId>& heads,
+                             std::vector<MethodResult>* results) {
+  if (Status status = PrepareDense(); !status.ok()) return status;
+  if (Status status = PrepareOther(); !status.ok()) return status;
+  std::vector<RoundEntry> entries;
+  entries.push_back(
+      {"dense", [this](double* select, double* attend) { return dense_work_->Once(select, attend); }, {}, {}});
+  if (!other_.empty()) {
+    entries.push_back({options_.other_dense.name,
+                       [this](double*, double* attend) {
+                         const Stopwatch watch;
+                         for (const std::unique_ptr<OtherDecode>& step : other_) {
+                           if (Status status = step->Run(); !status.ok()) return status;
+                         }
+                         *attend = watch.Milliseconds() / static_cast<double>(other_.size());
+                         return Status{};
+                       },
+                       {},
+                       {}});
+  }
+  const size_t num_baselines = entries.size();
+  std::vector<DecodeRun> runs(methods.size());  // the works write into them, so they stay where they are
+  std::vector<std::unique_ptr<DecodeWork>> works;
+  std::vector<size_t> entry_of(methods.size());
+  for (size_t m = 0; m < methods.size(); ++m) {
+    const CheckedMethod& asked = methods[m];
+    if (asked.method.decode == nullptr) continue;
+    if (!asked.IsDense()) {
+      options_.Report({asked.spec().name, "decode", 0, options_.repeats});
+      std::unique_ptr<DecodeWork> work;
+      if (Status status = device_->Prepare(*asked.method.decode, asked.values, &runs[m], &work); !status.ok())
+        return status;
+      entry_of[m] = entries.size();
+      entries.push_back({asked.spec().name,
+                         [work = work.get()](double* select, double* attend) { return work->Once(select, attend); },
+                         {},
+                         {}});
+      works.push_back(std::move(work));
+    }
+    for (size_t h = 0; h < heads.size(); ++h) {
+      Status status = Judge(asked.IsDense() ? dense_ : runs[m], heads[h], &(*results)[h * methods.size() + m]);
+      if (!status.ok()) return status;
+    }
+  }
+  if (Status status = RunRounds(options_, "decode", &entries); !status.ok()) return status;
+
+  const Timing own_dense = entries.front().Attend();
+  Timing dense = own_dense;
+  std::string baseline = "headscope";
+  if (num_baselines > 1 && entries[1].Attend().median_ms < own_dense.median_ms) {
+    dense = entries[1].Attend();
+    baseline = options_.other_dense.name;
+  }
+  for (size_t m = 0; m < methods.size(); ++m) {
+    const CheckedMethod& asked = methods[m];
+    if (asked.method.decode == nullptr) continue;
+    for (size_t h = 0; h < heads.size(); ++h) {
+      MethodResult& result = (*results)[h * methods.size() + m];
+      result.phase = "decode";
+      result.device = device_->name();
+      result.chosen_per = ChosenPer(*asked.method.decode, *measured_);
+      result.baseline = baseline;
+      result.dense_attend = dense;
+      result.attend = asked.IsDense() ? own_dense : entries[entry_of[m]].Attend();
+      if (!asked.IsDense()) result.select = entries[entry_of[m]].Select();
+      result.speedup = Speedup(result);
+      if (result.speedup > kBytesTolerance * result.bytes_allow) {
+        char times[32];
+        std::snprintf(times, sizeof times, "%.1f", result.bytes_allow);
+        AddNote(asked.spec().name + " reads " + times +
+                    " times fewer bytes than dense decode and is faster than that allows: dense decode is not limited "
+                    "by memory here",
+                &result);
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace headscope::analysis

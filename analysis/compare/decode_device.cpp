@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
-#include "compare/repeats.h"
 #include "compare/unknown_device.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
@@ -15,46 +14,75 @@ using kernels::Status;
 
 class CpuDecode final : public DecodeDevice {
  public:
-  CpuDecode(HeadTensorsPtr head, const DecodeSteps& steps, const CompareOptions& options)
-      : head_(std::move(head)), steps_(steps), options_(options) {}
+  CpuDecode(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options)
+      : heads_(std::move(heads)), steps_(steps), options_(options) {}
 
   const std::string& name() const override { return name_; }
-  kernels::AttentionProblem Problem() const override { return head_->Problem(); }
+  kernels::AttentionProblem Problem() const override { return heads_->Problem(); }
 
-  Status Run(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run) override {
-    const kernels::RunOptions run_options{options_.num_threads, options_.cancelled};
-    const kernels::AttentionProblem whole = Problem();
-    const int64_t head_dim = head_->head_dim;
-    const auto num_steps = static_cast<size_t>(steps_.count());
-    run->selections.resize(num_steps);
-    run->o.assign(num_steps * static_cast<size_t>(head_dim), 0.0f);
-    for (Repeats repeats(options_, method.spec().name, "decode"); repeats.Begin();) {
-      double select_ms = 0, attend_ms = 0;
-      for (int64_t step = 0; step < steps_.count(); ++step) {
-        kernels::DecodeSelection& selection = run->selections[static_cast<size_t>(step)];
-        const Stopwatch select_watch;
-        if (Status status = steps_.Select(method, values, whole, step, run_options, &selection); !status.ok())
-          return status;
-        select_ms += select_watch.Milliseconds();
-        kernels::AttentionOutput output;
-        output.o = kernels::ContiguousTensor<void>(run->o.data() + step * head_dim, 1, 1, head_dim);
-        const Stopwatch attend_watch;
-        if (Status status = kernels::DecodeCpu(steps_.Problem(whole, step), selection, output, run_options);
-            !status.ok())
-          return status;
-        attend_ms += attend_watch.Milliseconds();
-      }
-      repeats.Took(select_ms + attend_ms);
-      if (repeats.is_warm_up()) continue;
-      run->select_ms.push_back(select_ms / static_cast<double>(num_steps));
-      run->attend_ms.push_back(attend_ms / static_cast<double>(num_steps));
-    }
+  Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
+                 std::unique_ptr<DecodeWork>* work) override {
+    run->selections.resize(static_cast<size_t>(steps_.count()));
+    run->o.assign(static_cast<size_t>(steps_.count() * StepSize()), 0.0f);
     run->select_device = name_;
+    auto made = std::make_unique<Work>(*this, method, values, run);
+    if (Status status = made->Remember(); !status.ok()) return status;
+    double select_ms = 0, attend_ms = 0;
+    if (Status status = made->Once(&select_ms, &attend_ms); !status.ok()) return status;
+    *work = std::move(made);
     return {};
   }
 
  private:
-  const HeadTensorsPtr head_;
+  class Work final : public DecodeWork {
+   public:
+    Work(const CpuDecode& device, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+         DecodeRun* run)
+        : device_(device), method_(method), values_(values), run_(run) {}
+
+    Status Remember() {
+      return method_.Remember(device_.Problem(), values_, {device_.options_.num_threads, device_.options_.cancelled},
+                              &memory_);
+    }
+
+    Status Once(double* select_ms, double* attend_ms) override {
+      const DecodeSteps& steps = device_.steps_;
+      const kernels::RunOptions options{device_.options_.num_threads, device_.options_.cancelled};
+      const kernels::AttentionProblem whole = device_.Problem();
+      for (int64_t step = 0; step < steps.count(); ++step) {
+        kernels::DecodeSelection& selection = run_->selections[static_cast<size_t>(step)];
+        const kernels::AttentionProblem problem = steps.Problem(whole, step);
+        if (memory_ != nullptr) {
+          if (Status status = memory_->MoveTo(problem, steps.FirstToken(step), options); !status.ok()) return status;
+        }
+        const Stopwatch select_watch;
+        Status selected = memory_ != nullptr ? memory_->Select(problem, steps.FirstToken(step), options, &selection)
+                                             : steps.Select(method_, values_, whole, step, options, &selection);
+        if (!selected.ok()) return selected;
+        *select_ms += select_watch.Milliseconds();
+        kernels::AttentionOutput output;
+        output.o = kernels::ContiguousTensor<void>(run_->o.data() + step * device_.StepSize(), whole.num_qo_heads, 1,
+                                                   whole.head_dim);
+        const Stopwatch attend_watch;
+        if (Status status = kernels::DecodeCpu(problem, selection, output, options); !status.ok()) return status;
+        *attend_ms += attend_watch.Milliseconds();
+      }
+      *select_ms /= static_cast<double>(steps.count());
+      *attend_ms /= static_cast<double>(steps.count());
+      return {};
+    }
+
+   private:
+    const CpuDecode& device_;
+    const kernels::DecodeMethod& method_;
+    const kernels::ParameterValues& values_;
+    DecodeRun* const run_;
+    std::unique_ptr<kernels::DecodeMemory> memory_;  // what the method keeps beside the cache, if anything
+  };
+
+  int64_t StepSize() const { return int64_t{heads_->num_qo_heads} * heads_->head_dim; }
+
+  const MeasuredHeadsPtr heads_;
   const DecodeSteps& steps_;
   const CompareOptions options_;
   const std::string name_ = "cpu";
@@ -62,11 +90,11 @@ class CpuDecode final : public DecodeDevice {
 
 }  // namespace
 
-Status MakeDecodeDevice(HeadTensorsPtr head, const DecodeSteps& steps, const CompareOptions& options,
+Status MakeDecodeDevice(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,
                         std::unique_ptr<DecodeDevice>* made) {
-  if (options.device == "cuda") return MakeGpuDecode(std::move(head), steps, options, made);
+  if (options.device == "cuda") return MakeGpuDecode(std::move(heads), steps, options, made);
   if (options.device != "cpu") return UnknownDevice(options.device);
-  *made = std::make_unique<CpuDecode>(std::move(head), steps, options);
+  *made = std::make_unique<CpuDecode>(std::move(heads), steps, options);
   return {};
 }
 

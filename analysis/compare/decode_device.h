@@ -1,4 +1,4 @@
-// Where decode methods run on one head: the CPU, or the GPU.
+// Where decode methods run: the CPU, or the GPU.
 #pragma once
 
 #include <memory>
@@ -6,21 +6,28 @@
 #include <vector>
 
 #include "analysis/compare.h"
+#include "analysis/measured_heads.h"
 #include "compare/decode_steps.h"
 #include "kernels/method.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
 
-// What a method made of a head's steps, and how long that took.
+// What a method made of the steps.
 struct DecodeRun {
   std::vector<kernels::DecodeSelection> selections;  // per step, in tokens of its problem
-  std::vector<float> o;                              // [steps, head_dim]
-  // Of every timed repeat, per step: the mean over the steps. A device whose kernel selects and attends in one launch
-  // counts all of it as attending.
-  std::vector<double> select_ms, attend_ms;
-  std::string select_device;  // "cpu", or the GPU's name
-  std::string note;           // what a reader of the numbers must know beside them; else empty
+  std::vector<float> o;                              // [steps, num_qo_heads, head_dim]
+  std::string select_device;                         // "cpu", or the GPU's name
+  std::string note;                                  // what a reader of the numbers must know beside them; else empty
+};
+
+// A method, ready to be run again.
+class DecodeWork {
+ public:
+  virtual ~DecodeWork() = default;
+  // Selects and attends every step once; the times are a step's, their mean. A device whose kernel selects and attends
+  // in one launch counts all of it as attending.
+  virtual kernels::Status Once(double* select_ms, double* attend_ms) = 0;
 };
 
 class DecodeDevice {
@@ -28,19 +35,20 @@ class DecodeDevice {
   virtual ~DecodeDevice() = default;
   // "cpu", or the GPU's name.
   virtual const std::string& name() const = 0;
-  // The whole head as this device computes it, in host memory (the GPU's is in 16 bits).
+  // The whole problem as this device computes it, in host memory (the GPU's is in 16 bits).
   virtual kernels::AttentionProblem Problem() const = 0;
-  // One run of every step that warms up and makes the output, then the timed ones.
-  virtual kernels::Status Run(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                              DecodeRun* run) = 0;
+  // One run of every step, which warms up and makes the output. `run` and `values`, which are the method's, outlive the
+  // work, as the device does.
+  virtual kernels::Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                                  DecodeRun* run, std::unique_ptr<DecodeWork>* work) = 0;
 };
 
 // By options.device, "cpu" or "cuda". `steps` outlives the device. Errors: another word; no GPU; too little memory
 // there.
-kernels::Status MakeDecodeDevice(HeadTensorsPtr head, const DecodeSteps& steps, const CompareOptions& options,
+kernels::Status MakeDecodeDevice(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,
                                  std::unique_ptr<DecodeDevice>* made);
 // The GPU's alone (gpu_decode.cpp; a build without CUDA refuses).
-kernels::Status MakeGpuDecode(HeadTensorsPtr head, const DecodeSteps& steps, const CompareOptions& options,
+kernels::Status MakeGpuDecode(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,
                               std::unique_ptr<DecodeDevice>* made);
 
 }  // namespace headscope::analysis

@@ -6,6 +6,7 @@
 #include "analysis/types/mass_distribution.h"
 #include "compare/decode_steps.h"
 #include "compare/mask_quality.h"
+#include "kernels/method_names.h"
 #include "kernels/parallel.h"
 
 namespace headscope::analysis {
@@ -40,7 +41,7 @@ int64_t Length(const std::vector<ColumnRange>& intervals) {
 Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& method,
                      const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
                      const std::atomic<bool>* cancelled, DecodePreview* preview) {
-  const DecodeSteps steps(head, decode_rows);
+  const DecodeSteps steps(head, head.id, decode_rows);
   if (Status status = steps.Check(); !status.ok()) return status;
   const kernels::AttentionProblem whole = head.Problem();
   auto kept = std::make_shared<KeptSteps>();
@@ -65,7 +66,7 @@ Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& metho
     }
     kept->steps[step] = {head.row_positions[static_cast<size_t>(steps.Row(i))], head.AttendedColumns(steps.Row(i)),
                          Intervals(selection.tokens, steps.FirstToken(i))};
-    result.kept_mass[step] = static_cast<float>(steps.KeptMass(i, selection));
+    result.kept_mass[step] = static_cast<float>(steps.KeptMass(head, i, selection.tokens));
   });
   if (!failure.ok()) return failure;
   if (!finished) return {StatusCode::kCancelled, "cancelled"};
@@ -81,7 +82,7 @@ Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& metho
   const auto num_steps = static_cast<double>(kept->steps.size());
   const MassDistribution mass = DistributeMass(result.kept_mass);
   result.summary.head = head.id;
-  result.summary.method = method.spec().name;
+  result.summary.method = kernels::UniqueName(method.spec());
   result.summary.parameters = values.ToString(method.spec());
   result.summary.kept_fraction = static_cast<double>(kept_pairs) / static_cast<double>(attended_pairs);
   SetKeptMass(mass, &result.summary);

@@ -1,6 +1,8 @@
 #include "compare/decode_steps.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "analysis/tiles.h"
 #include "head/head_checks.h"
@@ -15,37 +17,59 @@ const void* Offset(const void* data, int64_t elements, kernels::DType dtype) {
   return static_cast<const char*>(data) + elements * SizeOf(dtype);
 }
 
-// Leaves the tokens from `first` on, counted from there.
+// Leaves the tokens from `first` on, counted from there, of every list. Lists of a static pattern are alike.
 void DropBefore(int32_t first, int32_t head_dim, kernels::DecodeSelection* selection) {
-  std::vector<int32_t>& tokens = selection->tokens;
-  const auto kept = std::lower_bound(tokens.begin(), tokens.end(), first);
-  selection->elements_moved -= 2 * int64_t{kept - tokens.begin()} * head_dim;
-  tokens.erase(tokens.begin(), kept);
-  for (int32_t& token : tokens) token -= first;
-  selection->token_begin = {0, static_cast<int64_t>(tokens.size())};
+  std::vector<int32_t> left;
+  std::vector<int64_t> begins = {0};
+  for (size_t list = 0; list + 1 < selection->token_begin.size(); ++list) {
+    const auto begin = selection->tokens.begin() + selection->token_begin[list];
+    const auto end = selection->tokens.begin() + selection->token_begin[list + 1];
+    const auto kept = std::lower_bound(begin, end, first);
+    if (list == 0) selection->elements_moved -= 2 * int64_t{kept - begin} * head_dim;
+    for (auto token = kept; token != end; ++token) left.push_back(*token - first);
+    begins.push_back(static_cast<int64_t>(left.size()));
+  }
+  selection->tokens = std::move(left);
+  selection->token_begin = std::move(begins);
 }
 
 }  // namespace
+
+kernels::DecodeSelection SelectionOfHead(const kernels::DecodeSelection& selection, int32_t head) {
+  const auto kv_head = static_cast<size_t>(head / (selection.num_qo_heads / selection.num_kv_heads));
+  kernels::DecodeSelection one;
+  one.num_qo_heads = one.num_kv_heads = 1;
+  one.tokens.assign(selection.tokens.begin() + selection.token_begin[kv_head],
+                    selection.tokens.begin() + selection.token_begin[kv_head + 1]);
+  one.token_begin = {0, static_cast<int64_t>(one.tokens.size())};
+  one.elements_moved = selection.elements_moved;
+  if (selection.alpha.empty()) return one;
+  one.alpha = {selection.alpha[static_cast<size_t>(head)]};
+  const auto head_dim = static_cast<int64_t>(selection.mean_value.size()) / selection.num_kv_heads;
+  const auto mean = selection.mean_value.begin() + static_cast<int64_t>(kv_head) * head_dim;
+  one.mean_value.assign(mean, mean + head_dim);
+  return one;
+}
 
 bool ChoosesByPlace(const kernels::DecodeMethod& method) {
   return method.spec().name == "dense" || method.spec().family == "static pattern";
 }
 
-DecodeSteps::DecodeSteps(const HeadTensors& head, int32_t rows)
-    : head_(head), count_(std::clamp<int64_t>(rows, 0, head.num_rows)) {
-  first_row_ = head.num_rows - count_;
+DecodeSteps::DecodeSteps(const HeadFrame& frame, HeadId first_head, int32_t rows)
+    : frame_(frame), first_head_(first_head), count_(std::clamp<int64_t>(rows, 0, frame.num_rows)) {
+  first_row_ = frame.num_rows - count_;
 }
 
 Status DecodeSteps::Check() const {
-  if (count_ > 0 && head_.row_positions.back() < head_.num_tokens) return {};
+  if (count_ > 0 && frame_.row_positions.back() < frame_.num_tokens) return {};
   return {StatusCode::kUnsupported,
-          "head " + HeadName(head_.id) + " has no recorded query row with its own key: decode methods need one"};
+          "head " + HeadName(first_head_) + " has no recorded query row with its own key: decode methods need one"};
 }
 
-double DecodeSteps::KeptMass(int64_t step, const kernels::DecodeSelection& selection) const {
+double DecodeSteps::KeptMass(const HeadTensors& head, int64_t step, std::span<const int32_t> tokens) const {
   double mass = 0;
   const int64_t first = FirstToken(step);
-  for (const int32_t token : selection.tokens) mass += Probability(head_, Row(step), first + token);
+  for (const int32_t token : tokens) mass += Probability(head, Row(step), first + token);
   return mass;
 }
 
@@ -53,7 +77,7 @@ kernels::AttentionProblem DecodeSteps::ProblemFrom(const kernels::AttentionProbl
                                                    int32_t first) const {
   kernels::AttentionProblem problem = whole;
   problem.seq_q = 1;
-  problem.seq_k = head_.row_positions[static_cast<size_t>(Row(step))] + 1 - first;
+  problem.seq_k = frame_.row_positions[static_cast<size_t>(Row(step))] + 1 - first;
   problem.first_position = problem.seq_k - 1;
   problem.q.data = Offset(whole.q.data, Row(step) * whole.q.row_stride, whole.dtype);
   problem.k.data = Offset(whole.k.data, first * whole.k.row_stride, whole.dtype);
@@ -72,7 +96,7 @@ Status DecodeSteps::Select(const kernels::DecodeMethod& method, const kernels::P
   if (!ChoosesByPlace(method)) return method.Select(Problem(whole, step), values, options, selection);
   if (Status status = method.Select(ProblemFrom(whole, step, 0), values, options, selection); !status.ok())
     return status;
-  if (first > 0) DropBefore(first, head_.head_dim, selection);
+  if (first > 0) DropBefore(first, frame_.head_dim, selection);
   return {};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "analysis/head_tensors.h"
 #include "kernels/method.h"
@@ -9,12 +10,12 @@
 
 namespace headscope::analysis {
 
-// A step is one of the head's last recorded rows: its query over the keys and values up to its own position, as far
-// back as the model's window reaches. The head runs by itself: a KV group of one query head.
+// A step is one of the last recorded rows: its query, of every head of a problem, over the keys and values up to its
+// own position, as far back as the model's window reaches.
 class DecodeSteps {
  public:
   // The last `rows` recorded rows, or all when there are fewer.
-  DecodeSteps(const HeadTensors& head, int32_t rows);
+  DecodeSteps(const HeadFrame& frame, HeadId first_head, int32_t rows);
 
   // kUnsupported when there is no step, or when a step's query has no recorded key of its own.
   kernels::Status Check() const;
@@ -22,9 +23,9 @@ class DecodeSteps {
   int64_t count() const { return count_; }
   int64_t Row(int64_t step) const { return first_row_ + step; }
   // The first token that the step's query sees; token 0 of the step's problem.
-  int32_t FirstToken(int64_t step) const { return head_.AttendedColumns(Row(step)).begin; }
+  int32_t FirstToken(int64_t step) const { return frame_.AttendedColumns(Row(step)).begin; }
 
-  // The step's part of the head's whole problem, wherever its tensors are.
+  // The step's part of the whole problem, wherever its tensors are.
   kernels::AttentionProblem Problem(const kernels::AttentionProblem& whole, int64_t step) const;
 
   // What the method keeps on a step, in tokens of the step's problem. A method that chooses by scores sees what the
@@ -34,15 +35,19 @@ class DecodeSteps {
                          const kernels::AttentionProblem& whole, int64_t step, const kernels::RunOptions& options,
                          kernels::DecodeSelection* selection) const;
 
-  // Share of the step's attention, by the recorded LSE, that lies on the selected tokens.
-  double KeptMass(int64_t step, const kernels::DecodeSelection& selection) const;
+  // Share of a head's attention at the step, by the recorded LSE, that lies on these tokens of the step's problem.
+  double KeptMass(const HeadTensors& head, int64_t step, std::span<const int32_t> tokens) const;
 
  private:
   kernels::AttentionProblem ProblemFrom(const kernels::AttentionProblem& whole, int64_t step, int32_t first) const;
 
-  const HeadTensors& head_;
+  const HeadFrame& frame_;
+  const HeadId first_head_;  // for messages
   int64_t first_row_ = 0, count_ = 0;
 };
+
+// The part of a selection that query head `head` of its problem has: one query head, one KV head.
+kernels::DecodeSelection SelectionOfHead(const kernels::DecodeSelection& selection, int32_t head);
 
 // Whether a decode method chooses by place alone, whatever Q and K hold.
 bool ChoosesByPlace(const kernels::DecodeMethod& method);

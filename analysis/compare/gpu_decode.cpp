@@ -1,4 +1,4 @@
-// Decode methods on the GPU, step by step.
+// Decode methods on the GPU, step by step, all measured heads in one launch: batch 1.
 //
 // A method that chooses by place needs no selection: a serving engine's cache holds just the tokens that it keeps (all
 // of them for dense, a ring of the newest, with sinks in front), so dense decode runs over these, brought together
@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "compare/decode_device.h"
-#include "compare/timed_gpu_head.h"
+#include "compare/timed_gpu.h"
+#include "kernels/contiguous.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/sparq_setup.h"
 
@@ -28,34 +29,37 @@ struct Workspace {
 
 class GpuDecode final : public DecodeDevice {
  public:
-  GpuDecode(TimedGpuHead timed, const DecodeSteps& steps) : timed_(std::move(timed)), steps_(steps) {}
+  GpuDecode(TimedGpu timed, const DecodeSteps& steps) : timed_(std::move(timed)), steps_(steps) {}
 
-  const std::string& name() const override { return timed_.head->gpu_name(); }
-  AttentionProblem Problem() const override { return timed_.head->host_problem(); }
+  const std::string& name() const override { return timed_.heads->gpu_name(); }
+  AttentionProblem Problem() const override { return timed_.heads->host_problem(); }
 
-  Status Run(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run) override {
+  Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
+                 std::unique_ptr<DecodeWork>* work) override {
     const bool sparq = method.spec().name == "sparq";
     if (!sparq && !ChoosesByPlace(method)) {
       return {StatusCode::kUnsupported,
               "decode method " + method.spec().name + " has no kernel for GPUs: choose --device cpu, or leave it out"};
     }
-    const auto num_steps = static_cast<size_t>(steps_.count());
-    run->selections.resize(num_steps);
-    run->select_ms.assign(static_cast<size_t>(timed_.options.repeats), 0.0);
-    run->attend_ms.assign(static_cast<size_t>(timed_.options.repeats), 0.0);
+    run->selections.resize(static_cast<size_t>(steps_.count()));
     run->select_device = name();
-    if (sparq && !timed_.head->exact())
+    if (sparq && !timed_.heads->exact())
       run->note = "sparq chooses by Q and K rounded to bf16: the trace holds finer values";
     run->o.clear();
-    timed_.options.Report(
-        {method.spec().name, "decode", 0, timed_.options.repeats});  // all repeats of a step take microseconds
+    auto made = std::make_unique<Work>(*this, sparq, values, run);
     for (int64_t step = 0; step < steps_.count(); ++step) {
       // What is kept, by the CPU's selector: of SparQ, alpha and the mean value that the reference needs.
-      Status status = steps_.Select(method, values, timed_.head->host_problem(), step,
+      Status status = steps_.Select(method, values, timed_.heads->host_problem(), step,
                                     {timed_.options.num_threads, timed_.options.cancelled}, Selection(run, step));
-      if (status.ok()) status = sparq ? RunSparq(values, step, run) : RunKnownTokens(step, run);
+      double dropped = 0;
+      if (status.ok()) status = timed_.heads->PoisonOutput();
+      if (status.ok()) status = made->Step(step, &dropped, sparq ? Selection(run, step)->tokens.data() : nullptr);
+      std::vector<float> o;
+      if (status.ok()) status = timed_.heads->ReadOutput(timed_.heads->heads().num_qo_heads, &o);
       if (!status.ok()) return status;
+      run->o.insert(run->o.end(), o.begin(), o.end());
     }
+    *work = std::move(made);
     return {};
   }
 
@@ -64,13 +68,43 @@ class GpuDecode final : public DecodeDevice {
     return &run->selections[static_cast<size_t>(step)];
   }
 
-  Status RunKnownTokens(int64_t step, DecodeRun* run) {
-    AttentionProblem problem = steps_.Problem(timed_.head->problem(), step);
-    if (Status status = Gather(Selection(run, step)->tokens, &problem); !status.ok()) return status;
+  class Work final : public DecodeWork {
+   public:
+    Work(GpuDecode& device, bool sparq, const kernels::ParameterValues& values, DecodeRun* run)
+        : device_(device), sparq_(sparq), values_(values), run_(run) {}
+
+    Status Once(double*, double* attend_ms) override {
+      for (int64_t step = 0; step < device_.steps_.count(); ++step) {
+        double milliseconds = 0;
+        if (Status status = Step(step, &milliseconds, nullptr); !status.ok()) return status;
+        *attend_ms += milliseconds / static_cast<double>(device_.steps_.count());
+      }
+      return {};
+    }
+
+    // chosen: where SparQ's own choice goes, or null.
+    Status Step(int64_t step, double* milliseconds, int32_t* chosen) {
+      const kernels::DecodeSelection& selection = *Selection(run_, step);
+      return sparq_ ? device_.RunSparq(values_, step, selection, milliseconds, chosen)
+                    : device_.RunKnownTokens(step, selection, milliseconds);
+    }
+
+   private:
+    GpuDecode& device_;
+    const bool sparq_;
+    const kernels::ParameterValues& values_;
+    DecodeRun* const run_;
+  };
+
+  // Every KV head keeps the same tokens.
+  Status RunKnownTokens(int64_t step, const kernels::DecodeSelection& selection, double* milliseconds) {
+    AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
+    const auto end = selection.tokens.begin() + selection.token_begin[1];
+    if (Status status = Gather({selection.tokens.begin(), end}, &problem); !status.ok()) return status;
     Workspace workspace;
     if (Status status = MakeWorkspace(problem, {}, &workspace); !status.ok()) return status;
-    return TimeStep(run, [&] {
-      return kernels::DecodeDenseCuda(problem, timed_.head->output(), workspace.memory.get(), workspace.bytes,
+    return TimeStep(milliseconds, [&] {
+      return kernels::DecodeDenseCuda(problem, timed_.heads->step_output(), workspace.memory.get(), workspace.bytes,
                                       /*stream=*/nullptr);
     });
   }
@@ -89,65 +123,71 @@ class GpuDecode final : public DecodeDevice {
       problem->v.data = v + tokens.front() * row;
       return {};
     }
-    Status status = AllocateOnGpu(count * row, "the kept keys", &kept_k_);
-    if (status.ok()) status = AllocateOnGpu(count * row, "the kept values", &kept_v_);
+    const int64_t all_bytes = problem->num_kv_heads * count * row;
+    Status status = AllocateOnGpu(all_bytes, "the kept keys", &kept_k_);
+    if (status.ok()) status = AllocateOnGpu(all_bytes, "the kept values", &kept_v_);
+    const auto head_bytes = static_cast<size_t>(problem->k.head_stride * kElementBytes);
     for (int64_t begin = 0, end = 0; status.ok() && begin < count; begin = end) {
       const int32_t first = tokens[static_cast<size_t>(begin)];
       for (end = begin + 1; end < count && tokens[static_cast<size_t>(end)] - first == end - begin;) ++end;
+      // The same rows of every KV head.
       const auto bytes = static_cast<size_t>((end - begin) * row);
       for (const auto& [from, to] : {std::pair{k, kept_k_.get()}, std::pair{v, kept_v_.get()}}) {
         if (!status.ok()) break;
         status = GpuStatus(
-            cudaMemcpy(static_cast<char*>(to) + begin * row, from + first * row, bytes, cudaMemcpyDeviceToDevice),
+            cudaMemcpy2D(static_cast<char*>(to) + begin * row, static_cast<size_t>(count * row), from + first * row,
+                         head_bytes, bytes, static_cast<size_t>(problem->num_kv_heads), cudaMemcpyDeviceToDevice),
             "gathering kept keys and values");
       }
     }
-    problem->k.data = kept_k_.get();
-    problem->v.data = kept_v_.get();
+    problem->k = kernels::ContiguousTensor<const void>(kept_k_.get(), problem->num_kv_heads, count, problem->head_dim);
+    problem->v = kernels::ContiguousTensor<const void>(kept_v_.get(), problem->num_kv_heads, count, problem->head_dim);
     return status;
   }
 
-  Status RunSparq(const kernels::ParameterValues& values, int64_t step, DecodeRun* run) {
-    const AttentionProblem problem = steps_.Problem(timed_.head->problem(), step);
+  Status RunSparq(const kernels::ParameterValues& values, int64_t step, const kernels::DecodeSelection& selection,
+                  double* milliseconds, int32_t* chosen_tokens) {
+    const AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
     const kernels::SparqCudaOptions options = kernels::SparqOptions(values, problem);
-    kernels::DecodeSelection* const selection = Selection(run, step);
-    const auto mean_bytes = static_cast<int64_t>(selection->mean_value.size() * sizeof(float));
-    const int64_t chosen_bytes = int64_t{options.num_tokens} * int64_t{sizeof(int32_t)};
+    const auto mean_bytes = static_cast<int64_t>(selection.mean_value.size() * sizeof(float));
+    const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * options.num_tokens * int64_t{sizeof(int32_t)};
     GpuMemory mean, chosen;
     Workspace workspace;
     kernels::TransposedKeys transposed;
     Status status = AllocateOnGpu(mean_bytes, "the mean value", &mean);
-    if (status.ok()) status = UploadToGpu(selection->mean_value.data(), mean_bytes, mean.get());
+    if (status.ok()) status = UploadToGpu(selection.mean_value.data(), mean_bytes, mean.get());
     if (status.ok()) status = AllocateOnGpu(chosen_bytes, "the chosen tokens", &chosen);
     if (status.ok()) status = MakeWorkspace(problem, options, &workspace);
     if (status.ok()) status = TransposeKeys(step, problem, &transposed);
     if (!status.ok()) return status;
-    status = TimeStep(run, [&] {
+    status = TimeStep(milliseconds, [&] {
       return kernels::DecodeSparqCuda(problem, options, transposed, static_cast<const float*>(mean.get()),
-                                      timed_.head->output(), static_cast<int32_t*>(chosen.get()),
+                                      timed_.heads->step_output(), static_cast<int32_t*>(chosen.get()),
                                       workspace.memory.get(), workspace.bytes, /*stream=*/nullptr);
     });
-    // The GPU's own choice: where estimates tie within rounding, it may be another token than the CPU's.
-    if (status.ok()) status = DownloadFromGpu(chosen.get(), chosen_bytes, selection->tokens.data());
+    // The GPU's own choice: where estimates tie within rounding, it may be another token than the CPU's. Both choose
+    // options.num_tokens per KV head, list behind list.
+    if (status.ok() && chosen_tokens != nullptr) status = DownloadFromGpu(chosen.get(), chosen_bytes, chosen_tokens);
     return status;
   }
 
   // The step's keys, component-major.
   Status TransposeKeys(int64_t step, const AttentionProblem& problem, kernels::TransposedKeys* transposed) {
-    const int64_t num_tokens = timed_.head->head().num_tokens;
-    const int64_t head_dim = timed_.head->head().head_dim;
+    const int64_t num_tokens = timed_.heads->heads().num_tokens;
+    const int64_t head_dim = timed_.heads->heads().head_dim;
     const int64_t stride = kernels::ComponentStride(num_tokens);
-    const int64_t bytes = head_dim * stride * kElementBytes;
+    const int64_t num_kv_heads = timed_.heads->heads().num_kv_heads;
+    const int64_t bytes = num_kv_heads * head_dim * stride * kElementBytes;
     if (transposed_ == nullptr) {
       GpuMemory memory;
       Status status = AllocateOnGpu(bytes, "the component-major copy of K", &memory);
       if (!status.ok()) return status;
-      const std::vector<uint16_t> host = kernels::ComponentMajorKeys(
-          timed_.head->host_problem().k.data, /*num_lists=*/1, num_tokens, head_dim, timed_.options.num_threads);
+      const std::vector<uint16_t> host = kernels::ComponentMajorKeys(timed_.heads->host_problem().k.data, num_kv_heads,
+                                                                     num_tokens, head_dim, timed_.options.num_threads);
       if (status = UploadToGpu(host.data(), bytes, memory.get()); !status.ok()) return status;
       transposed_ = std::move(memory);
     }
-    *transposed = {transposed_.get(), head_dim * stride, head_dim * stride, stride};
+    *transposed = {transposed_.get(), bytes / kElementBytes, head_dim * stride, stride};
     const int64_t first = steps_.FirstToken(step);
     if (first == 0) return {};
     // A window begins anywhere, but the kernel's rows begin at multiples of 16 bytes.
@@ -159,7 +199,7 @@ class GpuDecode final : public DecodeDevice {
         cudaMemcpy2D(moved_.get(), static_cast<size_t>(stride * kElementBytes),
                      static_cast<const char*>(transposed_.get()) + first * kElementBytes,
                      static_cast<size_t>(stride * kElementBytes), static_cast<size_t>(problem.seq_k * kElementBytes),
-                     static_cast<size_t>(head_dim), cudaMemcpyDeviceToDevice),
+                     static_cast<size_t>(num_kv_heads * head_dim), cudaMemcpyDeviceToDevice),
         "copying the window's keys");
   }
 
@@ -171,25 +211,15 @@ class GpuDecode final : public DecodeDevice {
     return GpuStatus(cudaMemset(workspace->memory.get(), 0, workspace->bytes), "clearing a decode step's memory");
   }
 
-  // Warms up, takes the step's output, and adds the step's share to the time of every repeat.
   template <typename Launch>
-  Status TimeStep(DecodeRun* run, const Launch& launch) {
-    Status status = timed_.head->PoisonOutput();
-    if (status.ok()) status = timed_.clock->Time({launch}, nullptr);
-    std::vector<float> o;
-    if (status.ok()) status = timed_.head->ReadOutput(1, &o);
-    if (!status.ok()) return status;
-    run->o.insert(run->o.end(), o.begin(), o.end());
-    return timed_.Repeat([&](int32_t repeat) {
-      std::vector<double> times;
-      Status timed = timed_.clock->Time({launch}, &times);
-      if (!timed.ok()) return timed;
-      run->attend_ms[static_cast<size_t>(repeat)] += times[0] / static_cast<double>(steps_.count());
-      return timed;
-    });
+  Status TimeStep(double* milliseconds, const Launch& launch) {
+    std::vector<double> times;
+    Status status = timed_.clock->Time({launch}, &times);
+    if (status.ok()) *milliseconds = times[0];
+    return status;
   }
 
-  const TimedGpuHead timed_;
+  const TimedGpu timed_;
   const DecodeSteps& steps_;
   GpuMemory kept_k_, kept_v_;     // of a step whose tokens do not lie side by side
   GpuMemory transposed_, moved_;  // K component-major, whole and from a window's first token on; made when needed
@@ -197,10 +227,10 @@ class GpuDecode final : public DecodeDevice {
 
 }  // namespace
 
-Status MakeGpuDecode(HeadTensorsPtr head, const DecodeSteps& steps, const CompareOptions& options,
+Status MakeGpuDecode(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,
                      std::unique_ptr<DecodeDevice>* made) {
-  TimedGpuHead timed;
-  if (Status status = TimedGpuHead::Create(std::move(head), options, &timed); !status.ok()) return status;
+  TimedGpu timed;
+  if (Status status = TimedGpu::Create(std::move(heads), options, &timed); !status.ok()) return status;
   *made = std::make_unique<GpuDecode>(std::move(timed), steps);
   return {};
 }

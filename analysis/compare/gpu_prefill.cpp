@@ -1,10 +1,11 @@
 // Prefill methods on the GPU: it selects and attends there, one right after the other, and only the index and the
 // output come back, outside of what is timed.
+#include <functional>
 #include <utility>
 
 #include "compare/model_window.h"
 #include "compare/prefill_device.h"
-#include "compare/timed_gpu_head.h"
+#include "compare/timed_gpu.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_select.h"
 
@@ -14,112 +15,175 @@ namespace {
 using kernels::Status;
 using kernels::StatusCode;
 
+// Grows, never shrinks: what the selections of several methods take turns at.
+struct SharedMemory {
+  GpuMemory memory;
+  size_t bytes = 0;
+
+  Status Reserve(size_t wanted, const std::string& what) {
+    if (memory != nullptr && bytes >= wanted) return {};
+    memory.reset();
+    bytes = 0;
+    Status status = AllocateOnGpu(static_cast<int64_t>(wanted), what, &memory);
+    if (status.ok()) bytes = wanted;
+    return status;
+  }
+};
+
 class GpuPrefill final : public PrefillDevice {
  public:
-  explicit GpuPrefill(TimedGpuHead timed) : timed_(std::move(timed)) {}
+  explicit GpuPrefill(TimedGpu timed) : timed_(std::move(timed)) {}
 
-  const std::string& name() const override { return timed_.head->gpu_name(); }
-  kernels::AttentionProblem Problem() const override { return timed_.head->host_problem(); }
+  const std::string& name() const override { return timed_.heads->gpu_name(); }
+  kernels::AttentionProblem Problem() const override { return timed_.heads->host_problem(); }
 
-  Status Run(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run) override {
+  Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
+                 std::unique_ptr<PrefillWork>* work) override {
     kernels::CudaSelectSizes sizes;
     Status selects = CheckSelector(method, values, &sizes);
     if (!selects.ok() && selects.code() != StatusCode::kUnsupported) return selects;
-    if (Status status = timed_.head->PoisonOutput(); !status.ok()) return status;
+    if (Status status = timed_.heads->PoisonOutput(); !status.ok()) return status;
     Status status;
     if (selects.ok()) {
-      status = SelectAndAttend(method, values, sizes, run);
+      status = PrepareOnGpu(method, values, sizes, run, work);
     } else {
       run->note = method.spec().name + " selects on the CPU: " + selects.message();
-      status = AttendSelected(method, values, run);
+      status = PrepareOnCpu(method, values, run, work);
     }
-    return status.ok() ? timed_.head->ReadOutput(timed_.head->head().num_rows, &run->o) : status;
+    const MeasuredHeads& heads = timed_.heads->heads();
+    return status.ok() ? timed_.heads->ReadOutput(heads.num_qo_heads * heads.num_rows, &run->o) : status;
   }
 
  private:
-  // Whether the GPU's selector makes the mask that the CPU's makes on this head. kUnsupported says why not.
+  // Select and attend, one behind the other.
+  class WorkOnGpu final : public PrefillWork {
+   public:
+    WorkOnGpu(GpuPrefill& device, std::string name, const kernels::ParameterValues& values,
+              kernels::CudaSelectSizes sizes)
+        : device_(device), name_(std::move(name)), values_(values), sizes_(sizes) {}
+    Status Once(double* select_ms, double* attend_ms) override {
+      kernels::SparseIndexView view;
+      return device_.SelectAndAttend(name_, values_, sizes_, &view, select_ms, attend_ms);
+    }
+
+   private:
+    GpuPrefill& device_;
+    const std::string name_;
+    const kernels::ParameterValues& values_;
+    const kernels::CudaSelectSizes sizes_;
+  };
+
+  // Selects on the CPU; attends over the index that lies on the GPU.
+  class WorkOnCpu final : public PrefillWork {
+   public:
+    WorkOnCpu(const GpuPrefill& device, const kernels::PrefillMethod& method, const kernels::ParameterValues& values)
+        : device_(device), method_(method), values_(values) {}
+    ~WorkOnCpu() override { kernels::FreeIndex(&uploaded_); }
+    WorkOnCpu(const WorkOnCpu&) = delete;
+    WorkOnCpu& operator=(const WorkOnCpu&) = delete;
+
+    Status Upload(const kernels::SparseIndexView& index) { return kernels::UploadIndex(index, &uploaded_); }
+    Status Once(double* select_ms, double* attend_ms) override {
+      kernels::SparseIndex again;
+      Status status =
+          SelectTimed(device_.timed_.heads->heads(), method_, values_, device_.timed_.options, &again, select_ms);
+      return status.ok() ? device_.AttendTimed(uploaded_.view, attend_ms) : status;
+    }
+    Status Attend() const {
+      double dropped = 0;
+      return device_.AttendTimed(uploaded_.view, &dropped);
+    }
+
+   private:
+    const GpuPrefill& device_;
+    const kernels::PrefillMethod& method_;
+    const kernels::ParameterValues& values_;
+    kernels::CudaIndexBuffers uploaded_;
+  };
+
+  // Whether the GPU's selector makes the mask that the CPU's makes on these heads. kUnsupported says why not.
   Status CheckSelector(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                        kernels::CudaSelectSizes* sizes) const {
-    const HeadTensors& head = timed_.head->head();
-    if (WindowHides(head)) {
-      return {StatusCode::kUnsupported, "the model attends only the newest " + std::to_string(head.window) +
+    const MeasuredHeads& heads = timed_.heads->heads();
+    if (WindowHides(heads)) {
+      return {StatusCode::kUnsupported, "the model attends only the newest " + std::to_string(heads.window) +
                                             " tokens here, and the GPU's selectors know no window of a model."};
     }
-    // A selector that reads Q and K must not choose by rounded ones: it is asked for the head's own format. (The call
+    // A selector that reads Q and K must not choose by rounded ones: it is asked for the heads' own format. (The call
     // looks at no pointer.)
-    const kernels::AttentionProblem own = timed_.head->exact() ? timed_.head->host_problem() : head.Problem();
+    const kernels::AttentionProblem own = timed_.heads->exact() ? timed_.heads->host_problem() : heads.Problem();
     return kernels::SelectCudaBufferSizes(method.spec().name, own, values, sizes);
   }
 
-  Status SelectAndAttend(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
-                         const kernels::CudaSelectSizes& sizes, PrefillRun* run) {
+  Status PrepareOnGpu(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                      const kernels::CudaSelectSizes& sizes, PrefillRun* run, std::unique_ptr<PrefillWork>* work) {
     const std::string& name = method.spec().name;
-    GpuMemory index, workspace;
-    Status status = AllocateOnGpu(static_cast<int64_t>(sizes.index_bytes), "the index of " + name, &index);
-    if (status.ok()) {
-      status = AllocateOnGpu(static_cast<int64_t>(sizes.workspace_bytes), "the selection of " + name, &workspace);
-    }
-    if (!status.ok()) return status;
-    const kernels::CudaSelectBuffers buffers{index.get(), sizes.index_bytes, workspace.get(), sizes.workspace_bytes};
     kernels::SparseIndexView view;
-    const auto select = [&] {
-      return kernels::SelectCuda(name, timed_.head->problem(), values, buffers, &view, /*stream=*/nullptr);
-    };
-    const auto attend = [&] { return Attend(view); };
-
-    if (status = timed_.clock->Time({select, attend}, nullptr); !status.ok()) return status;
-    if (status = kernels::DownloadIndex(view, &run->index, /*stream=*/nullptr); !status.ok()) return status;
+    double select_ms = 0, attend_ms = 0;
+    if (Status status = SelectAndAttend(name, values, sizes, &view, &select_ms, &attend_ms); !status.ok())
+      return status;
+    if (Status status = kernels::DownloadIndex(view, &run->index, /*stream=*/nullptr); !status.ok()) return status;
     // Selectors write their lists unchecked; numbers about a broken index would mean nothing.
-    if (status = kernels::Validate(run->index.View()); !status.ok()) {
+    if (Status status = kernels::Validate(run->index.View()); !status.ok()) {
       return {StatusCode::kDeviceError, "the GPU's " + name + " made an index that is not valid: " + status.message()};
     }
     run->select_device = this->name();
-    return timed_.Repeat([&](int32_t repeat) {
-      Report(method, repeat);
-      std::vector<double> times;
-      Status timed = timed_.clock->Time({select, attend}, &times);
-      if (!timed.ok()) return timed;
-      run->select_ms.push_back(times[0]);
-      run->attend_ms.push_back(times[1]);
-      return timed;
-    });
+    *work = std::make_unique<WorkOnGpu>(*this, name, values, sizes);
+    return {};
   }
 
-  // With the CPU's selection.
-  Status AttendSelected(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run) {
-    if (Status status = SelectTimed(timed_.head->head(), method, values, timed_.options, run); !status.ok())
-      return status;
-    kernels::CudaIndexBuffers uploaded;
-    const std::unique_ptr<kernels::CudaIndexBuffers, void (*)(kernels::CudaIndexBuffers*)> release(&uploaded,
-                                                                                                   kernels::FreeIndex);
-    if (Status status = kernels::UploadIndex(run->index.View(), &uploaded); !status.ok()) return status;
-    const auto attend = [&] { return Attend(uploaded.view); };
-    if (Status status = timed_.clock->Time({attend}, nullptr); !status.ok()) return status;
-    return timed_.Repeat([&](int32_t repeat) {
-      Report(method, repeat);
-      std::vector<double> times;
-      Status timed = timed_.clock->Time({attend}, &times);
-      if (timed.ok()) run->attend_ms.push_back(times[0]);
-      return timed;
-    });
+  Status PrepareOnCpu(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
+                      std::unique_ptr<PrefillWork>* work) {
+    double select_ms = 0;
+    Status status = SelectTimed(timed_.heads->heads(), method, values, timed_.options, &run->index, &select_ms);
+    run->select_device = "cpu";
+    auto made = std::make_unique<WorkOnCpu>(*this, method, values);
+    if (status.ok()) status = made->Upload(run->index.View());
+    if (status.ok()) status = made->Attend();
+    if (status.ok()) *work = std::move(made);
+    return status;
+  }
+
+  Status SelectAndAttend(const std::string& name, const kernels::ParameterValues& values,
+                         const kernels::CudaSelectSizes& sizes, kernels::SparseIndexView* view, double* select_ms,
+                         double* attend_ms) {
+    Status status = index_.Reserve(sizes.index_bytes, "the index of " + name);
+    if (status.ok()) status = workspace_.Reserve(sizes.workspace_bytes, "the selection of " + name);
+    if (!status.ok()) return status;
+    const kernels::CudaSelectBuffers buffers{index_.memory.get(), index_.bytes, workspace_.memory.get(),
+                                             workspace_.bytes};
+    const auto select = [&] {
+      return kernels::SelectCuda(name, timed_.heads->problem(), values, buffers, view, /*stream=*/nullptr);
+    };
+    const auto attend = [&] { return Attend(*view); };
+    std::vector<double> times;
+    if (status = timed_.clock->Time({select, attend}, &times); !status.ok()) return status;
+    *select_ms = times[0];
+    *attend_ms = times[1];
+    return {};
+  }
+
+  Status AttendTimed(const kernels::SparseIndexView& index, double* attend_ms) const {
+    std::vector<double> times;
+    const auto attend = [&] { return Attend(index); };
+    Status status = timed_.clock->Time({attend}, &times);
+    if (status.ok()) *attend_ms = times[0];
+    return status;
   }
 
   Status Attend(const kernels::SparseIndexView& index) const {
-    return kernels::AttendCuda(timed_.head->problem(), index, timed_.head->output(), /*stream=*/nullptr);
+    return kernels::AttendCuda(timed_.heads->problem(), index, timed_.heads->output(), /*stream=*/nullptr);
   }
 
-  void Report(const kernels::PrefillMethod& method, int32_t repeat) const {
-    timed_.options.Report({method.spec().name, "attend", repeat + 1, timed_.options.repeats});
-  }
-
-  const TimedGpuHead timed_;
+  const TimedGpu timed_;
+  SharedMemory index_, workspace_;
 };
 
 }  // namespace
 
-Status MakeGpuPrefill(HeadTensorsPtr head, const CompareOptions& options, std::unique_ptr<PrefillDevice>* made) {
-  TimedGpuHead timed;
-  if (Status status = TimedGpuHead::Create(std::move(head), options, &timed); !status.ok()) return status;
+Status MakeGpuPrefill(MeasuredHeadsPtr heads, const CompareOptions& options, std::unique_ptr<PrefillDevice>* made) {
+  TimedGpu timed;
+  if (Status status = TimedGpu::Create(std::move(heads), options, &timed); !status.ok()) return status;
   *made = std::make_unique<GpuPrefill>(std::move(timed));
   return {};
 }

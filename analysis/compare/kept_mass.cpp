@@ -2,9 +2,10 @@
 #include <string>
 
 #include "analysis/compare.h"
+#include "analysis/types/rounding.h"
 #include "compare/column_mass.h"
 #include "compare/kept_columns.h"
-#include "kernels/cpu_scores.h"
+#include "compare/probability_pass.h"
 #include "kernels/cuda_statistics.h"
 #include "kernels/parallel.h"
 
@@ -43,9 +44,9 @@ Status SumSpans(const HeadTensors& head, const kernels::SparseIndexView& index, 
       std::vector<double> sums(static_cast<size_t>(span.row_end - span.row_begin));
       sum_span(span, &workers[static_cast<size_t>(worker)], sums.data());
       for (int32_t row = span.row_begin; row < span.row_end; ++row) {
-        // Differences of rounded sums may end a hair below zero.
+        // Rounded sums may end a hair above 1, and their differences a hair below zero.
         result[static_cast<size_t>(row)] =
-            static_cast<float>(std::max(0.0, sums[static_cast<size_t>(row - span.row_begin)]));
+            static_cast<float>(std::max(0.0, RoundedShare(sums[static_cast<size_t>(row - span.row_begin)])));
       }
     }
   });
@@ -136,6 +137,7 @@ Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, 
     if (kernels::IsCancelled(cancelled)) return {StatusCode::kCancelled, "cancelled"};
     std::vector<float> result(static_cast<size_t>(head.num_rows));
     Status status = head.gpu->KeptMass(index, result.data());
+    for (float& row_mass : result) row_mass = static_cast<float>(RoundedShare(static_cast<double>(row_mass)));
     if (status.ok()) *mass = std::move(result);
     // Memory that others have taken on the GPU is no reason to go without the number.
     if (status.code() != StatusCode::kOutOfMemory) return status;
@@ -150,11 +152,12 @@ Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, 
 }
 
 std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t num_threads,
-                                                  const std::atomic<bool>* cancelled) {
+                                                  const std::atomic<bool>* cancelled, const VisitProbabilities& visit) {
   std::shared_ptr<HeadMass> result(new HeadMass);
   if (head->gpu != nullptr) {
     // The GPU sums a mask's kept pairs faster than the CPU reads their blocks: nothing to prepare.
     if (kernels::IsCancelled(cancelled)) return nullptr;
+    if (visit && !PassProbabilities(*head, num_threads, cancelled, nullptr, visit)) return nullptr;
     result->head_ = std::move(head);
     return result;
   }
@@ -166,42 +169,8 @@ std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t n
   result->block_mass_.assign(static_cast<size_t>(head->num_rows * result->num_blocks_), 0.0f);
   result->head_ = std::move(head);
 
-  const HeadTensors& tensors = *result->head_;
-  const kernels::PackedKeys keys(tensors.k.data(), kernels::DType::kFloat32, tensors.head_dim,
-                                 static_cast<int32_t>(tensors.num_tokens), tensors.head_dim);
-  // Rows of a step, and columns of a ScoreBlock call, a multiple of every block up to it and a divisor of larger ones.
-  constexpr int64_t kRows = 64;
-  constexpr int64_t kColumns = 1024;
-  const int64_t steps = (tensors.num_rows + kRows - 1) / kRows;
-  std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(num_threads, steps)),
-                                         std::vector<float>(kRows * kColumns));
-  const bool finished = kernels::ParallelFor(steps, num_threads, cancelled, [&](int64_t step, int32_t worker) {
-    const int64_t row_begin = (steps - 1 - step) * kRows;
-    const int64_t row_end = std::min(row_begin + kRows, tensors.num_rows);
-    float* buffer = scores[static_cast<size_t>(worker)].data();
-    const int64_t last_column = tensors.AttendedColumns(row_end - 1).end;
-    const int64_t first_column = tensors.AttendedColumns(row_begin).begin / kColumns * kColumns;
-    for (int64_t begin = first_column; begin < last_column; begin += kColumns) {
-      const int64_t end = std::min(begin + kColumns, last_column);
-      kernels::ScoreBlock(tensors.q.data() + row_begin * tensors.head_dim, tensors.head_dim,
-                          static_cast<int32_t>(row_end - row_begin), keys, static_cast<int32_t>(begin),
-                          static_cast<int32_t>(end), tensors.scale, tensors.soft_cap, buffer, kColumns);
-      for (int64_t row = row_begin; row < row_end; ++row) {
-        const ColumnRange attended = tensors.AttendedColumns(row);
-        int64_t from = std::max<int64_t>(begin, attended.begin);
-        const int64_t to = std::min<int64_t>(end, attended.end);
-        while (from < to) {
-          const int64_t index = from / block;
-          const int64_t until = std::min((index + 1) * block, to);
-          result->block_mass_[static_cast<size_t>(row * result->num_blocks_ + index)] +=
-              kernels::ExpInPlace(buffer + (row - row_begin) * kColumns + (from - begin), until - from,
-                                  tensors.lse[static_cast<size_t>(row)]);
-          from = until;
-        }
-      }
-    }
-  });
-  if (!finished) return nullptr;
+  const BlockSums sums{block, result->block_mass_.data()};
+  if (!PassProbabilities(*result->head_, num_threads, cancelled, &sums, visit)) return nullptr;
   return result;
 }
 

@@ -1,6 +1,8 @@
 // What previews and measured runs write into their results alike.
 #pragma once
 
+#include <string>
+
 #include "analysis/types/comparison.h"
 #include "analysis/types/mass_distribution.h"
 
@@ -12,6 +14,11 @@ void SetKeptMass(const MassDistribution& mass, Result* result) {
   result->cra_min = mass.minimum;
   result->cra_p5 = mass.fifth_percentile;
   result->cra_mean = mass.mean;
+}
+
+// Behind what the note says already.
+inline void AddNote(const std::string& note, MethodResult* result) {
+  if (!note.empty()) result->note += (result->note.empty() ? "" : "; ") + note;
 }
 
 // Of a result whose times are set: dense attention's time by that of selection and attention.

@@ -20,21 +20,21 @@ ElementRule RuleInside(const SparseIndexView& index, int32_t window) {
 
 }  // namespace
 
-bool WindowHides(const HeadTensors& head) {
-  return head.window > 0 && !head.row_positions.empty() && head.row_positions.back() >= head.window;
+bool WindowHides(const HeadFrame& frame) {
+  return frame.window > 0 && !frame.row_positions.empty() && frame.row_positions.back() >= frame.window;
 }
 
-int64_t AttendedPairs(const HeadTensors& head) {
+int64_t AttendedPairs(const HeadFrame& frame) {
   int64_t pairs = 0;
-  for (int64_t row = 0; row < head.num_rows; ++row) {
-    const kernels::ColumnRange attended = head.AttendedColumns(row);
+  for (int64_t row = 0; row < frame.num_rows; ++row) {
+    const kernels::ColumnRange attended = frame.AttendedColumns(row);
     pairs += std::max(0, attended.end - attended.begin);
   }
   return pairs;
 }
 
-double KeptFraction(const HeadTensors& head, const SparseIndexView& index) {
-  const int64_t attended = AttendedPairs(head);
+double KeptFraction(const HeadFrame& frame, const SparseIndexView& index) {
+  const int64_t attended = AttendedPairs(frame);
   return attended == 0 ? 0.0 : static_cast<double>(CountPairs(index).kept) / static_cast<double>(attended);
 }
 
@@ -75,13 +75,19 @@ kernels::SparseIndex InsideWindow(const SparseIndexView& index, int32_t window) 
   return builder.Build();
 }
 
+kernels::Status SelectInside(const HeadFrame& frame, const kernels::AttentionProblem& problem,
+                             const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                             const kernels::RunOptions& options, kernels::SparseIndex* index) {
+  kernels::SparseIndex chosen;
+  if (kernels::Status status = method.Select(problem, values, options, &chosen); !status.ok()) return status;
+  *index = WindowHides(frame) ? InsideWindow(chosen.View(), frame.window) : std::move(chosen);
+  return {};
+}
+
 kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const kernels::RunOptions& options,
                              kernels::SparseIndex* index) {
-  kernels::SparseIndex chosen;
-  if (kernels::Status status = method.Select(head.Problem(), values, options, &chosen); !status.ok()) return status;
-  *index = WindowHides(head) ? InsideWindow(chosen.View(), head.window) : std::move(chosen);
-  return {};
+  return SelectInside(head, head.Problem(), method, values, options, index);
 }
 
 }  // namespace headscope::analysis

@@ -14,14 +14,14 @@
 
 namespace headscope::analysis {
 
-// Whether the head's window hides an earlier token from some recorded row.
-bool WindowHides(const HeadTensors& head);
+// Whether the heads' window hides an earlier token from some recorded row.
+bool WindowHides(const HeadFrame& frame);
 
 // Pairs of a recorded row and a column that it attends to.
-int64_t AttendedPairs(const HeadTensors& head);
+int64_t AttendedPairs(const HeadFrame& frame);
 
-// Pairs that an index inside the head's window keeps, as a share of the attended ones; 0 when there are none.
-double KeptFraction(const HeadTensors& head, const kernels::SparseIndexView& index);
+// Pairs that an index of one head inside its window keeps, as a share of the attended ones; 0 when there are none.
+double KeptFraction(const HeadFrame& frame, const kernels::SparseIndexView& index);
 
 // The part of an index that lies inside a window of `window` >= 1 tokens. `index` is causal and as SparseIndexBuilder
 // makes it: its full runs and single columns obey its rule. Cost: linear in its entries, but for sorting each list.
@@ -32,7 +32,12 @@ double KeptFraction(const HeadTensors& head, const kernels::SparseIndexView& ind
 // leaves such an index no sinks.
 kernels::SparseIndex InsideWindow(const kernels::SparseIndexView& index, int32_t window);
 
-// method.Select on the head, then InsideWindow where the window hides anything. Errors are the method's.
+// method.Select on a problem of heads with that frame, then InsideWindow where the window hides anything. Errors are
+// the method's.
+kernels::Status SelectInside(const HeadFrame& frame, const kernels::AttentionProblem& problem,
+                             const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                             const kernels::RunOptions& options, kernels::SparseIndex* index);
+// The same on one head.
 kernels::Status SelectOnHead(const HeadTensors& head, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const kernels::RunOptions& options,
                              kernels::SparseIndex* index);

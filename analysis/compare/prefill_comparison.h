@@ -1,10 +1,12 @@
-// Prefill methods on a head: all its recorded rows at once, beside dense attention.
+// Prefill methods: all recorded rows at once, beside dense attention.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "analysis/compare.h"
+#include "compare/checked_method.h"
+#include "compare/judged_heads.h"
 #include "compare/prefill_device.h"
 #include "kernels/status.h"
 
@@ -12,26 +14,27 @@ namespace headscope::analysis {
 
 class PrefillComparison {
  public:
-  PrefillComparison(HeadTensorsPtr head, const CompareOptions& options);
-  // Fills the result but for its head and parameters. Dense is measured by the first call that succeeds.
-  kernels::Status Run(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
-                      MethodResult* result);
+  PrefillComparison(MeasuredHeadsPtr measured, const CompareOptions& options);
+  // Fills results[head * methods.size() + method] for the prefill methods among `methods`, but for what is the same of
+  // both phases.
+  kernels::Status Run(const std::vector<CheckedMethod>& methods, const std::vector<HeadId>& heads,
+                      std::vector<MethodResult>* results);
 
  private:
-  kernels::Status MeasureDense();
-  // The method beside dense: a short baseline is timed again in turn with it, a long one stays as it is.
-  kernels::Status RunBesideDense(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
-                                 PrefillRun* run);
-  // Kept share, kept mass and the executor's own error.
-  kernels::Status Judge(const PrefillRun& run, MethodResult* result) const;
+  // Makes the device and the baseline's output. Dense is prepared by the first call that succeeds.
+  kernels::Status PrepareDense();
+  // Kept share, kept mass, distance from dense and the executor's own error, of one head.
+  kernels::Status Judge(const PrefillRun& run, HeadId head, MethodResult* result);
   // Relative error of the executor itself on rows spread evenly from the first to the last.
-  kernels::Status KernelError(const PrefillRun& run, double* error) const;
+  kernels::Status KernelError(const PrefillRun& run, int64_t head, double* error) const;
 
-  const HeadTensorsPtr head_;
+  const MeasuredHeadsPtr measured_;
   const CompareOptions options_;
+  JudgedHeads judged_;
   std::unique_ptr<PrefillDevice> device_;
-  PrefillRun dense_;  // the baseline; its output is empty until measured
-  Timing dense_attend_;
+  PrefillRun dense_;  // its output is empty until prepared
+  std::unique_ptr<PrefillWork> dense_work_;
+  Timing pinned_;  // a long baseline's; no repeats: there is none
 };
 
 }  // namespace headscope::analysis

@@ -4,7 +4,6 @@
 
 #include "analysis/types/timing.h"
 #include "compare/model_window.h"
-#include "compare/repeats.h"
 #include "compare/unknown_device.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
@@ -16,82 +15,73 @@ using kernels::Status;
 
 class CpuPrefill final : public PrefillDevice {
  public:
-  CpuPrefill(HeadTensorsPtr head, const CompareOptions& options) : head_(std::move(head)), options_(options) {}
+  CpuPrefill(MeasuredHeadsPtr heads, const CompareOptions& options) : heads_(std::move(heads)), options_(options) {}
 
   const std::string& name() const override { return name_; }
-  kernels::AttentionProblem Problem() const override { return head_->Problem(); }
+  kernels::AttentionProblem Problem() const override { return heads_->Problem(); }
 
-  Status Run(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run) override {
-    return SelectAndAttend(method, values, nullptr, run);
-  }
-  Status RunBeside(const kernels::SparseIndex& beside, const kernels::PrefillMethod& method,
-                   const kernels::ParameterValues& values, PrefillRun* run) override {
-    return SelectAndAttend(method, values, &beside, run);
-  }
-
- private:
-  Status SelectAndAttend(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
-                         const kernels::SparseIndex* beside, PrefillRun* run) {
-    if (Status status = SelectTimed(*head_, method, values, options_, run); !status.ok()) return status;
-    run->o.assign(static_cast<size_t>(head_->num_rows * head_->head_dim), 0.0f);
-    std::vector<float> o_beside(beside == nullptr ? 0 : run->o.size());
-    for (Repeats repeats(options_, method.spec().name, "attend"); repeats.Begin();) {
-      double beside_ms = 0, own_ms = 0;
-      // Each goes first as often as the other: the first of two works on cores that have just been woken.
-      const bool own_first = run->attend_ms.size() % 2 == 1;
-      if (own_first) {
-        if (Status status = AttendTimed(run->index, run->o.data(), &own_ms); !status.ok()) return status;
-      }
-      if (beside != nullptr) {
-        if (Status status = AttendTimed(*beside, o_beside.data(), &beside_ms); !status.ok()) return status;
-      }
-      if (!own_first) {
-        if (Status status = AttendTimed(run->index, run->o.data(), &own_ms); !status.ok()) return status;
-      }
-      repeats.Took(beside_ms + own_ms);
-      if (repeats.is_warm_up()) continue;
-      run->attend_ms.push_back(own_ms);
-      if (beside != nullptr) run->beside_ms.push_back(beside_ms);
-    }
+  Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
+                 std::unique_ptr<PrefillWork>* work) override {
+    run->o.resize(heads_->q.size());
+    double select_ms = 0, attend_ms = 0;
+    if (Status status = SelectAndAttend(method, values, &run->index, run->o.data(), &select_ms, &attend_ms);
+        !status.ok())
+      return status;
+    run->select_device = name_;
+    *work = std::make_unique<Work>(*this, method, values);
     return {};
   }
 
-  // o: [num_rows, head_dim]
-  Status AttendTimed(const kernels::SparseIndex& index, float* o, double* milliseconds) const {
+ private:
+  class Work final : public PrefillWork {
+   public:
+    Work(CpuPrefill& device, const kernels::PrefillMethod& method, const kernels::ParameterValues& values)
+        : device_(device), method_(method), values_(values) {}
+    Status Once(double* select_ms, double* attend_ms) override {
+      kernels::SparseIndex index;
+      device_.dropped_.resize(device_.heads_->q.size());
+      return device_.SelectAndAttend(method_, values_, &index, device_.dropped_.data(), select_ms, attend_ms);
+    }
+
+   private:
+    CpuPrefill& device_;
+    const kernels::PrefillMethod& method_;
+    const kernels::ParameterValues& values_;
+  };
+
+  // o: [num_qo_heads, num_rows, head_dim]
+  Status SelectAndAttend(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                         kernels::SparseIndex* index, float* o, double* select_ms, double* attend_ms) const {
+    if (Status status = SelectTimed(*heads_, method, values, options_, index, select_ms); !status.ok()) return status;
     kernels::AttentionOutput output;
-    output.o = kernels::ContiguousTensor<void>(o, /*num_heads=*/1, head_->num_rows, head_->head_dim);
+    output.o = kernels::ContiguousTensor<void>(o, heads_->num_qo_heads, heads_->num_rows, heads_->head_dim);
     const Stopwatch watch;
-    Status status =
-        kernels::AttendCpu(head_->Problem(), index.View(), output, {options_.num_threads, options_.cancelled});
-    *milliseconds = watch.Milliseconds();
+    Status status = kernels::AttendCpu(Problem(), index->View(), output, {options_.num_threads, options_.cancelled});
+    *attend_ms = watch.Milliseconds();
     return status;
   }
 
-  const HeadTensorsPtr head_;
+  const MeasuredHeadsPtr heads_;
   const CompareOptions options_;
   const std::string name_ = "cpu";
+  std::vector<float> dropped_;  // outputs of timed runs
 };
 
 }  // namespace
 
-Status SelectTimed(const HeadTensors& head, const kernels::PrefillMethod& method,
-                   const kernels::ParameterValues& values, const CompareOptions& options, PrefillRun* run) {
-  for (Repeats repeats(options, method.spec().name, "select"); repeats.Begin();) {
-    const Stopwatch watch;
-    Status status = SelectOnHead(head, method, values, {options.num_threads, options.cancelled}, &run->index);
-    const double milliseconds = watch.Milliseconds();
-    if (!status.ok()) return status;
-    repeats.Took(milliseconds);
-    if (!repeats.is_warm_up()) run->select_ms.push_back(milliseconds);
-  }
-  run->select_device = "cpu";
-  return {};
+Status SelectTimed(const MeasuredHeads& heads, const kernels::PrefillMethod& method,
+                   const kernels::ParameterValues& values, const CompareOptions& options, kernels::SparseIndex* index,
+                   double* milliseconds) {
+  const Stopwatch watch;
+  Status status = SelectInside(heads, heads.Problem(), method, values, {options.num_threads, options.cancelled}, index);
+  *milliseconds = watch.Milliseconds();
+  return status;
 }
 
-Status MakePrefillDevice(HeadTensorsPtr head, const CompareOptions& options, std::unique_ptr<PrefillDevice>* made) {
-  if (options.device == "cuda") return MakeGpuPrefill(std::move(head), options, made);
+Status MakePrefillDevice(MeasuredHeadsPtr heads, const CompareOptions& options, std::unique_ptr<PrefillDevice>* made) {
+  if (options.device == "cuda") return MakeGpuPrefill(std::move(heads), options, made);
   if (options.device != "cpu") return UnknownDevice(options.device);
-  *made = std::make_unique<CpuPrefill>(std::move(head), options);
+  *made = std::make_unique<CpuPrefill>(std::move(heads), options);
   return {};
 }
 

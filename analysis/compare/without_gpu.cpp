@@ -7,12 +7,12 @@ namespace headscope::analysis {
 
 using kernels::Status;
 
-Status MakeGpuPrefill(HeadTensorsPtr, const CompareOptions&, std::unique_ptr<PrefillDevice>*) {
+Status MakeGpuPrefill(MeasuredHeadsPtr, const CompareOptions&, std::unique_ptr<PrefillDevice>*) {
   kernels::CudaDeviceInfo info;
   return kernels::QueryCudaDevice(0, &info);  // always refuses here
 }
 
-Status MakeGpuDecode(HeadTensorsPtr, const DecodeSteps&, const CompareOptions&, std::unique_ptr<DecodeDevice>*) {
+Status MakeGpuDecode(MeasuredHeadsPtr, const DecodeSteps&, const CompareOptions&, std::unique_ptr<DecodeDevice>*) {
   kernels::CudaDeviceInfo info;
   return kernels::QueryCudaDevice(0, &info);
 }

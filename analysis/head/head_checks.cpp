@@ -9,15 +9,14 @@ std::string HeadName(HeadId id) {
   return std::to_string(id.layer) + ":" + std::to_string(id.head);
 }
 
-Status CheckPrefillHead(const HeadTensors& head) {
-  if (head.num_rows == 0)
+Status CheckPrefillHead(const HeadFrame& frame, HeadId id) {
+  if (frame.num_rows == 0)
+    return {StatusCode::kUnsupported, "head " + HeadName(id) + " has no recorded query rows: record some with --rows"};
+  if (!frame.RowsContiguous()) {
     return {StatusCode::kUnsupported,
-            "head " + HeadName(head.id) + " has no recorded query rows: record some with --rows"};
-  if (!head.RowsContiguous()) {
-    return {StatusCode::kUnsupported,
-            "head " + HeadName(head.id) + " was recorded with gaps between its query rows (positions " +
-                std::to_string(head.row_positions.front()) + " to " + std::to_string(head.row_positions.back()) + ", " +
-                std::to_string(head.num_rows) +
+            "head " + HeadName(id) + " was recorded with gaps between its query rows (positions " +
+                std::to_string(frame.row_positions.front()) + " to " + std::to_string(frame.row_positions.back()) +
+                ", " + std::to_string(frame.num_rows) +
                 " rows): record with --rows all or --rows last:N to run prefill methods"};
   }
   return {};

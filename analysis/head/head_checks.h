@@ -12,6 +12,9 @@ std::string HeadName(HeadId id);  // "layer:head"
 
 // Prefill methods select for runs of consecutive rows. kUnsupported, with the remedy, for a head without rows or with
 // gaps between them.
-kernels::Status CheckPrefillHead(const HeadTensors& head);
+kernels::Status CheckPrefillHead(const HeadFrame& frame, HeadId id);
+inline kernels::Status CheckPrefillHead(const HeadTensors& head) {
+  return CheckPrefillHead(head, head.id);
+}
 
 }  // namespace headscope::analysis

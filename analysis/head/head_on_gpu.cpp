@@ -1,10 +1,11 @@
 #include "head/head_on_gpu.h"
 
+#include <string>
 #include <vector>
 
-#include "compare/sixteen_bit_head.h"
+#include "compare/sixteen_bits.h"
 #include "head/head_checks.h"
-#include "kernels/cuda_executor.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/cuda_statistics.h"
 
 namespace headscope::analysis {
@@ -17,8 +18,8 @@ using kernels::StatusCode;
 }  // namespace
 
 Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaScores>* made) {
-  kernels::CudaDeviceInfo info;
-  if (Status status = kernels::QueryCudaDevice(0, &info); !status.ok()) return status;
+  std::string name;  // of the GPU that this thread has chosen, which need not be the first
+  if (Status status = kernels::NameOfCudaDevice(&name); !status.ok()) return status;
   if (Status status = CheckPrefillHead(head); !status.ok()) return status;
   kernels::AttentionProblem problem = head.Problem();
   std::vector<uint16_t> q, k;

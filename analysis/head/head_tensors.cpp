@@ -6,10 +6,11 @@
 #include <string>
 
 #include "data/row_positions.h"
+#include "head/frame_problem.h"
 #include "head/head_checks.h"
 #include "head/head_on_gpu.h"
-#include "kernels/contiguous.h"
-#include "kernels/cpu_scores.h"
+#include "head/read_tensors.h"
+#include "kernels/cuda_devices.h"
 
 namespace headscope::analysis {
 namespace {
@@ -46,101 +47,122 @@ void CheckFinite(const std::vector<float>& values, const char* tensor, HeadId id
                             "stay, the model's weights hold such values");
 }
 
-// Consecutive rows at a time, since a problem's rows are.
-void ComputeLse(HeadTensors* head, const std::string& path) {
-  for (int64_t begin = 0; begin < head->num_rows;) {
-    int64_t end = begin + 1;
-    const int32_t* positions = head->row_positions.data();
-    while (end < head->num_rows && positions[end] == positions[end - 1] + 1) ++end;
-    kernels::AttentionProblem rows = head->Problem();
-    rows.q.data = head->q.data() + begin * head->head_dim;
-    rows.seq_q = static_cast<int32_t>(end - begin);
-    rows.first_position = positions[begin];
-    const kernels::Status status = kernels::RowLse(rows, head->window, {}, head->lse.data() + begin);
-    if (!status.ok()) throw data::TraceError(path + ": the log-sum-exp of its part of the tokens: " + status.message());
-    begin = end;
-  }
-}
-
 }  // namespace
 
-bool HeadTensors::RowsContiguous() const {
+bool HeadFrame::RowsContiguous() const {
   return data::RowsContiguous(row_positions);
 }
 
 kernels::AttentionProblem HeadTensors::Problem() const {
-  kernels::AttentionProblem problem;
+  kernels::AttentionProblem problem = FrameProblem(*this);
   problem.num_qo_heads = 1;
   problem.num_kv_heads = 1;
   problem.first_qo_head = id.head;
   problem.first_kv_head = kv_head;
-  problem.head_dim = head_dim;
-  problem.seq_q = static_cast<int32_t>(num_rows);
-  problem.seq_k = static_cast<int32_t>(num_tokens);
-  problem.first_position = row_positions.empty() ? 0 : row_positions.front();
-  problem.dtype = kernels::DType::kFloat32;
   kernels::SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
-  problem.scale = scale;
-  problem.soft_cap = soft_cap;
   return problem;
 }
 
-kernels::ColumnRange HeadTensors::AttendedColumns(int64_t row) const {
+kernels::ColumnRange HeadFrame::AttendedColumns(int64_t row) const {
   const int32_t position = row_positions[static_cast<size_t>(row)];
   const int32_t begin = window > 0 ? std::max(0, position - window + 1) : 0;
   return {begin, std::min(position + 1, static_cast<int32_t>(num_tokens))};
 }
 
-HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace place) {
+bool HeadFrame::SeesAllItsKeys(int64_t row) const {
+  return first_token == 0 || (window > 0 && row_positions[static_cast<size_t>(row)] + 1 >= window);
+}
+
+HeadSlots FindHead(const data::TraceReader& trace, HeadId id) {
   const data::TraceLayout& layout = trace.layout();
-  const int32_t layer_slot = trace.LayerSlot(id.layer);
-  const int32_t head_slot = trace.QoHeadSlot(id.head);
-  if (layer_slot < 0 || head_slot < 0) {
+  HeadSlots slots;
+  slots.layer = trace.LayerSlot(id.layer);
+  slots.qo_head = trace.QoHeadSlot(id.head);
+  if (slots.layer < 0 || slots.qo_head < 0) {
     throw std::invalid_argument("head " + HeadName(id) + " is not in " + trace.path() + ": recorded are layers " +
                                 Names(layout.layers) + " and query heads " + Names(layout.qo_heads));
   }
-  const int32_t group = layout.model.num_qo_heads / layout.model.num_kv_heads;
-  auto head = std::make_shared<HeadTensors>();
-  head->id = id;
-  head->kv_head = id.head / group;
-  const int32_t kv_slot = trace.KvHeadSlot(head->kv_head);
-  if (kv_slot < 0) {
-    throw std::invalid_argument("KV head " + std::to_string(head->kv_head) + " of head " + HeadName(id) +
+  slots.kv_number = id.head / (layout.model.num_qo_heads / layout.model.num_kv_heads);
+  slots.kv_head = trace.KvHeadSlot(slots.kv_number);
+  if (slots.kv_head < 0) {
+    throw std::invalid_argument("KV head " + std::to_string(slots.kv_number) + " of head " + HeadName(id) +
                                 " is not in " + trace.path() + ": recorded are KV heads " + Names(layout.kv_heads));
   }
-  head->head_dim = layout.model.head_dim;
-  head->row_positions = trace.row_positions();
-  head->num_rows = static_cast<int64_t>(head->row_positions.size());
-  head->num_tokens = trace.num_tokens();
-  if (head->num_rows > 0 && head->row_positions.back() >= head->num_tokens) {
+  return slots;
+}
+
+HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
+  const data::TraceLayout& layout = trace.layout();
+  HeadFrame frame;
+  frame.head_dim = layout.model.head_dim;
+  frame.row_positions = trace.row_positions();
+  frame.num_rows = static_cast<int64_t>(frame.row_positions.size());
+  frame.num_tokens = trace.num_tokens();
+  if (frame.num_rows > 0 && frame.row_positions.back() >= frame.num_tokens) {
     throw data::BadTraceError(trace.path() + ": a query row stands at position " +
-                              std::to_string(head->row_positions.back()) + ", but only " +
-                              std::to_string(head->num_tokens) + " tokens are recorded: capture again");
+                              std::to_string(frame.row_positions.back()) + ", but only " +
+                              std::to_string(frame.num_tokens) + " tokens are recorded: capture again");
   }
-  head->scale = layout.softmax_scale > 0 ? layout.softmax_scale : 1.0f / std::sqrt(static_cast<float>(head->head_dim));
-  head->soft_cap = layout.soft_cap;
-  head->window = layout.window_per_layer.empty() ? 0 : layout.window_per_layer[static_cast<size_t>(layer_slot)];
-  head->q = ReadDecoded(head->num_rows, head->head_dim, layout.encoding, [&](int64_t begin, int64_t end, void* out) {
-    trace.ReadQ(layer_slot, head_slot, begin, end, out);
-  });
-  head->k = ReadDecoded(head->num_tokens, head->head_dim, layout.encoding, [&](int64_t begin, int64_t end, void* out) {
-    trace.ReadK(layer_slot, kv_slot, begin, end, out);
-  });
-  head->v = ReadDecoded(head->num_tokens, head->head_dim, layout.encoding, [&](int64_t begin, int64_t end, void* out) {
-    trace.ReadV(layer_slot, kv_slot, begin, end, out);
-  });
+  frame.scale = layout.softmax_scale > 0 ? layout.softmax_scale : 1.0f / std::sqrt(static_cast<float>(frame.head_dim));
+  frame.soft_cap = layout.soft_cap;
+  frame.window = layout.window_per_layer.empty() ? 0 : layout.window_per_layer[static_cast<size_t>(layer_slot)];
+  frame.first_token = layout.first_token;
+  return frame;
+}
+
+std::vector<float> ReadQueries(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
+                               HeadId id) {
+  std::vector<float> q = ReadDecoded(
+      frame.num_rows, frame.head_dim, trace.layout().encoding,
+      [&](int64_t begin, int64_t end, void* out) { trace.ReadQ(slots.layer, slots.qo_head, begin, end, out); });
+  CheckFinite(q, "q", id, trace.path());
+  return q;
+}
+
+std::vector<float> ReadKeys(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame, HeadId id) {
+  std::vector<float> k = ReadDecoded(
+      frame.num_tokens, frame.head_dim, trace.layout().encoding,
+      [&](int64_t begin, int64_t end, void* out) { trace.ReadK(slots.layer, slots.kv_head, begin, end, out); });
+  CheckFinite(k, "k", id, trace.path());
+  return k;
+}
+
+std::vector<float> ReadValues(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
+                              HeadId id) {
+  std::vector<float> v = ReadDecoded(
+      frame.num_tokens, frame.head_dim, trace.layout().encoding,
+      [&](int64_t begin, int64_t end, void* out) { trace.ReadV(slots.layer, slots.kv_head, begin, end, out); });
+  CheckFinite(v, "v", id, trace.path());
+  return v;
+}
+
+void ReadLogSumExp(const data::TraceReader& trace, const HeadSlots& slots, HeadTensors* head) {
   head->lse.resize(static_cast<size_t>(head->num_rows));
-  if (layout.first_token > 0) {
-    ComputeLse(head.get(), trace.path());
-  } else if (head->num_rows > 0) {
-    trace.ReadLse(layer_slot, head_slot, 0, head->num_rows, head->lse.data());
-  }
-  CheckFinite(head->q, "q", id, trace.path());
-  CheckFinite(head->k, "k", id, trace.path());
-  CheckFinite(head->v, "v", id, trace.path());
-  CheckFinite(head->lse, "lse", id, trace.path());
+  if (head->num_rows > 0) trace.ReadLse(slots.layer, slots.qo_head, 0, head->num_rows, head->lse.data());
+  CheckFinite(head->lse, "lse", head->id, trace.path());
+}
+
+void PutOnGpu(HeadTensors* head) {
   // What keeps a head off the GPU keeps no one from looking at it: the CPU gives the same numbers.
-  if (place == HeadPlace::kGpuWhereExact) static_cast<void>(CopyToGpu(*head, &head->gpu));
+  if (const kernels::Status status = CopyToGpu(*head, &head->gpu); !status.ok()) {
+    // Where there is no GPU none was to be had: a command that insists on one has refused before.
+    if (status.code() != kernels::StatusCode::kDeviceMissing) head->gpu_refusal = status.message();
+  } else if (!kernels::NameOfCudaDevice(&head->gpu_name).ok()) {
+    head->gpu_name = "cuda";
+  }
+}
+
+HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace place) {
+  const HeadSlots slots = FindHead(trace, id);
+  auto head = std::make_shared<HeadTensors>();
+  static_cast<HeadFrame&>(*head) = ReadFrame(trace, slots.layer);
+  head->id = id;
+  head->kv_head = slots.kv_number;
+  head->q = ReadQueries(trace, slots, *head, id);
+  head->k = ReadKeys(trace, slots, *head, id);
+  head->v = ReadValues(trace, slots, *head, id);
+  ReadLogSumExp(trace, slots, head.get());
+  if (place == HeadPlace::kGpuWhereExact) PutOnGpu(head.get());
   return head;
 }
 

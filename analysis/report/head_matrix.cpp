@@ -8,6 +8,7 @@
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
 #include "analysis/types/number_text.h"
+#include "analysis/types/printable.h"
 
 namespace headscope::analysis {
 namespace {
@@ -58,7 +59,7 @@ std::string Tooltip(const HeadStatistics& head) {
 
 std::string EscapeHtml(const std::string& text) {
   std::string escaped;
-  for (const char character : text) {
+  for (const char character : PrintableLines(text)) {
     switch (character) {
       case '&':
         escaped += "&amp;";

@@ -33,7 +33,9 @@ int64_t PairsOf(const HeadTensors& head, int64_t begin, int64_t end) {
 template <typename ValuesOf>
 MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const std::function<bool(double)>& progress,
                    ValuesOf&& values_of) {
-  MapValues map{edges.NumRows(), edges.NumColumns(), {}};
+  MapValues map;
+  map.num_rows = edges.NumRows();
+  map.num_columns = edges.NumColumns();
   const auto all = static_cast<double>(std::max<int64_t>(1, PairsOf(head, edges.rows.front(), edges.rows.back())));
   int64_t done = 0;
   for (int64_t strip = 0; strip < kNumStrips; ++strip) {
@@ -49,9 +51,11 @@ MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const std::
   return map;
 }
 
-std::vector<double> ScoreValues(const HeadTensors& head, TileReduction reduction, const TexelEdges& edges) {
+std::vector<double> ScoreValues(const HeadTensors& head, TileReduction reduction, const TexelEdges& edges,
+                                bool* all_on_gpu) {
   TexelGrid grid;
   AccumulateTexels(head, edges, reduction, 0, nullptr, &grid);
+  *all_on_gpu &= grid.on_gpu;
   std::vector<double> values;
   for (size_t i = 0; i < grid.pairs.size(); ++i) {
     values.push_back(grid.pairs[i] == 0 ? kNothing
@@ -62,7 +66,9 @@ std::vector<double> ScoreValues(const HeadTensors& head, TileReduction reduction
 
 MapValues MaskValues(const HeadTensors& head, const kernels::SparseIndexView& index, const TexelEdges& edges) {
   const MaskTexels texels = CountMaskTexels(index, head.window, edges);
-  MapValues map{edges.NumRows(), edges.NumColumns(), {}};
+  MapValues map;
+  map.num_rows = edges.NumRows();
+  map.num_columns = edges.NumColumns();
   for (size_t i = 0; i < texels.pairs.size(); ++i) {
     map.values.push_back(
         texels.pairs[i] == 0 ? kNothing : static_cast<double>(texels.kept[i]) / static_cast<double>(texels.pairs[i]));
@@ -78,14 +84,15 @@ class DifferenceRow {
                 int64_t begin, int64_t end)
       : head_(head), index_(index), keys_(keys), begin_(begin), change_(static_cast<size_t>(end - begin)) {}
 
-  const std::vector<float>& Compute(int64_t row, float kept_mass) {
+  // mass_in_trace: what all of the row's keys that are there hold; the kept ones share it out among themselves.
+  const std::vector<float>& Compute(int64_t row, float kept_mass, double mass_in_trace) {
     const auto width = static_cast<int32_t>(change_.size());
     kernels::ScoreBlock(head_.q.data() + row * head_.head_dim, head_.head_dim, 1, keys_, 0, width, head_.scale,
                         head_.soft_cap, change_.data(), width);
     kernels::ExpInPlace(change_.data(), width, head_.lse[static_cast<size_t>(row)]);
     ranges_.clear();
     kernels::AppendKeptRanges(index_, 0, 0, static_cast<int32_t>(row), &ranges_);
-    const float gain = kept_mass > 0 ? 1.0f / kept_mass - 1.0f : 0.0f;
+    const float gain = kept_mass > 0 ? static_cast<float>(mass_in_trace) / kept_mass - 1.0f : 0.0f;
     int64_t dropped_from = 0;
     const auto drop = [&](int64_t until) {
       for (int64_t j = dropped_from; j < until; ++j) change_[static_cast<size_t>(j)] = -change_[static_cast<size_t>(j)];
@@ -110,10 +117,16 @@ class DifferenceRow {
   std::vector<kernels::ColumnRange> ranges_;
 };
 
-// Texel rows of one strip. `keys`: the head's, of the map's columns alone; kept_mass: of every row.
+// Of every row: what a mask keeps, and what there is to keep.
+struct RowMasses {
+  std::vector<float> kept;
+  std::vector<double> in_trace;
+};
+
+// Texel rows of one strip. `keys`: the head's, of the map's columns alone.
 std::vector<double> DifferenceValues(const HeadTensors& head, const kernels::SparseIndexView& index,
-                                     const kernels::PackedKeys& keys, const std::vector<float>& kept_mass,
-                                     TileReduction reduction, const TexelEdges& edges) {
+                                     const kernels::PackedKeys& keys, const RowMasses& masses, TileReduction reduction,
+                                     const TexelEdges& edges) {
   const int64_t num_columns = edges.NumColumns();
   std::vector<double> values(static_cast<size_t>(edges.NumRows() * num_columns), kNothing);
   const int64_t begin = edges.columns.front();
@@ -124,7 +137,8 @@ std::vector<double> DifferenceValues(const HeadTensors& head, const kernels::Spa
     std::vector<int64_t> pairs(result.size(), 0);
     for (int64_t row = edges.rows[static_cast<size_t>(texel_row)]; row < edges.rows[static_cast<size_t>(texel_row + 1)];
          ++row) {
-      const std::vector<float>& change = difference.Compute(row, kept_mass[static_cast<size_t>(row)]);
+      const auto slot = static_cast<size_t>(row);
+      const std::vector<float>& change = difference.Compute(row, masses.kept[slot], masses.in_trace[slot]);
       const kernels::ColumnRange attended = head.AttendedColumns(row);
       for (size_t texel = 0; texel < result.size(); ++texel) {
         const int64_t from = std::max<int64_t>(edges.columns[texel], attended.begin);
@@ -155,8 +169,11 @@ MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexVi
                            const TexelEdges& edges) {
   const TileReduction reduction = request.reduction;
   if (request.view == ViewKind::kScores) {
-    return InStrips(head, edges, request.progress,
-                    [&](const TexelEdges& strip) { return ScoreValues(head, reduction, strip); });
+    bool all_on_gpu = true;
+    MapValues map = InStrips(head, edges, request.progress,
+                             [&](const TexelEdges& strip) { return ScoreValues(head, reduction, strip, &all_on_gpu); });
+    if (all_on_gpu && !map.values.empty()) map.device = head.gpu_name;
+    return map;
   }
   if (index == nullptr || index->seq_q != head.num_rows || index->seq_k != head.num_tokens) {
     throw std::invalid_argument("a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
@@ -164,14 +181,15 @@ MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexVi
                                 " columns: choose a method");
   }
   if (request.view == ViewKind::kMask) return MaskValues(head, *index, edges);  // counted, not computed
-  std::vector<float> kept_mass;
-  if (const kernels::Status status = KeptMass(head, *index, 0, nullptr, &kept_mass); !status.ok())
+  RowMasses masses;
+  if (const kernels::Status status = KeptMass(head, *index, 0, nullptr, &masses.kept); !status.ok())
     throw std::invalid_argument(status.message());
+  masses.in_trace = MassInTrace(head, 0);
   const int64_t begin = edges.columns.front();
   const kernels::PackedKeys keys(head.k.data() + begin * head.head_dim, kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(edges.columns.back() - begin), head.head_dim);
   return InStrips(head, edges, request.progress, [&](const TexelEdges& strip) {
-    return DifferenceValues(head, *index, keys, kept_mass, reduction, strip);
+    return DifferenceValues(head, *index, keys, masses, reduction, strip);
   });
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "analysis/report.h"
@@ -14,6 +15,7 @@ struct MapValues {
   // kScores: probability. kMask: share of the texel's pairs that is kept. kDifference: probability under the mask less
   // dense probability, by mean or by largest magnitude. NaN where the texel has no pairs.
   std::vector<double> values;
+  std::string device = "cpu";  // where they were computed, or the GPU's name
 };
 
 // `edges` inside the map; view, reduction and progress of the request are used, and without texels it was stopped.

@@ -1,6 +1,7 @@
 // A head's map as a picture: title, axes in tokens, colour bar with its unit.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 
 #include "analysis/report.h"
@@ -110,20 +111,29 @@ std::vector<int64_t> CutEvenly(int64_t begin, int64_t end, int64_t pixels) {
   return edges;
 }
 
-std::string Title(const HeadTensors& head, const RenderRequest& request) {
+// Of a cut trace: how much of the drawn rows' mass is on tokens that are not there to be drawn. Empty for a whole one.
+std::string OutsideText(const HeadTensors& head, const Region& region) {
+  if (head.first_token == 0) return {};
+  const std::vector<double> in_trace = MassInTrace(head, 0);
+  const double mass = std::accumulate(in_trace.begin() + region.row_begin, in_trace.begin() + region.row_end, 0.0);
+  const double outside = 1 - mass / static_cast<double>(region.row_end - region.row_begin);
+  return outside > 0 ? FormatNumber(", %.3g of the mass outside", outside) : std::string();
+}
+
+std::string Title(const HeadTensors& head, const RenderRequest& request, const std::string& outside) {
   const std::string by = request.reduction == TileReduction::kMean ? "mean of a pixel" : "maximum of a pixel";
   std::string text = "head ";
   text += HeadName(head.id);
   switch (request.view) {
     case ViewKind::kScores:
-      return text + ": attention probability, " + by;
+      return text + ": attention probability, " + by + outside;
     case ViewKind::kMask:
       return text + ": kept share of the pairs of a pixel";
     case ViewKind::kDifference:
       break;
   }
   return text + ": sparse less dense probability, " +
-         (request.reduction == TileReduction::kMean ? "mean of a pixel" : "largest of a pixel");
+         (request.reduction == TileReduction::kMean ? "mean of a pixel" : "largest of a pixel") + outside;
 }
 
 class Picture {
@@ -133,6 +143,7 @@ class Picture {
         request_(request),
         region_(region),
         palette_(palette),
+        title_(Title(head, request, request.view == ViewKind::kMask ? std::string() : OutsideText(head, region))),
         ground_(request.dark_ground ? kDarkGround : kLightGround),
         scale_(request.width >= 600 ? 2 : 1),
         left_(Drawing::TextHeight(scale_) + Drawing::TextWidth("131,072", scale_) + 5 * kGap * scale_),
@@ -144,7 +155,7 @@ class Picture {
     DrawMap(map, scale);
     DrawAxes();
     DrawBar(scale);
-    drawing_.Text(left_, kGap * scale_, Title(head_, request_), FittingScale(), ground_.ink);
+    drawing_.Text(left_, kGap * scale_, title_, FittingScale(), ground_.ink);
     return drawing_.Take();
   }
 
@@ -153,9 +164,7 @@ class Picture {
   static constexpr int32_t kBarWidth = 10;
 
   // A narrow picture has a small title rather than a cut one.
-  int32_t FittingScale() const {
-    return Drawing::TextWidth(Title(head_, request_), scale_) <= request_.width + left_ / 2 ? scale_ : 1;
-  }
+  int32_t FittingScale() const { return Drawing::TextWidth(title_, scale_) <= request_.width + left_ / 2 ? scale_ : 1; }
 
   Color At(double place) const {
     const Rgb color = ColorAt(palette_, place);
@@ -236,6 +245,7 @@ class Picture {
   const RenderRequest& request_;
   const Region region_;
   const Palette& palette_;
+  const std::string title_;
   const Ground& ground_;
   const int32_t scale_, left_, top_;
   Drawing drawing_;
@@ -254,7 +264,10 @@ ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* ind
                             CutEvenly(region.column_begin, region.column_end, request.width)};
   const MapValues map = ComputeMapValues(head, index, request, edges);
   if (map.values.empty()) return {};
-  return Picture(head, request, region, colors->palette).Draw(map, Scale(map, request.view, request.logarithmic));
+  ImageRgb image =
+      Picture(head, request, region, colors->palette).Draw(map, Scale(map, request.view, request.logarithmic));
+  image.device = map.device;
+  return image;
 }
 
 }  // namespace headscope::analysis

@@ -40,6 +40,12 @@ std::string Milliseconds(double value) {
 std::string Time(const Timing& timing) {
   return Milliseconds(timing.median_ms) + " ± " + Milliseconds(timing.mad_ms);
 }
+// A quantile of fewer rows than it has parts is their minimum.
+std::string FifthPercentile(const MethodResult& result) {
+  constexpr int64_t kLeastRows = 20;
+  return result.num_rows < kLeastRows ? "min of " + std::to_string(result.num_rows)
+                                      : FormatNumber("%.4f", result.cra_p5);
+}
 std::string Speedup(double value) {
   return FormatNumber("%.2f", value) + "×";
 }
@@ -135,7 +141,8 @@ std::string SummaryTable(const std::vector<MethodResult>& results, const std::st
     if (summary.phase != phase) continue;
     any = true;
     const auto heads = static_cast<double>(summary.heads);
-    html += std::string("<tr") + (summary.method == "dense" ? " class=\"base\"" : "") + ">" +
+    html += std::string("<tr") +
+            (summary.method == "dense" || summary.method == "decode/dense" ? " class=\"base\"" : "") + ">" +
             Cells({EscapeHtml(summary.method), EscapeHtml(summary.device), std::to_string(summary.heads),
                    FormatNumber("%.2f %%", 100 * summary.kept / heads), FormatNumber("%.4f", summary.cra_min),
                    FormatNumber("%.4f", summary.cra_mean / heads), FormatNumber("%.2e", summary.error / heads),
@@ -152,20 +159,23 @@ std::string SummaryTable(const std::vector<MethodResult>& results, const std::st
 std::string DetailTable(const std::vector<MethodResult>& results) {
   std::string html =
       "<details><summary>Every run</summary><table><tr>" +
-      Cells({"head", "method", "phase", "kept", "CRA least", "CRA 5 %", "CRA mean", "select ms", "attend ms",
-             "dense ms", "speed-up", "relative error", "largest error", "cosine", "kernel error", "parameters"},
+      Cells({"head",       "method",         "phase",         "measured",  "rows",         "kept",      "CRA least",
+             "CRA 5 %",    "CRA mean",       "select ms",     "attend ms", "dense ms",     "dense by",  "speed-up",
+             "chosen per", "relative error", "largest error", "cosine",    "kernel error", "parameters"},
             "th") +
       "</tr>\n";
   for (const MethodResult& result : results) {
-    html += "<tr>" +
-            Cells({HeadName(result.head), EscapeHtml(result.method), EscapeHtml(result.phase),
-                   FormatNumber("%.2f %%", 100 * result.kept_fraction), FormatNumber("%.4f", result.cra_min),
-                   FormatNumber("%.4f", result.cra_p5), FormatNumber("%.4f", result.cra_mean), Time(result.select),
-                   Time(result.attend), Time(result.dense_attend), Speedup(result.speedup),
-                   FormatNumber("%.2e", result.relative_error), FormatNumber("%.2e", result.max_error),
-                   FormatNumber("%.5f", result.cosine), FormatNumber("%.1e", result.kernel_error)},
-                  "td") +
-            "<td class=\"parameters\">" + EscapeHtml(result.parameters) + "</td></tr>\n";
+    html +=
+        "<tr>" +
+        Cells({HeadName(result.head), EscapeHtml(result.method), EscapeHtml(result.phase), EscapeHtml(result.measured),
+               GroupThousands(result.num_rows), FormatNumber("%.2f %%", 100 * result.kept_fraction),
+               FormatNumber("%.4f", result.cra_min), FifthPercentile(result), FormatNumber("%.4f", result.cra_mean),
+               Time(result.select), Time(result.attend), Time(result.dense_attend), EscapeHtml(result.baseline),
+               Speedup(result.speedup), EscapeHtml(result.chosen_per), FormatNumber("%.2e", result.relative_error),
+               FormatNumber("%.2e", result.max_error), FormatNumber("%.5f", result.cosine),
+               FormatNumber("%.1e", result.kernel_error)},
+              "td") +
+        "<td class=\"parameters\">" + EscapeHtml(result.parameters) + "</td></tr>\n";
   }
   return html + "</table></details>\n";
 }
@@ -173,11 +183,15 @@ std::string DetailTable(const std::vector<MethodResult>& results) {
 std::string ComparisonSection(const std::vector<MethodResult>& results, const std::string& results_note) {
   if (results.empty()) return {};
   std::string html =
-      "<h2>Methods</h2>\n<p class=\"note\">Each method ran on the heads above, on their recorded Q, K and V. Kept: "
+      "<h2>Methods</h2>\n<p class=\"note\">Each method ran on the layers of the heads above: all recorded heads of a "
+      "layer, each with its own Q, K and V, in one launch, batch 1. Times are the layer's; kept, CRA and errors are "
+      "the "
+      "head's. Kept: "
       "kept pairs of all causal pairs. CRA: "
       "the dense probability mass that a query row keeps, least and mean over rows. Relative error, cosine: output "
       "against dense attention. Speed-up: "
-      "dense time by selection and attention together; dense runs in the same program, on the same cores. Kernel "
+      "dense time by selection and attention together; dense and the methods take turns in one program, on the same "
+      "cores. Kernel "
       "error: the executor against a float64 "
       "reference on the same kept pairs. Times are medians over repeats; means over heads, except the least CRA and "
       "the largest kernel error.</p>\n";

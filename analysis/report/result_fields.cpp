@@ -1,9 +1,11 @@
 #include "analysis/result_fields.h"
 
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "analysis/types/metric_list.h"
+#include "analysis/types/number_text.h"
 
 namespace headscope::analysis {
 namespace {
@@ -11,6 +13,56 @@ namespace {
 // Metrics that are elements of a list of HeadStatistics: JSON has the list, tables have a column for each element.
 bool IsListElement(std::string_view metric) {
   return metric.starts_with("top_") || metric.starts_with("agreement_") || metric.starts_with("sparsity_");
+}
+
+// A number of one file reads as the same one of another, and a zero has no sign in any.
+std::vector<ResultField> WithoutNegativeZeros(std::vector<ResultField> fields) {
+  for (ResultField& field : fields) {
+    if (auto* number = std::get_if<double>(&field.value)) *number = WithoutNegativeZero(*number);
+  }
+  return fields;
+}
+
+// Calls visit(column, unit, JSON pointer, member) for every field of a run: what is written and what is read are one
+// list.
+template <typename Result, typename Visit>
+void VisitComparison(Result& result, Visit&& visit) {
+  visit("layer", "", "/layer", result.head.layer);
+  visit("head", "", "/head", result.head.head);
+  visit("method", "", "/method", result.method);
+  visit("parameters", "", "/parameters", result.parameters);
+  visit("phase", "", "/phase", result.phase);
+  visit("measured", "", "/measured", result.measured);
+  visit("measured_heads", "", "/measured_heads", result.measured_heads);
+  visit("measured_kv_heads", "", "/measured_kv_heads", result.measured_kv_heads);
+  visit("chosen_per", "", "/chosen_per", result.chosen_per);
+  visit("device", "", "/device", result.device);
+  visit("select_device", "", "/select_device", result.select_device);
+  visit("note", "", "/note", result.note);
+  visit("kept_fraction", "share", "/kept_fraction", result.kept_fraction);
+  visit("num_rows", "", "/num_rows", result.num_rows);
+  visit("cra_min", "share", "/cra_min", result.cra_min);
+  visit("cra_p5", "share", "/cra_p5", result.cra_p5);
+  visit("cra_mean", "share", "/cra_mean", result.cra_mean);
+  const auto visit_timing = [&visit](const std::string& name, auto& timing) {
+    visit(name + "_ms", "ms", "/" + name + "/median_ms", timing.median_ms);
+    visit(name + "_mad_ms", "ms", "/" + name + "/mad_ms", timing.mad_ms);
+    visit(name + "_repeats", "", "/" + name + "/repeats", timing.repeats);
+  };
+  visit_timing("select", result.select);
+  visit_timing("attend", result.attend);
+  visit_timing("dense_attend", result.dense_attend);
+  visit("baseline", "", "/baseline", result.baseline);
+  visit("speedup", "", "/speedup", result.speedup);
+  visit("bytes_allow", "", "/bytes_allow", result.bytes_allow);
+  visit("relative_error", "", "/relative_error", result.relative_error);
+  visit("max_error", "", "/max_error", result.max_error);
+  visit("cosine", "", "/cosine", result.cosine);
+  visit("kernel_error", "", "/kernel_error", result.kernel_error);
+  visit("trace", "", "/trace", result.origin.trace);
+  visit("model", "", "/model", result.origin.model);
+  visit("measured_at", "", "/measured_at", result.origin.measured_at);
+  visit("version", "", "/version", result.origin.version);
 }
 
 }  // namespace
@@ -24,6 +76,8 @@ std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
       {"class_reason", "", "/class_reason", statistics.class_reason},
       {"num_rows", "", "/num_rows", statistics.num_rows},
       {"num_tokens", "", "/num_tokens", statistics.num_tokens},
+      {"device", "", "/device", statistics.device},
+      {"note", "", "/note", statistics.note},
   };
   for (const MetricInfo& metric : MetricsOf(statistics)) {
     std::string json;
@@ -34,39 +88,33 @@ std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
     }
     fields.push_back({metric.name, metric.unit, std::move(json), MetricValue(statistics, metric.name)});
   }
-  return fields;
+  return WithoutNegativeZeros(std::move(fields));
 }
 
 std::vector<ResultField> ComparisonFields(const MethodResult& result) {
-  std::vector<ResultField> fields = {
-      {"layer", "", "/layer", int64_t{result.head.layer}},
-      {"head", "", "/head", int64_t{result.head.head}},
-      {"method", "", "/method", result.method},
-      {"parameters", "", "/parameters", result.parameters},
-      {"phase", "", "/phase", result.phase},
-      {"device", "", "/device", result.device},
-      {"select_device", "", "/select_device", result.select_device},
-      {"note", "", "/note", result.note},
-      {"kept_fraction", "share", "/kept_fraction", result.kept_fraction},
-      {"cra_min", "share", "/cra_min", result.cra_min},
-      {"cra_p5", "share", "/cra_p5", result.cra_p5},
-      {"cra_mean", "share", "/cra_mean", result.cra_mean},
-  };
-  const std::pair<const char*, const Timing*> timings[] = {
-      {"select", &result.select}, {"attend", &result.attend}, {"dense_attend", &result.dense_attend}};
-  for (const auto& [name, timing] : timings) {
-    const std::string column = name;
-    const std::string entry = "/" + column;
-    fields.push_back({column + "_ms", "ms", entry + "/median_ms", timing->median_ms});
-    fields.push_back({column + "_mad_ms", "ms", entry + "/mad_ms", timing->mad_ms});
-    fields.push_back({column + "_repeats", "", entry + "/repeats", int64_t{timing->repeats}});
-  }
-  fields.push_back({"speedup", "", "/speedup", result.speedup});
-  fields.push_back({"relative_error", "", "/relative_error", result.relative_error});
-  fields.push_back({"max_error", "", "/max_error", result.max_error});
-  fields.push_back({"cosine", "", "/cosine", result.cosine});
-  fields.push_back({"kernel_error", "", "/kernel_error", result.kernel_error});
-  return fields;
+  std::vector<ResultField> fields;
+  VisitComparison(result, [&fields](std::string name, const char* unit, std::string json, const auto& value) {
+    using Value = std::decay_t<decltype(value)>;
+    using Stored = std::conditional_t<std::is_same_v<Value, int32_t>, int64_t, Value>;
+    fields.push_back({std::move(name), unit, std::move(json), Stored{value}});
+  });
+  return WithoutNegativeZeros(std::move(fields));
+}
+
+MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const ResultField& field)>& value_of) {
+  MethodResult result;
+  VisitComparison(result, [&value_of](std::string name, const char* unit, std::string json, auto& value) {
+    using Value = std::decay_t<decltype(value)>;
+    using Stored = std::conditional_t<std::is_same_v<Value, int32_t>, int64_t, Value>;
+    const std::optional<FieldValue> read = value_of({std::move(name), unit, std::move(json), Stored{value}});
+    if (!read) return;
+    if constexpr (std::is_same_v<Value, int32_t>) {
+      if (const auto* whole = std::get_if<int64_t>(&*read)) value = static_cast<int32_t>(*whole);
+    } else if (const auto* same = std::get_if<Value>(&*read)) {
+      value = *same;
+    }
+  });
+  return result;
 }
 
 }  // namespace headscope::analysis

@@ -10,6 +10,7 @@
 
 #include "analysis/result_fields.h"
 #include "analysis/types/number_text.h"
+#include "analysis/types/printable.h"
 #include "data/extension.h"
 #include "data/results_file.h"
 
@@ -56,7 +57,7 @@ std::string Document(const char* schema, const char* list, const std::vector<Ent
   json["schema"] = schema;
   json[list] = Json::array();
   for (const Entry& entry : entries) json[list].push_back(ToJson(entry));
-  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  return PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
 }
 
 // RFC 4180: quotes where a comma, a quote or a line end is inside.
@@ -154,7 +155,7 @@ std::string StatisticsJson(const std::vector<HeadStatistics>& statistics) {
 }
 
 std::string ComparisonJson(const std::vector<MethodResult>& results) {
-  return Document("headscope-comparison-1", "results", results);
+  return Document("headscope-comparison-2", "results", results);
 }
 
 std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics) {

@@ -6,37 +6,30 @@
 namespace headscope::analysis {
 namespace {
 
-constexpr int64_t kEvenParts = 10;  // of a linear parameter's coarse grid, and of a share's last part
+double FittingStep(double step, double maximum, int64_t most_steps) {
+  const auto whole = static_cast<int64_t>(step);
+  int64_t fitting = std::max<int64_t>(whole, 1);
+  while (fitting > 1 && (whole % fitting != 0 || maximum < static_cast<double>(BudgetGrid::kFewestSteps * fitting)))
+    --fitting;
+  while (most_steps > 0 && maximum > static_cast<double>(most_steps * fitting)) fitting *= 2;
+  return static_cast<double>(fitting);
+}
 
 }  // namespace
 
-BudgetGrid::BudgetGrid(const kernels::ParameterSpec& spec, int64_t num_tokens)
+BudgetGrid::BudgetGrid(const kernels::ParameterSpec& spec, int64_t num_tokens, int64_t most_steps)
     : minimum_(spec.minimum), maximum_(spec.maximum), step_(spec.step) {
-  if (spec.type == kernels::ParameterType::kInteger)
-    maximum_ = std::max(minimum_, std::min(maximum_, static_cast<double>(num_tokens)));
+  if (spec.type == kernels::ParameterType::kInteger) {
+    const int64_t covering = (num_tokens + spec.tokens_per_unit - 1) / spec.tokens_per_unit;
+    maximum_ = std::max(minimum_, std::min(maximum_, static_cast<double>(covering)));
+    step_ = FittingStep(step_, maximum_, most_steps);
+  }
   // A multiple that is the minimum or the maximum but for rounding is that end itself.
   constexpr double kRounding = 1e-9;
   first_multiple_ = static_cast<int64_t>(std::floor(minimum_ / step_ + kRounding)) + 1;
   const auto last_multiple = static_cast<int64_t>(std::ceil(maximum_ / step_ - kRounding)) - 1;
   const int64_t multiples = std::max<int64_t>(0, last_multiple - first_multiple_ + 1);
   size_ = 1 + multiples + (maximum_ > minimum_ ? 1 : 0);
-  if (spec.logarithmic) {
-    coarse_.push_back(0);
-    for (int64_t place = 1; place < size_ - 1; place *= 2) coarse_.push_back(place);
-  } else {
-    AddCoarse(0, size_ - 1);
-    // The last few hundredths of the mass lie on most of the keys: between the last two even places, a share goes from
-    // too little for most targets to everything.
-    if (spec.role == kernels::ParameterRole::kMassShare) AddCoarse(coarse_.back(), size_ - 1);
-  }
-  if (coarse_.empty() || coarse_.back() < size_ - 1) coarse_.push_back(size_ - 1);
-}
-
-void BudgetGrid::AddCoarse(int64_t begin, int64_t end) {
-  for (int64_t part = 0; part < kEvenParts; ++part) {
-    const int64_t place = begin + (end - begin) * part / kEvenParts;
-    if (coarse_.empty() || coarse_.back() < place) coarse_.push_back(place);
-  }
 }
 
 double BudgetGrid::Value(int64_t place) const {
@@ -47,6 +40,12 @@ double BudgetGrid::Value(int64_t place) const {
   // the value reads as 0.29.
   const double per_one = std::round(1 / step_);
   return step_ < 1 && std::abs(per_one * step_ - 1) < 1e-12 ? multiple / per_one : multiple * step_;
+}
+
+std::vector<double> BudgetGrid::Values() const {
+  std::vector<double> values;
+  for (int64_t place = 0; place < size_; ++place) values.push_back(Value(place));
+  return values;
 }
 
 }  // namespace headscope::analysis

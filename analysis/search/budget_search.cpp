@@ -1,17 +1,23 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
+#include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/search.h"
 #include "analysis/types/number_text.h"
 #include "compare/model_window.h"
+#include "compare/probability_pass.h"
+#include "head/head_checks.h"
 #include "kernels/parallel.h"
 #include "search/budget_grid.h"
+#include "search/setting_front.h"
 
 namespace headscope::analysis {
 namespace {
@@ -21,61 +27,85 @@ using kernels::ParameterSpec;
 using kernels::Status;
 using kernels::StatusCode;
 
-int32_t BitsOf(int64_t count) {
-  int32_t bits = 0;
-  while (count > 0) {
-    ++bits;
-    count /= 2;
-  }
-  return bits;
-}
-
 // One place on the grid of each budget; with one budget the second place stays 0.
 using Places = std::array<int64_t, 2>;
-constexpr int64_t kNone = -1;  // below every place
+
+// One prompt's recording of the head. Without masses so far: they are made in the first pass over its probabilities.
+struct Recording {
+  const HeadTensors* head = nullptr;
+  HeadTensorsPtr owned_head = nullptr;
+  const HeadMass* mass = nullptr;
+  std::shared_ptr<const HeadMass> owned_mass = nullptr;
+
+  void Own(std::shared_ptr<const HeadMass> made) {
+    owned_mass = std::move(made);
+    mass = owned_mass.get();
+  }
+};
+
+int64_t LongestOf(const std::vector<Recording>& recordings) {
+  int64_t longest = 0;
+  for (const Recording& recording : recordings) longest = std::max(longest, recording.head->num_tokens);
+  return longest;
+}
+
+std::vector<BudgetGrid> GridsOf(const kernels::MethodSpec& spec, int64_t num_tokens) {
+  const std::vector<const ParameterSpec*> budgets = Budgets(spec);
+  std::vector<BudgetGrid> grids;
+  grids.reserve(budgets.size());
+  for (const ParameterSpec* budget : budgets)
+    grids.emplace_back(*budget, num_tokens, budgets.size() > 1 ? kMostStepsOfTwo : 0);
+  return grids;
+}
+
+Status Cancelled() {
+  return {StatusCode::kCancelled, "cancelled"};
+}
+
+// How much a mass of the front's sums may differ from a mask's: both add the same fp32 probabilities, in another order;
+// a GPU multiplies anew.
+double RoundingOf(const std::vector<Recording>& recordings) {
+  const bool on_gpu = std::ranges::any_of(recordings, [](const Recording& one) { return one.head->gpu != nullptr; });
+  return on_gpu ? 2e-4 : 1e-5;
+}
 
 class Search {
  public:
-  Search(std::span<const HeadMass* const> masses, const kernels::PrefillMethod& method,
+  Search(std::vector<Recording> recordings, const kernels::PrefillMethod& method,
          const kernels::ParameterValues& values, const BudgetTarget& target, const BudgetSearchOptions& options)
-      : masses_(masses), method_(method), values_(values), target_(target), options_(options) {
-    int64_t longest = 0;
-    double pairs = 0;
-    for (const HeadMass* mass : masses) {
-      longest = std::max(longest, mass->head().num_tokens);
-      pairs += static_cast<double>(AttendedPairs(mass->head()));
-    }
-    for (const HeadMass* mass : masses)
-      share_of_pairs_.push_back(static_cast<double>(AttendedPairs(mass->head())) / pairs);
-    for (const ParameterSpec* budget : Budgets(method.spec())) {
-      budgets_.push_back(budget);
-      grids_.emplace_back(*budget, longest);
-    }
-    // The largest budgets, then a bisection, or the walk along the coarse border and two bisections between its places.
-    most_ = 1;
-    for (const BudgetGrid& grid : grids_) {
-      most_ += BitsOf(grid.size());
-      if (grids_.size() > 1) most_ += static_cast<int32_t>(grid.coarse().size());
-    }
+      : recordings_(std::move(recordings)),
+        method_(method),
+        values_(values),
+        target_(target),
+        options_(options),
+        budgets_(Budgets(method.spec())),
+        grids_(GridsOf(method.spec(), LongestOf(recordings_))) {
+    for (const Recording& recording : recordings_) num_pairs_ += AttendedPairs(*recording.head);
   }
 
   Status Run(BudgetSearchResult* result) {
-    Places largest{};
-    for (size_t budget = 0; budget < grids_.size(); ++budget) largest[budget] = grids_[budget].size() - 1;
-    Places best = largest;
-    const bool reached = Reaches(largest);
-    if (reached && grids_.size() == 1) {
-      best = Lowered(largest, 0, kNone);
-    } else if (reached) {
-      best = CheapestOfBorder(largest);
-      // Lowering the first cannot make room for the second again.
-      for (const size_t budget : {size_t{1}, size_t{0}}) best = Lowered(best, budget, CoarseBelow(best, budget));
+    Places best{};
+    for (size_t budget = 0; budget < grids_.size(); ++budget) best[budget] = grids_[budget].size() - 1;
+    bool reached = false;
+    if (grids_.size() == 1) {
+      reached = Bisect(&best);
+    } else {
+      std::vector<std::unique_ptr<kernels::BudgetEntries>> entries;
+      if (Status status = EnterBudgets(&entries); status.ok()) {
+        reached = IsUnion(entries) ? FollowFront(entries, &best) : TryEveryFirst(&best);
+      } else if (status.code() == StatusCode::kUnsupported) {
+        reached = WalkBorder(&best);
+      } else {
+        return status;
+      }
     }
+    // Of a target out of reach, the largest budgets are what there is to say.
+    if (!reached) Reaches(best);
     if (!status_.ok()) return status_;
     const Mask& mask = made_.at(best);
     result->reached = reached;
     result->values = ValuesAt(best);
-    result->kept_fraction = mask.kept_fraction;
+    result->kept_fraction = num_pairs_ == 0 ? 0 : static_cast<double>(mask.kept) / static_cast<double>(num_pairs_);
     result->mass = mask.mass;
     result->num_masks = static_cast<int32_t>(made_.size());
     return {};
@@ -83,9 +113,13 @@ class Search {
 
  private:
   struct Mask {
-    double kept_fraction = 0;
+    int64_t kept = 0;  // pairs
     MassDistribution mass;
   };
+
+  void Report(double share) const {
+    if (options_.progress) options_.progress(share);
+  }
 
   kernels::ParameterValues ValuesAt(const Places& places) const {
     kernels::ParameterValues values = values_;
@@ -97,19 +131,22 @@ class Search {
   }
 
   // What the values keep of every recording.
-  Status Try(const kernels::ParameterValues& values, Mask* mask) const {
+  Status Try(const kernels::ParameterValues& values, Mask* mask) {
     std::vector<float> rows;
-    double kept_fraction = 0;
-    for (size_t i = 0; i < masses_.size(); ++i) {
-      if (kernels::IsCancelled(options_.cancelled)) return {StatusCode::kCancelled, "cancelled"};
+    int64_t kept = 0;
+    for (Recording& recording : recordings_) {
+      if (recording.mass == nullptr)
+        recording.Own(HeadMass::Compute(recording.owned_head, options_.num_threads, options_.cancelled));
+      if (recording.mass == nullptr || kernels::IsCancelled(options_.cancelled)) return Cancelled();
       MaskPreview preview;
-      if (Status status = PreviewMask(*masses_[i], method_, values, options_.num_threads, options_.cancelled, &preview);
+      if (Status status =
+              PreviewMask(*recording.mass, method_, values, options_.num_threads, options_.cancelled, &preview);
           !status.ok())
         return status;
       rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
-      kept_fraction += preview.summary.kept_fraction * share_of_pairs_[i];
+      kept += kernels::CountPairs(preview.index->View()).kept;
     }
-    *mask = {kept_fraction, DistributeMass(rows)};
+    *mask = {kept, DistributeMass(rows)};
     return {};
   }
 
@@ -122,55 +159,180 @@ class Search {
       status_ = Try(ValuesAt(places), &mask);
       if (!status_.ok()) return false;
       made = made_.emplace(places, mask).first;
-      const auto count = static_cast<int32_t>(made_.size());
-      if (options_.progress) options_.progress(count, std::max(count, most_));
     }
     return made->second.mass.Value(target_.statistic) >= target_.mass;
   }
 
-  // `places`, which reach the target, with one budget at its least place that still does. At `too_little` it does not.
-  Places Lowered(Places places, size_t budget, int64_t too_little) {
-    Places tried = places;
-    while (places[budget] - too_little > 1) {
-      tried[budget] = too_little + (places[budget] - too_little) / 2;
-      (Reaches(tried) ? places[budget] : too_little) = tried[budget];
+  // One budget: *best, its largest place, becomes the least that reaches the target, if that does.
+  bool Bisect(Places* best) {
+    if (!Reaches(*best)) return false;
+    int64_t too_little = -1;
+    const double most = std::log2(static_cast<double>((*best)[0] + 1));
+    for (int64_t& place = (*best)[0]; place - too_little > 1;) {
+      Report(1 - std::log2(static_cast<double>(place - too_little)) / (most + 1));
+      const int64_t middle = too_little + (place - too_little) / 2;
+      (Reaches({middle, 0}) ? place : too_little) = middle;
     }
-    return places;
+    return true;
   }
 
-  int64_t CoarseBelow(const Places& places, size_t budget) const {
-    const std::vector<int64_t>& coarse = grids_[budget].coarse();
-    const auto here = std::lower_bound(coarse.begin(), coarse.end(), places[budget]);
-    return here == coarse.begin() ? kNone : *std::prev(here);
-  }
-
-  // Of two budgets, the coarse places on the border between enough and too little with the fewest kept pairs: from the
-  // largest first budget down, the second one only rises.
-  Places CheapestOfBorder(const Places& largest) {
-    const std::vector<int64_t>&first = grids_[0].coarse(), &second = grids_[1].coarse();
-    Places best = largest;
-    size_t at = 0;
-    for (auto place = first.rbegin(); place != first.rend(); ++place) {
-      while (at < second.size() && !Reaches({*place, second[at]})) ++at;
-      if (at == second.size()) break;
-      const Places border{*place, second[at]};
-      if (made_.at(border).kept_fraction <= made_.at(best).kept_fraction) best = border;
+  Status EnterBudgets(std::vector<std::unique_ptr<kernels::BudgetEntries>>* entries) const {
+    const std::vector<double> first = grids_[0].Values(), second = grids_[1].Values();
+    for (const Recording& recording : recordings_) {
+      if (Status status = CheckPrefillHead(*recording.head); !status.ok()) return status;
+      entries->emplace_back();
+      if (Status status = method_.EnterBudgets(recording.head->Problem(), values_, first, second,
+                                               {options_.num_threads, options_.cancelled}, &entries->back());
+          !status.ok())
+        return status;
     }
-    return best;
+    return {};
   }
 
-  const std::span<const HeadMass* const> masses_;
-  std::vector<double> share_of_pairs_;  // of each, among the attended pairs of all
+  // Inside a model's window, a sink takes the place of the local column that it would have been, and leaves its row
+  // tile early (compare/model_window.h): there more sinks may keep less.
+  bool IsUnion(const std::vector<std::unique_ptr<kernels::BudgetEntries>>& entries) const {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i]->IsElementRule() && WindowHides(*recordings_[i].head)) return false;
+    }
+    return true;
+  }
+
+  // Every place of the first budget, with the second one, which keeps more the larger it is, by bisection. *best is the
+  // largest places before.
+  bool TryEveryFirst(Places* best) {
+    bool reached = false;
+    const int64_t last = grids_[1].size() - 1;
+    for (int64_t first = 0; first < grids_[0].size() && status_.ok(); ++first) {
+      Report(static_cast<double>(first) / static_cast<double>(grids_[0].size()));
+      if (!Reaches({first, last})) continue;
+      int64_t enough = last;
+      for (int64_t too_little = -1; enough - too_little > 1;) {
+        const int64_t middle = too_little + (enough - too_little) / 2;
+        (Reaches({first, middle}) ? enough : too_little) = middle;
+      }
+      if (!status_.ok()) return false;
+      const Places least{first, enough};
+      if (!reached || made_.at(least).kept < made_.at(*best).kept) *best = least;
+      reached = true;
+    }
+    return reached;
+  }
+
+  // All settings from one pass over the probabilities. Its sums differ from a mask's by rounding, so they say for every
+  // first budget how much of the second one is too little for certain; the cheapest that is left is looked at as a
+  // mask, until one reaches the target.
+  bool FollowFront(const std::vector<std::unique_ptr<kernels::BudgetEntries>>& entries, Places* best) {
+    SettingFront front(grids_[0].size(), grids_[1].size(), target_.statistic, target_.mass - RoundingOf(recordings_));
+    const auto num_recordings = static_cast<double>(recordings_.size());
+    for (size_t i = 0; i < recordings_.size(); ++i) {
+      Recording& recording = recordings_[i];
+      const std::function<void(double)> progress = [&](double share) {
+        Report(0.95 * (static_cast<double>(i) + share) / num_recordings);
+      };
+      const VisitProbabilities visit = front.Add(
+          *recording.head, *entries[i], NumProbabilityWorkers(*recording.head, options_.num_threads), progress);
+      bool finished = false;
+      if (recording.mass == nullptr) {
+        recording.Own(HeadMass::Compute(recording.owned_head, options_.num_threads, options_.cancelled, visit));
+        finished = recording.mass != nullptr;
+      } else {
+        finished = PassProbabilities(*recording.head, options_.num_threads, options_.cancelled, nullptr, visit);
+      }
+      if (!finished) {
+        status_ = Cancelled();
+        return false;
+      }
+    }
+    front.Finish();
+    std::vector<int64_t> second;  // of every place of the first budget, the least one that may be enough
+    for (int64_t first = 0; first < grids_[0].size(); ++first) second.push_back(front.LeastSecond(first));
+    while (status_.ok()) {
+      const auto cheapest = Cheapest(front, second);
+      if (!cheapest) return false;
+      const Places& places = *cheapest;
+      const bool reached = Reaches(places);
+      if (status_.ok() && made_.at(places).kept != front.KeptPairs(places[0], places[1])) {
+        status_ = {StatusCode::kUnsupported,
+                   "method " + method_.spec().name + " keeps " + std::to_string(made_.at(places).kept) +
+                       " pairs with " + ValuesAt(places).ToString(method_.spec()) + " and enters " +
+                       std::to_string(front.KeptPairs(places[0], places[1])) + ": its budgets cannot be searched"};
+        return false;
+      }
+      if (reached) {
+        *best = places;
+        return true;
+      }
+      // Too little beside a smaller first budget as well.
+      for (int64_t first = 0; first <= places[0]; ++first) {
+        int64_t& least = second[static_cast<size_t>(first)];
+        least = std::max(least, places[1] + 1);
+      }
+    }
+    return false;
+  }
+
+  // The pair with the fewest kept pairs, of equal ones that with the smallest first budget. None: nothing may be
+  // enough.
+  std::optional<Places> Cheapest(const SettingFront& front, const std::vector<int64_t>& second) const {
+    std::optional<Places> cheapest;
+    int64_t least_kept = 0;
+    for (size_t first = 0; first < second.size(); ++first) {
+      if (second[first] >= grids_[1].size()) continue;
+      const Places places{static_cast<int64_t>(first), second[first]};
+      const int64_t kept = front.KeptPairs(places[0], places[1]);
+      if (cheapest && kept >= least_kept) continue;
+      cheapest = places;
+      least_kept = kept;
+    }
+    return cheapest;
+  }
+
+  // By masks alone: from the largest first budget down, the least second one that reaches the target only rises, and
+  // more of it keeps no fewer pairs. *best is the largest places before.
+  bool WalkBorder(Places* best) {
+    bool reached = false;
+    int64_t second = 0;
+    const auto steps = static_cast<double>(grids_[0].size() + grids_[1].size());
+    for (int64_t first = grids_[0].size() - 1; first >= 0 && status_.ok(); --first) {
+      while (second < grids_[1].size() && !Reaches({first, second})) {
+        ++second;
+        Report(static_cast<double>(grids_[0].size() - 1 - first + second) / steps);
+      }
+      if (second == grids_[1].size()) break;
+      const Places border{first, second};
+      // Of equal ones, that with the smallest first budget.
+      if (!reached || made_.at(border).kept <= made_.at(*best).kept) *best = border;
+      reached = true;
+      Report(static_cast<double>(grids_[0].size() - first + second) / steps);
+    }
+    return reached && status_.ok();
+  }
+
+  std::vector<Recording> recordings_;
+  int64_t num_pairs_ = 0;  // attended, of all recordings
   const kernels::PrefillMethod& method_;
   const kernels::ParameterValues& values_;
   const BudgetTarget target_;
   const BudgetSearchOptions& options_;
-  std::vector<const ParameterSpec*> budgets_;
-  std::vector<BudgetGrid> grids_;
-  int32_t most_ = 0;
+  const std::vector<const ParameterSpec*> budgets_;
+  const std::vector<BudgetGrid> grids_;
   std::map<Places, Mask> made_;
   Status status_;
 };
+
+Status CheckAndRun(std::vector<Recording> recordings, const kernels::PrefillMethod& method,
+                   const kernels::ParameterValues& values, const BudgetTarget& target,
+                   const BudgetSearchOptions& options, BudgetSearchResult* result) {
+  if (Status status = CheckSearchable(method.spec()); !status.ok()) return status;
+  if (recordings.empty())
+    return {StatusCode::kInvalidArgument, "there is no head to search: give at least one recording"};
+  if (!(target.mass >= 0 && target.mass <= 1)) {
+    return {StatusCode::kInvalidArgument,
+            "the target for the kept mass is " + FormatNumber("%.4g", target.mass) + ": choose one from 0 to 1"};
+  }
+  return Search(std::move(recordings), method, values, target, options).Run(result);
+}
 
 }  // namespace
 
@@ -189,22 +351,28 @@ Status CheckSearchable(const kernels::MethodSpec& spec) {
                                         " budgets to search: choose one that has one or two"};
 }
 
-Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
-                    const BudgetTarget& target, const BudgetSearchOptions& options, BudgetSearchResult* result) {
-  const HeadMass* const one[] = {&mass};
-  return SearchBudget(one, method, values, target, options, result);
+std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_t num_tokens) {
+  const std::vector<const ParameterSpec*> budgets = Budgets(spec);
+  const std::vector<BudgetGrid> grids = GridsOf(spec, num_tokens);
+  std::vector<SearchedBudget> searched;
+  for (size_t i = 0; i < budgets.size(); ++i) {
+    searched.push_back({budgets[i]->name, budgets[i]->type == kernels::ParameterType::kInteger, grids[i].minimum(),
+                        grids[i].maximum(), grids[i].step()});
+  }
+  return searched;
 }
 
-Status SearchBudget(std::span<const HeadMass* const> masses, const kernels::PrefillMethod& method,
+Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                    const BudgetTarget& target, const BudgetSearchOptions& options, BudgetSearchResult* result) {
+  return CheckAndRun({{.head = &mass.head(), .mass = &mass}}, method, values, target, options, result);
+}
+
+Status SearchBudget(std::span<const HeadTensorsPtr> heads, const kernels::PrefillMethod& method,
                     const kernels::ParameterValues& values, const BudgetTarget& target,
                     const BudgetSearchOptions& options, BudgetSearchResult* result) {
-  if (Status status = CheckSearchable(method.spec()); !status.ok()) return status;
-  if (masses.empty()) return {StatusCode::kInvalidArgument, "there is no head to search: give at least one recording"};
-  if (!(target.mass >= 0 && target.mass <= 1)) {
-    return {StatusCode::kInvalidArgument,
-            "the target for the kept mass is " + FormatNumber("%.4g", target.mass) + ": choose one from 0 to 1"};
-  }
-  return Search(masses, method, values, target, options).Run(result);
+  std::vector<Recording> recordings;
+  for (const HeadTensorsPtr& head : heads) recordings.push_back({.head = head.get(), .owned_head = head});
+  return CheckAndRun(std::move(recordings), method, values, target, options, result);
 }
 
 std::string UnreachedSentence(const kernels::MethodSpec& spec, const BudgetTarget& target,

@@ -41,11 +41,15 @@ void Classify(const ClassEvidence& evidence, HeadStatistics* statistics) {
   const double line_mass =
       std::max(0.0, std::max(statistics->vertical_mass, statistics->slash_mass) - evidence.line_chance);
   const char* line_name = statistics->vertical_mass >= statistics->slash_mass ? "columns" : "diagonals";
-  const double near_mass = 1.0 - evidence.far_mass;
+  const double near_mass = 1.0 - statistics->outside_mass - evidence.far_mass;
   const double sparsity = SparsityAt(*statistics, kClassTarget);
   const double beyond_chance = evidence.far_mass - evidence.block_chance;
   const double lift = beyond_chance > 0 ? (statistics->block_mass - evidence.block_chance) / beyond_chance : 0;
 
+  if (statistics->outside_mass > 1 - kClassTarget) {
+    return set(HeadClass::kUnknown, Text("%.2f of the mass lies on tokens that this part of a trace does not hold",
+                                         statistics->outside_mass));
+  }
   if (statistics->retrieval_peak >= kPeak && line_mass < kLineShare * statistics->retrieval_mass) {
     return set(
         HeadClass::kRetrieval,

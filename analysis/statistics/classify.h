@@ -1,7 +1,8 @@
 // The head's class from its numbers.
 //
-// The first that holds (docs/analysis.md says why); line masses count only above what lines hit by a single row could
-// hold:
+// A head with more than 1 - kClassTarget of its mass outside a cut trace has no class: where that mass lies is not
+// known. Of the others the first that holds (docs/analysis.md says why); line masses count only above what lines hit by
+// a single row could hold:
 // - retrieval-like: retrieval_peak >= 0.6, and neither the best columns nor the best diagonals hold half of
 //   retrieval_mass
 // - vertical-slash: the best columns, or the best diagonals, hold half of the far mass, and there is some (>= 0.15)

@@ -53,16 +53,13 @@ void LineSums::Merge(const LineSums& other) {
   add(&far_.diagonals, other.far_.diagonals);
 }
 
-std::vector<double> LineSums::AllColumns() const {
-  std::vector<double> all = near_.columns;
-  for (size_t i = 0; i < all.size(); ++i) all[i] += far_.columns[i];
-  return all;
-}
-
-std::vector<double> LineSums::AllDiagonals() const {
-  std::vector<double> all = near_.diagonals;
-  for (size_t i = 0; i < all.size(); ++i) all[i] += far_.diagonals[i];
-  return all;
+LineTotals LineSums::Totals() const {
+  LineTotals totals{near_.columns, near_.diagonals, far_.columns, far_.diagonals};
+  for (size_t i = 0; i < totals.columns.size(); ++i) {
+    totals.columns[i] += far_.columns[i];
+    totals.diagonals[i] += far_.diagonals[i];
+  }
+  return totals;
 }
 
 }  // namespace headscope::analysis

@@ -6,6 +6,11 @@
 
 namespace headscope::analysis {
 
+// Sums over rows, of all pairs and of far ones, by column and by distance; [num_tokens] each.
+struct LineTotals {
+  std::vector<double> columns, diagonals, far_columns, far_diagonals;
+};
+
 // One worker's sums. Rows of a block are added in fp32 and settled into float64 after each block, so no sum in fp32 has
 // more than a block's terms.
 class LineSums {
@@ -17,11 +22,7 @@ class LineSums {
   void SettleBlock();
   void Merge(const LineSums& other);
 
-  // Sums over rows, by column and by distance; [num_tokens].
-  const std::vector<double>& far_columns() const { return far_.columns; }
-  const std::vector<double>& far_diagonals() const { return far_.diagonals; }
-  std::vector<double> AllColumns() const;
-  std::vector<double> AllDiagonals() const;
+  LineTotals Totals() const;
 
  private:
   struct Sums {

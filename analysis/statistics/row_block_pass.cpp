@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "analysis/types/rounding.h"
+
 namespace headscope::analysis {
 namespace {
 
@@ -80,21 +82,40 @@ std::vector<RowBlock> ChooseRows(const HeadTensors& head, int32_t block_size, in
   return blocks;
 }
 
+int64_t SinkColumns(const HeadTensors& head, const StatisticsOptions& options) {
+  return std::max<int64_t>(0, options.sink_tokens - head.first_token);
+}
+
+void SumBestBlocks(const HeadTensors& head, const StatisticsOptions& options, int64_t last_row,
+                   std::vector<double> key_block_mass, double* mass, double* chance) {
+  const double far_mass = std::accumulate(key_block_mass.begin(), key_block_mass.end(), 0.0);
+  const RowExtent last = ExtentOf(head, options, last_row);
+  const int64_t far_blocks = last.far_begin < last.far_end
+                                 ? (last.far_end - 1) / options.block_size - last.far_begin / options.block_size + 1
+                                 : 1;
+  *chance = far_mass * std::min(1.0, static_cast<double>(options.best_lines) / static_cast<double>(far_blocks));
+  const auto best = std::min<std::ptrdiff_t>(options.best_lines, static_cast<std::ptrdiff_t>(key_block_mass.size()));
+  std::partial_sort(key_block_mass.begin(), key_block_mass.begin() + best, key_block_mass.end(), std::greater<>());
+  *mass = std::accumulate(key_block_mass.begin(), key_block_mass.begin() + best, 0.0);
+}
+
 RowBlockPass::RowBlockPass(const HeadTensors& head, const kernels::PackedKeys& keys, const StatisticsOptions& options)
     : head_(head),
       keys_(keys),
       options_(options),
+      sink_columns_(SinkColumns(head, options)),
       line_sums_(head.num_tokens),
       ranked_mass_(TopKCounts(), options.cra_targets) {}
 
-RowBlockPass::Extent RowBlockPass::ExtentOf(int64_t row) const {
-  Extent extent;
-  extent.position = head_.row_positions[static_cast<size_t>(row)];
-  const kernels::ColumnRange attended = head_.AttendedColumns(row);
+RowExtent ExtentOf(const HeadTensors& head, const StatisticsOptions& options, int64_t row) {
+  RowExtent extent;
+  extent.position = head.row_positions[static_cast<size_t>(row)];
+  const kernels::ColumnRange attended = head.AttendedColumns(row);
+  extent.complete = head.SeesAllItsKeys(row);
   extent.begin = attended.begin;
   extent.end = attended.end;
-  extent.far_begin = std::clamp<int64_t>(options_.sink_tokens, extent.begin, extent.end);
-  extent.far_end = std::clamp<int64_t>(extent.position - options_.local_tokens + 1, extent.far_begin, extent.end);
+  extent.far_begin = std::clamp<int64_t>(SinkColumns(head, options), extent.begin, extent.end);
+  extent.far_end = std::clamp<int64_t>(extent.position - options.local_tokens + 1, extent.far_begin, extent.end);
   return extent;
 }
 
@@ -106,16 +127,8 @@ void RowBlockPass::Run(const RowBlock& block, size_t block_index, size_t first_e
             table);
   }
   line_sums_.SettleBlock();
-  const double far_mass = std::accumulate(key_block_mass_.begin(), key_block_mass_.end(), 0.0);
-  const Extent last = ExtentOf(block.rows.back());
-  const int64_t far_blocks = last.far_begin < last.far_end
-                                 ? (last.far_end - 1) / options_.block_size - last.far_begin / options_.block_size + 1
-                                 : 1;
-  table->block_chance[block_index] =
-      far_mass * std::min(1.0, static_cast<double>(options_.best_lines) / static_cast<double>(far_blocks));
-  const auto best = std::min<std::ptrdiff_t>(options_.best_lines, static_cast<std::ptrdiff_t>(key_block_mass_.size()));
-  std::partial_sort(key_block_mass_.begin(), key_block_mass_.begin() + best, key_block_mass_.end(), std::greater<>());
-  table->block_mass[block_index] = std::accumulate(key_block_mass_.begin(), key_block_mass_.begin() + best, 0.0);
+  SumBestBlocks(head_, options_, block.rows.back(), key_block_mass_, &table->block_mass[block_index],
+                &table->block_chance[block_index]);
 }
 
 void RowBlockPass::RunRows(const int64_t* rows, int64_t count, size_t first_entry, RowTable* table) {
@@ -138,15 +151,16 @@ void RowBlockPass::RunRows(const int64_t* rows, int64_t count, size_t first_entr
 }
 
 // p_ holds scores and becomes probabilities, piece by piece, so that each piece's sum comes for free.
-void RowBlockPass::Exponentiate(const Extent& extent, float lse, RowNumbers* numbers) {
+void RowBlockPass::Exponentiate(const RowExtent& extent, float lse, RowNumbers* numbers) {
   const auto sum_piece = [&](int64_t begin, int64_t end) {
     return static_cast<double>(kernels::ExpInPlace(p_.data() + (begin - extent.begin), end - begin, lse));
   };
   // Near the start and near the diagonal, cut also where sinks and window meet, so that both sums are whole when they
   // overlap.
-  const int64_t sinks_end = std::clamp<int64_t>(options_.sink_tokens, extent.begin, extent.end);
+  const int64_t sinks_end = std::clamp<int64_t>(sink_columns_, extent.begin, extent.end);
   const int64_t local_begin =
       std::clamp<int64_t>(extent.position - options_.local_tokens + 1, extent.begin, extent.end);
+  double mass = 0;
   const std::array<int64_t, 4> cuts = {extent.begin, std::min(sinks_end, local_begin), std::max(sinks_end, local_begin),
                                        extent.end};
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
@@ -162,12 +176,17 @@ void RowBlockPass::Exponentiate(const Extent& extent, float lse, RowNumbers* num
     }
     if (cuts[i + 1] <= sinks_end) numbers->sink_mass += sum;
     if (cuts[i] >= local_begin) numbers->local_mass += sum;
+    mass += sum;
   }
+  numbers->sink_mass = RoundedShare(numbers->sink_mass);
+  numbers->local_mass = RoundedShare(numbers->local_mass);
+  // Of a row that sees all its keys what the sum lacks is rounding.
+  numbers->outside_mass = extent.complete ? 0 : std::max(0.0, 1 - mass);
 }
 
 void RowBlockPass::AnalyseRow(int64_t row, const float* batch_scores, int64_t first_column, size_t entry,
                               RowTable* table) {
-  const Extent extent = ExtentOf(row);
+  const RowExtent extent = ExtentOf(head_, options_, row);
   const int64_t width = extent.end - extent.begin;
   const float lse = head_.lse[static_cast<size_t>(row)];
   RowNumbers& numbers = table->rows[entry];
@@ -175,19 +194,21 @@ void RowBlockPass::AnalyseRow(int64_t row, const float* batch_scores, int64_t fi
   const float* scores = batch_scores + (extent.begin - first_column);
   std::copy_n(scores, width, p_.data());
   Exponentiate(extent, lse, &numbers);
-  numbers.entropy = Entropy(p_.data(), scores, width, lse);
-  numbers.max_probability = width > 0 ? static_cast<double>(kernels::MaxOf(p_.data(), width)) : 0;
+  numbers.entropy = RoundedUpToZero(Entropy(p_.data(), scores, width, lse));
+  numbers.max_probability = width > 0 ? RoundedShare(static_cast<double>(kernels::MaxOf(p_.data(), width))) : 0;
   numbers.kurtosis = ExcessKurtosis(head_.q.data() + row * head_.head_dim, head_.head_dim);
 
   const float* far_p = p_.data() + (extent.far_begin - extent.begin);
   for (const int32_t index : top_columns_.Select(far_p, extent.far_end - extent.far_begin, options_.retrieval_tokens)) {
     numbers.retrieval_mass += static_cast<double>(far_p[index]);
   }
+  numbers.retrieval_mass = RoundedShare(numbers.retrieval_mass);
   line_sums_.AddRow(p_.data(), extent.position, extent.begin, extent.end, extent.far_begin, extent.far_end);
 
   ranked_mass_.Rank(p_.data(), width);
-  std::copy(ranked_mass_.top_mass().begin(), ranked_mass_.top_mass().end(),
-            table->top_mass.begin() + static_cast<std::ptrdiff_t>(entry * ranked_mass_.top_mass().size()));
+  std::transform(ranked_mass_.top_mass().begin(), ranked_mass_.top_mass().end(),
+                 table->top_mass.begin() + static_cast<std::ptrdiff_t>(entry * ranked_mass_.top_mass().size()),
+                 RoundedShare);
   std::copy(ranked_mass_.needed().begin(), ranked_mass_.needed().end(),
             table->needed.begin() + static_cast<std::ptrdiff_t>(entry * ranked_mass_.needed().size()));
 }

@@ -22,11 +22,30 @@ struct RowBlock {
 // ascending.
 std::vector<RowBlock> ChooseRows(const HeadTensors& head, int32_t block_size, int64_t max_rows);
 
+// The columns that are sinks: the first tokens that the model saw, of which a part that was cut out behind them has
+// none.
+int64_t SinkColumns(const HeadTensors& head, const StatisticsOptions& options);
+
+// Of the far mass of a row block by key block: what the best of them hold, and what as many would hold if it lay
+// evenly. last_row: of the block, whose far region touches the most key blocks.
+void SumBestBlocks(const HeadTensors& head, const StatisticsOptions& options, int64_t last_row,
+                   std::vector<double> key_block_mass, double* mass, double* chance);
+
+// Where the columns of a row lie.
+struct RowExtent {
+  int64_t position = 0;
+  bool complete = true;                // all keys of the model's row are there
+  int64_t begin = 0, end = 0;          // attended
+  int64_t far_begin = 0, far_end = 0;  // outside sinks and local window, inside [begin, end)
+};
+RowExtent ExtentOf(const HeadTensors& head, const StatisticsOptions& options, int64_t row);
+
 // What one row contributes.
 struct RowNumbers {
   double entropy = 0, max_probability = 0;
   double sink_mass = 0, local_mass = 0, retrieval_mass = 0;
-  double kurtosis = 0;  // NaN: all components of q are equal
+  double outside_mass = 0;  // on keys that a cut trace does not hold
+  double kurtosis = 0;      // NaN: all components of q are equal
   int64_t num_columns = 0;
 };
 
@@ -53,17 +72,10 @@ class RowBlockPass {
   const LineSums& line_sums() const { return line_sums_; }
 
  private:
-  // Where the columns of a row lie.
-  struct Extent {
-    int64_t position = 0;
-    int64_t begin = 0, end = 0;          // attended
-    int64_t far_begin = 0, far_end = 0;  // outside sinks and local window, inside [begin, end)
-  };
-  Extent ExtentOf(int64_t row) const;
   void RunRows(const int64_t* rows, int64_t count, size_t first_entry, RowTable* table);
   // `batch_scores` are those of columns [first_column, ..).
   void AnalyseRow(int64_t row, const float* batch_scores, int64_t first_column, size_t entry, RowTable* table);
-  void Exponentiate(const Extent& extent, float lse, RowNumbers* numbers);
+  void Exponentiate(const RowExtent& extent, float lse, RowNumbers* numbers);
   template <typename Take>
   void SelectEach(const float* values, int64_t num_columns, Take&& take);
   void MeasureAgreement(const int64_t* rows, int64_t count, int64_t begin, int64_t end, size_t first_entry,
@@ -72,6 +84,7 @@ class RowBlockPass {
   const HeadTensors& head_;
   const kernels::PackedKeys& keys_;
   const StatisticsOptions& options_;
+  const int64_t sink_columns_;
   LineSums line_sums_;
   RankedMass ranked_mass_;
   TopColumns top_columns_;

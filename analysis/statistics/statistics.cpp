@@ -8,13 +8,18 @@
 #include <stdexcept>
 #include <string>
 
+#include "analysis/types/rounding.h"
 #include "head/head_checks.h"
 #include "kernels/parallel.h"
 #include "statistics/classify.h"
 #include "statistics/row_block_pass.h"
+#include "statistics/statistics_on_gpu.h"
 
 namespace headscope::analysis {
 namespace {
+
+using kernels::Status;
+using kernels::StatusCode;
 
 // Share of the rows that retrieval_peak looks at: those with the largest retrieval mass.
 constexpr double kPeakShare = 0.02;
@@ -70,6 +75,7 @@ void FillRowMeans(const RowTable& table, const StatisticsOptions& options, HeadS
   statistics->sink_mass = MeanOverRows(table, [](const RowNumbers& row) { return row.sink_mass; });
   statistics->local_mass = MeanOverRows(table, [](const RowNumbers& row) { return row.local_mass; });
   statistics->retrieval_mass = MeanOverRows(table, [](const RowNumbers& row) { return row.retrieval_mass; });
+  statistics->outside_mass = MeanOverRows(table, [](const RowNumbers& row) { return row.outside_mass; });
   const auto peak_rows = static_cast<int64_t>(std::ceil(kPeakShare * static_cast<double>(table.rows.size())));
   statistics->retrieval_peak = SumOfLargest(std::move(retrieval), peak_rows) / static_cast<double>(peak_rows);
 
@@ -92,12 +98,34 @@ void FillRowMeans(const RowTable& table, const StatisticsOptions& options, HeadS
   }
 }
 
-void FillLineMasses(const LineSums& sums, const StatisticsOptions& options, HeadStatistics* statistics) {
+void FillLineMasses(const LineTotals& sums, const StatisticsOptions& options, HeadStatistics* statistics) {
   const auto rows = static_cast<double>(statistics->num_rows);
-  statistics->vertical_mass = SumOfLargest(sums.far_columns(), options.best_lines) / rows;
-  statistics->slash_mass = SumOfLargest(sums.far_diagonals(), options.best_lines) / rows;
-  statistics->column_profile = Profile(sums.AllColumns(), options.profile_bins, statistics->num_rows);
-  statistics->diagonal_profile = Profile(sums.AllDiagonals(), options.profile_bins, statistics->num_rows);
+  statistics->vertical_mass = RoundedShare(SumOfLargest(sums.far_columns, options.best_lines) / rows);
+  statistics->slash_mass = RoundedShare(SumOfLargest(sums.far_diagonals, options.best_lines) / rows);
+  statistics->column_profile = Profile(sums.columns, options.profile_bins, statistics->num_rows);
+  statistics->diagonal_profile = Profile(sums.diagonals, options.profile_bins, statistics->num_rows);
+}
+
+// False when cancelled.
+bool RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, const std::vector<RowBlock>& blocks,
+                  const std::vector<size_t>& first_entry, RowTable* table, LineTotals* lines) {
+  std::fill(table->rows.begin(), table->rows.end(), RowNumbers{});
+  const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
+                                 static_cast<int32_t>(head.num_tokens), head.head_dim);
+  const auto count = static_cast<int64_t>(blocks.size());
+  std::vector<std::unique_ptr<RowBlockPass>> workers(
+      static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
+  for (auto& worker : workers) worker = std::make_unique<RowBlockPass>(head, keys, options);
+  const bool finished =
+      kernels::ParallelFor(count, options.num_threads, options.cancelled, [&](int64_t step, int32_t worker) {
+        const auto block = static_cast<size_t>(count - 1 - step);  // the last blocks have the longest rows: first
+        workers[static_cast<size_t>(worker)]->Run(blocks[block], block, first_entry[block], table);
+      });
+  if (!finished) return false;
+  LineSums sums = workers.front()->line_sums();
+  for (size_t worker = 1; worker < workers.size(); ++worker) sums.Merge(workers[worker]->line_sums());
+  *lines = sums.Totals();
+  return true;
 }
 
 }  // namespace
@@ -134,29 +162,23 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   table.block_mass.resize(blocks.size());
   table.block_chance.resize(blocks.size());
 
-  const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
-                                 static_cast<int32_t>(head.num_tokens), head.head_dim);
-  const auto count = static_cast<int64_t>(blocks.size());
-  std::vector<std::unique_ptr<RowBlockPass>> workers(
-      static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
-  for (auto& worker : workers) worker = std::make_unique<RowBlockPass>(head, keys, options);
-  const bool finished =
-      kernels::ParallelFor(count, options.num_threads, options.cancelled, [&](int64_t step, int32_t worker) {
-        const auto block = static_cast<size_t>(count - 1 - step);  // the last blocks have the longest rows: first
-        workers[static_cast<size_t>(worker)]->Run(blocks[block], block, first_entry[block], &table);
-      });
-  if (!finished) return statistics;
+  LineTotals lines;
+  Status on_gpu(StatusCode::kUnsupported, head.gpu_refusal);
+  if (head.gpu != nullptr) on_gpu = RunRowsOnGpu(head, options, blocks, &table, &lines);
+  if (on_gpu.code() == StatusCode::kCancelled) return statistics;
+  statistics.device = on_gpu.ok() ? head.gpu_name : "cpu";
+  statistics.note = on_gpu.message();
+  // What the GPU does not take, or has no memory for, is computed here.
+  if (!on_gpu.ok() && !RunRowsOnCpu(head, options, blocks, first_entry, &table, &lines)) return statistics;
 
   statistics.num_rows = static_cast<int64_t>(num_rows);
-  LineSums sums = workers.front()->line_sums();
-  for (size_t worker = 1; worker < workers.size(); ++worker) sums.Merge(workers[worker]->line_sums());
   FillRowMeans(table, options, &statistics);
-  FillLineMasses(sums, options, &statistics);
+  FillLineMasses(lines, options, &statistics);
   const auto mean_of = [num_rows](const std::vector<double>& sums_over_rows) {
     return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);
   };
-  statistics.block_mass = mean_of(table.block_mass);
-  Classify({mean_of(sums.far_columns()), mean_of(table.block_chance),
+  statistics.block_mass = RoundedShare(mean_of(table.block_mass));
+  Classify({mean_of(lines.far_columns), mean_of(table.block_chance),
             static_cast<double>(options.best_lines) / static_cast<double>(num_rows)},
            &statistics);
   if (!class_target_given) {

@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -104,8 +105,13 @@ struct TaskQueue::Impl {
 
 TaskQueue::TaskQueue(int32_t num_workers, Dispatcher dispatcher)
     : impl_(std::make_unique<Impl>(std::move(dispatcher))) {
-  for (int32_t i = 0; i < std::max(1, num_workers); ++i)
-    impl_->workers.emplace_back([impl = impl_.get()] { impl->Work(); });
+  const auto wanted = static_cast<size_t>(std::max(1, num_workers));
+  impl_->workers.reserve(wanted);
+  try {
+    while (impl_->workers.size() < wanted) impl_->workers.emplace_back([impl = impl_.get()] { impl->Work(); });
+  } catch (const std::system_error&) {
+    if (impl_->workers.empty()) throw;  // the system gives no thread at all; one does the work of all, later
+  }
 }
 
 TaskQueue::~TaskQueue() {

@@ -30,7 +30,9 @@ bool IsTileGrid(const TexelEdges& edges, int64_t step) {
 
 // Attended pairs of recorded rows [row_begin, row_end), which are consecutive, and columns [begin, end).
 int64_t AttendedPairs(const HeadTensors& head, int64_t row_begin, int64_t row_end, int64_t begin, int64_t end) {
+  row_begin = std::max<int64_t>(row_begin, 0);
   row_end = std::min(row_end, head.num_rows);
+  begin = std::max<int64_t>(begin, 0);
   end = std::min(end, head.num_tokens);
   if (row_begin >= row_end || begin >= end) return 0;
   const int64_t first = head.row_positions.front() + row_begin;
@@ -39,20 +41,43 @@ int64_t AttendedPairs(const HeadTensors& head, int64_t row_begin, int64_t row_en
   return head.window > 0 ? causal - CausalPairs(first - head.window, last - head.window, begin, end) : causal;
 }
 
-}  // namespace
-
-bool AccumulateOnGpu(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, TexelGrid* grid) {
-  const int64_t step = StepOf(edges.rows);
-  if (!IsTileGrid(edges, step)) return false;
+// The grid's largest log2 p, or sums of p, by texel.
+bool TexelsOfTiles(const HeadTensors& head, const TexelEdges& edges, int64_t step, kernels::TexelValue value,
+                   std::vector<double>* texels) {
   kernels::TexelRequest request;
-  request.value = reduction == TileReduction::kMax ? kernels::TexelValue::kMaxLog2 : kernels::TexelValue::kSum;
+  request.value = value;
   request.level = std::countr_zero(static_cast<uint64_t>(step));
   request.row_begin = edges.rows.front();
   request.column_begin = edges.columns.front();
   request.num_rows = static_cast<int32_t>(edges.NumRows());
   request.num_columns = static_cast<int32_t>(edges.NumColumns());
-  std::vector<float> texels(grid->pairs.size());
-  if (!head.gpu->Texels(request, texels.data()).ok()) return false;
+  std::vector<float> values(texels->size());
+  if (!head.gpu->Texels(request, values.data()).ok()) return false;
+  texels->assign(values.begin(), values.end());
+  return true;
+}
+
+bool TexelsBetween(const HeadTensors& head, const TexelEdges& edges, kernels::TexelValue value,
+                   std::vector<double>* texels) {
+  const auto inside = [](std::vector<int64_t> values, int64_t length) {
+    for (int64_t& edge : values) edge = std::clamp<int64_t>(edge, 0, length);
+    return values;
+  };
+  return head.gpu
+      ->TexelsBetween(value, inside(edges.rows, head.num_rows), inside(edges.columns, head.num_tokens), texels->data())
+      .ok();
+}
+
+}  // namespace
+
+bool AccumulateOnGpu(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, TexelGrid* grid) {
+  const bool by_max = reduction == TileReduction::kMax;
+  const auto value = by_max ? kernels::TexelValue::kMaxLog2 : kernels::TexelValue::kSum;
+  const int64_t step = StepOf(edges.rows);
+  std::vector<double> texels(grid->pairs.size());
+  if (!(IsTileGrid(edges, step) ? TexelsOfTiles(head, edges, step, value, &texels)
+                                : TexelsBetween(head, edges, value, &texels)))
+    return false;
   for (int64_t row = 0; row < grid->num_rows; ++row) {
     for (int64_t column = 0; column < grid->num_columns; ++column) {
       grid->pairs[static_cast<size_t>(row * grid->num_columns + column)] =
@@ -60,11 +85,14 @@ bool AccumulateOnGpu(const HeadTensors& head, const TexelEdges& edges, TileReduc
                         edges.columns[static_cast<size_t>(column)], edges.columns[static_cast<size_t>(column + 1)]);
     }
   }
-  if (reduction == TileReduction::kMax) {
-    grid->max_log2_p = std::move(texels);
+  if (by_max) {
+    grid->max_log2_p.assign(texels.size(), 0.0f);
+    std::transform(texels.begin(), texels.end(), grid->max_log2_p.begin(),
+                   [](double log2_p) { return static_cast<float>(log2_p); });
   } else {
-    grid->sum_p.assign(texels.begin(), texels.end());
+    grid->sum_p = std::move(texels);
   }
+  grid->on_gpu = true;
   return true;
 }
 

@@ -7,9 +7,9 @@
 
 namespace headscope::analysis {
 
-// Fills a grid whose arrays have been sized, as AccumulateTexels does. False, with the grid as it was, for edges that
-// are no tile's (steps of one power of two, the same both ways, from a multiple of it) and when the GPU fails: the CPU
-// then computes the grid.
+// Fills a grid whose arrays have been sized, as AccumulateTexels does. False, with the grid as it was, when the GPU
+// fails (its memory is taken by others, say): the CPU then computes the grid. A tile's edges (steps of one power of
+// two, the same both ways, from a multiple of it) have a kernel of their own, which needs no memory.
 bool AccumulateOnGpu(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, TexelGrid* grid);
 
 }  // namespace headscope::analysis

@@ -183,6 +183,7 @@ bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileRedu
   grid->num_columns = edges.NumColumns();
   const auto texels = static_cast<size_t>(grid->num_rows * grid->num_columns);
   grid->pairs.assign(texels, 0);
+  grid->on_gpu = false;
   grid->sum_p.clear();
   grid->max_log2_p.clear();
   if (reduction == TileReduction::kMean) {

@@ -25,6 +25,7 @@ struct TexelGrid {
   std::vector<float> max_log2_p;
   std::vector<double> sum_p;
   std::vector<int64_t> pairs;  // attended pairs of the texel
+  bool on_gpu = false;         // where it was computed
 
   // log2 of the texel's maximum or mean; -inf where there are no pairs.
   float Log2P(int64_t texel) const;

@@ -98,6 +98,10 @@ std::vector<Metric> MakeMetrics() {
   metrics.push_back(Mass("retrieval_peak", "Retrieval peak",
                          "mass of the best few far tokens in the rows that look back most sharply",
                          &HeadStatistics::retrieval_peak));
+  metrics.push_back(Mass("outside_mass", "Mass outside",
+                         "mass on tokens that the trace does not hold because it was cut from a longer one, mean over "
+                         "rows; 0 for a whole trace",
+                         &HeadStatistics::outside_mass));
   metrics.push_back(Sparsity(0.90));
   metrics.push_back(Sparsity(0.99));
   for (int32_t k = 1; k <= 1024; k *= 2) metrics.push_back(TopK(k));

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <random>
 #include <span>
 #include <vector>
 
 #include "analysis/search.h"
+#include "kernels/sparse_index.h"
 #include "search/budget_grid.h"
 #include "synthetic_heads.h"
 
@@ -95,25 +97,40 @@ TEST(MassDistribution, NoRowsGiveZeros) {
 }
 
 TEST(BudgetGrid, HasBothEndsAndTheMultiplesBetween) {
-  const BudgetGrid tokens({"n", ParameterType::kInteger, 0, 1, 1 << 20, 64, true, "", "", ""}, 200);
-  ASSERT_EQ(tokens.size(), 5);
-  const double expected[] = {1, 64, 128, 192, 200};
-  for (int64_t place = 0; place < 5; ++place) EXPECT_EQ(tokens.Value(place), expected[place]);
-  EXPECT_THAT(tokens.coarse(), ::testing::ElementsAre(0, 1, 2, 4));
+  const BudgetGrid tokens({"n", ParameterType::kInteger, 0, 1, 1 << 20, 64, true, "", "", ""}, 4200);
+  ASSERT_EQ(tokens.size(), 67);
+  EXPECT_EQ(tokens.Value(0), 1);
+  for (int64_t place = 1; place < 66; ++place) EXPECT_EQ(tokens.Value(place), static_cast<double>(64 * place));
+  EXPECT_EQ(tokens.Value(66), 4200);
 
   const BudgetGrid share({"a", ParameterType::kReal, 0, 0, 1, 0.01, false, "", "", ""}, 200);
   ASSERT_EQ(share.size(), 101);
   for (int64_t place = 0; place <= 100; ++place)
     EXPECT_EQ(share.Value(place), static_cast<double>(place) / 100) << "the double that reads as written";
-  EXPECT_EQ(share.coarse().front(), 0);
-  EXPECT_EQ(share.coarse().back(), 100);
-  const BudgetGrid mass({"m", ParameterType::kReal, 0, 0, 1, 0.01, false, "", "", "", ParameterRole::kMassShare}, 200);
-  EXPECT_THAT(mass.coarse(),
-              ::testing::ElementsAre(0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100));
 
   const BudgetGrid fixed({"f", ParameterType::kInteger, 0, 7, 7, 1, false, "", "", ""}, 200);
   EXPECT_EQ(fixed.size(), 1);
   EXPECT_EQ(fixed.Value(0), 7);
+}
+
+// The registry's step of 50 was taken whatever the length: 127 tokens had three places.
+TEST(BudgetGrid, ItsStepFitsTheLength) {
+  const ParameterSpec lines{"n", ParameterType::kInteger, 0, 0, 1 << 20, 50, true, "", "", ""};
+  const auto step = [&](int64_t tokens, int64_t most_steps) { return BudgetGrid(lines, tokens, most_steps).step(); };
+  EXPECT_EQ(step(1, 0), 1);
+  EXPECT_EQ(step(127, 0), 1);
+  EXPECT_EQ(step(128, 0), 2);
+  EXPECT_EQ(step(640, 0), 10);
+  EXPECT_EQ(step(3199, 0), 25);
+  EXPECT_EQ(step(3643, 0), 50);
+  EXPECT_EQ(step(16378, 800), 50);
+  EXPECT_EQ(step(40000, 800), 50);
+  EXPECT_EQ(step(40001, 800), 100);
+  EXPECT_EQ(step(131072, 800), 200);
+  EXPECT_EQ(step(131072, 0), 50) << "a single budget is bisected";
+  ParameterSpec blocks{"b", ParameterType::kInteger, 0, 1, 1 << 14, 1, true, "", "", "", ParameterRole::kBudget, 64};
+  EXPECT_EQ(BudgetGrid(blocks, 4090).maximum(), 64) << "more blocks than that there are not";
+  EXPECT_EQ(BudgetGrid(blocks, 4097).maximum(), 65);
 }
 
 class BudgetSearchTest : public ::testing::Test {
@@ -126,20 +143,21 @@ class BudgetSearchTest : public ::testing::Test {
     return preview;
   }
   BudgetSearchResult Find(const kernels::PrefillMethod& method, const BudgetTarget& target) const {
+    return Find(method, ParameterValues(method.spec()), target);
+  }
+  BudgetSearchResult Find(const kernels::PrefillMethod& method, const ParameterValues& values,
+                          const BudgetTarget& target) const {
     BudgetSearchResult result;
-    int32_t made = 0, most = 0;
+    double done = 0;
     BudgetSearchOptions options;
     options.num_threads = 2;
-    options.progress = [&](int32_t so_far, int32_t at_most) {
-      EXPECT_EQ(so_far, made + 1);
-      made = so_far;
-      most = at_most;
+    options.progress = [&](double share) {
+      EXPECT_GE(share, done);
+      done = share;
     };
-    const kernels::Status status =
-        SearchBudget(*mass_, method, ParameterValues(method.spec()), target, options, &result);
+    const kernels::Status status = SearchBudget(*mass_, method, values, target, options, &result);
     EXPECT_TRUE(status.ok()) << method.spec().name << ": " << status.message();
-    EXPECT_EQ(result.num_masks, made);
-    EXPECT_LE(made, most);
+    EXPECT_LE(done, 1);
     return result;
   }
 
@@ -162,7 +180,7 @@ TEST_F(BudgetSearchTest, EveryBudgetOfTheRegistryKeepsMoreWhenItRises) {
       }
       std::vector<float> before;
       const BudgetGrid grid(parameter, 640);
-      for (const int64_t place : grid.coarse()) {
+      for (int64_t place = 0; place < grid.size(); place = std::max(place + 1, std::min(2 * place, grid.size() - 1))) {
         ASSERT_EQ(values.Set(method->spec(), parameter.name, grid.Value(place)), "");
         const std::vector<float> mass = Preview(*method, values).kept_mass;
         for (size_t row = 0; row < before.size(); ++row)
@@ -201,48 +219,180 @@ TEST_F(BudgetSearchTest, OneBudgetIsTheLeastThatReachesTheTarget) {
   }
 }
 
-TEST_F(BudgetSearchTest, OfTwoBudgetsNeitherCanBeLoweredAloneAndNoCoarsePairIsCheaper) {
-  UseHead(testing::PlantedHead(testing::Plant::kSinkLocal, 700, 13));
-  for (const char* name : {"a-shape", "vertical-slash", "sample-attention"}) {
-    const kernels::PrefillMethod& method = *kernels::FindPrefillMethod(name);
-    std::vector<ParameterSpec> budgets;
-    for (const ParameterSpec& parameter : method.spec().parameters) {
-      if (parameter.role != ParameterRole::kOther) budgets.push_back(parameter);
+// Every setting of the grid, by masks: what the search's result must equal. Kept pairs, and the statistics of the rows.
+class FullSearch {
+ public:
+  FullSearch(std::span<const HeadTensorsPtr> heads, const kernels::PrefillMethod& method, const ParameterValues& values)
+      : method_(method) {
+    int64_t longest = 0;
+    std::vector<std::shared_ptr<const HeadMass>> masses;
+    for (const HeadTensorsPtr& head : heads) {
+      longest = std::max(longest, head->num_tokens);
+      masses.push_back(HeadMass::Compute(head, 2, nullptr));
     }
-    ASSERT_EQ(budgets.size(), 2u);
-    const BudgetGrid grids[] = {BudgetGrid(budgets[0], 700), BudgetGrid(budgets[1], 700)};
-    const BudgetTarget target{0.9, MassStatistic::kFifthPercentile};
-    const BudgetSearchResult found = Find(method, target);
-    ASSERT_TRUE(found.reached) << name;
-    EXPECT_GE(found.mass.fifth_percentile, 0.9);
-    EXPECT_LE(found.num_masks, 50);
-
-    for (const size_t budget : {0u, 1u}) {
-      int64_t place = 0;
-      while (grids[budget].Value(place) != found.values.Real(budgets[budget].name)) ASSERT_LT(++place, 1000);
-      if (place == 0) continue;
-      ParameterValues lower = found.values;
-      ASSERT_EQ(lower.Set(method.spec(), budgets[budget].name, grids[budget].Value(place - 1)), "");
-      EXPECT_LT(DistributeMass(Preview(method, lower).kept_mass).fifth_percentile, 0.9)
-          << name << ' ' << budgets[budget].name << " can be lowered";
-    }
-    for (const int64_t first : grids[0].coarse()) {
-      for (const int64_t second : grids[1].coarse()) {
-        ParameterValues values(method.spec());
-        ASSERT_EQ(values.Set(method.spec(), budgets[0].name, grids[0].Value(first)), "");
-        ASSERT_EQ(values.Set(method.spec(), budgets[1].name, grids[1].Value(second)), "");
-        const MaskPreview preview = Preview(method, values);
-        if (DistributeMass(preview.kept_mass).fifth_percentile < 0.9) continue;
-        EXPECT_LE(found.kept_fraction, preview.summary.kept_fraction) << name << ' ' << preview.summary.parameters;
+    const std::vector<SearchedBudget> grid = SearchedGrid(method.spec(), longest);
+    for (const double first : ValuesOf(grid[0])) {
+      for (const double second : grid.size() > 1 ? ValuesOf(grid[1]) : std::vector<double>{0}) {
+        Setting setting{values, 0, {}};
+        EXPECT_EQ(setting.values.Set(method.spec(), grid[0].name, first), "");
+        if (grid.size() > 1) {
+          EXPECT_EQ(setting.values.Set(method.spec(), grid[1].name, second), "");
+        }
+        std::vector<float> rows;
+        for (const auto& mass : masses) {
+          MaskPreview preview;
+          const kernels::Status status = PreviewMask(*mass, method, setting.values, 1, nullptr, &preview);
+          EXPECT_TRUE(status.ok()) << status.message();
+          setting.kept += kernels::CountPairs(preview.index->View()).kept;
+          rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
+        }
+        setting.mass = DistributeMass(rows);
+        settings_.push_back(setting);
       }
     }
-    // Parameters that are no budgets stay.
-    const ParameterValues defaults(method.spec());
-    for (const ParameterSpec& parameter : method.spec().parameters) {
-      if (parameter.role != ParameterRole::kOther) continue;
-      EXPECT_EQ(found.values.Real(parameter.name), defaults.Real(parameter.name));
+  }
+
+  size_t size() const { return settings_.size(); }
+
+  // The fewest kept pairs; of equal ones the smallest first budget, then the smallest second: the first that is met.
+  void ExpectEqual(const BudgetSearchResult& found, const BudgetTarget& target) const {
+    const Setting* best = nullptr;
+    for (const Setting& setting : settings_) {
+      if (setting.mass.Value(target.statistic) < target.mass) continue;
+      if (best == nullptr || setting.kept < best->kept) best = &setting;
+    }
+    ASSERT_EQ(found.reached, best != nullptr);
+    if (best == nullptr) best = &settings_.back();
+    EXPECT_EQ(found.values, best->values)
+        << method_.spec().name << " for " << target.mass << " of statistic " << static_cast<int>(target.statistic)
+        << " found " << found.values.ToString(method_.spec()) << ", which keeps " << found.kept_fraction
+        << ", where a full search finds " << best->values.ToString(method_.spec());
+    EXPECT_EQ(found.mass, best->mass);
+  }
+
+ private:
+  struct Setting {
+    ParameterValues values;
+    int64_t kept;
+    MassDistribution mass;
+  };
+  static std::vector<double> ValuesOf(const SearchedBudget& budget) {
+    std::vector<double> values{budget.minimum};
+    for (int64_t multiple = 0; values.back() < budget.maximum; ++multiple) {
+      const double value = budget.step < 1 ? static_cast<double>(multiple) / std::round(1 / budget.step)
+                                           : static_cast<double>(multiple) * budget.step;
+      if (value > budget.minimum) values.push_back(std::min(value, budget.maximum));
+    }
+    return values;
+  }
+
+  const kernels::PrefillMethod& method_;
+  std::vector<Setting> settings_;
+};
+
+struct SearchCase {
+  const char* method;
+  const char* parameters;
+};
+struct SearchedHead {
+  HeadTensorsPtr head;
+  std::vector<SearchCase> cases;
+};
+constexpr BudgetTarget kTargets[] = {
+    {0.5, MassStatistic::kMinimum},           {0.9, MassStatistic::kMinimum}, {0.6, MassStatistic::kFifthPercentile},
+    {0.95, MassStatistic::kFifthPercentile},  {0.5, MassStatistic::kMean},    {0.95, MassStatistic::kMean},
+    {0.999, MassStatistic::kFifthPercentile}, {1, MassStatistic::kMinimum},
+};
+
+// It ended at settings that kept up to an eighth more pairs than the cheapest of its grid: it took the best of a coarse
+// border, and lowered each budget by itself from there.
+TEST_F(BudgetSearchTest, FindsWhatAFullSearchOfItsGridFinds) {
+  const SearchCase slash{"vertical-slash", ""};
+  const SearchCase slash_as_printed{"vertical-slash", "last_q=7,forced_columns=0,forced_slashes=3"};
+  const SearchCase a_shape{"a-shape", ""};
+  const SearchCase sample{"sample-attention", "chunk_n=3,own_rows_only=1"};
+  const SearchCase blocks{"block-sparse", ""};
+  const SearchCase shards{"s2-attention", "vertical_stride=4"};
+  const SearchedHead heads[] = {
+      {testing::PlantedHead(testing::Plant::kVertical, 130, 31), {slash, a_shape}},
+      {testing::PlantedHead(testing::Plant::kSlash, 130, 32), {slash_as_printed}},
+      {testing::PlantedHead(testing::Plant::kSinkLocal, 320, 33), {blocks, shards}},
+      {testing::RandomHead({.num_tokens = 270, .first_row = 90, .soft_cap = 20, .sharpness = 4}, 34), {sample}},
+      {testing::RandomHead({.num_tokens = 130, .first_row = 30, .sharpness = 4}, 35), {slash_as_printed}},
+      {testing::RandomHead({.num_tokens = 1}, 36), {slash, a_shape, sample, blocks, shards}},
+      // A model's own window, longer than a row tile and shorter: sinks leave the one early, and the other has none.
+      {testing::RandomHead({.num_tokens = 256, .window = 170, .sharpness = 3}, 37), {a_shape}},
+      {testing::RandomHead({.num_tokens = 130, .first_row = 10, .window = 50}, 38), {a_shape, slash_as_printed}},
+  };
+  size_t tried = 0;
+  for (const SearchedHead& searched : heads) {
+    UseHead(searched.head);
+    for (const SearchCase& one : searched.cases) {
+      const kernels::PrefillMethod& method = *kernels::FindPrefillMethod(one.method);
+      ParameterValues values(method.spec());
+      ASSERT_EQ(values.Parse(method.spec(), one.parameters), "");
+      const FullSearch full({&searched.head, 1}, method, values);
+      tried += full.size();
+      for (const BudgetTarget& target : kTargets) full.ExpectEqual(Find(method, values, target), target);
     }
   }
+  EXPECT_GT(tried, 30000u);
+}
+
+TEST_F(BudgetSearchTest, OneSettingForTwoRecordingsIsThatOfAFullSearchOverBoth) {
+  const HeadTensorsPtr heads[] = {testing::PlantedHead(testing::Plant::kSinkLocal, 70, 41),
+                                  testing::RandomHead({.num_tokens = 130}, 42)};
+  const kernels::PrefillMethod& method = *kernels::FindPrefillMethod("vertical-slash");
+  const ParameterValues values(method.spec());
+  const FullSearch full(heads, method, values);
+  for (const BudgetTarget& target : kTargets) {
+    BudgetSearchResult found;
+    const kernels::Status status = SearchBudget(heads, method, values, target, {.num_threads = 2}, &found);
+    ASSERT_TRUE(status.ok()) << status.message();
+    full.ExpectEqual(found, target);
+  }
+}
+
+// A method of two budgets that says nothing of its entries, or the wrong thing.
+class Wrapped final : public kernels::PrefillMethod {
+ public:
+  Wrapped(const kernels::PrefillMethod& inner, bool enters) : inner_(inner), enters_(enters) {}
+  const kernels::MethodSpec& spec() const override { return inner_.spec(); }
+  kernels::Status Select(const kernels::AttentionProblem& problem, const ParameterValues& values,
+                         const kernels::RunOptions& options, kernels::SparseIndex* index) const override {
+    return inner_.Select(problem, values, options, index);
+  }
+  kernels::Status EnterBudgets(const kernels::AttentionProblem& problem, const ParameterValues& values,
+                               std::span<const double> first, std::span<const double> second,
+                               const kernels::RunOptions& options,
+                               std::unique_ptr<kernels::BudgetEntries>* entries) const override {
+    if (!enters_) return PrefillMethod::EnterBudgets(problem, values, first, second, options, entries);
+    std::vector<double> too_much(first.begin(), first.end());
+    for (double& value : too_much) value += 3;
+    return inner_.EnterBudgets(problem, values, too_much, second, options, entries);
+  }
+
+ private:
+  const kernels::PrefillMethod& inner_;
+  const bool enters_;
+};
+
+TEST_F(BudgetSearchTest, AMethodWithoutEntriesIsWalkedAndOneWithWrongOnesRefused) {
+  const HeadTensorsPtr head = testing::PlantedHead(testing::Plant::kSinkLocal, 130, 43);
+  UseHead(head);
+  const kernels::PrefillMethod& a_shape = *kernels::FindPrefillMethod("a-shape");
+  const ParameterValues values(a_shape.spec());
+  const FullSearch full({&head, 1}, a_shape, values);
+  const Wrapped silent(a_shape, false);
+  for (const BudgetTarget& target : kTargets) {
+    const BudgetSearchResult walked = Find(silent, values, target);
+    full.ExpectEqual(walked, target);
+    EXPECT_LE(walked.num_masks, 2 * 66 + 1);
+  }
+  BudgetSearchResult result;
+  const kernels::Status status = SearchBudget(*mass_, Wrapped(a_shape, true), values, {}, {}, &result);
+  EXPECT_EQ(status.code(), kernels::StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("its budgets cannot be searched"));
 }
 
 // Keeps the newest `width` keys, at most 16: too few for most targets.
@@ -283,21 +433,19 @@ TEST_F(BudgetSearchTest, ATargetOutOfReachIsSaidInOneSentence) {
 
 // The rows of both recordings count together, and a budget may be as long as the longer one.
 TEST_F(BudgetSearchTest, OneSettingForTwoRecordingsIsTheLeastThatReachesTheTargetOverTheRowsOfBoth) {
-  const auto mass_of = [](const HeadTensorsPtr& head) { return HeadMass::Compute(head, 2, nullptr); };
-  const auto short_one = mass_of(testing::PlantedHead(testing::Plant::kSinkLocal, 300, 21));
-  const auto long_one = mass_of(testing::PlantedHead(testing::Plant::kDiffuse, 900, 22));
-  const HeadMass* const both[] = {short_one.get(), long_one.get()};
+  const HeadTensorsPtr both[] = {testing::PlantedHead(testing::Plant::kSinkLocal, 300, 21),
+                                 testing::PlantedHead(testing::Plant::kDiffuse, 900, 22)};
   const kernels::PrefillMethod& method = *kernels::FindPrefillMethod("block-sparse");
   const auto try_blocks = [&](int32_t blocks, double* kept) {
     ParameterValues values(method.spec());
     EXPECT_EQ(values.Set(method.spec(), "n_blocks", blocks), "");
     std::vector<float> rows;
     double kept_pairs = 0, pairs = 0;
-    for (const HeadMass* mass : both) {
+    for (const HeadTensorsPtr& head : both) {
       MaskPreview preview;
-      EXPECT_TRUE(PreviewMask(*mass, method, values, 2, nullptr, &preview).ok());
+      EXPECT_TRUE(PreviewMask(*HeadMass::Compute(head, 2, nullptr), method, values, 2, nullptr, &preview).ok());
       rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
-      const auto tokens = static_cast<double>(mass->head().num_tokens);
+      const auto tokens = static_cast<double>(head->num_tokens);
       kept_pairs += preview.summary.kept_fraction * tokens * (tokens + 1) / 2;
       pairs += tokens * (tokens + 1) / 2;
     }
@@ -319,7 +467,7 @@ TEST_F(BudgetSearchTest, OneSettingForTwoRecordingsIsTheLeastThatReachesTheTarge
     EXPECT_NEAR(found.kept_fraction, kept, 1e-12);
   }
   BudgetSearchResult result;
-  const std::span<const HeadMass* const> none;
+  const std::span<const HeadTensorsPtr> none;
   EXPECT_EQ(SearchBudget(none, method, ParameterValues(method.spec()), {}, {}, &result).code(),
             kernels::StatusCode::kInvalidArgument);
 }
@@ -338,10 +486,7 @@ TEST_F(BudgetSearchTest, RefusesWhatItCannotSearchAndStopsWhenTold) {
   std::atomic<bool> cancelled = false;
   BudgetSearchOptions options;
   options.cancelled = &cancelled;
-  options.progress = [&](int32_t made, int32_t) {
-    EXPECT_EQ(made, 1);
-    cancelled = true;
-  };
+  options.progress = [&](double) { cancelled = true; };
   EXPECT_EQ(SearchBudget(*mass_, blocks, ParameterValues(blocks.spec()), {}, options, &result).code(),
             kernels::StatusCode::kCancelled);
 }

@@ -3,6 +3,7 @@
 
 #include "analysis/compare.h"
 #include "head_pair.h"
+#include "kernels/method_names.h"
 #include "support/gpu.h"
 
 namespace headscope::analysis {
@@ -100,6 +101,73 @@ TEST_P(OnTheGpu, DecodeMethodsKeepTheSame) {
     EXPECT_EQ(gpu.select_device, gpu.device);
   }
 }
+
+// A layer on the GPU, all heads in one launch: what each head keeps and loses is what it does on the CPU.
+class LayerOnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {
+ protected:
+  static constexpr int32_t kKvHeads = 2, kGroup = 4;
+
+  void SetUp() override {
+    SKIP_WITHOUT_GPU();
+    layer_ = testing::MakeRandomLayer(GetParam(), kKvHeads, kGroup, 21, /*bf16=*/true);
+    for (const Case& c : {Case{"dense", ""}, Case{"a-shape", "n_sink=40,n_local=60"},
+                          Case{"vertical-slash", "n_vertical=60,n_slash=40"}, Case{"block-sparse", "n_blocks=3"},
+                          Case{"s2-attention", "vertical_stride=3"},
+                          Case{"sample-attention", "alpha_c=0.5,alpha_s=0.5"}, Case{"decode/dense", ""},
+                          Case{"sliding-window", "n_local=30,n_sink=0"}, Case{"sliding-window", "n_local=30,n_sink=4"},
+                          Case{"sparq", "r=16,k=40,reallocate=0"}, Case{"sparq", "r=16,k=40,reallocate=1"}}) {
+      const kernels::MethodSpec& spec = *kernels::FindMethod(c.method).spec();
+      kernels::ParameterValues values(spec);
+      ASSERT_EQ(values.Parse(spec, c.parameters), "");
+      methods_.push_back({c.method, values});
+    }
+  }
+
+  std::vector<MethodResult> RunOn(const std::string& device) const {
+    CompareOptions options;
+    options.repeats = 3;
+    options.decode_rows = 5;
+    options.device = device;
+    std::vector<MethodResult> results;
+    const kernels::Status status = LayerComparison(layer_.measured, options).Run(methods_, heads_, &results);
+    EXPECT_TRUE(status.ok()) << status.message();
+    results.resize(methods_.size() * heads_.size());
+    return results;
+  }
+
+  testing::RandomLayer layer_;
+  std::vector<AskedMethod> methods_;
+  const std::vector<HeadId> heads_ = {{3, 0}, {3, 6}};
+};
+
+TEST_P(LayerOnTheGpu, KeepsWhatTheCpuKeepsOfEveryHead) {
+  const std::vector<MethodResult> cpu = RunOn("cpu"), gpu = RunOn("cuda");
+  for (size_t i = 0; i < gpu.size(); ++i) {
+    SCOPED_TRACE(gpu[i].method + ":" + gpu[i].parameters + " of head " + std::to_string(gpu[i].head.head));
+    const bool sparq = gpu[i].method == "sparq";
+    const double mass_tolerance = sparq ? 5e-3 : 1e-5;
+    EXPECT_EQ(gpu[i].head, cpu[i].head);
+    EXPECT_EQ(gpu[i].measured, "layer 3: 8 heads");
+    EXPECT_EQ(gpu[i].chosen_per, cpu[i].chosen_per);
+    EXPECT_EQ(gpu[i].kept_fraction, cpu[i].kept_fraction);
+    EXPECT_EQ(gpu[i].num_rows, cpu[i].num_rows);
+    EXPECT_NEAR(gpu[i].cra_min, cpu[i].cra_min, mass_tolerance);
+    EXPECT_NEAR(gpu[i].cra_mean, cpu[i].cra_mean, mass_tolerance);
+    EXPECT_NEAR(gpu[i].relative_error, cpu[i].relative_error, kRounding + mass_tolerance);
+    EXPECT_LT(gpu[i].kernel_error, 5e-3);
+    EXPECT_EQ(gpu[i].attend.repeats, 3);
+    EXPECT_EQ(gpu[i].dense_attend.repeats, 3) << "in turn with the method";
+    EXPECT_GT(gpu[i].attend.median_ms, 0);
+    EXPECT_EQ(gpu[i].baseline, "headscope");
+    EXPECT_EQ(gpu[i].chosen_per == "KV head", sparq);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, LayerOnTheGpu,
+    ::testing::Values(RandomHeadShape{.num_tokens = 1200, .head_dim = 64},
+                      RandomHeadShape{.num_tokens = 900, .first_row = 500, .head_dim = 128, .sharpness = 1},
+                      RandomHeadShape{.num_tokens = 610, .first_row = 203, .head_dim = 128, .window = 129}));
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, OnTheGpu,

@@ -8,6 +8,7 @@
 #include "analysis/types/timing.h"
 #include "compare/output_error.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/method_names.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -53,7 +54,7 @@ TEST(Comparison, ShortStretchesAreRepeatedUntilTheyHaveTakenTheTimeAskedFor) {
   int32_t told = 0;
   options.progress = [&](const RepeatProgress& progress) {
     EXPECT_LE(progress.repeat, progress.repeats);
-    told += progress.stage == "attend" && progress.repeat > 0 ? 1 : 0;
+    told += progress.stage == "prefill" && progress.repeat > 0 ? 1 : 0;
   };
   HeadComparison comparison(RandomHead({.num_tokens = 64, .head_dim = 64}, 9), options);
   MethodResult result;
@@ -93,7 +94,7 @@ TEST(Comparison, DecodeMethodsRunOnTheLastRows) {
     const kernels::Status status = comparison.Run(name, kernels::ParameterValues(method->spec()), &result);
     ASSERT_TRUE(status.ok()) << name << ": " << status.message();
     EXPECT_EQ(result.phase, "decode");
-    EXPECT_EQ(result.method, method->spec().name);
+    EXPECT_EQ(result.method, kernels::UniqueName(method->spec())) << "dense decode was called as dense prefill is";
     EXPECT_LT(result.kernel_error, 1e-5) << name;
     EXPECT_GT(result.kept_fraction, 0);
     EXPECT_LE(result.kept_fraction, 1);

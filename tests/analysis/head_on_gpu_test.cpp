@@ -6,14 +6,22 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iostream>
+#include <numeric>
+#include <random>
 
 #include "analysis/compare.h"
 #include "analysis/statistics.h"
 #include "analysis/tiles.h"
+#include "analysis/types/metric_list.h"
+#include "analysis/types/timing.h"
 #include "head_pair.h"
+#include "kernels/cpu_scores.h"
+#include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_statistics.h"
 #include "support/gpu.h"
+#include "tiles/texels.h"
 
 namespace headscope::analysis {
 namespace {
@@ -77,7 +85,159 @@ TEST_P(HeadOnGpu, TilesAreTheCpus) {
   }
 }
 
-// The same definitions as the statistics of a head, which never run on the GPU themselves.
+// A picture's texels have any size.
+TEST_P(HeadOnGpu, TexelsWithAnyEdgesAreTheCpus) {
+  const int64_t rows = pair_.cpu->num_rows, tokens = pair_.cpu->num_tokens;
+  const TexelEdges cases[] = {
+      {{0, 1, 1, 70, rows / 2, rows}, {0, 3, 100, tokens - 1, tokens}},
+      {{5, 6, 7}, EvenEdges(0, 1, tokens)},
+      {{0, rows + 50}, {-20, 40, tokens + 9}},
+  };
+  for (const TexelEdges& edges : cases) {
+    for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
+      TexelGrid cpu, gpu;
+      ASSERT_TRUE(AccumulateTexels(*pair_.cpu, edges, reduction, 2, nullptr, &cpu));
+      ASSERT_TRUE(AccumulateTexels(*pair_.gpu, edges, reduction, 2, nullptr, &gpu));
+      EXPECT_TRUE(gpu.on_gpu);
+      EXPECT_FALSE(cpu.on_gpu);
+      EXPECT_EQ(gpu.pairs, cpu.pairs);
+      for (int64_t texel = 0; texel < cpu.num_rows * cpu.num_columns; ++texel) {
+        if (std::isinf(cpu.Log2P(texel))) {
+          ASSERT_EQ(gpu.Log2P(texel), cpu.Log2P(texel)) << texel;
+        } else {
+          ASSERT_NEAR(gpu.Log2P(texel), cpu.Log2P(texel), 1e-4f) << texel;
+        }
+      }
+    }
+  }
+}
+
+// Metrics that count what ranks or targets decide jump where two scores are equal but for rounding.
+double ToleranceOf(const std::string& metric) {
+  return metric.starts_with("agreement_") ? 1e-3 : metric.starts_with("sparsity_") ? 3e-4 : 1e-5;
+}
+
+void ExpectTheCpus(const HeadTensors& gpu, const HeadTensors& cpu, const StatisticsOptions& options) {
+  const HeadStatistics expected = ComputeStatistics(cpu, options);
+  const HeadStatistics found = ComputeStatistics(gpu, options);
+  EXPECT_EQ(expected.device, "cpu");
+  EXPECT_EQ(found.device, gpu.gpu_name) << found.note;
+  EXPECT_EQ(found.note, "");
+  EXPECT_EQ(found.num_rows, expected.num_rows);
+  for (const MetricInfo& metric : MetricsOf(expected)) {
+    const double value = MetricValue(expected, metric.name);
+    EXPECT_NEAR(MetricValue(found, metric.name), value, ToleranceOf(metric.name) * std::max(1.0, std::fabs(value)))
+        << metric.name;
+  }
+  EXPECT_EQ(found.head_class, expected.head_class) << found.class_reason << "; CPU: " << expected.class_reason;
+  ASSERT_EQ(found.column_profile.size(), expected.column_profile.size());
+  for (size_t i = 0; i < expected.column_profile.size(); ++i) {
+    ASSERT_NEAR(found.column_profile[i], expected.column_profile[i], 1e-6f) << i;
+    ASSERT_NEAR(found.diagonal_profile[i], expected.diagonal_profile[i], 1e-6f) << i;
+  }
+}
+
+TEST_P(HeadOnGpu, StatisticsAreTheCpus) {
+  StatisticsOptions options;
+  options.num_threads = 2;
+  ExpectTheCpus(*pair_.gpu, *pair_.cpu, options);
+  options.cra_targets = {0.5};
+  options.agreement_r = {4};
+  options.agreement_k = {1};
+  ExpectTheCpus(*pair_.gpu, *pair_.cpu, options);
+  options.agreement_r.clear();
+  ExpectTheCpus(*pair_.gpu, *pair_.cpu, options);
+}
+
+// Rows of equal scores: ties go to the lower column on both.
+TEST(StatisticsOnGpu, EqualScoresAreTheCpus) {
+  SKIP_WITHOUT_GPU();
+  HeadTensors head = testing::Bf16Head({.num_tokens = 800, .head_dim = 64}, 5);
+  std::fill(head.q.begin(), head.q.begin() + 300 * 64, 0.0f);
+  for (size_t token = 0; token < 800; ++token) {
+    std::copy_n(head.k.begin() + static_cast<std::ptrdiff_t>(token % 50 * 64), 64,
+                head.k.begin() + static_cast<std::ptrdiff_t>(token * 64));
+  }
+  ASSERT_TRUE(kernels::RowLse(head.Problem(), 0, {2, nullptr}, head.lse.data()).ok());
+  HeadTensors on_gpu = head;
+  on_gpu.gpu_name = "the GPU";
+  ASSERT_TRUE(CopyToGpu(on_gpu, &on_gpu.gpu).ok());
+  ExpectTheCpus(on_gpu, head, {});
+}
+
+// Several chunks of rows, a first one that begins inside a block of positions, keys before a cut that are not there.
+TEST(StatisticsOnGpu, APartOfALongTraceIsTheCpus) {
+  SKIP_WITHOUT_GPU();
+  HeadTensors head = testing::Bf16Head({.num_tokens = 9000, .first_row = 131, .head_dim = 128}, 6);
+  head.first_token = 2;
+  for (float& lse : head.lse) lse += 0.5f;  // as if keys outside held 39 % of the mass
+  HeadTensors on_gpu = head;
+  on_gpu.gpu_name = "the GPU";
+  ASSERT_TRUE(CopyToGpu(on_gpu, &on_gpu.gpu).ok());
+  StatisticsOptions options;
+  ExpectTheCpus(on_gpu, head, options);
+  EXPECT_NEAR(ComputeStatistics(on_gpu, options).outside_mass, 1 - std::exp(-0.5), 1e-5);
+}
+
+// All statistics of a head of 128K tokens and head_dim 128: at most 5 s on an H200, where the CPU takes minutes.
+TEST(StatisticsOnGpu, AHeadOf128KTokensTakesSeconds) {
+  SKIP_WITHOUT_GPU();
+  constexpr int64_t kTokens = 131072, kHeadDim = 128;
+  HeadTensors head;
+  head.head_dim = kHeadDim;
+  head.num_rows = head.num_tokens = kTokens;
+  head.scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim));
+  head.row_positions.resize(kTokens);
+  std::iota(head.row_positions.begin(), head.row_positions.end(), 0);
+  std::mt19937 random(8);
+  std::uniform_int_distribution<int> eighths(-16, 16);  // bf16 holds these
+  for (std::vector<float>* values : {&head.q, &head.k}) {
+    values->resize(static_cast<size_t>(kTokens * kHeadDim));
+    for (float& value : *values) value = static_cast<float>(eighths(random)) / 8;
+  }
+  head.v = head.k;
+  head.lse.resize(kTokens);
+  ASSERT_TRUE(CopyToGpu(head, &head.gpu).ok());
+  ASSERT_TRUE(head.gpu->RowLse(head.lse.data()).ok());  // the LSE of these keys
+  ASSERT_TRUE(CopyToGpu(head, &head.gpu).ok());
+  ASSERT_TRUE(kernels::NameOfCudaDevice(&head.gpu_name).ok());
+
+  const Stopwatch stopwatch;
+  const HeadStatistics statistics = ComputeStatistics(head, {});
+  const double seconds = stopwatch.Milliseconds() / 1000;
+  std::cout << "128K tokens, head_dim 128, all statistics on " << statistics.device << ": " << seconds << " s\n";
+  EXPECT_EQ(statistics.device, head.gpu_name) << statistics.note;
+  EXPECT_EQ(statistics.num_rows, kTokens);
+  EXPECT_EQ(statistics.outside_mass, 0);
+  EXPECT_NEAR(std::accumulate(statistics.column_profile.begin(), statistics.column_profile.end(), 0.0), 1, 1e-4);
+  // Some rows of it, by the CPU, from the end where they are longest.
+  StatisticsOptions some;
+  some.max_rows = 48;
+  const HeadStatistics sampled = ComputeStatistics(head, some);
+  EXPECT_EQ(sampled.device, "cpu");
+  EXPECT_NEAR(statistics.entropy, sampled.entropy, 0.05 * sampled.entropy);
+  EXPECT_NEAR(MetricValue(statistics, "sparsity_0.95"), MetricValue(sampled, "sparsity_0.95"), 0.02);
+  EXPECT_NEAR(MetricValue(statistics, "agreement_r32_k128"), MetricValue(sampled, "agreement_r32_k128"), 0.1);
+  if (head.gpu_name.find("H200") != std::string::npos) {
+    EXPECT_LE(seconds, 5) << head.gpu_name;
+  }
+}
+
+TEST(StatisticsOnGpu, WhatTheGpuLeavesToTheCpuIsTold) {
+  SKIP_WITHOUT_GPU();
+  const testing::HeadPair pair = OnBoth({.num_tokens = 500, .head_dim = 64}, 7);
+  StatisticsOptions sampled, targets;
+  sampled.max_rows = 40;
+  targets.cra_targets = {0.5, 0.6, 0.7, 0.8, 0.9};
+  for (const StatisticsOptions& options : {sampled, targets}) {
+    const HeadStatistics statistics = ComputeStatistics(*pair.gpu, options);
+    EXPECT_GT(statistics.num_rows, 0);
+    EXPECT_EQ(statistics.device, "cpu");
+    EXPECT_NE(statistics.note, "");
+  }
+}
+
+// The parts of the pass that are kernels of their own.
 TEST_P(HeadOnGpu, ProfilesAndTopMassAreTheStatistics) {
   const HeadTensors& head = *pair_.cpu;
   StatisticsOptions options;

@@ -36,6 +36,26 @@ void ExpectMass(const std::vector<float>& actual, const std::vector<double>& exp
     ASSERT_NEAR(static_cast<double>(actual[row]), expected[row], 3e-6) << "row " << row;
 }
 
+// cra_mean once read 1.00000004.
+TEST(KeptMass, RoundingLeavesNoMassAboveOne) {
+  HeadTensors head = *RandomHead({.num_tokens = 300}, 9);
+  for (float& lse : head.lse) lse -= 2e-7f * std::fabs(lse);
+  kernels::SparseIndexBuilder::Shape shape;
+  shape.seq_q = shape.seq_k = 300;
+  kernels::SparseIndexBuilder builder(shape);
+  for (int32_t row = 0; row < 300; row += 128) {
+    builder.AddRange(0, 300);
+    builder.FinishList();
+  }
+  const kernels::SparseIndex everything = builder.Build();
+  std::vector<float> mass;
+  ASSERT_TRUE(KeptMass(head, everything.View(), 2, nullptr, &mass).ok());
+  EXPECT_EQ(*std::max_element(mass.begin(), mass.end()), 1.0f);
+  const auto by_block = HeadMass::Compute(std::make_shared<HeadTensors>(head), 2, nullptr);
+  ASSERT_TRUE(by_block->KeptMass(everything.View(), 2, nullptr, &mass).ok());
+  EXPECT_EQ(*std::max_element(mass.begin(), mass.end()), 1.0f);
+}
+
 TEST(KeptMass, StreamingAndByBlocksEqualTheSumOverTheKeptSet) {
   using kernels::MaskKind;
   uint32_t seed = 100;

@@ -1,9 +1,11 @@
 // analysis_oracle_dump FOLDER [TRACE LAYER:HEAD,..]: writes what headscope says of some heads for
-// tests/oracle/analysis_oracle.py to check. Without a trace it writes a small one first, FOLDER/trace.h5.
+// tests/oracle/analysis_oracle.py to check. Without a trace it writes a small one, FOLDER/whole.h5, and parts of it,
+// cut.h5 and barely_cut.h5, and what it says of each lies in a folder of that name.
 //
 // statistics.json is the command line's own; details.json names arrays that lie beside it as raw little-endian numbers.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include "analysis/result_files.h"
 #include "analysis/statistics.h"
 #include "analysis/tiles.h"
+#include "data/trace_export.h"
 #include "data/trace_reader.h"
 #include "data/trace_writer.h"
 
@@ -156,16 +159,7 @@ std::vector<HeadId> ParseHeads(const std::string& text) {
   return heads;
 }
 
-int Main(const std::vector<std::string>& arguments) {
-  const std::string folder = arguments.at(0);
-  std::string path = folder + "/trace.h5";
-  if (arguments.size() > 1) {
-    path = arguments.at(1);
-  } else {
-    WriteTrace(path);
-  }
-  const data::TraceReader trace(path);
-  const std::vector<HeadId> heads = arguments.size() > 2 ? ParseHeads(arguments.at(2)) : RecordedHeads(trace);
+void DumpTrace(const data::TraceReader& trace, const std::vector<HeadId>& heads, const std::string& folder) {
   std::vector<HeadStatistics> statistics;
   nlohmann::json details = nlohmann::json::array();
   for (const HeadId id : heads) {
@@ -176,6 +170,27 @@ int Main(const std::vector<std::string>& arguments) {
   }
   WriteText(folder + "/statistics.json", StatisticsJson(statistics));
   WriteText(folder + "/details.json", details.dump());
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  const std::string folder = arguments.at(0);
+  if (arguments.size() > 1) {
+    const data::TraceReader trace(arguments.at(1));
+    DumpTrace(trace, arguments.size() > 2 ? ParseHeads(arguments.at(2)) : RecordedHeads(trace), folder);
+    return 0;
+  }
+  WriteTrace(folder + "/whole.h5");
+  const data::TraceReader whole(folder + "/whole.h5");
+  // From the middle: the first rows of the windowed layer lack keys, the last have them all. And without two tokens, so
+  // that two sinks are left and next to nothing lies outside.
+  data::ExportTrace(whole, {.first_token = 250, .end_token = 840}, folder + "/cut.h5");
+  data::ExportTrace(whole, {.first_token = 2}, folder + "/barely_cut.h5");
+  for (const char* name : {"whole", "cut", "barely_cut"}) {
+    const std::string base = folder + "/" + name;
+    std::filesystem::create_directory(base);
+    const data::TraceReader trace(base + ".h5");
+    DumpTrace(trace, RecordedHeads(trace), base);
+  }
   return 0;
 }
 

@@ -3,14 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "analysis/result_files.h"
 #include "analysis/statistics.h"
+#include "analysis/types/number_text.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -25,14 +28,44 @@ MethodResult Measured() {
   result.device = "NVIDIA H200";
   result.select_device = "cpu";
   result.note = "a-shape selects on the CPU: \"dtype\" is fp32";
+  result.measured = "layer 3: 8 heads";
+  result.measured_heads = 8;
+  result.measured_kv_heads = 2;
+  result.chosen_per = "place";
+  result.baseline = "headscope";
+  result.num_rows = 16;
+  result.bytes_allow = 6.4;
   result.kept_fraction = 0.1;
   result.cra_min = 1.0 / 3;
   result.select = {1.5, 0.25, 7};
   result.attend = {2.5, 0.125, 7};
   result.dense_attend = {64, 1, 6};
   result.speedup = 16;
+  result.cra_p5 = 0.5;
+  result.cra_mean = 0.75;
+  result.relative_error = 1.0 / 7;
+  result.max_error = 1e-3;
+  result.cosine = 0.99;
   result.kernel_error = 3e-7;
+  result.origin = {"/traces/a, \"b\".h5", "reference", "2026-05-31T12:00:00Z", "0.1.0"};
   return result;
+}
+
+TEST(NumberText, WhatRoundsToZeroHasNoSign) {
+  EXPECT_EQ(FormatNumber("%.4f", -0.00003), "0.0000");
+  EXPECT_EQ(FormatNumber("%.4f", -0.0), "0.0000");
+  EXPECT_EQ(FormatNumber("%.4f", -0.00007), "-0.0001");
+  EXPECT_EQ(FormatNumber("%.1e", -1e-12), "-1.0e-12");
+  EXPECT_EQ(FormatNumber("%.2f", -std::numeric_limits<double>::infinity()), "-inf");
+  EXPECT_EQ(ShortestNumber(-0.0), "0");
+  EXPECT_EQ(ShortestNumber(-0.5), "-0.5");
+  MethodResult result;
+  result.cosine = -0.0;
+  for (const ResultField& field : ComparisonFields(result)) {
+    if (const auto* number = std::get_if<double>(&field.value)) {
+      EXPECT_FALSE(std::signbit(*number)) << field.name;
+    }
+  }
 }
 
 HeadStatistics Analysed() {
@@ -110,11 +143,51 @@ TEST(ResultFields, StatisticsAreTheSameInJsonAndCsv) {
 TEST(ResultFields, RunsAreTheSameInJsonAndCsv) {
   const std::vector<ResultField> fields = ComparisonFields(Measured());
   ExpectNamesOnce(fields);
-  const auto entry = nlohmann::json::parse(ComparisonJson({Measured()}))["results"][0];
+  const auto document = nlohmann::json::parse(ComparisonJson({Measured()}));
+  EXPECT_EQ(document["schema"], "headscope-comparison-2");
+  const auto& entry = document["results"][0];
+  EXPECT_EQ(entry["measured"], "layer 3: 8 heads");
+  EXPECT_EQ(entry["num_rows"], 16);
   EXPECT_EQ(entry["select"]["median_ms"], 1.5);
   EXPECT_EQ(entry["dense_attend"]["repeats"], 6);
   ExpectJsonHoldsTheFields(entry, fields);
   ExpectCsvHoldsTheFields(ComparisonCsv({Measured()}), fields);
+}
+
+// Every field comes back, whatever its type: a field that is written and not read would come back as its default.
+TEST(ResultFields, RunsAreReadBackAsTheyWere) {
+  const std::vector<ResultField> written = ComparisonFields(Measured()), plain = ComparisonFields({});
+  for (size_t i = 0; i < written.size(); ++i)
+    EXPECT_NE(written[i].value, plain[i].value) << written[i].name << " is not tested: Measured() has the default";
+  for (const auto& read : {ParseComparisonJson(ComparisonJson({Measured(), Measured()}), "runs.json"),
+                           ParseComparisonCsv(ComparisonCsv({Measured(), Measured()}), "runs.csv")}) {
+    ASSERT_EQ(read.size(), 2u);
+    const std::vector<ResultField> fields = ComparisonFields(read[1]);
+    for (size_t i = 0; i < fields.size(); ++i) EXPECT_EQ(fields[i].value, written[i].value) << fields[i].name;
+  }
+  EXPECT_TRUE(ParseComparisonJson(ComparisonJson({}), "runs.json").empty());
+}
+
+TEST(ResultFields, WhatIsNoTableOfRunsIsOneSentence) {
+  const auto refusal = [](const auto& parse, const std::string& text) -> std::string {
+    try {
+      parse(text, "mine.txt");
+    } catch (const std::invalid_argument& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  for (const char* text : {"", "{", "[]", "null", R"({"schema": 7})", R"({"schema": "headscope-comparison-1"})",
+                           R"({"schema": "headscope-comparison-1", "results": [[]]})",
+                           R"({"schema": "headscope-comparison-1", "results": [{"method": 5, "select": []}]})"})
+    EXPECT_EQ(refusal(&ParseComparisonJson, text).find("mine.txt: "), 0u) << text;
+  for (const char* text : {"", "\"", "layer,head\n1,2\n", "layer,head,method,phase\n1,2\n"})
+    EXPECT_EQ(refusal(&ParseComparisonCsv, text).find("mine.txt: "), 0u) << text;
+  // Values of a wrong type keep their defaults.
+  const MethodResult read = ParseComparisonJson(
+      R"({"schema": "headscope-comparison-1", "results": [{"method": "dense", "layer": "x", "speedup": []}]})", "")[0];
+  EXPECT_EQ(read.head.layer, MethodResult{}.head.layer);
+  EXPECT_EQ(read.speedup, 1);
 }
 
 TEST(ResultFields, TheExtensionChoosesTheForm) {
@@ -133,6 +206,10 @@ TEST(ResultFields, TheExtensionChoosesTheForm) {
   EXPECT_EQ(contents(folder / "runs.h5").substr(1, 3), "HDF");
   WriteStatistics({Analysed()}, (folder / "heads.csv").string());
   EXPECT_EQ(contents(folder / "heads.csv"), StatisticsCsv({Analysed()}));
+  EXPECT_EQ(ReadComparison((folder / "runs.CSV").string()).size(), 1u);
+  EXPECT_EQ(ReadComparison((folder / "runs.json").string()).size(), 1u);
+  EXPECT_THROW(ReadComparison((folder / "runs.h5").string()), std::invalid_argument);
+  EXPECT_THROW(ReadComparison((folder / "missing.csv").string()), std::invalid_argument);
   EXPECT_THROW(WriteComparison({Measured()}, (folder / "runs.txt").string()), std::invalid_argument);
   EXPECT_THROW(WriteStatistics({}, (folder / "missing" / "heads.csv").string()), std::runtime_error);
   for (const char* name : {"a.json", "b.Csv", "c/d.h5"}) EXPECT_TRUE(IsResultsPath(name)) << name;

@@ -191,6 +191,22 @@ TEST(Statistics, OneTokenIsAllMassOnItself) {
   EXPECT_EQ(MetricValue(statistics, "sparsity_0.95"), 0);
 }
 
+// An lse a hair too small, as fp32 makes it, gave masses of 1.000001 and an entropy of -0.0000.
+TEST(Statistics, RoundingLeavesNoMassAboveOneAndNoEntropyBelowZero) {
+  HeadTensors head = *RandomHead({.num_tokens = 1}, 18);
+  head.lse[0] -= 1e-5f;
+  const HeadStatistics statistics = ComputeStatistics(head, {});
+  for (const double mass : {statistics.max_probability, statistics.sink_mass, statistics.local_mass,
+                            MetricValue(statistics, "top_1_mass"), MetricValue(statistics, "top_1024_mass")}) {
+    EXPECT_EQ(mass, 1);
+  }
+  EXPECT_EQ(statistics.entropy, 0);
+  // What is no rounding stays to be seen.
+  head.lse[0] -= 1;
+  EXPECT_GT(ComputeStatistics(head, {}).max_probability, 2.7);
+  EXPECT_LT(ComputeStatistics(head, {}).entropy, -2);
+}
+
 TEST(Statistics, CancelledHasNoRows) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 16);
   const std::atomic<bool> cancelled{true};

@@ -1,6 +1,7 @@
 #include "synthetic_heads.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -55,6 +56,52 @@ HeadTensorsPtr RandomHead(const RandomHeadShape& shape, uint32_t seed) {
   for (float& value : head->v) value = normal(random);
   FillLse(head.get());
   return head;
+}
+
+RandomLayer MakeRandomLayer(const RandomHeadShape& shape, int32_t num_kv_heads, int32_t group_size, uint32_t seed,
+                            bool bf16) {
+  struct Tensors {
+    std::vector<float> q, k, v, lse;
+  };
+  RandomLayer layer;
+  auto tensors = std::make_shared<Tensors>();
+  const auto append = [](const std::vector<float>& values, std::vector<float>* all) {
+    all->insert(all->end(), values.begin(), values.end());
+  };
+  for (int32_t i = 0; i < num_kv_heads * group_size; ++i) {
+    auto head = std::make_shared<HeadTensors>(*RandomHead(shape, seed + static_cast<uint32_t>(i)));
+    head->id = {3, i};
+    head->kv_head = i / group_size;
+    for (std::vector<float>* values : {&head->q, &head->k, &head->v}) {
+      for (float& value : *values) {
+        if (bf16) value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000u);
+      }
+    }
+    if (i % group_size != 0) {
+      head->k = layer.heads.back()->k;
+      head->v = layer.heads.back()->v;
+    }
+    FillLse(head.get());
+    append(head->q, &tensors->q);
+    append(head->lse, &tensors->lse);
+    if (i % group_size == 0) {
+      append(head->k, &tensors->k);
+      append(head->v, &tensors->v);
+    }
+    layer.heads.push_back(std::move(head));
+  }
+  auto measured = std::make_shared<MeasuredHeads>();
+  static_cast<HeadFrame&>(*measured) = *layer.heads.front();
+  measured->layer = 3;
+  measured->num_qo_heads = measured->heads_of_layer = num_kv_heads * group_size;
+  measured->num_kv_heads = num_kv_heads;
+  measured->q = tensors->q;
+  measured->k = tensors->k;
+  measured->v = tensors->v;
+  measured->lse = tensors->lse;
+  measured->owner = std::move(tensors);
+  layer.measured = std::move(measured);
+  return layer;
 }
 
 // Every key is a random code; a query is the sum of the codes that it is to find, so its scores are high there and near

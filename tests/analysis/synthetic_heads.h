@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/head_tensors.h"
+#include "analysis/measured_heads.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::analysis::testing {
@@ -21,6 +22,15 @@ struct RandomHeadShape {
   float sharpness = 2;  // standard deviation of q
 };
 HeadTensorsPtr RandomHead(const RandomHeadShape& shape, uint32_t seed);
+
+// A layer of such heads: 3:0, 3:1 and on, num_kv_heads groups of group_size that share K and V. bf16: values that bf16
+// holds.
+struct RandomLayer {
+  std::vector<HeadTensorsPtr> heads;
+  MeasuredHeadsPtr measured;
+};
+RandomLayer MakeRandomLayer(const RandomHeadShape& shape, int32_t num_kv_heads, int32_t group_size, uint32_t seed,
+                            bool bf16 = false);
 
 enum class Plant { kSinkLocal, kVertical, kSlash, kBlock, kDiffuse, kRetrieval };
 HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed);

@@ -3,6 +3,9 @@
 
     analysis_oracle.py DUMP_PROGRAM [--trace TRACE.h5 --heads 0:1,2:3 [--classes N]]
 
+Without --trace the program writes one with a layer in a sliding window, and a part that it cuts out of its middle: what the part says lies outside
+of it is recomputed from the whole trace as well.
+
 Reads the trace with h5py, makes the whole probability matrix of a head and applies the definitions of docs/analysis.md directly: sorts
 whole rows, sums whole masks. Statistics must agree to a relative 1e-4, masses to 1e-5, tiles to 1e-4 in log2, classes exactly. --classes: how many
 different classes the heads must have at least, so that the heads that were chosen stay a choice.
@@ -52,11 +55,18 @@ class Head:
         self.q = read(attention["q"], slot, head_slot)
         self.k = read(attention["k"], slot, kv_slot)
         self.lse = read(attention["lse"], slot, head_slot)
-        self.scores = self.q @ self.k.T / np.sqrt(self.q.shape[1])
+        scale, cap = float(attention.attrs["softmax_scale"]), float(attention.attrs["soft_cap"])
+        self.scores = self.q @ self.k.T * (scale or 1 / np.sqrt(self.q.shape[1]))
+        if cap:
+            self.scores = cap * np.tanh(self.scores / cap)
+        self.first_token = int(attention.attrs["first_token"])  # 0: a whole trace
+        self.sinks = max(0, SINKS - self.first_token)  # a part that was cut out behind them has none
         self.distance = (self.positions[:, None] - np.arange(len(self.k))[None, :]).astype(np.int32)
         self.window = int(attention.attrs["window_per_layer"][slot])  # 0: none
         self.attended = (self.distance >= 0) & (self.distance < (self.window or len(self.k)))
         self.num_attended = self.attended.sum(axis=1)
+        # Rows whose every key is in the file: others began to attend before its first token.
+        self.complete = (self.first_token == 0) | ((self.window > 0) & (self.positions + 1 >= self.window))
         self.p = np.zeros_like(self.scores)
         for begin in range(0, len(self.p), ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
@@ -97,18 +107,20 @@ def agreement(head, components, counts):
 
 def far_blocks(head, position):
     """How many key blocks the far region of a row at `position` touches; one when it has none."""
-    begin, end = max(SINKS, position - head.window + 1 if head.window else 0), position - LOCAL + 1
+    begin, end = max(head.sinks, position - head.window + 1 if head.window else 0), position - LOCAL + 1
     return (end - 1) // BLOCK - begin // BLOCK + 1 if begin < end else 1
 
 
 def class_of(numbers, far_mass, block_chance, rows):
+    if numbers["outside_mass"] > 0.05:
+        return "unknown"
     line = max(0.0, max(numbers["vertical_mass"], numbers["slash_mass"]) - LINES / rows)
     beyond = far_mass - block_chance
     if numbers["retrieval_peak"] >= 0.6 and line < 0.5 * numbers["retrieval_mass"]:
         return "retrieval-like"
     if far_mass >= 0.15 and line >= 0.5 * far_mass:
         return "vertical-slash"
-    if far_mass <= 1 / 3:
+    if 1 - numbers["outside_mass"] - far_mass >= 2 / 3:
         return "sink+local"
     if numbers["sparsity0.95"] < 0.6:
         return "diffuse"
@@ -123,10 +135,11 @@ def statistics(head):
     result["kurtosis"] = np.mean(np.mean(centred**4, axis=1) / np.mean(centred**2, axis=1) ** 2 - 3)
     result["entropy_nats"] = np.mean(np.sum(np.where(attended, p * (head.lse[:, None] - head.scores), 0), axis=1))
     result["max_probability"] = p.max(axis=1).mean()
-    result["sink_mass"] = p[:, :SINKS].sum(axis=1).mean()
+    result["outside_mass"] = np.where(head.complete, 0, 1 - p.sum(axis=1)).mean()
+    result["sink_mass"] = p[:, :head.sinks].sum(axis=1).mean()
     result["local_mass"] = np.where(distance < LOCAL, p, 0).sum(axis=1).mean()
     far = np.where(distance >= LOCAL, p, 0)
-    far[:, :SINKS] = 0
+    far[:, :head.sinks] = 0
     result["vertical_mass"] = np.sort(far.sum(axis=0))[-LINES:].sum() / rows
     by_distance = np.bincount(distance[attended], weights=p[attended], minlength=tokens)
     far_by_distance = np.bincount(distance[attended], weights=far[attended], minlength=tokens)
@@ -168,10 +181,19 @@ def compare_statistics(name, head, said):
     for key, value in expected.items():
         check(f"{name} {key}", flat[key], value)
     check(f"{name} class {said['class']}, NumPy {head_class}", said["class"] == head_class, True)
-    # The recorded log-sum-exp itself, against the sum over the row.
+    # The recorded log-sum-exp itself, against the sum over the row, where the file has all of it.
     scores = np.where(head.attended, head.scores, -np.inf)
     top = scores.max(axis=1)
-    check(f"{name} lse", head.lse, top + np.log(np.exp(scores - top[:, None]).sum(axis=1)), 1e-4, 1e-5)
+    lse = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+    check(f"{name} lse", head.lse[head.complete], lse[head.complete], 1e-4, 1e-5)
+
+
+def compare_with_the_whole(name, part, said, whole):
+    """A part of a trace: the whole one has what the part's rows attend to outside of it."""
+    rows = whole.p[np.searchsorted(whole.positions, part.positions + part.first_token)]
+    outside = rows[:, :part.first_token].sum(axis=1)
+    check(f"{name} mass before the part", said["outside_mass"], outside.mean())
+    check(f"{name} mass in the part", part.p.sum(axis=1) + outside, np.ones(len(outside)))
 
 
 def compare_masks(name, head, masks, folder):
@@ -210,6 +232,24 @@ def compare_tiles(name, head, tiles, folder):
         check(f"{name} tile by {tile['by']} level {tile['level']}", found, expected, 0, 1e-4)
 
 
+def compare_file(path, folder, whole=None):
+    """Everything that headscope says of the heads of a trace in `folder`. Returns the classes."""
+    said = json.loads((folder / "statistics.json").read_text())
+    details = json.loads((folder / "details.json").read_text())
+    assert said["schema"] == "headscope-statistics-1", said["schema"]
+    with h5py.File(path, "r") as file:
+        for numbers, detail in zip(said["heads"], details, strict=True):
+            head = Head(file, numbers["layer"], numbers["head"])
+            name = f"{folder.name} {numbers['layer']}:{numbers['head']}"
+            compare_statistics(name, head, numbers)
+            compare_masks(name, head, detail["masks"], folder)
+            compare_tiles(name, head, detail["tiles"], folder)
+            if whole is not None:
+                compare_with_the_whole(name, head, numbers, Head(whole, numbers["layer"], numbers["head"]))
+            print(f"{name}: {numbers['class']} ({numbers['class_reason']})")
+    return {numbers["class"] for numbers in said["heads"]}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
@@ -217,24 +257,20 @@ def main():
     parser.add_argument("--heads", default="")
     parser.add_argument("--classes", type=int, default=1)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
         command = [arguments.program, folder]
         if arguments.trace:
             command += [arguments.trace] + ([arguments.heads] if arguments.heads else [])
         subprocess.run(command, check=True)
-        said = json.loads(pathlib.Path(folder, "statistics.json").read_text())
-        details = json.loads(pathlib.Path(folder, "details.json").read_text())
-        assert said["schema"] == "headscope-statistics-1", said["schema"]
-        with h5py.File(arguments.trace or pathlib.Path(folder, "trace.h5"), "r") as file:
-            for numbers, detail in zip(said["heads"], details, strict=True):
-                head = Head(file, numbers["layer"], numbers["head"])
-                name = f"{numbers['layer']}:{numbers['head']}"
-                compare_statistics(name, head, numbers)
-                compare_masks(name, head, detail["masks"], pathlib.Path(folder))
-                compare_tiles(name, head, detail["tiles"], pathlib.Path(folder))
-                print(f"{name}: {numbers['class']} ({numbers['class_reason']})")
-            classes = {numbers["class"] for numbers in said["heads"]}
-            check(f"{len(classes)} classes of {arguments.classes}", len(classes) >= arguments.classes, True)
+        if arguments.trace:
+            classes = compare_file(arguments.trace, folder)
+        else:
+            classes = compare_file(folder / "whole.h5", folder / "whole")
+            with h5py.File(folder / "whole.h5", "r") as whole:
+                compare_file(folder / "cut.h5", folder / "cut", whole)
+                compare_file(folder / "barely_cut.h5", folder / "barely_cut", whole)
+        check(f"{len(classes)} classes of {arguments.classes}", len(classes) >= arguments.classes, True)
     for failure in failures:
         print("FAILED", failure)
     print(f"{checks - len(failures)} of {checks} comparisons agree")

@@ -9,12 +9,16 @@
 #include <vector>
 
 #include "analysis/head_tensors.h"
+#include "analysis/measured_heads.h"
 #include "analysis/types/comparison.h"
 #include "analysis/types/kept_steps.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::analysis {
+
+struct ProbabilityRows;
+using VisitProbabilities = std::function<void(const ProbabilityRows& rows, int32_t worker)>;
 
 // The mass of every recorded row by blocks of columns, computed once when a head is opened (cost: one pass over its
 // scores); after that the kept mass of an index costs only its single columns and the ragged edges of its runs. Exact:
@@ -23,9 +27,11 @@ namespace headscope::analysis {
 // there.
 class HeadMass {
  public:
-  // nullptr when cancelled.
+  // nullptr when cancelled. visit (compare/probability_pass.h), unless empty, sees every probability in the same pass;
+  // on a GPU's head that pass is the CPU's, and there is none without it.
   static std::shared_ptr<const HeadMass> Compute(HeadTensorsPtr head, int32_t num_threads,
-                                                 const std::atomic<bool>* cancelled);
+                                                 const std::atomic<bool>* cancelled,
+                                                 const VisitProbabilities& visit = {});
 
   const HeadTensors& head() const { return *head_; }
   int32_t block_columns() const { return block_columns_; }
@@ -78,21 +84,35 @@ kernels::Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMeth
 // How far a measured run is.
 struct RepeatProgress {
   std::string_view method;  // "dense" while the baseline is measured
-  std::string_view stage;   // "select" or "attend"; "decode" where both are done step by step
+  std::string_view stage;   // "prefill" or "decode"
   int32_t repeat = 0;       // the one that begins, 1 to repeats; 0: the one that warms up
   int32_t repeats = 0;      // as many as there are to be; a short stretch goes on, and it grows with `repeat`
 };
 
+// Dense decode of another implementation on one step, ready to run any number of times on the CPU.
+class OtherDecode {
+ public:
+  virtual ~OtherDecode() = default;
+  virtual kernels::Status Run() = 0;
+};
+struct OtherDense {
+  std::string name;  // empty: there is none
+  // `step` outlives what is made.
+  std::function<kernels::Status(const kernels::AttentionProblem& step, std::unique_ptr<OtherDecode>* made)> make;
+};
+
 struct CompareOptions {
   int32_t repeats = 5;
-  // On the CPU, repeats go on until those of a stretch have taken this long together, milliseconds: of a stretch that
-  // is over in a few, what else the machine does in that moment would decide the median.
+  // On the CPU, repeats go on until all together have taken this long, milliseconds: of repeats that are over in a few,
+  // what else the machine does in that moment would decide the median.
   double least_ms = 0;
   int32_t num_threads = 0;
   // cpu or cuda. On cuda a prefill method whose selector the GPU does not have for this head selects on the CPU: the
   // result's select_device and note say so.
   std::string device = "cpu";
   int32_t decode_rows = 16;  // decode methods run on this many last recorded rows, one step each
+  // Timed in turn with headscope's own dense decode on the CPU; the faster of both is the baseline.
+  OtherDense other_dense = {};
   const std::atomic<bool>* cancelled = nullptr;
   // Called before a repeat begins, outside the times, on the thread that runs the method. May be empty.
   std::function<void(const RepeatProgress&)> progress = {};
@@ -101,18 +121,42 @@ struct CompareOptions {
     if (progress) progress(repeat);
   }
 };
-// The dense baseline of one head is measured once and shared by the methods compared with it.
-class HeadComparison {
+
+// A method as it was asked for, by its unique name.
+struct AskedMethod {
+  std::string name;
+  kernels::ParameterValues values;
+};
+
+// Methods beside dense attention on heads that are attended together.
+//
+// Every repeat is a round: it runs dense and every method once, in an order that changes from round to round, so that
+// what else happens on the machine meets all of them. Prefill methods and decode methods have rounds of their own. A
+// prefill baseline that takes long is measured by the first call and pinned: later calls take its times.
+class LayerComparison {
  public:
-  HeadComparison(HeadTensorsPtr head, const CompareOptions& options);
-  ~HeadComparison();
-  // `method` is a prefill or decode method's name. Errors: unknown name or parameter (with the known ones), a head or
-  // method that the device does not take (kUnsupported), no GPU or too little memory there, cancelled.
-  kernels::Status Run(const std::string& method, const kernels::ParameterValues& values, MethodResult* result);
+  LayerComparison(MeasuredHeadsPtr measured, const CompareOptions& options);
+  ~LayerComparison();
+  // Measures `methods` once and judges each of `heads` (MeasuredHeads::Holds them): results[head * methods + method].
+  // Errors: unknown name or parameter (with the known ones), heads or a method that the device does not take
+  // (kUnsupported), no GPU or too little memory there, cancelled. *results is then unchanged.
+  kernels::Status Run(const std::vector<AskedMethod>& methods, const std::vector<HeadId>& heads,
+                      std::vector<MethodResult>* results);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// One head by itself, method by method.
+class HeadComparison {
+ public:
+  HeadComparison(HeadTensorsPtr head, const CompareOptions& options);
+  kernels::Status Run(const std::string& method, const kernels::ParameterValues& values, MethodResult* result);
+
+ private:
+  const HeadId head_;
+  LayerComparison comparison_;
 };
 
 }  // namespace headscope::analysis

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "analysis/types/head_statistics.h"
@@ -16,38 +17,59 @@ class CudaScores;
 
 namespace headscope::analysis {
 
-// fp32 copies. q [num_rows, head_dim], k and v [num_tokens, head_dim], lse [num_rows] (natural log): as recorded,
-// except in a part that was cut out of a trace behind its first token. Keys before the cut are not there, so lse is
-// computed anew over those that are: a row's probabilities then sum to 1 over the part.
-struct HeadTensors {
-  HeadId id;
-  int32_t kv_head = 0;
+// What all heads of a layer have in common: sizes, the recorded rows, and which columns a row of the model attends to.
+struct HeadFrame {
   int32_t head_dim = 0;
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
   float scale = 0;
   float soft_cap = 0;
   int32_t window = 0;                  // 0: none
+  int64_t first_token = 0;             // position of token 0 in the trace that this one was cut from
   std::vector<int32_t> row_positions;  // [num_rows]
-  std::vector<float> q, k, v, lse;
-  // The same head on the GPU, null when it is not there: kept masses and tiles are then computed on it.
-  std::shared_ptr<const kernels::CudaScores> gpu;
 
   // Rows are consecutive positions: methods can run (they select for runs of rows).
   bool RowsContiguous() const;
   // Columns that the model's own row attends to: causal, inside the window if there is one, among the recorded tokens.
   // Everything that headscope says of a row's probabilities is about these.
   kernels::ColumnRange AttendedColumns(int64_t row) const;
+  // All keys that the model's row attended to are in the trace. So it is for every row of a trace that was not cut.
+  bool SeesAllItsKeys(int64_t row) const;
+};
+
+// fp32 copies, as recorded. q [num_rows, head_dim], k and v [num_tokens, head_dim], lse [num_rows] (natural log) over
+// all keys that the model's row saw. In a part that was cut out of a trace behind its first token, the keys before the
+// cut are not there: a row's probabilities then sum to less than 1, and what is missing lies outside (MassInTrace).
+struct HeadTensors : HeadFrame {
+  HeadId id;
+  int32_t kv_head = 0;
+  std::vector<float> q, k, v, lse;
+  // The same head on the GPU, null when it is not there: kept masses, statistics and tiles are then computed on it.
+  std::shared_ptr<const kernels::CudaScores> gpu;
+  std::string gpu_name;     // of the GPU that it lies on
+  std::string gpu_refusal;  // why it was to be there and is not, one sentence
+
+  // Where what can be computed on the GPU is: "cpu" or the GPU's name.
+  std::string DeviceName() const { return gpu != nullptr ? gpu_name : "cpu"; }
   // A problem over these tensors (one batch, one query head, one KV head).
   kernels::AttentionProblem Problem() const;
 };
 using HeadTensorsPtr = std::shared_ptr<const HeadTensors>;
 
 // kGpuWhereExact: the head is copied to the GPU as well, if there is one and it gives the CPU's numbers (CopyToGpu in
-// head/head_on_gpu.h); otherwise the CPU computes them.
+// head/head_on_gpu.h); otherwise the CPU computes them, and the head says why.
 enum class HeadPlace { kCpu, kGpuWhereExact };
 // Throws data::TraceError; std::invalid_argument (naming what was recorded) when the head is not in the trace.
 HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
+// Share of every row's attention mass that lies on the trace's own tokens: exactly 1 for a row that sees all its keys;
+// of the others the sum of exp(score - lse), which costs one pass over their scores. [num_rows]
+std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads);
+
+// One sentence when the recorded lse of some of four rows, evenly spaced, is not that of their q and k: which row and
+// by how much, naming the file. Empty when they agree as well as the rounding of q and k in `encoding` lets them. A row
+// of a cut trace, whose other keys are not there, can only be seen to be too small.
+std::string DescribeWrongLse(const HeadTensors& head, const data::TraceReader& trace);
+
 // Every recorded head, by layer, then head.
 std::vector<HeadId> RecordedHeads(const data::TraceReader& trace);
 

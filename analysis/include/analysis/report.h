@@ -16,7 +16,8 @@ namespace headscope::analysis {
 
 struct ImageRgb {
   int32_t width = 0, height = 0;
-  std::vector<uint8_t> rgb;  // [height, width, 3]
+  std::vector<uint8_t> rgb;    // [height, width, 3]
+  std::string device = "cpu";  // where what it shows was computed, or the GPU's name
 };
 // PNG by zlib/libpng; throws std::runtime_error naming the file.
 void WritePng(const ImageRgb& image, const std::string& path);

@@ -1,8 +1,10 @@
 // The fields of statistics and of measured runs, once: the columns of CSV and HDF5 tables and the members of JSON
-// entries are all made from these lists.
+// entries are all made from these lists, and runs are read back by theirs.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -26,5 +28,8 @@ struct ResultField {
 // columns where MetricsOf() names their elements.
 std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics);
 std::vector<ResultField> ComparisonFields(const MethodResult& result);
+// The way back: a run whose every field is what `value_of` says of it, given as the default run has it; a field that it
+// knows nothing of, or whose type is another, keeps the default.
+MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const ResultField& field)>& value_of);
 
 }  // namespace headscope::analysis

@@ -9,7 +9,7 @@
 
 namespace headscope::analysis {
 
-// Stable, versioned schemas ("schema": "headscope-statistics-1", "headscope-comparison-1").
+// Stable, versioned schemas ("schema": "headscope-statistics-1", "headscope-comparison-2").
 std::string StatisticsJson(const std::vector<HeadStatistics>& statistics);
 std::string StatisticsCsv(const std::vector<HeadStatistics>& statistics);
 std::string ComparisonJson(const std::vector<MethodResult>& results);
@@ -21,5 +21,12 @@ bool IsResultsPath(const std::string& path);
 // std::invalid_argument for another extension, data::TraceError or std::runtime_error when the file cannot be written.
 void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path);
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path);
+
+// Runs as ComparisonJson or ComparisonCsv wrote them: of `text`, or of a file by its extension (.json or .csv). Fields
+// that are missing keep their defaults. Throws std::invalid_argument with one sentence that names `source` and what is
+// wrong with it: no such table, or an entry without a method.
+std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source);
+std::vector<MethodResult> ParseComparisonCsv(const std::string& text, const std::string& source);
+std::vector<MethodResult> ReadComparison(const std::string& path);
 
 }  // namespace headscope::analysis

@@ -25,8 +25,8 @@ struct BudgetTarget {
 struct BudgetSearchOptions {
   int32_t num_threads = 0;
   const std::atomic<bool>* cancelled = nullptr;
-  // Masks made so far, and how many it takes at most. Called on the caller's thread.
-  std::function<void(int32_t made, int32_t most)> progress = {};
+  // The share that is done, 0 to 1, rising. Called on the caller's thread.
+  std::function<void(double share)> progress = {};
 };
 
 struct BudgetSearchResult {
@@ -45,24 +45,37 @@ std::vector<const kernels::ParameterSpec*> Budgets(const kernels::MethodSpec& sp
 // or more than two.
 kernels::Status CheckSearchable(const kernels::MethodSpec& spec);
 
+// What SearchBudget tries of one budget: the minimum, the multiples of the step above it, and the maximum.
+struct SearchedBudget {
+  std::string name;
+  bool integer = false;
+  double minimum = 0, maximum = 0, step = 0;
+};
+// Of a head whose longest recording has num_tokens: the budget's own range and step in the registry, but an integer one
+// ends where it covers the sequence. Its step is the largest divisor of the registry's that gives at least 64 steps (1
+// for shorter sequences); of two budgets, doubled while there are more than 800.
+std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_t num_tokens);
+
 // Moves the parameters that the registry marks as budgets (kernels::ParameterRole) and leaves the others at `values`.
 //
-// Method: each budget has a grid, its minimum, the multiples of its step, and its maximum (or, for integers, the
-// sequence length, above which a budget changes nothing). Kept sets grow with a budget, so with one budget bisection
-// gives the least grid value that reaches the target. With two, the border between enough and too little is walked on a
-// coarse grid (doubling for logarithmic parameters; tenths for shares of mass, and hundredths above 0.9), the border
-// point with the fewest kept pairs is taken, and each budget is then lowered by bisection on the fine grid while the
-// other stands: at the end neither can be lowered alone by a step. Never runs attention; some 10 masks for one budget
-// and 30 to 50 for two, all with the head's block masses.
+// The result is that of trying every setting of SearchedGrid: of those that reach the target, the one with the fewest
+// kept pairs; of equal ones, that with the smallest first budget, then with the smallest second. Never runs attention.
+//
+// Method: kept sets grow with a budget, so with one budget bisection finds it, by some 10 masks. With two, the settings
+// that are just enough are a border along which one budget rises as the other falls. Methods that say where their
+// budgets take each pair (PrefillMethod::EnterBudgets: all of the registry) have it found by one pass over the head's
+// probabilities (search/setting_front.h), and a mask or a few confirm it; for others it is walked mask by mask, as many
+// as both grids have places. A-shape inside a model's own window, where more sinks may keep less, is bisected beside
+// every number of sinks.
 //
 // Errors: a method without budgets or with more than two; a target outside 0 to 1; cancelled; what PreviewMask refuses.
 kernels::Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const BudgetTarget& target,
                              const BudgetSearchOptions& options, BudgetSearchResult* result);
 // One setting for several recordings of one head (other prompts, other lengths): their rows together make the
-// distribution, and their pairs together the kept fraction. Integer budgets go up to the longest one's tokens. Masses
-// are not null and at least one.
-kernels::Status SearchBudget(std::span<const HeadMass* const> masses, const kernels::PrefillMethod& method,
+// distribution, and their pairs together the kept fraction. The grid is the longest one's. Heads are not null and at
+// least one; their block masses are made on the way.
+kernels::Status SearchBudget(std::span<const HeadTensorsPtr> heads, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const BudgetTarget& target,
                              const BudgetSearchOptions& options, BudgetSearchResult* result);
 

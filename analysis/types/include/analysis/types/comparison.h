@@ -27,23 +27,40 @@ struct Timing {
   int32_t repeats = 0;
 };
 
+// Where a run was measured: what a table that has left the window needs to be understood.
+struct RunOrigin {
+  std::string trace;        // its path, as it was opened
+  std::string model;        // the model that the trace was recorded from
+  std::string measured_at;  // in UTC: 2026-05-31T12:00:00Z
+  std::string version;      // of headscope
+};
+
 struct MethodResult {
   HeadId head;
-  std::string method;
+  std::string method;  // its unique name: "decode/dense" beside "dense"
   std::string parameters;
-  std::string phase;          // "prefill" or "decode"
+  std::string phase;     // "prefill" or "decode"
+  std::string measured;  // what the times are of: "layer 5: 8 heads", "head 5:7 alone"
+  int32_t measured_heads = 1, measured_kv_heads = 1;
+  // Who shares a choice of keys: "query head", "KV head" (a decode method over grouped queries), or "place" where Q and
+  // K are not looked at.
+  std::string chosen_per;
   std::string device;         // where attention ran: "cpu" or the GPU's name
   std::string select_device;  // where selection ran
   std::string note;           // why the two differ, or what else to know beside the numbers; mostly empty
   double kept_fraction = 1;   // as in MaskSummary
+  int64_t num_rows = 0;       // behind the three: recorded rows, or decode steps
   double cra_min = 1, cra_p5 = 1, cra_mean = 1;
   Timing select, attend;      // apart
-  Timing dense_attend;        // the pinned baseline, same executor family, same run
+  Timing dense_attend;        // the baseline, timed in turn with this very run
+  std::string baseline;       // whose dense attention that is: "headscope", or another implementation that was faster
   double speedup = 1;         // dense attend / (select + attend)
+  double bytes_allow = 0;     // decode: bytes that dense has to read by those that the method has to; 0 for prefill
   double relative_error = 0;  // |O - O_dense| / |O_dense|, L2 over all rows
   double max_error = 0;       // largest absolute difference
   double cosine = 1;          // mean over rows of the cosine of O and O_dense
   double kernel_error = 0;  // |O - O_masked_reference| / |O_masked_reference| on sampled rows: the executor's own error
+  RunOrigin origin;
 };
 
 }  // namespace headscope::analysis

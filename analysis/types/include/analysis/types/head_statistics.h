@@ -34,6 +34,8 @@ struct HeadStatistics {
   int32_t kv_head = 0;
   int64_t num_rows = 0;              // query rows the statistics were taken over
   int64_t num_tokens = 0;            // keys
+  std::string device;                // where they were computed: "cpu" or the GPU's name
+  std::string note;                  // why on the CPU, where a GPU was asked for; else empty
   double kurtosis = 0;               // excess kurtosis of q's components, mean over rows
   double entropy = 0;                // nats, mean over rows
   double max_probability = 0;        // mean over rows of the row maximum
@@ -48,6 +50,7 @@ struct HeadStatistics {
   double retrieval_mass = 0;  // mass of the best few far tokens of a row, mean over rows
   double retrieval_peak =
       0;  // the same, mean over the 2 % of the rows where it is largest: a head that looks back seldom but sharply
+  double outside_mass = 0;  // mean mass on tokens that a cut trace does not hold; 0 for a whole trace
   // Profiles at a fixed resolution for display: mean mass by key position and by distance, `profile_bins` bins each.
   std::vector<float> column_profile;
   std::vector<float> diagonal_profile;

@@ -1,7 +1,9 @@
-#include "compare/sixteen_bit_head.h"
+#include "compare/sixteen_bits.h"
 
 #include <algorithm>
 #include <bit>
+
+#include "data/trace_reader.h"
 
 namespace headscope::analysis {
 namespace {
@@ -32,7 +34,7 @@ bool NarrowExactly(float value, DType dtype, uint16_t* narrow) {
 }
 
 // Finite input (LoadHead refuses anything else).
-std::vector<uint16_t> RoundToBFloat16(const std::vector<float>& values) {
+std::vector<uint16_t> RoundToBFloat16(std::span<const float> values) {
   std::vector<uint16_t> rounded(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     const auto bits = std::bit_cast<uint32_t>(values[i]);
@@ -43,7 +45,7 @@ std::vector<uint16_t> RoundToBFloat16(const std::vector<float>& values) {
 
 }  // namespace
 
-bool NarrowExactly(const std::vector<float>& values, DType dtype, std::vector<uint16_t>* narrow) {
+bool NarrowExactly(std::span<const float> values, DType dtype, std::vector<uint16_t>* narrow) {
   narrow->resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     if (!NarrowExactly(values[i], dtype, &(*narrow)[i])) return false;
@@ -51,8 +53,7 @@ bool NarrowExactly(const std::vector<float>& values, DType dtype, std::vector<ui
   return true;
 }
 
-kernels::AttentionProblem SixteenBitHead::Problem(const HeadTensors& head) const {
-  kernels::AttentionProblem problem = head.Problem();
+kernels::AttentionProblem SixteenBits::Of(kernels::AttentionProblem problem) const {
   problem.dtype = dtype;
   problem.q.data = q.data();
   problem.k.data = k.data();
@@ -60,18 +61,18 @@ kernels::AttentionProblem SixteenBitHead::Problem(const HeadTensors& head) const
   return problem;
 }
 
-SixteenBitHead ToSixteenBits(const HeadTensors& head) {
-  SixteenBitHead narrow;
+SixteenBits ToSixteenBits(std::span<const float> q, std::span<const float> k, std::span<const float> v) {
+  SixteenBits narrow;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     narrow.dtype = dtype;
-    narrow.exact = NarrowExactly(head.q, dtype, &narrow.q) && NarrowExactly(head.k, dtype, &narrow.k) &&
-                   NarrowExactly(head.v, dtype, &narrow.v);
+    narrow.exact =
+        NarrowExactly(q, dtype, &narrow.q) && NarrowExactly(k, dtype, &narrow.k) && NarrowExactly(v, dtype, &narrow.v);
     if (narrow.exact) return narrow;
   }
   narrow.dtype = DType::kBFloat16;
-  narrow.q = RoundToBFloat16(head.q);
-  narrow.k = RoundToBFloat16(head.k);
-  narrow.v = RoundToBFloat16(head.v);
+  narrow.q = RoundToBFloat16(q);
+  narrow.k = RoundToBFloat16(k);
+  narrow.v = RoundToBFloat16(v);
   return narrow;
 }
 

@@ -1,8 +1,7 @@
-#include "compare/gpu_head.h"
+#include "compare/gpu_heads.h"
 
 #include <utility>
 
-#include "head/head_checks.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_devices.h"
 
@@ -22,33 +21,35 @@ Status Upload(const std::vector<uint16_t>& values, const std::string& what, GpuM
 
 }  // namespace
 
-Status GpuHead::Create(HeadTensorsPtr head, std::unique_ptr<GpuHead>* made) {
-  std::unique_ptr<GpuHead> gpu(new GpuHead);
+Status GpuHeads::Create(MeasuredHeadsPtr heads, std::unique_ptr<GpuHeads>* made) {
+  std::unique_ptr<GpuHeads> gpu(new GpuHeads);
   if (Status status = kernels::NameOfCudaDevice(&gpu->gpu_name_); !status.ok()) return status;
-  gpu->narrow_ = ToSixteenBits(*head);
-  const std::string of_head = " of head " + HeadName(head->id);
-  gpu->head_ = std::move(head);
-  Status status = Upload(gpu->narrow_.q, "Q" + of_head, &gpu->q_);
-  if (status.ok()) status = Upload(gpu->narrow_.k, "K" + of_head, &gpu->k_);
-  if (status.ok()) status = Upload(gpu->narrow_.v, "V" + of_head, &gpu->v_);
-  if (status.ok()) status = AllocateOnGpu(BytesOf(gpu->narrow_.q), "O" + of_head, &gpu->o_);
+  gpu->narrow_ = ToSixteenBits(heads->q, heads->k, heads->v);
+  const std::string of_heads = " of " + heads->Name();
+  gpu->heads_ = std::move(heads);
+  Status status = Upload(gpu->narrow_.q, "Q" + of_heads, &gpu->q_);
+  if (status.ok()) status = Upload(gpu->narrow_.k, "K" + of_heads, &gpu->k_);
+  if (status.ok()) status = Upload(gpu->narrow_.v, "V" + of_heads, &gpu->v_);
+  if (status.ok()) status = AllocateOnGpu(BytesOf(gpu->narrow_.q), "O" + of_heads, &gpu->o_);
   if (!status.ok()) return status;
   gpu->problem_ = gpu->host_problem();
   gpu->problem_.q.data = gpu->q_.get();
   gpu->problem_.k.data = gpu->k_.get();
   gpu->problem_.v.data = gpu->v_.get();
+  const kernels::AttentionProblem& problem = gpu->problem_;
   gpu->output_.o =
-      kernels::ContiguousTensor<void>(gpu->o_.get(), /*num_heads=*/1, gpu->problem_.seq_q, gpu->problem_.head_dim);
+      kernels::ContiguousTensor<void>(gpu->o_.get(), problem.num_qo_heads, problem.seq_q, problem.head_dim);
+  gpu->step_output_.o = kernels::ContiguousTensor<void>(gpu->o_.get(), problem.num_qo_heads, 1, problem.head_dim);
   *made = std::move(gpu);
   return {};
 }
 
-Status GpuHead::PoisonOutput() {
+Status GpuHeads::PoisonOutput() {
   return GpuStatus(cudaMemset(o_.get(), 0xFF, static_cast<size_t>(BytesOf(narrow_.q))), "preparing the GPU's output");
 }
 
-Status GpuHead::ReadOutput(int64_t rows, std::vector<float>* o) const {
-  std::vector<uint16_t> narrow(static_cast<size_t>(rows * head_->head_dim));
+Status GpuHeads::ReadOutput(int64_t vectors, std::vector<float>* o) const {
+  std::vector<uint16_t> narrow(static_cast<size_t>(vectors * heads_->head_dim));
   if (Status status = DownloadFromGpu(o_.get(), BytesOf(narrow), narrow.data()); !status.ok()) return status;
   *o = Widen(narrow, narrow_.dtype);
   return {};

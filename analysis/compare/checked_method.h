@@ -1,0 +1,18 @@
+// A method that was asked for, found in the registry, with values that it takes.
+#pragma once
+
+#include "kernels/method_names.h"
+#include "kernels/method_spec.h"
+
+namespace headscope::analysis {
+
+struct CheckedMethod {
+  kernels::NamedMethod method;
+  kernels::ParameterValues values;
+
+  const kernels::MethodSpec& spec() const { return *method.spec(); }
+  // Dense has no parameters: it is the baseline itself.
+  bool IsDense() const { return spec().name == "dense"; }
+};
+
+}  // namespace headscope::analysis

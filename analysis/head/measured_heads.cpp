@@ -1,0 +1,195 @@
+#include "analysis/measured_heads.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "head/frame_problem.h"
+#include "head/head_checks.h"
+#include "head/read_tensors.h"
+
+namespace headscope::analysis {
+namespace {
+
+struct LayerTensors {
+  std::vector<float> q, k, v, lse;
+};
+
+std::vector<float> Slice(std::span<const float> values, int64_t index, int64_t size) {
+  const auto part = values.subspan(static_cast<size_t>(index * size), static_cast<size_t>(size));
+  return {part.begin(), part.end()};
+}
+
+std::string Gigabytes(int64_t bytes) {
+  const int64_t tenths = (bytes + 50'000'000) / 100'000'000;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GB";
+}
+
+// Grows [*first, *first + *count) to both sides of its own numbers as long as `admits` takes the next.
+template <typename Admits>
+void GrowBothWays(int32_t lowest, int32_t end, const Admits& admits, int32_t* first, int32_t* count) {
+  for (bool grown = true; grown;) {
+    grown = false;
+    if (*first > lowest && admits(*first - 1)) {
+      --*first;
+      ++*count;
+      grown = true;
+    }
+    if (*first + *count < end && admits(*first + *count)) {
+      ++*count;
+      grown = true;
+    }
+  }
+}
+
+}  // namespace
+
+kernels::AttentionProblem MeasuredHeads::Problem() const {
+  kernels::AttentionProblem problem = FrameProblem(*this);
+  problem.num_qo_heads = num_qo_heads;
+  problem.num_kv_heads = num_kv_heads;
+  problem.first_qo_head = first_qo_head;
+  problem.first_kv_head = first_kv_head;
+  kernels::SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
+  return problem;
+}
+
+HeadTensorsPtr MeasuredHeads::Head(HeadId id, HeadPlace place) const {
+  for (const HeadTensorsPtr& head : known) {
+    if (head->id == id && (place == HeadPlace::kCpu || head->gpu != nullptr)) return head;
+  }
+  const int64_t index = id.head - first_qo_head, kv_index = index / GroupSize();
+  auto head = std::make_shared<HeadTensors>();
+  static_cast<HeadFrame&>(*head) = *this;
+  head->id = id;
+  head->kv_head = first_kv_head + static_cast<int32_t>(kv_index);
+  head->q = Slice(q, index, num_rows * head_dim);
+  head->k = Slice(k, kv_index, num_tokens * head_dim);
+  head->v = Slice(v, kv_index, num_tokens * head_dim);
+  head->lse = Slice(lse, index, num_rows);
+  if (place == HeadPlace::kGpuWhereExact) PutOnGpu(head.get());
+  return head;
+}
+
+std::string MeasuredHeads::Name() const {
+  if (heads_of_layer == 0) return "head " + HeadName({layer, first_qo_head}) + " alone";
+  std::string name = "layer " + std::to_string(layer) + ": " + std::to_string(num_qo_heads);
+  if (num_qo_heads < heads_of_layer) name += " of " + std::to_string(heads_of_layer);
+  return name + (heads_of_layer == 1 ? " head" : " heads");
+}
+
+MeasuredHeadsPtr AloneHead(HeadTensorsPtr head) {
+  auto alone = std::make_shared<MeasuredHeads>();
+  static_cast<HeadFrame&>(*alone) = *head;
+  alone->layer = head->id.layer;
+  alone->first_qo_head = head->id.head;
+  alone->first_kv_head = head->kv_head;
+  alone->num_qo_heads = alone->num_kv_heads = 1;
+  alone->q = head->q;
+  alone->k = head->k;
+  alone->v = head->v;
+  alone->lse = head->lse;
+  alone->known = {std::move(head)};
+  return alone;
+}
+
+int64_t MeasuredBytes(const data::TraceReader& trace, int32_t num_qo_heads, int32_t num_kv_heads) {
+  const int64_t row_bytes = int64_t{trace.layout().model.head_dim} * int64_t{sizeof(float)};
+  return row_bytes * (4 * num_qo_heads * trace.num_rows() + 2 * num_kv_heads * trace.num_tokens());
+}
+
+LayerPart PartOfLayer(const data::TraceReader& trace, HeadId head, int64_t most_bytes) {
+  const HeadSlots slots = FindHead(trace, head);
+  const data::ModelInfo& model = trace.layout().model;
+  const int32_t group = model.num_qo_heads / model.num_kv_heads;
+  const auto is_recorded = [&](int32_t qo_head) { return trace.QoHeadSlot(qo_head) >= 0; };
+  const auto is_whole = [&](int32_t kv_head) {
+    if (trace.KvHeadSlot(kv_head) < 0) return false;
+    for (int32_t i = 0; i < group; ++i) {
+      if (!is_recorded(kv_head * group + i)) return false;
+    }
+    return true;
+  };
+  LayerPart part;
+  part.first_kv_head = slots.kv_number;
+  part.num_kv_heads = 1;
+  if (!is_whole(slots.kv_number)) {
+    part.first_qo_head = head.head;
+    part.num_qo_heads = 1;
+    const int32_t first = slots.kv_number * group;
+    GrowBothWays(first, first + group, is_recorded, &part.first_qo_head, &part.num_qo_heads);
+    part.why_fewer = "the trace does not hold every query head of KV head " + std::to_string(slots.kv_number);
+    return part;
+  }
+  GrowBothWays(0, model.num_kv_heads, is_whole, &part.first_kv_head, &part.num_kv_heads);
+  if (part.num_kv_heads < model.num_kv_heads) part.why_fewer = "the trace does not hold the others";
+  const int64_t wanted = MeasuredBytes(trace, part.num_kv_heads * group, part.num_kv_heads);
+  if (wanted > most_bytes) {
+    const auto fits = [&](int32_t kv_heads) { return MeasuredBytes(trace, kv_heads * group, kv_heads) <= most_bytes; };
+    int32_t count = part.num_kv_heads;
+    while (count > 1 && !fits(count)) --count;
+    part.why_fewer = std::to_string(part.num_kv_heads * group) + " would take " + Gigabytes(wanted) +
+                     " of memory, and half of what is free is " + Gigabytes(most_bytes);
+    // Round the head's own group, as far as there are groups on both sides.
+    const int32_t last_first = part.first_kv_head + part.num_kv_heads - count;
+    part.first_kv_head = std::clamp(slots.kv_number - count / 2, part.first_kv_head, last_first);
+    part.num_kv_heads = count;
+  }
+  part.first_qo_head = part.first_kv_head * group;
+  part.num_qo_heads = part.num_kv_heads * group;
+  return part;
+}
+
+int64_t MostMeasuredBytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  while (file >> word) {
+    if (word != "MemAvailable:") continue;
+    int64_t kilobytes = 0;
+    if (file >> kilobytes) return kilobytes * 512;
+  }
+  return int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE) / 4;  // a container that hides the file
+}
+
+MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t most_bytes) {
+  const LayerPart part = PartOfLayer(trace, id, most_bytes);
+  auto layer = std::make_shared<MeasuredHeads>();
+  HeadTensors head;
+  static_cast<HeadFrame&>(head) = ReadFrame(trace, FindHead(trace, id).layer);
+  static_cast<HeadFrame&>(*layer) = head;
+  layer->layer = id.layer;
+  layer->first_qo_head = part.first_qo_head;
+  layer->num_qo_heads = part.num_qo_heads;
+  layer->first_kv_head = part.first_kv_head;
+  layer->num_kv_heads = part.num_kv_heads;
+  layer->heads_of_layer = trace.layout().model.num_qo_heads;
+  layer->why_fewer = part.why_fewer;
+  auto tensors = std::make_shared<LayerTensors>();
+  tensors->q.reserve(static_cast<size_t>(part.num_qo_heads * head.num_rows * head.head_dim));
+  tensors->k.reserve(static_cast<size_t>(part.num_kv_heads * head.num_tokens * head.head_dim));
+  tensors->v.reserve(tensors->k.capacity());
+  for (int32_t i = 0; i < part.num_qo_heads; ++i) {
+    head.id = {id.layer, part.first_qo_head + i};
+    const HeadSlots slots = FindHead(trace, head.id);
+    head.q = ReadQueries(trace, slots, head, head.id);
+    if (i % layer->GroupSize() == 0) {
+      head.k = ReadKeys(trace, slots, head, head.id);
+      head.v = ReadValues(trace, slots, head, head.id);
+      tensors->k.insert(tensors->k.end(), head.k.begin(), head.k.end());
+      tensors->v.insert(tensors->v.end(), head.v.begin(), head.v.end());
+    }
+    ReadLogSumExp(trace, slots, &head);
+    tensors->q.insert(tensors->q.end(), head.q.begin(), head.q.end());
+    tensors->lse.insert(tensors->lse.end(), head.lse.begin(), head.lse.end());
+  }
+  layer->q = tensors->q;
+  layer->k = tensors->k;
+  layer->v = tensors->v;
+  layer->lse = tensors->lse;
+  layer->owner = std::move(tensors);
+  return layer;
+}
+
+}  // namespace headscope::analysis

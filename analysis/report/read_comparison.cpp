@@ -1,0 +1,127 @@
+// Measured runs read back from the JSON and CSV that they were written to. The files are untrusted.
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+
+#include "analysis/result_fields.h"
+#include "analysis/result_files.h"
+#include "data/extension.h"
+
+namespace headscope::analysis {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::streamoff kMostBytes = 64 << 20;
+
+[[noreturn]] void Refuse(const std::string& source, const std::string& why) {
+  throw std::invalid_argument(source + ": " + why +
+                              "; choose a .json or .csv file of runs that headscope compare or the window wrote");
+}
+
+std::optional<FieldValue> FromJson(const Json& entry, const ResultField& field) {
+  const Json::json_pointer pointer(field.json);
+  if (!entry.contains(pointer)) return std::nullopt;
+  const Json& member = entry[pointer];
+  if (std::holds_alternative<std::string>(field.value))
+    return member.is_string() ? std::optional<FieldValue>(member.get<std::string>()) : std::nullopt;
+  if (std::holds_alternative<int64_t>(field.value))
+    return member.is_number_integer() ? std::optional<FieldValue>(member.get<int64_t>()) : std::nullopt;
+  if (member.is_null()) return std::numeric_limits<double>::quiet_NaN();  // JSON has no other word for it
+  return member.is_number() ? std::optional<FieldValue>(member.get<double>()) : std::nullopt;
+}
+
+// Records of fields (RFC 4180).
+std::vector<std::vector<std::string>> CsvRecords(const std::string& text) {
+  std::vector<std::vector<std::string>> records;
+  std::vector<std::string> record(1);
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char character = text[i];
+    if (quoted && character == '"' && i + 1 < text.size() && text[i + 1] == '"') {
+      record.back() += '"';
+      ++i;
+    } else if (character == '"') {
+      quoted = !quoted;
+    } else if (quoted || (character != ',' && character != '\n' && character != '\r')) {
+      record.back() += character;
+    } else if (character == ',') {
+      record.emplace_back();
+    } else if (character == '\n') {
+      records.push_back(std::exchange(record, std::vector<std::string>(1)));
+    }
+  }
+  if (record.size() > 1 || !record[0].empty()) records.push_back(std::move(record));
+  return records;
+}
+
+std::optional<FieldValue> FromCsv(const std::string& text, const ResultField& field) {
+  if (std::holds_alternative<std::string>(field.value)) return text;
+  char* end = nullptr;
+  if (std::holds_alternative<int64_t>(field.value)) {
+    const int64_t whole = std::strtoll(text.c_str(), &end, 10);
+    return text.empty() || *end != '\0' ? std::nullopt : std::optional<FieldValue>(whole);
+  }
+  const double number = std::strtod(text.c_str(), &end);
+  return text.empty() || *end != '\0' ? std::nullopt : std::optional<FieldValue>(number);
+}
+
+}  // namespace
+
+std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json schema = json.is_object() ? json.value("schema", Json()) : Json();
+  // What the first schema has no word for keeps its default.
+  if ((schema != "headscope-comparison-1" && schema != "headscope-comparison-2") || !json.contains("results") ||
+      !json["results"].is_array()) {
+    Refuse(source, "it is no JSON table of runs (schema headscope-comparison-1 or -2)");
+  }
+  std::vector<MethodResult> results;
+  for (const Json& entry : json["results"]) {
+    MethodResult result;
+    if (entry.is_object()) result = ComparisonFrom([&](const ResultField& field) { return FromJson(entry, field); });
+    if (result.method.empty()) Refuse(source, "entry " + std::to_string(results.size()) + " of results has no method");
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+std::vector<MethodResult> ParseComparisonCsv(const std::string& text, const std::string& source) {
+  const std::vector<std::vector<std::string>> records = CsvRecords(text);
+  std::map<std::string, size_t> columns;
+  if (!records.empty()) {
+    for (size_t i = 0; i < records[0].size(); ++i) columns[records[0][i]] = i;
+  }
+  for (const char* needed : {"layer", "head", "method", "phase"}) {
+    if (!columns.contains(needed)) Refuse(source, std::string("its first line names no column ") + needed);
+  }
+  std::vector<MethodResult> results;
+  for (size_t line = 1; line < records.size(); ++line) {
+    results.push_back(ComparisonFrom([&](const ResultField& field) -> std::optional<FieldValue> {
+      const auto column = columns.find(field.name);
+      if (column == columns.end() || column->second >= records[line].size()) return std::nullopt;
+      return FromCsv(records[line][column->second], field);
+    }));
+    if (results.back().method.empty()) Refuse(source, "run " + std::to_string(line) + " has no method");
+  }
+  return results;
+}
+
+std::vector<MethodResult> ReadComparison(const std::string& path) {
+  const std::string extension = data::Extension(path);
+  if (extension != "json" && extension != "csv") Refuse(path, "runs are read from .json and .csv");
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) throw std::invalid_argument(path + ": it cannot be opened; check its name and permissions");
+  const std::streamoff size = file.tellg();
+  if (size < 0 || size > kMostBytes) Refuse(path, "it is larger than any table of runs");
+  file.seekg(0);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return extension == "json" ? ParseComparisonJson(text, path) : ParseComparisonCsv(text, path);
+}
+
+}  // namespace headscope::analysis

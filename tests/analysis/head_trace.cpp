@@ -1,0 +1,42 @@
+#include "head_trace.h"
+
+#include <vector>
+
+#include "data/trace_writer.h"
+
+namespace headscope::analysis::testing {
+
+void WriteHeadTrace(const HeadTensors& head, const std::string& path) {
+  data::TraceLayout layout;
+  layout.model.name = "one head";
+  layout.model.model_type = "llama";
+  layout.model.config_json = "{}";
+  layout.model.weights_sha256 = std::string(64, '0');
+  layout.model.tokenizer_sha256 = std::string(64, '0');
+  layout.model.num_layers = head.id.layer + 1;
+  layout.model.num_qo_heads = 2 * (head.kv_head + 1);
+  layout.model.num_kv_heads = head.kv_head + 1;
+  layout.model.head_dim = head.head_dim;
+  layout.layers = {head.id.layer};
+  layout.qo_heads = {head.id.head};
+  layout.kv_heads = {head.kv_head};
+  layout.encoding = data::Encoding::kFloat32;
+  layout.softmax_scale = head.scale;
+  layout.soft_cap = head.soft_cap;
+  layout.window_per_layer = {head.window};
+  layout.max_tokens = head.num_tokens;
+  data::TraceWriter writer(path, layout, /*overwrite=*/true);
+  writer.AppendTokens(std::vector<data::TokenRecord>(static_cast<size_t>(head.num_tokens)));
+  writer.AppendRowPositions(head.row_positions);
+  data::LayerBlock block;
+  block.num_tokens = head.num_tokens;
+  block.num_rows = head.num_rows;
+  block.q = head.q.data();
+  block.k = head.k.data();
+  block.v = head.v.data();
+  block.lse = head.lse.data();
+  writer.Append(block);
+  writer.Finish();
+}
+
+}  // namespace headscope::analysis::testing
