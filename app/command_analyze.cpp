@@ -1,4 +1,4 @@
-// headscope analyze TRACE [--heads L:H,..] [--metrics a,b | --all | -o OUT.json|.csv|.h5]
+// headscope analyze TRACE [--heads L:H,..] [--device ..] [--metrics a,b | --all | -o OUT.json|.csv|.h5]
 #include <algorithm>
 #include <iomanip>
 #include <memory>
@@ -7,10 +7,14 @@
 
 #include "analysis/statistics.h"
 #include "analysis/types/metric_list.h"
+#include "analysis/types/number_text.h"
+#include "capture/device_name.h"
 #include "command.h"
 #include "data/trace_reader.h"
+#include "device_choice.h"
 #include "errors.h"
 #include "exit_codes.h"
+#include "head_notes.h"
 #include "head_results.h"
 #include "interrupt.h"
 #include "listed.h"
@@ -23,8 +27,10 @@ namespace {
 
 using analysis::MetricInfo;
 
+constexpr size_t kDeviceWidth = 22;  // of the table's first two columns, with a space after it
+
 struct AnalyzeArguments {
-  std::string trace, heads, output;
+  std::string trace, heads, output, device = "cpu";
   std::vector<std::string> metrics;
   analysis::StatisticsOptions options;
   bool all = false, force = false, quiet = false;
@@ -41,10 +47,12 @@ std::vector<MetricInfo> ComputedMetrics(const analysis::StatisticsOptions& optio
 }
 
 // Whether a metric is printed when none is asked for: what says most in the 80 columns of a terminal, and whatever
-// comes of targets and budgets that were asked for.
-bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOptions& options) {
+// comes of targets and budgets that were asked for. A trace that was cut behind its first tokens has no sinks, and
+// tells what is not there instead.
+bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOptions& options, bool is_cut) {
   static const analysis::StatisticsOptions defaults;
-  static const std::set<std::string> telling = {"sparsity_0.95", "kurtosis", "entropy", "sink_mass", "local_mass"};
+  static const std::set<std::string> telling = {"sparsity_0.95", "kurtosis", "entropy", "local_mass"};
+  if (metric.name == (is_cut ? "outside_mass" : "sink_mass")) return true;
   if (metric.name.starts_with("sparsity_") && options.cra_targets != defaults.cra_targets) return true;
   if (metric.name.starts_with("agreement_")) {
     return options.agreement_r != defaults.agreement_r || options.agreement_k != defaults.agreement_k;
@@ -53,11 +61,12 @@ bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOpti
 }
 
 // The columns of the printed table.
-std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments) {
+std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, bool is_cut) {
   std::vector<MetricInfo> known = ComputedMetrics(arguments.options), chosen;
   if (arguments.all) return known;
   if (arguments.metrics.empty()) {
-    std::erase_if(known, [&](const MetricInfo& metric) { return !IsPrintedByDefault(metric, arguments.options); });
+    std::erase_if(known,
+                  [&](const MetricInfo& metric) { return !IsPrintedByDefault(metric, arguments.options, is_cut); });
     return known;
   }
   for (const std::string& name : arguments.metrics) {
@@ -96,7 +105,15 @@ void CheckArguments(const AnalyzeArguments& arguments) {
   }
 }
 
-// The table that people read: one line a head, one column a metric; below the names their units.
+// "on cpu", or the GPU's name; where some heads were computed elsewhere than others, both.
+std::string DeviceText(const std::vector<analysis::HeadStatistics>& all) {
+  std::set<std::string> devices;
+  for (const analysis::HeadStatistics& head : all) devices.insert(head.device);
+  return devices.empty() ? std::string() : "on " + Listed(devices);
+}
+
+// The table that people read: one line a head, one column a metric; below the names their units, and where they were
+// computed.
 std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const std::vector<MetricInfo>& metrics) {
   std::ostringstream out;
   const auto column = [&](const MetricInfo& metric) -> std::ostream& {
@@ -108,12 +125,19 @@ std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const 
   begin("head", "class");
   for (const MetricInfo& metric : metrics) column(metric) << metric.name;
   out << '\n';
-  begin("", "");
+  std::string device = DeviceText(all);
+  if (device.size() > kDeviceWidth) {  // a line of its own
+    out << device << '\n';
+    device.clear();
+  }
+  out << std::left << std::setw(static_cast<int>(kDeviceWidth) + 1) << device;
   for (const MetricInfo& metric : metrics) column(metric) << metric.unit;
-  out << '\n' << std::fixed << std::setprecision(4);
+  out << '\n';
   for (const analysis::HeadStatistics& head : all) {
     begin(HeadText(head.id), analysis::HeadClassName(head.head_class));
-    for (const MetricInfo& metric : metrics) column(metric) << analysis::MetricValue(head, metric.name);
+    for (const MetricInfo& metric : metrics) {
+      column(metric) << analysis::FormatNumber("%.4f", analysis::MetricValue(head, metric.name));
+    }
     out << '\n';
   }
   return out.str();
@@ -125,20 +149,28 @@ int RunAnalyze(AnalyzeArguments arguments) {
   SortUnique(&options.agreement_r);
   SortUnique(&options.agreement_k);
   CheckArguments(arguments);
-  const std::vector<MetricInfo> metrics = ChosenMetrics(arguments);
+  capture::ParseDeviceName(arguments.device);
+  static_cast<void>(ChosenMetrics(arguments, false));  // a wrong name is refused before the trace is read
   const data::TraceReader trace(arguments.trace);
+  const std::vector<MetricInfo> metrics = ChosenMetrics(arguments, trace.layout().first_token > 0);
   CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
+  const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
   options.cancelled = InstallInterruptFlag();
   std::vector<analysis::HeadStatistics> all;
+  HeadNotes notes;
   {
     ProgressLine line(arguments.quiet);
     for (const analysis::HeadId& id : heads) {
-      all.push_back(analysis::ComputeStatistics(*analysis::LoadHead(trace, id), options));
+      const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, id, place);
+      notes.Look(*head, trace);
+      all.push_back(analysis::ComputeStatistics(*head, options));
+      if (head->gpu != nullptr) notes.OnCpu(all.back().note);
       if (Interrupted()) return kInterrupted;
       line.Show("analysing", static_cast<int64_t>(all.size()), static_cast<int64_t>(heads.size()), "heads");
     }
   }
+  notes.Print();
   if (arguments.output.empty()) {
     WriteText(MetricTable(all, metrics), "", false);
   } else {
@@ -179,6 +211,10 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->type_name("K,..");
   command->add_option("--max-rows", options.max_rows, "Sample about this many query rows (0: every row)")
+      ->capture_default_str();
+  command
+      ->add_option("--device", arguments->device,
+                   "cpu, cuda or cuda:N; a GPU takes heads recorded in bf16 or fp16, and every row of them")
       ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Write everything to .json, .csv or .h5")->type_name("OUT");
   command->add_option("--threads", options.num_threads, "CPU threads (0: all cores)")->capture_default_str();

@@ -2,8 +2,10 @@
 #include <iostream>
 #include <memory>
 
+#include "analysis/types/printable.h"
 #include "capture/capture.h"
 #include "capture/device_name.h"
+#include "capture/output_claim.h"
 #include "capture/tasks.h"
 #include "command.h"
 #include "errors.h"
@@ -24,6 +26,15 @@ struct CaptureArguments {
   bool quiet = false;
 };
 
+// Another extension would be believed, by its reader and by `headscope export`.
+void CheckTraceName(const std::string& path) {
+  const std::string extension = Extension(path);
+  if (extension == "h5" || extension == "hdf5") return;
+  throw UsageError("output " + path +
+                   ": a trace is an HDF5 file, so the extension must be .h5 or .hdf5; `headscope export` writes one as "
+                   ".csv or .json");
+}
+
 int RunCapture(CaptureArguments arguments) {
   capture::CaptureRequest& request = arguments.request;
   const int sources =
@@ -36,7 +47,9 @@ int RunCapture(CaptureArguments arguments) {
   request.prose_path = ProsePath();
   request.layers = ParseNumberList(arguments.layers, "--layers");
   request.heads = ParseNumberList(arguments.heads, "--heads");
+  { const capture::OutputClaim nobody_writes(request.output_path); }  // before its file, which is there, is spoken of
   CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
+  CheckTraceName(request.output_path);
 
   const auto* cancelled = InstallInterruptFlag();
   capture::CaptureResult result;
@@ -50,7 +63,7 @@ int RunCapture(CaptureArguments arguments) {
                                               : "interrupted; the trace is valid and shorter: ";
   std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
             << FormatBytes(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
-  if (!result.generated_text.empty()) std::cerr << "generated: " << result.generated_text << '\n';
+  if (!result.generated_text.empty()) std::cerr << "generated: " << analysis::Printable(result.generated_text) << '\n';
   if (!result.path.empty()) WriteText(result.path + "\n", "", false);
   return result.interrupted ? kInterrupted : kDone;
 }

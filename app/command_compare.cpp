@@ -1,28 +1,32 @@
-// headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--repeat N] [--device ..] [-o
-// OUT.json|.csv|.h5]
+// headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--measure layer|head] [--repeat N]
+// [--decode-rows N] [--device ..] [-o OUT.json|.csv|.h5]
 #include <algorithm>
-#include <iostream>
 #include <memory>
 
 #include "analysis/compare.h"
 #include "capture/device_name.h"
 #include "command.h"
+#include "comparison_run.h"
+#include "comparison_table.h"
 #include "data/trace_reader.h"
 #include "device_choice.h"
-#include "errors.h"
 #include "exit_codes.h"
+#include "head_notes.h"
 #include "head_results.h"
 #include "interrupt.h"
+#include "messages.h"
 #include "method_choice.h"
 #include "output_file.h"
 #include "progress_line.h"
+#include "run_origin.h"
 #include "selection.h"
+#include "torch_decode.h"
 
 namespace headscope::app {
 namespace {
 
 struct CompareArguments {
-  std::string trace, heads, output, device = "cpu";
+  std::string trace, heads, output, device = "cpu", measure = "layer";
   std::vector<std::string> methods;
   analysis::CompareOptions options;
   bool force = false, quiet = false;
@@ -32,34 +36,31 @@ int RunCompare(CompareArguments arguments) {
   const capture::DeviceName device = capture::ParseDeviceName(arguments.device);
   if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
+  const Measure measure = ParseMeasure(arguments.measure);
   const data::TraceReader trace(arguments.trace);
-  const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
+  const std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(arguments.heads, analysis::RecordedHeads(trace));
   CheckQueryRows(trace);
   CheckMethodsRun(trace.layout().model.head_dim, arguments.trace);
   UseDevice(arguments.device);
   arguments.options.device = device.is_gpu ? "cuda" : "cpu";
   arguments.options.cancelled = InstallInterruptFlag();
 
+  if (!device.is_gpu) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
+
   std::vector<analysis::MethodResult> results;
-  std::vector<std::string> notes;  // each once, in order
+  HeadNotes head_notes;
   {
     ProgressLine line(arguments.quiet);
-    const auto total = static_cast<int64_t>(heads.size() * choices.size());
-    for (const analysis::HeadId& id : heads) {
-      const auto place = device.is_gpu ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
-      analysis::HeadComparison comparison(analysis::LoadHead(trace, id, place), arguments.options);
-      for (const MethodChoice& choice : choices) {
-        analysis::MethodResult result;
-        CheckStatus(comparison.Run(choice.name, choice.values, &result),
-                    arguments.trace + ", head " + HeadText(id) + ", " + choice.name);
-        if (!result.note.empty() && std::find(notes.begin(), notes.end(), result.note) == notes.end())
-          notes.push_back(result.note);
-        results.push_back(std::move(result));
-        line.Show("comparing", static_cast<int64_t>(results.size()), total, "runs");
-      }
-    }
+    results = CompareHeads(trace, heads, choices, measure, arguments.options, &line, &head_notes);
   }
-  for (const std::string& note : notes) std::cerr << "headscope: " << note << '\n';
+  for (analysis::MethodResult& result : results) result.origin = OriginOf(trace);
+  std::vector<std::string> notes;  // each once, in order
+  for (const analysis::MethodResult& result : results) {
+    if (!result.note.empty() && std::find(notes.begin(), notes.end(), result.note) == notes.end())
+      notes.push_back(result.note);
+  }
+  head_notes.Print();
+  for (const std::string& note : notes) Say(note);
   if (arguments.output.empty()) {
     WriteText(ComparisonTable(results), "", false);
   } else {
@@ -82,6 +83,12 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
+  command
+      ->add_option("--measure", arguments->measure,
+                   "What is timed: layer, all recorded heads of the head's layer in one launch, as a model attends; or "
+                   "head, by itself")
+      ->capture_default_str()
+      ->type_name("layer|head");
   command->add_option("--repeat", arguments->options.repeats, "Timed repeats; the median is printed")
       ->capture_default_str();
   command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")

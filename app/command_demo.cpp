@@ -16,6 +16,7 @@
 #include "capture/model_session.h"
 #include "capture/tasks.h"
 #include "command.h"
+#include "comparison_run.h"
 #include "data/trace_reader.h"
 #include "errors.h"
 #include "exit_codes.h"
@@ -28,6 +29,7 @@
 #include "paths.h"
 #include "progress_line.h"
 #include "selection.h"
+#include "torch_decode.h"
 
 namespace headscope::app {
 namespace {
@@ -162,6 +164,7 @@ int RunDemo(const DemoArguments& arguments) {
   compare.repeats = arguments.repeats;
   compare.num_threads = arguments.threads;
   compare.cancelled = cancelled;
+  std::vector<analysis::HeadId> compared;
   for (const analysis::HeadStatistics* statistics : chosen) {
     const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, statistics->id);
     const std::string name = PictureName(statistics->id);
@@ -172,16 +175,12 @@ int RunDemo(const DemoArguments& arguments) {
     report.pictures.push_back(
         {statistics->id, std::string(analysis::HeadClassName(statistics->head_class)) + ": " + statistics->class_reason,
          name});
-    analysis::HeadComparison comparison(head, compare);
-    for (const MethodChoice& choice : choices) {
-      analysis::MethodResult result;
-      CheckStatus(comparison.Run(choice.name, choice.values, &result),
-                  trace_path + ", head " + HeadText(statistics->id) + ", " + choice.name);
-      report.results.push_back(std::move(result));
-      line.Show("comparing methods", static_cast<int64_t>(report.results.size()),
-                static_cast<int64_t>(chosen.size() * choices.size()), "runs");
-    }
+    compared.push_back(statistics->id);
   }
+  // LibTorch has captured the trace, so its dense decode is at hand.
+  compare.other_dense = TorchDecode(arguments.threads);
+  report.results = CompareHeads(trace, compared, choices, Measure::kLayer, compare, &line, nullptr);
+  if (Interrupted()) return kInterrupted;
 
   WriteResults(report.statistics, PathOf(arguments, kStatisticsName), arguments.force);
   WriteResults(report.results, PathOf(arguments, kComparisonName), arguments.force);

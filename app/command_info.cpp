@@ -2,8 +2,10 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
+#include "analysis/types/printable.h"
 #include "capture/model_session.h"
 #include "command.h"
 #include "data/model_json.h"
@@ -15,6 +17,7 @@
 namespace headscope::app {
 namespace {
 
+using analysis::Printable;
 using Json = nlohmann::ordered_json;
 
 const char* EncodingName(data::Encoding encoding) {
@@ -36,12 +39,38 @@ std::string Compact(const std::vector<int32_t>& numbers) {
 
 // Of a trace that was cut from a longer one (headscope export --tokens).
 std::string CutFrom(int64_t first_token) {
-  return first_token == 0 ? "" : ", cut from a longer trace at its token " + std::to_string(first_token);
+  return first_token == 0 ? ""
+                          : ", cut from a longer trace at its token " + std::to_string(first_token) +
+                                "\n             (lse counts the tokens before too: what they hold is outside_mass in "
+                                "headscope analyze)";
 }
 
-// Names and prompts come from files, which may hold anything: what is not UTF-8 is shown by U+FFFD.
+// What the model generated after the prompt.
+struct Decoded {
+  int64_t num_tokens = 0;
+  int64_t num_steps = 0;  // forward passes that made them
+};
+Decoded CountDecoded(const data::TraceReader& trace) {
+  Decoded decoded;
+  std::set<int32_t> steps;
+  for (const data::TokenRecord& token : trace.tokens()) {
+    if (token.phase != data::TokenPhase::kDecode) continue;
+    ++decoded.num_tokens;
+    steps.insert(token.step);
+  }
+  decoded.num_steps = static_cast<int64_t>(steps.size());
+  return decoded;
+}
+
+std::string DecodedText(const Decoded& decoded) {
+  if (decoded.num_tokens == 0) return ", none generated";
+  return ", " + std::to_string(decoded.num_tokens) + " of them generated in " + std::to_string(decoded.num_steps) +
+         (decoded.num_steps == 1 ? " decode step" : " decode steps");
+}
+
+// Names and prompts come from files, which may hold anything: what is not UTF-8 is U+FFFD in JSON and \xNN in text.
 std::string Text(const Json& json) {
-  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
 }
 
 int TraceInfo(const std::string& path, bool json) {
@@ -49,6 +78,7 @@ int TraceInfo(const std::string& path, bool json) {
   const data::TraceLayout& layout = trace.layout();
   const data::ModelInfo& model = layout.model;
   const int64_t bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  const Decoded decoded = CountDecoded(trace);
   std::ostringstream out;
   if (json) {
     out << Text({{"schema", "headscope-info-1"},
@@ -57,6 +87,8 @@ int TraceInfo(const std::string& path, bool json) {
                  {"complete", trace.complete()},
                  {"bytes", bytes},
                  {"num_tokens", trace.num_tokens()},
+                 {"num_decode_tokens", decoded.num_tokens},
+                 {"num_decode_steps", decoded.num_steps},
                  {"first_token", layout.first_token},
                  {"num_rows", trace.num_rows()},
                  {"prompt", layout.prompt_source},
@@ -72,18 +104,20 @@ int TraceInfo(const std::string& path, bool json) {
                  {"row_selection", layout.row_selection},
                  {"model", data::ModelJson(model)}});
   } else {
-    out << path << ": trace, " << FormatBytes(bytes)
+    out << Printable(path) << ": trace, " << FormatBytes(bytes)
         << (trace.complete()
                 ? ", complete"
                 : ", NOT complete (its capture is still running or was cut short; all of this is readable)")
-        << "\n  model      " << model.name << " (" << model.model_type << "), " << model.num_layers << " layers, "
-        << model.num_qo_heads << " query heads over " << model.num_kv_heads << " KV heads, head_dim " << model.head_dim
-        << "\n  prompt     " << layout.prompt_source << "\n  tokens     " << trace.num_tokens()
-        << CutFrom(layout.first_token) << "\n  query rows " << trace.num_rows() << " (" << layout.row_selection
-        << ")\n  layers     " << Compact(layout.layers) << "\n  heads      " << Compact(layout.qo_heads) << " (KV "
+        << "\n  model      " << Printable(model.name) << " (" << Printable(model.model_type) << "), "
+        << model.num_layers << " layers, " << model.num_qo_heads << " query heads over " << model.num_kv_heads
+        << " KV heads, head_dim " << model.head_dim << "\n  prompt     " << Printable(layout.prompt_source)
+        << "\n  tokens     " << trace.num_tokens() << DecodedText(decoded) << CutFrom(layout.first_token)
+        << "\n  query rows " << trace.num_rows() << " (" << Printable(layout.row_selection) << ")\n  layers     "
+        << Compact(layout.layers) << "\n  heads      " << Compact(layout.qo_heads) << " (KV "
         << Compact(layout.kv_heads) << ")\n  values     " << EncodingName(layout.encoding) << ", q and k "
-        << layout.capture_point << ", RoPE " << layout.rope_convention << ", scale " << layout.softmax_scale << '\n';
-    if (!layout.task_answer.empty()) out << "  answer     \"" << layout.task_answer << "\"\n";
+        << Printable(layout.capture_point) << ", RoPE " << Printable(layout.rope_convention) << ", scale "
+        << layout.softmax_scale << '\n';
+    if (!layout.task_answer.empty()) out << "  answer     \"" << Printable(layout.task_answer) << "\"\n";
   }
   WriteText(out.str(), "", false);
   return kDone;
@@ -112,13 +146,13 @@ int CheckpointInfo(const std::string& path, bool json) {
   } else {
     const int64_t values_per_token =
         int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
-    out << path << ": checkpoint, " << summary.model_type << ", " << static_cast<double>(summary.num_parameters) / 1e6
-        << " M parameters in " << summary.num_files << (summary.num_files == 1 ? " file (" : " files (")
-        << FormatBytes(summary.bytes) << ", " << summary.dtype << ")\n  " << summary.num_layers << " layers, hidden "
-        << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over " << summary.num_kv_heads
-        << " KV heads, head_dim " << summary.head_dim << ", vocabulary " << summary.vocabulary_size << ", context "
-        << summary.max_positions << " tokens\n  a trace of every head takes " << FormatBytes(values_per_token * 2)
-        << " a token in bf16\n";
+    out << Printable(path) << ": checkpoint, " << Printable(summary.model_type) << ", "
+        << static_cast<double>(summary.num_parameters) / 1e6 << " M parameters in " << summary.num_files
+        << (summary.num_files == 1 ? " file (" : " files (") << FormatBytes(summary.bytes) << ", "
+        << Printable(summary.dtype) << ")\n  " << summary.num_layers << " layers, hidden " << summary.hidden_size
+        << ", " << summary.num_qo_heads << " query heads over " << summary.num_kv_heads << " KV heads, head_dim "
+        << summary.head_dim << ", vocabulary " << summary.vocabulary_size << ", context " << summary.max_positions
+        << " tokens\n  a trace of every head takes " << FormatBytes(values_per_token * 2) << " a token in bf16\n";
   }
   WriteText(out.str(), "", false);
   return kDone;

@@ -6,13 +6,17 @@
 #include "analysis/compare.h"
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
+#include "capture/device_name.h"
 #include "command.h"
 #include "data/trace_reader.h"
+#include "device_choice.h"
 #include "errors.h"
 #include "exit_codes.h"
+#include "head_notes.h"
 #include "head_results.h"
 #include "interrupt.h"
 #include "listed.h"
+#include "messages.h"
 #include "method_choice.h"
 #include "output_file.h"
 #include "progress_line.h"
@@ -23,7 +27,7 @@ namespace {
 
 struct RenderArguments {
   std::string trace, head, view = "scores", rows, columns, size = "800x800", reduction = "max", scale = "log",
-                           color_map = "inferno", ground = "light", method, output;
+                           color_map = "inferno", ground = "light", method, device = "cpu", output;
   bool force = false, quiet = false;
 };
 
@@ -59,11 +63,14 @@ int RunRender(const RenderArguments& arguments) {
   if (request.view != ViewKind::kScores && arguments.method.empty())
     throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
 
+  const bool on_gpu = capture::ParseDeviceName(arguments.device).is_gpu;
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> chosen = ParseHeads(arguments.head, analysis::RecordedHeads(trace), "--head");
   if (chosen.size() != 1) throw UsageError("--head '" + arguments.head + "' must choose one head, such as 4:3");
   CheckQueryRows(trace);
-  const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, chosen.front());
+  const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, chosen.front(), UseDeviceForHeads(arguments.device));
+  HeadNotes notes;
+  notes.Look(*head, trace);
   std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");
   std::tie(request.column_begin, request.column_end) = ParseRange(arguments.columns, head->num_tokens, "--cols");
 
@@ -91,6 +98,13 @@ int RunRender(const RenderArguments& arguments) {
     image = analysis::RenderHead(*head, index, request);
   }
   if (Interrupted()) return kInterrupted;
+  notes.Print();
+  if (on_gpu && head->gpu != nullptr) {
+    Say(arguments.output + ": " +
+        (image.device != "cpu"
+             ? "computed on " + image.device
+             : "computed on the CPU, as masks and differences are, and what the GPU has no memory for"));
+  }
   OutputFile output(arguments.output, arguments.force);
   output.Write([&](const std::string& path) { analysis::WritePng(image, path); });
   output.Commit();
@@ -121,6 +135,8 @@ void AddRenderCommand(CLI::App& app, Action& action) {
                    "Colour map: " + Listed(analysis::ColorMaps(), &analysis::ColorMap::name))
       ->capture_default_str();
   command->add_option("--ground", arguments->ground, "light (white, for paper) or dark (as the window): around the map")
+      ->capture_default_str();
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N; a GPU takes heads recorded in bf16 or fp16")
       ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Picture to write (.png)")->required()->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");

@@ -2,17 +2,25 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <iostream>
+#include <limits>
 #include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
 
 #include "analysis/search.h"
+#include "capture/device_name.h"
 #include "command.h"
 #include "data/row_positions.h"
 #include "data/trace_reader.h"
+#include "device_choice.h"
 #include "errors.h"
 #include "exit_codes.h"
+#include "head_notes.h"
 #include "head_results.h"
 #include "interrupt.h"
+#include "kernels/parallel.h"
+#include "messages.h"
 #include "method_choice.h"
 #include "output_file.h"
 #include "progress_line.h"
@@ -23,11 +31,10 @@ namespace headscope::app {
 namespace {
 
 using Traces = std::vector<std::unique_ptr<data::TraceReader>>;
-using HeadMassPtr = std::shared_ptr<const analysis::HeadMass>;
 
 struct TuneArguments {
   std::vector<std::string> traces;
-  std::string method, target, heads, output;
+  std::string method, target, heads, output, device = "cpu";
   int32_t num_threads = 0;
   bool force = false, quiet = false;
 };
@@ -40,6 +47,13 @@ MethodChoice ParseSearchableMethod(const std::string& text) {
                      "(`headscope methods` lists them)");
   }
   CheckStatus(analysis::CheckSearchable(*choice.spec), "--method " + text);
+  const size_t colon = text.find(':');
+  const std::string given = colon == std::string::npos ? "" : "," + text.substr(colon + 1);
+  for (const kernels::ParameterSpec* budget : analysis::Budgets(*choice.spec)) {
+    if (given.find("," + budget->name + "=") == std::string::npos) continue;
+    throw UsageError("--method " + text + ": " + budget->name +
+                     " is a budget, which tune searches; leave it out, or measure that setting with headscope compare");
+  }
   return choice;
 }
 
@@ -101,30 +115,100 @@ Tuning Describe(const TuneArguments& arguments, const Traces& traces) {
   return tuning;
 }
 
-// The block masses of the head in every trace; empty when interrupted.
-std::vector<HeadMassPtr> MassesOf(analysis::HeadId id, const Traces& traces, int32_t num_threads,
-                                  const std::atomic<bool>* cancelled) {
-  std::vector<HeadMassPtr> masses;
-  for (const auto& trace : traces) {
-    HeadMassPtr mass = analysis::HeadMass::Compute(analysis::LoadHead(*trace, id), num_threads, cancelled);
-    if (mass == nullptr) return {};
-    masses.push_back(std::move(mass));
-  }
-  return masses;
+int64_t LongestOf(const Traces& traces) {
+  int64_t longest = 0;
+  for (const auto& trace : traces) longest = std::max(longest, trace->num_tokens());
+  return longest;
 }
 
+// A file holds every chosen head or is not there; of a run that was interrupted, the heads that are done are printed.
 void WriteTuning(const Tuning& tuning, const TuneArguments& arguments) {
-  if (arguments.output.empty()) {
+  if (arguments.output.empty() || !tuning.complete()) {
     WriteText(TuningTable(tuning), "", false);
   } else {
     const bool json = Extension(arguments.output) == "json";
     WriteText(json ? TuningJson(tuning) : TuningCsv(tuning), arguments.output, arguments.force);
   }
-  std::cerr << "headscope: " << TuningSummary(tuning) << '\n';
+  std::string summary = TuningSummary(tuning);
+  if (!arguments.output.empty() && !tuning.complete()) summary += "; " + arguments.output + " is not written";
+  Say(summary);
+}
+
+// How much of every head is done, shown together. Heads report from several threads.
+class TuningProgress {
+ public:
+  TuningProgress(size_t num_heads, bool quiet)
+      : line_(quiet),
+        stage_("tuning " + std::to_string(num_heads) + (num_heads == 1 ? " head" : " heads")),
+        shares_(num_heads, 0.0) {
+    Set(0, 0);
+  }
+  void Set(size_t head, double share) {
+    const std::lock_guard lock(mutex_);
+    shares_[head] = share;
+    const double done = std::accumulate(shares_.begin(), shares_.end(), 0.0) / static_cast<double>(shares_.size());
+    line_.Show(stage_, std::lround(100 * done), 100, "%");
+  }
+
+ private:
+  std::mutex mutex_;
+  ProgressLine line_;
+  const std::string stage_;
+  std::vector<double> shares_;
+};
+
+// Several heads at once, since not all of one head's search is done by several threads: as many as the threads, but
+// each holds its own tensors and masses, some 200 MiB at 128K tokens. One at a time where they go to a GPU.
+constexpr int32_t kMostHeadsAtOnce = 4;
+
+// The heads that are done, in their order: all, unless interrupted. Throws what a head's search ends with.
+std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, const Traces& traces,
+                                 const TuneArguments& arguments, const MethodChoice& method,
+                                 const analysis::BudgetTarget& target) {
+  const std::atomic<bool>* const interrupted = InstallInterruptFlag();
+  const int32_t num_threads = kernels::NumWorkers(arguments.num_threads, std::numeric_limits<int32_t>::max());
+  const analysis::HeadPlace place_of_heads = UseDeviceForHeads(arguments.device);
+  const int32_t at_once = place_of_heads == analysis::HeadPlace::kCpu
+                              ? std::min({kMostHeadsAtOnce, num_threads, static_cast<int32_t>(heads.size())})
+                              : 1;
+  HeadNotes notes;
+  std::mutex notes_mutex;
+  std::vector<std::optional<TunedHead>> tuned(heads.size());
+  auto progress = std::make_unique<TuningProgress>(heads.size(), arguments.quiet);
+  kernels::ParallelFor(static_cast<int64_t>(heads.size()), at_once, interrupted, [&](int64_t index, int32_t worker) {
+    const auto place = static_cast<size_t>(index);
+    std::vector<analysis::HeadTensorsPtr> recordings;
+    for (const auto& trace : traces) {
+      recordings.push_back(analysis::LoadHead(*trace, heads[place], place_of_heads));
+      const std::lock_guard lock(notes_mutex);
+      notes.Look(*recordings.back(), *trace);
+    }
+    analysis::BudgetSearchOptions options;
+    options.num_threads = (num_threads + at_once - 1 - worker) / at_once;
+    options.cancelled = interrupted;
+    options.progress = [&](double share) { progress->Set(place, share); };
+    TunedHead head;
+    head.id = heads[place];
+    head.device = recordings.front()->DeviceName();
+    const kernels::Status status =
+        analysis::SearchBudget(recordings, *method.prefill, method.values, target, options, &head.found);
+    if (status.code() == kernels::StatusCode::kCancelled) return;
+    CheckStatus(status, arguments.traces.front() + ", head " + HeadText(heads[place]) + ", " + method.name);
+    tuned[place] = std::move(head);
+    progress->Set(place, 1);
+  });
+  progress.reset();  // its line ends before anything else is said
+  notes.Print();
+  std::vector<TunedHead> done;
+  for (std::optional<TunedHead>& head : tuned) {
+    if (head) done.push_back(std::move(*head));
+  }
+  return done;
 }
 
 int RunTune(const TuneArguments& arguments) {
   CheckOutput(arguments);
+  capture::ParseDeviceName(arguments.device);
   const MethodChoice method = ParseSearchableMethod(arguments.method);
   const analysis::BudgetTarget target = ParseTarget(arguments.target);
   const Traces traces = OpenTraces(arguments.traces);
@@ -133,43 +217,10 @@ int RunTune(const TuneArguments& arguments) {
   Tuning tuning = Describe(arguments, traces);
   tuning.method = method;
   tuning.target = target;
+  tuning.grid = analysis::SearchedGrid(*method.spec, LongestOf(traces));
   tuning.num_heads_chosen = heads.size();
 
-  analysis::BudgetSearchOptions options;
-  options.num_threads = arguments.num_threads;
-  options.cancelled = InstallInterruptFlag();
-  {
-    ProgressLine line(arguments.quiet);
-    const std::string stage = "tuning " + std::to_string(heads.size()) + (heads.size() == 1 ? " head" : " heads");
-    const auto show = [&](double share_of_head) {
-      const double done = static_cast<double>(tuning.heads.size()) + share_of_head;
-      line.Show(stage, std::lround(100 * done / static_cast<double>(heads.size())), 100, "%");
-    };
-    for (const analysis::HeadId& id : heads) {
-      show(0);
-      std::vector<HeadMassPtr> masses;
-      try {
-        masses = MassesOf(id, traces, arguments.num_threads, options.cancelled);
-      } catch (...) {  // one head that cannot be read takes nothing from those that are done
-        if (!tuning.heads.empty()) WriteTuning(tuning, arguments);
-        throw;
-      }
-      if (Interrupted()) break;
-      std::vector<const analysis::HeadMass*> recordings;
-      recordings.reserve(masses.size());
-      for (const HeadMassPtr& mass : masses) recordings.push_back(mass.get());
-      // The pass over the head's scores, which the masks share, counts as one of them.
-      options.progress = [&](int32_t made, int32_t most) { show((1.0 + made) / (2.0 + most)); };
-      TunedHead tuned{id, {}};
-      const kernels::Status status =
-          analysis::SearchBudget(recordings, *method.prefill, method.values, target, options, &tuned.found);
-      if (!status.ok() && Interrupted()) break;
-      CheckStatus(status, arguments.traces.front() + ", head " + HeadText(id) + ", " + method.name);
-      tuning.heads.push_back(std::move(tuned));
-      if (Interrupted()) break;
-    }
-    if (tuning.complete()) show(0);
-  }
+  tuning.heads = TuneHeads(heads, traces, arguments, method, target);
   if (!tuning.heads.empty()) WriteTuning(tuning, arguments);
   return tuning.complete() ? kDone : kInterrupted;
 }
@@ -204,13 +255,20 @@ void AddTuneCommand(CLI::App& app, Action& action) {
           "-o,--output", arguments->output,
           "Write the configuration to .json (schema headscope-tuning-1) or .csv; without it a table is printed")
       ->type_name("OUT");
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N; a GPU takes heads recorded in bf16 or fp16")
+      ->capture_default_str();
   command->add_option("--threads", arguments->num_threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_flag("--force", arguments->force, "Replace an existing output");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command->footer(
+      "The setting of a head is the cheapest of a grid: of all those that reach the target, the one with the fewest "
+      "kept pairs (of equal ones, with the smallest first budget, then the smallest second). The grid of a budget is "
+      "its minimum, the multiples of a step, and its maximum. Integer budgets end where they cover the longest trace, "
+      "and their step is the registry's (`headscope methods NAME --json`: 50 lines, 64 tokens, 1 block), its largest "
+      "divisor that gives at least 64 steps for shorter traces, doubled while a method with two budgets has more than "
+      "800; shares of mass go in hundredths. What was searched is printed, and is the file's \"grid\".\n"
       "Kept shares are of the pairs that the model itself attends, budgets in the method's own units (`headscope "
-      "methods NAME`).\nCtrl-C writes the heads that are done, marked as a part (\"complete\": false), and exits with "
-      "130.");
+      "methods NAME`).\nCtrl-C writes no file: it prints the heads that are done, and exits with 130.");
   command->callback([=, &action] { action = [=] { return RunTune(*arguments); }; });
 }
 

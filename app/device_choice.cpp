@@ -11,4 +11,9 @@ void UseDevice(const std::string& device) {
   if (wanted.is_gpu) CheckStatus(kernels::UseCudaDevice(wanted.gpu), "--device " + device);
 }
 
+analysis::HeadPlace UseDeviceForHeads(const std::string& device) {
+  UseDevice(device);
+  return capture::ParseDeviceName(device).is_gpu ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
+}
+
 }  // namespace headscope::app

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "capture/errors.h"
 #include "command.h"
@@ -15,8 +16,10 @@
 #include "errors.h"
 #include "exit_codes.h"
 #include "interrupt.h"
+#include "messages.h"
 #include "option_checks.h"
 #include "output_file.h"
+#include "sudden_end.h"
 #include "waiting_threads.h"
 #include "window.h"
 
@@ -24,7 +27,7 @@ namespace headscope::app {
 namespace {
 
 int Refuse(const std::exception& error, ExitCode code) {
-  std::cerr << "headscope: " << error.what() << '\n';
+  Say(error.what());
   return code;
 }
 
@@ -32,7 +35,7 @@ int Refuse(const std::exception& error, ExitCode code) {
 int Run(const Action& action) {
   try {
     const int code = action();
-    if (code == kInterrupted) std::cerr << "headscope: interrupted\n";
+    if (code == kInterrupted) Say("interrupted");
     return code;
   } catch (const UsageError& error) {
     return Refuse(error, kWrongUsage);
@@ -47,16 +50,21 @@ int Run(const Action& action) {
   } catch (const capture::DeviceError& error) {
     return Refuse(error, kDeviceOrMemoryMissing);
   } catch (const std::bad_alloc&) {
-    std::cerr << "headscope: not enough memory; choose fewer heads or a shorter sequence\n";
+    Say(kOutOfMemory);
     return kDeviceOrMemoryMissing;
   } catch (const std::exception& error) {
     if (Interrupted()) {  // what was stopped says so in words of its own
-      std::cerr << "headscope: interrupted\n";
+      Say("interrupted");
       return kInterrupted;
+    }
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
+      Say(kOutOfThreads);
+      return kDeviceOrMemoryMissing;
     }
     // Of a library's error that nobody translated, the sentence and not the trace of calls that may follow it.
     const std::string_view text = error.what();
-    std::cerr << "headscope: " << text.substr(0, text.find('\n')) << '\n';
+    Say(text.substr(0, text.find('\n')));
     return kFailed;
   }
 }
@@ -92,7 +100,7 @@ int Main(int argc, char** argv) {
     return !open_path.empty() && !std::filesystem::exists(open_path, unreadable);
   };
   if (const std::string refusal = EmptyElement(app, argc, argv); !refusal.empty()) {
-    std::cerr << "headscope: " << refusal << '\n';
+    Say(refusal);
     return kWrongUsage;
   }
   try {
@@ -106,10 +114,10 @@ int Main(int argc, char** argv) {
     });
   } catch (const CLI::ParseError& error) {
     if (nothing_has_the_name()) {
-      std::cerr << "headscope: " << UnknownArgument(app, open_path) << '\n';
+      Say(UnknownArgument(app, open_path));
       return kWrongUsage;
     }
-    std::cerr << "headscope: " << ParseRefusal(error) << '\n';
+    Say(ParseRefusal(error));
     return kWrongUsage;
   }
   if (!action) {
@@ -127,6 +135,9 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A file that grows beyond the limit (ulimit -f) is then a write that fails, with a sentence and nothing left behind.
   std::signal(SIGXFSZ, SIG_IGN);
+  headscope::app::PrepareForSuddenEnd();
   headscope::app::LetThreadsSleepWhileTheyWait(argv);
-  return headscope::app::Main(argc, argv);
+  const int code = headscope::app::Main(argc, argv);
+  headscope::app::EndIsExpected();
+  return code;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <sstream>
 
 #include "errors.h"
@@ -84,27 +83,6 @@ std::string DemonstrationNote(int64_t seq_len) {
       << kForcedFloor
       << " lines that are kept unasked). The methods so keep different shares, and a row is to be read with its share "
          "beside it. The column of parameters has what was run.";
-  return out.str();
-}
-
-std::string ComparisonTable(const std::vector<analysis::MethodResult>& results) {
-  std::ostringstream out;
-  out << std::left << std::setw(8) << "head" << std::setw(18) << "method" << std::setw(9) << "phase" << std::right
-      << std::setw(8) << "kept" << std::setw(9) << "CRA min" << std::setw(9) << "CRA 5 %" << std::setw(10) << "CRA mean"
-      << std::setw(12) << "rel. error" << std::setw(11) << "max error" << std::setw(9) << "cosine" << std::setw(12)
-      << "select ms" << std::setw(12) << "attend ms" << std::setw(11) << "dense ms" << std::setw(10) << "speed-up"
-      << "  select on, attend on\n";
-  for (const analysis::MethodResult& result : results) {
-    const std::string id = std::to_string(result.head.layer) + ":" + std::to_string(result.head.head);
-    out << std::left << std::setw(8) << id << std::setw(18) << result.method << std::setw(9) << result.phase
-        << std::right << std::fixed << std::setprecision(1) << std::setw(6) << 100 * result.kept_fraction << " %"
-        << std::setprecision(4) << std::setw(9) << result.cra_min << std::setw(9) << result.cra_p5 << std::setw(10)
-        << result.cra_mean << std::scientific << std::setprecision(2) << std::setw(12) << result.relative_error
-        << std::setw(11) << result.max_error << std::fixed << std::setprecision(4) << std::setw(9) << result.cosine
-        << std::setprecision(3) << std::setw(12) << result.select.median_ms << std::setw(12) << result.attend.median_ms
-        << std::setw(11) << result.dense_attend.median_ms << std::setprecision(2) << std::setw(9) << result.speedup
-        << "x  " << result.select_device << ", " << result.device << '\n';
-  }
   return out.str();
 }
 

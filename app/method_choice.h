@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "analysis/types/comparison.h"
 #include "kernels/method.h"
 
 namespace headscope::app {
@@ -26,8 +25,5 @@ std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts);
 std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len);
 // The same in words, for whoever reads the outcome.
 std::string DemonstrationNote(int64_t seq_len);
-
-// The table of results that people read.
-std::string ComparisonTable(const std::vector<analysis::MethodResult>& results);
 
 }  // namespace headscope::app

@@ -12,6 +12,7 @@
 #include <iostream>
 
 #include "errors.h"
+#include "partial_name.h"
 
 namespace headscope::app {
 namespace fs = std::filesystem;
@@ -22,17 +23,12 @@ std::string FolderOf(const fs::path& target) {
   return target.has_parent_path() ? target.parent_path().string() : ".";
 }
 
-// A name beside the target that nothing has yet: as short as any, so that every name that the target may have leaves
-// room for it, and with the target's extension.
-std::string FreeNameBeside(const fs::path& target) {
-  for (int number = 1;; ++number) {
-    std::string name = ".partial-";
-    name.append(std::to_string(::getpid())).append("-").append(std::to_string(number));
-    name.append(target.extension().string());
-    const fs::path candidate = target.parent_path() / name;
-    std::error_code error;
-    if (fs::symlink_status(candidate, error).type() == fs::file_type::not_found) return candidate.string();
-    if (error) throw UsageError(WriteRefusal(target.string(), error.value()));
+std::string NameBeside(const fs::path& target) {
+  RemoveLeftovers(target.parent_path());
+  try {
+    return FreePartialName(target.parent_path(), target.extension().string()).string();
+  } catch (const fs::filesystem_error& error) {
+    throw UsageError(WriteRefusal(target.string(), error.code().value()));
   }
 }
 
@@ -105,7 +101,8 @@ void CheckOutputTarget(const std::string& path, bool force, const std::vector<st
 
 OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)), force_(force) {
   CheckOutputTarget(path_, force);
-  temporary_path_ = FreeNameBeside(path_);
+  temporary_path_ = NameBeside(path_);
+  unfinished_.emplace(temporary_path_);
 }
 
 OutputFile::~OutputFile() {
@@ -133,6 +130,7 @@ void OutputFile::Commit() {
     throw CommandError(WriteRefusal(path_, error));
   }
   committed_ = true;
+  unfinished_->Keep();
 }
 
 void WriteText(const std::string& text, const std::string& path, bool force) {

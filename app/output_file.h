@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/extension.h"
+#include "data/unfinished_file.h"
 
 namespace headscope::app {
 
@@ -38,6 +40,7 @@ class OutputFile {
   std::string path_;
   bool force_;
   std::string temporary_path_;
+  std::optional<data::UnfinishedFile> unfinished_;
   bool committed_ = false;
 };
 

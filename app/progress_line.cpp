@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "analysis/types/printable.h"
+
 namespace headscope::app {
 
 using Clock = std::chrono::steady_clock;
@@ -98,7 +100,7 @@ void ProgressLine::Show(const std::string& stage, int64_t done, int64_t total, c
 }
 
 std::string ProgressText(const capture::Progress& progress) {
-  std::string line = progress.stage;
+  std::string line = analysis::Printable(progress.stage);
   const bool percent = progress.unit == "%";
   if (progress.total > 0) {
     const double share = 100.0 * static_cast<double>(progress.done) / static_cast<double>(progress.total);

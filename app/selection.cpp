@@ -66,8 +66,8 @@ std::vector<int32_t> ParseNumberList(const std::string& text, const std::string&
   return numbers;
 }
 
-std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded,
-                                         const std::string& option) {
+std::vector<analysis::HeadId> ParseHeadsAsTyped(const std::string& text, const std::vector<analysis::HeadId>& recorded,
+                                                const std::string& option) {
   if (text.empty()) return recorded;
   std::vector<analysis::HeadId> heads;
   for (std::string_view item : Split(text, ',')) {
@@ -78,20 +78,26 @@ std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vec
     }
     const auto [layer_first, layer_last] = ParseSpan(item.substr(0, colon), text, option);
     const auto [head_first, head_last] = ParseSpan(item.substr(colon + 1), text, option);
-    const size_t before = heads.size();
+    bool any = false;
     for (const analysis::HeadId& id : recorded) {
       if (id.layer >= layer_first && id.layer <= layer_last && id.head >= head_first && id.head <= head_last) {
-        heads.push_back(id);
+        any = true;
+        if (std::find(heads.begin(), heads.end(), id) == heads.end()) heads.push_back(id);
       }
     }
-    if (heads.size() == before) {
+    if (!any) {
       throw Refusal(
           option, text,
           "no recorded head matches " + std::string(item) + "; `headscope info TRACE` lists what was recorded");
     }
   }
+  return heads;
+}
+
+std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded,
+                                         const std::string& option) {
+  std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(text, recorded, option);
   std::sort(heads.begin(), heads.end());
-  heads.erase(std::unique(heads.begin(), heads.end()), heads.end());
   return heads;
 }
 

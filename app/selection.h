@@ -15,9 +15,14 @@ namespace headscope::app {
 std::vector<int32_t> ParseNumberList(const std::string& text, const std::string& option);
 
 // Heads chosen from `recorded` by "L:H" items with numbers, ranges or '*' on either side ("4:3", "2:*", "*:0-3"); an
-// empty text chooses all. Throws UsageError naming `option` when an item is malformed or chooses nothing.
+// empty text chooses all. Sorted, without repeats. Throws UsageError naming `option` when an item is malformed or
+// chooses nothing.
 std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded,
                                          const std::string& option = "--heads");
+
+// The same in the order in which they were typed (an item's own heads by layer, then head), each once.
+std::vector<analysis::HeadId> ParseHeadsAsTyped(const std::string& text, const std::vector<analysis::HeadId>& recorded,
+                                                const std::string& option = "--heads");
 
 // "4:3", as ParseHeads takes it.
 std::string HeadText(analysis::HeadId id);

@@ -5,9 +5,11 @@
 #include <iomanip>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "analysis/types/number_text.h"
+#include "analysis/types/printable.h"
 #include "data/model_json.h"
 #include "errors.h"
 #include "listed.h"
@@ -47,6 +49,12 @@ Json ParameterJson(const kernels::MethodSpec& spec, const kernels::ParameterValu
     }
   }
   return json;
+}
+
+std::set<std::string> DevicesOf(const Tuning& tuning) {
+  std::set<std::string> devices;
+  for (const TunedHead& head : tuning.heads) devices.insert(head.device);
+  return devices;
 }
 
 double MeanKept(const Tuning& tuning) {
@@ -114,10 +122,19 @@ std::string TuningJson(const Tuning& tuning) {
                       {"num_tokens", source.num_tokens},
                       {"num_rows", source.num_rows}});
   }
+  Json grid = Json::array();
+  for (const analysis::SearchedBudget& budget : tuning.grid) {
+    const auto number = [&](double value) { return budget.integer ? Json(static_cast<int64_t>(value)) : Json(value); };
+    grid.push_back({{"name", budget.name},
+                    {"minimum", number(budget.minimum)},
+                    {"maximum", number(budget.maximum)},
+                    {"step", number(budget.step)}});
+  }
   Json heads = Json::array();
   for (const TunedHead& head : tuning.heads) {
     heads.push_back({{"layer", head.id.layer},
                      {"head", head.id.head},
+                     {"device", head.device},
                      {"target_met", head.found.reached},
                      {"parameters", ParameterJson(*tuning.method.spec, head.found.values)},
                      {"kept_fraction", head.found.kept_fraction},
@@ -132,15 +149,16 @@ std::string TuningJson(const Tuning& tuning) {
                      {"traces", std::move(traces)},
                      {"method", tuning.method.name},
                      {"target", {{"statistic", statistic->field}, {"value", tuning.target.mass}}},
+                     {"grid", std::move(grid)},
                      {"heads", std::move(heads)}};
   // Names and prompts come from files, which may hold anything: what is not UTF-8 is shown by U+FFFD.
-  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
 }
 
 std::string TuningCsv(const Tuning& tuning) {
   std::string csv = "layer,head,method,target_met";
   for (const ParameterSpec& parameter : tuning.method.spec->parameters) csv.append(",").append(parameter.name);
-  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,complete\n";
+  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,device,complete\n";
   for (const TunedHead& head : tuning.heads) {
     csv += std::to_string(head.id.layer) + ',' + std::to_string(head.id.head) + ',' + tuning.method.name + ',';
     csv += head.found.reached ? '1' : '0';
@@ -149,7 +167,7 @@ std::string TuningCsv(const Tuning& tuning) {
     const analysis::MassDistribution& mass = head.found.mass;
     for (const double value : {head.found.kept_fraction, mass.minimum, mass.fifth_percentile, mass.mean})
       csv.append(",").append(analysis::ShortestNumber(value));
-    csv += tuning.complete() ? ",1\n" : ",0\n";
+    csv += "," + head.device + (tuning.complete() ? ",1\n" : ",0\n");
   }
   return csv;
 }
@@ -163,7 +181,8 @@ std::string TuningSummary(const Tuning& tuning) {
   if (!tuning.complete()) out << "only " << tuning.heads.size() << " of " << tuning.num_heads_chosen << " heads done: ";
   out << tuning.heads.size() - unmet.size() << " of " << tuning.heads.size()
       << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target_text << ", keeping "
-      << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning) << " % of the pairs on average";
+      << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning)
+      << " % of the pairs on average, by masses computed on " << Listed(DevicesOf(tuning));
   if (!unmet.empty()) {
     constexpr size_t kNamed = 8;  // the table and the file say it of every head
     const size_t others = unmet.size() > kNamed ? unmet.size() - kNamed : 0;
@@ -171,6 +190,12 @@ std::string TuningSummary(const Tuning& tuning) {
     if (others > 0) unmet.push_back(std::to_string(others) + (others == 1 ? " other" : " others"));
     out << "; not even the largest budgets, which are written for them, are enough for " << Listed(unmet)
         << ": take a lower target or other parameters there";
+  }
+  out << "; searched: ";
+  for (size_t i = 0; i < tuning.grid.size(); ++i) {
+    const analysis::SearchedBudget& budget = tuning.grid[i];
+    out << (i == 0 ? "" : ", ") << budget.name << " from " << analysis::ShortestNumber(budget.minimum) << " to "
+        << analysis::ShortestNumber(budget.maximum) << " by " << analysis::ShortestNumber(budget.step);
   }
   return out.str();
 }

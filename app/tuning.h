@@ -18,6 +18,7 @@ analysis::BudgetTarget ParseTarget(const std::string& text);
 struct TunedHead {
   analysis::HeadId id;
   analysis::BudgetSearchResult found;
+  std::string device;  // where its masses were computed: "cpu" or the GPU's name
 };
 
 struct Tuning {
@@ -30,6 +31,7 @@ struct Tuning {
   MethodChoice method;
   std::string target_text;  // as typed
   analysis::BudgetTarget target;
+  std::vector<analysis::SearchedBudget> grid;  // what was tried of the method's budgets
   std::vector<TunedHead> heads;
   size_t num_heads_chosen = 0;  // more than `heads` when the run was interrupted
 
@@ -42,7 +44,7 @@ std::string TuningTable(const Tuning& tuning);
 std::string TuningJson(const Tuning& tuning);
 // One line a head with the same names. What belongs to the whole run is left out, but for `complete`.
 std::string TuningCsv(const Tuning& tuning);
-// One sentence: how many heads, how many reach the target and which do not, what they keep.
+// One sentence: how many heads, how many reach the target and which do not, what they keep, what was searched.
 std::string TuningSummary(const Tuning& tuning);
 
 }  // namespace headscope::app

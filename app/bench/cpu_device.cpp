@@ -8,6 +8,8 @@
 #include "bench/device.h"
 #include "head_results.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/cpu_memory.h"
+#include "kernels/cpu_sparq.h"
 #include "kernels/sparq_setup.h"
 
 namespace headscope::app::bench {
@@ -15,7 +17,7 @@ namespace {
 
 using kernels::DType;
 
-// More than the last level of caches; each repeat writes all of it.
+// More than a core's own caches, and than the last level of many machines; each repeat writes all of it.
 constexpr int64_t kFlushBytes = int64_t{64} << 20;
 
 struct FreeAligned {
@@ -34,7 +36,8 @@ class CpuDevice : public Device {
   std::string name() const override { return "CPU, " + std::to_string(options_.num_threads) + " threads"; }
   std::string torch_name() const override { return "cpu"; }
   std::string cache_policy() const override {
-    return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run";
+    return std::to_string(kFlushBytes >> 20) +
+           " MiB written before each timed run, decode steps walk over as much K and V";
   }
 
   std::shared_ptr<void> Allocate(int64_t bytes) override {
@@ -48,6 +51,21 @@ class CpuDevice : public Device {
   }
   bool is_host() const override { return true; }
   DType OutputType(DType) const override { return DType::kFloat32; }
+  int64_t walk_bytes() const override { return kFlushBytes; }
+
+  std::function<void()> Read(const PlacedProblem& placed, int64_t bytes) override {
+    const kernels::AttentionProblem& problem = placed.problem;
+    const int64_t half = int64_t{problem.batch} * problem.num_kv_heads * problem.seq_k * problem.head_dim *
+                         kernels::SizeOf(problem.dtype);
+    return [this, &placed, bytes, half] {
+      uint64_t parity = 0;
+      for (int64_t left = bytes; left > 0; left -= 2 * half) {
+        Require(kernels::ReadCpu(placed.problem.k.data, std::min(left, half), options_, &parity));
+        if (left > half)
+          Require(kernels::ReadCpu(placed.problem.v.data, std::min(left - half, half), options_, &parity));
+      }
+    };
+  }
 
   double Milliseconds(const std::function<void()>& work) override {
     flush_.assign(static_cast<size_t>(kFlushBytes), static_cast<char>(++flush_value_));
@@ -85,22 +103,73 @@ class CpuDevice : public Device {
 
   std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                  const kernels::ParameterValues& values) override {
+    if (method.spec().name == "sparq") return SparqWork(placed, values);
+    SelectedWork work = WorkOf(placed, [this, &placed, &method, values](kernels::DecodeSelection* made) {
+      return method.Select(placed.problem, values, options_, made);
+    });
+    work.bytes_moved = DecodeBytes(placed.problem, *work.selection, 0);
+    // A dense step has nothing to select: its list is that of the step before and one token more.
+    if (method.spec().name == "dense") work.select = nullptr;
+    return {work};
+  }
+
+ private:
+  struct SelectedWork : DecodeWork {
+    std::shared_ptr<kernels::DecodeSelection> selection;
+  };
+
+  // What SparQ keeps beside the cache.
+  struct SparqState {
+    std::vector<std::byte> memory;
+    kernels::TransposedKeys keys;
+    std::vector<float> mean;
+    std::vector<float> grown;  // a mean of its own for timing the upkeep
+  };
+
+  template <typename Select>
+  SelectedWork WorkOf(const PlacedProblem& placed, Select select) {
+    SelectedWork work;
     const auto selection = std::make_shared<kernels::DecodeSelection>();
-    DecodeWork work;
-    work.select = [this, &placed, &method, values, selection] {
+    work.selection = selection;
+    work.select = [select, selection] {
       kernels::DecodeSelection made;
-      Require(method.Select(placed.problem, values, options_, &made));
+      Require(select(&made));
       *selection = std::move(made);
     };
     work.attend = [this, &placed, selection] {
       Require(kernels::DecodeCpu(placed.problem, *selection, placed.output, options_));
     };
     work.select();
-    work.bytes_moved = DecodeBytes(placed.problem, *selection, EstimateComponents(method, values, placed.problem));
-    return {work};
+    return work;
   }
 
- private:
+  std::vector<DecodeWork> SparqWork(const PlacedProblem& placed, const kernels::ParameterValues& values) {
+    const kernels::AttentionProblem& problem = placed.problem;
+    const kernels::SparqCudaOptions sparq = kernels::SparqOptions(values, problem);
+    const auto state = std::make_shared<SparqState>();
+    Require(kernels::TransposeKeysCpu(problem, options_, &state->memory, &state->keys));
+    state->mean.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim));
+    Require(kernels::MeanValueCpu(problem, options_, state->mean.data()));
+    state->grown = state->mean;
+    const auto work_of = [&](const char* variant, bool two_copies, int64_t components) {
+      DecodeWork work = WorkOf(placed, [this, &placed, state, sparq, two_copies](kernels::DecodeSelection* made) {
+        return kernels::SelectSparqCpu(placed.problem, sparq, two_copies ? state->keys : kernels::TransposedKeys{},
+                                       state->mean.data(), options_, made);
+      });
+      work.variant = variant;
+      work.bytes_moved = DecodeBytes(problem, sparq.num_tokens, components);
+      return work;
+    };
+    DecodeWork append;
+    append.variant = "append a token";
+    append.upkeep = true;
+    append.attend = [&placed, state] {
+      Require(kernels::AppendTokenCpu(placed.problem, state->keys, state->grown.data()));
+    };
+    append.bytes_moved = AppendBytes(problem);
+    return {work_of("two copies of K", true, sparq.rank), work_of("one copy of K", false, problem.head_dim), append};
+  }
+
   kernels::RunOptions options_;
   std::vector<char> flush_;
   unsigned flush_value_ = 0;
@@ -127,6 +196,11 @@ int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens
 int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection,
                     int64_t components) {
   return BytesOf(problem, static_cast<int64_t>(selection.tokens.size()), components);
+}
+
+int64_t AppendBytes(const kernels::AttentionProblem& problem) {
+  return int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim *
+         (3 * kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
 }
 
 int64_t EstimateComponents(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,

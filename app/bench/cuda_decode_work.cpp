@@ -97,8 +97,7 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
     Require(kernels::AppendTokenCuda(placed.problem, state->transposed, static_cast<float*>(state->mean_value.get()),
                                      nullptr));
   };
-  append.bytes_moved = int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim *
-                       (3 * kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
+  append.bytes_moved = AppendBytes(problem);
   return {two_copies, one_copy, append};
 }
 

@@ -41,7 +41,7 @@ struct DecodeWork {
   std::string variant;           // "" or what tells it from the others: "one copy of K"
   std::function<void()> select;  // empty where one launch selects and attends
   std::function<void()> attend;
-  int64_t bytes_moved = 0;  // that the step has to move at least
+  int64_t bytes_moved = 0;  // that the step, select and attend together, has to move at least
   bool upkeep = false;      // what a method costs beside its steps; not an attention of its own
 };
 
@@ -51,6 +51,8 @@ int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens
 // The same where the lists of `selection` may differ in length.
 int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection,
                     int64_t components);
+// Of SparQ's upkeep: the new token's row of K read and written, that of V read, the mean value read and written.
+int64_t AppendBytes(const kernels::AttentionProblem& problem);
 // `components` of a registered method; std::logic_error for one that bench has not been told about.
 int64_t EstimateComponents(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                            const kernels::AttentionProblem& problem);
@@ -75,6 +77,13 @@ class Device {
   // Evicts what the caches hold, then times `work` (which enqueues on the default stream) from its start on the device
   // to its end there.
   virtual double Milliseconds(const std::function<void()>& work) = 0;
+
+  // How much K and V decode steps walk over, place after place as a model does over its layers, so that no step finds
+  // in the caches what another one read; 0: Milliseconds() sees to that and one place will do.
+  virtual int64_t walk_bytes() const { return 0; }
+  // Reads as many bytes as `bytes`, of the problem's K and V, and does nothing else: the ceiling of a decode step that
+  // moves as many. Empty where the ceiling is the copy's rate.
+  virtual std::function<void()> Read(const PlacedProblem&, int64_t) { return {}; }
 
   // A prefill problem over a given index, or over that which a method makes. The problem must outlive the work.
   virtual PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) = 0;

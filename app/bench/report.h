@@ -24,8 +24,10 @@ struct Row {
   std::string source;      // "libtorch", "fixed", "registry" or "file"
   Figure select_ms;        // no repeats: nothing to select, or select and attend are one launch
   Figure attend_ms;
-  Figure total_ms;  // both in one timed run; attend_ms where there is no select
-  // Work of attend_ms. Prefill: pairs of query and key; decode: bytes that the step has to move.
+  Figure total_ms;         // both in one timed run; attend_ms where there is no select
+  Figure read_ms;          // decode on a CPU: the same threads read bytes_moved bytes and do nothing else
+  bool own_dense = false;  // headscope's dense attention
+  // Prefill: pairs of query and key, the work of attend_ms; decode: bytes that the whole step, total_ms, has to move.
   int64_t kept_pairs = 0;
   int64_t dense_pairs = 0;
   int64_t bytes_moved = 0;
@@ -35,6 +37,7 @@ struct Section {
   bool decode = false;
   kernels::SeededProblem shape;
   std::string dtype;
+  int places = 1;         // copies of K and V that the steps of a sample walk over, one step each
   std::vector<Row> rows;  // the reference first
   // Relative L2 distance of our dense output from LibTorch's, on head 0; -1: not looked at.
   double dense_disagreement = -1;
@@ -49,10 +52,11 @@ struct Ceiling {
 
 struct Report {
   std::string device_kind, device_name, cache_policy;
-  std::string reference_name;  // "cuDNN" or "LibTorch's CPU kernel"
+  std::string reference_name;   // "cuDNN, through LibTorch" or "LibTorch's CPU kernel"
+  std::string reference_short;  // "cuDNN" or "LibTorch"
   int repeats = 0;
   bool interrupted = false;
-  Ceiling product, copy;
+  Ceiling product, copy;  // copy: of a GPU
   std::vector<Section> sections;
 };
 
@@ -61,11 +65,13 @@ double Rate(double work, const Figure& ms);
 
 // The figures of a row that are made from others; one place for table and JSON.
 struct Ratios {
-  double rate = 0;           // of attend_ms; FLOP/s at 4 * head_dim per kept pair, or bytes/s
-  double of_ceiling = 0;     // rate over the matrix product's or the copy's
-  double rate_to_dense = 0;  // prefill: rate per kept pair over the reference's rate per causal pair
-  double faster = 0;         // the reference's time over total_ms
-  double select_share = 0;   // select_ms over select_ms + attend_ms
+  double rate = 0;  // FLOP/s of attend_ms at 4 * head_dim per kept pair, or bytes/s of total_ms
+  double of_ceiling =
+      0;  // rate over the matrix product's or the copy's; the least read_ms over total_ms where there is one
+  double rate_to_dense = 0;    // prefill: rate per kept pair over the reference's rate per causal pair
+  double faster = 0;           // the reference's time over total_ms
+  double faster_than_own = 0;  // that of headscope's dense, where it is among the rows
+  double select_share = 0;     // select_ms over select_ms + attend_ms
 };
 Ratios RatiosOf(const Report& report, const Section& section, const Row& row);
 

@@ -17,15 +17,19 @@ constexpr double kMostDisagreement = 1e-2;
 // One row of a section while it is measured.
 struct Case {
   Row row;
-  std::function<void()> select, attend;
-  std::vector<double> select_ms, attend_ms, total_ms;
+  // One of each per place that the section's steps walk over; `select` and `read` may be empty.
+  std::vector<std::function<void()>> select, attend, read;
+  std::vector<double> select_ms, attend_ms, total_ms, read_ms;
 
   void Close() {
     row.select_ms = Summarize(select_ms);
     row.attend_ms = Summarize(attend_ms);
-    row.total_ms = select ? Summarize(total_ms) : row.attend_ms;
+    row.total_ms = select.empty() ? row.attend_ms : Summarize(total_ms);
+    row.read_ms = Summarize(read_ms);
   }
 };
+
+using Places = std::vector<std::unique_ptr<const PlacedProblem>>;
 
 class Runner {
  public:
@@ -36,6 +40,7 @@ class Runner {
     report_.device_name = device_.name();
     report_.cache_policy = device_.cache_policy();
     report_.reference_name = device_.kind() == "cuda" ? "cuDNN, through LibTorch" : "LibTorch's CPU kernel";
+    report_.reference_short = device_.kind() == "cuda" ? "cuDNN" : "LibTorch";
     report_.repeats = options_.repeats;
     try {
       MeasureCeilings(groups.front().dtype);
@@ -81,6 +86,9 @@ class Runner {
     Measure(
         *capture::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.torch_name(), options_.num_threads),
         &report_.product);
+    // Host memory is read faster than it is copied, and faster still where less is read: each decode row there has a
+    // ceiling of its own.
+    if (device_.is_host()) return;
     report_.copy = {
         .name = "copy", .size = options_.copy_bytes, .work = 2 * static_cast<double>(options_.copy_bytes), .ms = {}};
     Measure(*capture::MakeCopy(options_.copy_bytes, device_.torch_name(), options_.num_threads), &report_.copy);
@@ -103,23 +111,30 @@ class Runner {
                   const std::vector<const Workload*>& workloads, bool is_decode) {
     const std::string stage = (is_decode ? "decode at " : "prefill at ") + std::to_string(shape.seq_k) + " tokens";
     options_.progress(stage, 0, 1);
-    const std::unique_ptr<const PlacedProblem> placed =
-        Place(device_, shape, group.dtype, {.num_threads = options_.num_threads, .cancelled = options_.interrupted});
-    const auto reference = MakeReference(*placed);
-    Section section{.decode = is_decode, .shape = shape, .dtype = NameOf(group.dtype), .rows = {}};
-    std::vector<Case> cases{ReferenceCase(*placed, *reference, is_decode)};
+    const Places places = MakePlaces(group, shape, is_decode);
+    const PlacedProblem& placed = *places.front();
+    std::vector<std::unique_ptr<capture::ReferenceAttention>> references;
+    for (const auto& place : places) references.push_back(MakeReference(*place));
+    Section section{.decode = is_decode,
+                    .shape = shape,
+                    .dtype = NameOf(group.dtype),
+                    .places = static_cast<int>(places.size()),
+                    .rows = {}};
+    std::vector<Case> cases{ReferenceCase(placed, references, is_decode)};
     for (const Workload* workload : workloads) {
       StopIfInterrupted();
       const size_t first = cases.size();
       if (is_decode) {
-        AddDecode(*placed, *workload, &cases);
+        AddDecode(places, *workload, &cases);
       } else {
-        AddPrefill(group, *placed, *workload, &cases);
+        AddPrefill(group, placed, *workload, &cases);
       }
       if (IsDense(*workload)) {
-        section.dense_disagreement = Disagreement(*placed, *reference, cases[first].attend);
+        section.dense_disagreement = Disagreement(placed, *references.front(), cases[first].attend.front());
+        cases[first].row.own_dense = true;
       }
     }
+    if (is_decode) AddReads(places, &cases);
     // Rows without a single repeat say nothing: a section counts from its first full round on.
     try {
       Repeat(stage, &cases);
@@ -145,19 +160,36 @@ class Runner {
     }
   }
 
-  void TimeOnce(bool counted, Case* one) {
-    const double select = one->select ? Time(one->select) : 0;
-    const double attend = Time(one->attend);
-    if (one->select) {
-      const double both = Time([one] {
-        one->select();
-        one->attend();
-      });
-      if (!counted) return;
-      one->select_ms.push_back(select);
-      one->total_ms.push_back(both);
+  // A prompt has one place. A decode step is short: one sample is a walk over as much K and V as the device asks for.
+  Places MakePlaces(const Group& group, const kernels::SeededProblem& shape, bool is_decode) {
+    constexpr int64_t kMostPlaces = 64;
+    const int64_t bytes = 2 * kernels::ElementCount(shape, kernels::SeededTensor::kKey) * kernels::SizeOf(group.dtype);
+    const int64_t wanted = is_decode ? (device_.walk_bytes() + bytes - 1) / bytes : 1;
+    Places places;
+    for (int64_t i = 0; i < std::clamp<int64_t>(wanted, 1, kMostPlaces); ++i) {
+      places.push_back(
+          Place(device_, shape, group.dtype, {.num_threads = options_.num_threads, .cancelled = options_.interrupted}));
     }
-    if (counted) one->attend_ms.push_back(attend);
+    return places;
+  }
+
+  void TimeOnce(bool counted, Case* one) {
+    using Functions = std::vector<std::function<void()>>;
+    const size_t places = one->attend.size();
+    const auto time = [&](const Functions& first, const Functions& second, std::vector<double>* figures) {
+      if (first.empty()) return;
+      const double ms = Time([&] {
+        for (size_t place = 0; place < places; ++place) {
+          first[place]();
+          if (!second.empty()) second[place]();
+        }
+      });
+      if (counted) figures->push_back(ms / static_cast<double>(places));
+    };
+    time(one->read, {}, &one->read_ms);
+    time(one->select, {}, &one->select_ms);
+    time(one->attend, {}, &one->attend_ms);
+    time(one->select, one->attend, &one->total_ms);
   }
 
   std::unique_ptr<capture::ReferenceAttention> MakeReference(const PlacedProblem& placed) const {
@@ -176,13 +208,15 @@ class Runner {
                                            device_.torch_name(), options_.num_threads);
   }
 
-  static Case ReferenceCase(const PlacedProblem& placed, capture::ReferenceAttention& reference, bool is_decode) {
+  static Case ReferenceCase(const PlacedProblem& placed,
+                            const std::vector<std::unique_ptr<capture::ReferenceAttention>>& references,
+                            bool is_decode) {
     const kernels::AttentionProblem& problem = placed.problem;
     Case one;
     one.row.kind = RowKind::kReference;
     one.row.method = "dense, LibTorch";
     one.row.source = "libtorch";
-    one.attend = [&reference] { reference.Run(); };
+    for (const auto& reference : references) one.attend.push_back([&reference] { reference->Run(); });
     if (is_decode) {
       one.row.bytes_moved = DecodeBytes(problem, problem.seq_k, 0);
     } else {
@@ -222,21 +256,37 @@ class Runner {
     NameRow(workload, &one.row);
     one.row.kept_pairs = pairs.kept;
     one.row.dense_pairs = pairs.dense;
-    one.select = std::move(work.select);
-    one.attend = std::move(work.attend);
+    if (work.select) one.select.push_back(std::move(work.select));
+    one.attend.push_back(std::move(work.attend));
     cases->push_back(std::move(one));
   }
 
-  void AddDecode(const PlacedProblem& placed, const Workload& workload, std::vector<Case>* cases) {
-    for (DecodeWork& work : device_.Decode(placed, *workload.decode, workload.values)) {
-      Case one;
-      NameRow(workload, &one.row);
-      one.row.kind = work.upkeep ? RowKind::kUpkeep : RowKind::kMethod;
-      one.row.variant = work.variant;
-      one.row.bytes_moved = work.bytes_moved;
-      one.select = std::move(work.select);
-      one.attend = std::move(work.attend);
-      cases->push_back(std::move(one));
+  void AddDecode(const Places& places, const Workload& workload, std::vector<Case>* cases) {
+    const size_t first = cases->size();
+    for (const auto& place : places) {
+      size_t variant = first;
+      for (DecodeWork& work : device_.Decode(*place, *workload.decode, workload.values)) {
+        if (variant == cases->size()) {
+          Case& one = cases->emplace_back();
+          NameRow(workload, &one.row);
+          one.row.kind = work.upkeep ? RowKind::kUpkeep : RowKind::kMethod;
+          one.row.variant = work.variant;
+          one.row.bytes_moved = work.bytes_moved;
+        }
+        Case& one = (*cases)[variant++];
+        if (work.select) one.select.push_back(std::move(work.select));
+        one.attend.push_back(std::move(work.attend));
+      }
+    }
+  }
+
+  void AddReads(const Places& places, std::vector<Case>* cases) {
+    for (Case& one : *cases) {
+      if (one.row.kind == RowKind::kUpkeep) continue;
+      for (const auto& place : places) {
+        std::function<void()> read = device_.Read(*place, one.row.bytes_moved);
+        if (read) one.read.push_back(std::move(read));
+      }
     }
   }
 

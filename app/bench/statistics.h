@@ -9,6 +9,7 @@ struct Figure {
   double median = 0;
   double mad = 0;  // median absolute deviation from the median
   int repeats = 0;
+  double least = 0;
 };
 
 // Of an even number of values, the mean of the two in the middle. No values: all 0.

@@ -1,8 +1,10 @@
 #include "capture_job.h"
 
 #include <exception>
+#include <system_error>
 
 #include "capture/capture.h"
+#include "messages.h"
 #include "paths.h"
 #include "selection.h"
 
@@ -58,32 +60,37 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
   if (thread_.joinable()) thread_.join();
   cancelled_ = false;
   *running_ = true;
-  thread_ =
-      std::thread([this, settings, done = std::move(done), failed = std::move(failed), progress = std::move(progress)] {
-        const auto fail = [&](const std::string& message) {
-          post_([running = running_, failed, message] {
-            *running = false;
-            failed(message);
-          });
-        };
-        try {
-          const capture::CaptureResult result = capture::Capture(
-              MakeRequest(settings),
-              [&](const capture::Progress& now) { post_([progress, report = Report(now)] { progress(report); }); },
-              &cancelled_);
-          if (result.interrupted && result.num_tokens == 0) {
-            fail("The capture was cancelled before a token was recorded.");
-            return;
-          }
-          const ui::CapturedTrace trace{result.path, result.num_tokens, result.interrupted};
-          post_([running = running_, done, trace] {
-            *running = false;
-            done(trace);
-          });
-        } catch (const std::exception& refused) {
-          fail(refused.what());
-        }
+  auto work = [this, settings, done = std::move(done), failed, progress = std::move(progress)] {
+    const auto fail = [&](const std::string& message) {
+      post_([running = running_, failed, message] {
+        *running = false;
+        failed(message);
       });
+    };
+    try {
+      const capture::CaptureResult result = capture::Capture(
+          MakeRequest(settings),
+          [&](const capture::Progress& now) { post_([progress, report = Report(now)] { progress(report); }); },
+          &cancelled_);
+      if (result.interrupted && result.num_tokens == 0) {
+        fail("The capture was cancelled before a token was recorded.");
+        return;
+      }
+      const ui::CapturedTrace trace{result.path, result.num_tokens, result.interrupted};
+      post_([running = running_, done, trace] {
+        *running = false;
+        done(trace);
+      });
+    } catch (const std::exception& refused) {
+      fail(refused.what());
+    }
+  };
+  try {
+    thread_ = std::thread(std::move(work));
+  } catch (const std::system_error&) {
+    *running_ = false;
+    post_([failed] { failed(kOutOfThreads); });
+  }
 }
 
 }  // namespace headscope::app

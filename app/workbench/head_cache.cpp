@@ -58,9 +58,9 @@ analysis::HeadTensorsPtr HeadCache::TryGet(analysis::HeadId id) {
   return entry->second.reading.get().value;
 }
 
-analysis::HeadTensorsPtr HeadCache::GetUncached(analysis::HeadId id) {
+analysis::HeadTensorsPtr HeadCache::GetUncached(analysis::HeadId id, analysis::HeadPlace place) {
   if (analysis::HeadTensorsPtr head = TryGet(id)) return head;
-  return analysis::LoadHead(trace_, id);
+  return analysis::LoadHead(trace_, id, place);
 }
 
 void HeadCache::EvictBeyondCapacity() {

@@ -24,7 +24,7 @@ class HeadCache {
   // Never reads and never waits: nullptr when the head is not there (yet).
   analysis::HeadTensorsPtr TryGet(analysis::HeadId id);
   // For passes over all heads, which would only push the others out: reads past the cache.
-  analysis::HeadTensorsPtr GetUncached(analysis::HeadId id);
+  analysis::HeadTensorsPtr GetUncached(analysis::HeadId id, analysis::HeadPlace place = analysis::HeadPlace::kCpu);
 
  private:
   using Reading = Outcome<analysis::HeadTensorsPtr>;

@@ -23,8 +23,4 @@ struct OpenedTrace {
   HeadCache heads;
 };
 
-// A token's bytes as one printable line of UTF-8: control characters and bytes that are not UTF-8 by themselves (a
-// token may be a part of a character) become escapes such as \n and \xE2.
-std::string PrintableToken(const std::string& bytes);
-
 }  // namespace headscope::app

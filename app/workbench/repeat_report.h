@@ -21,9 +21,7 @@ class ReportNowAndThen {
     if (std::chrono::steady_clock::now() - last_ < kShownFor) return;
     ui::ProgressReport report;
     report.stage = "Measuring " + method + ": " + std::string(progress.method);
-    report.stage += progress.stage == "select"   ? " selects, "
-                    : progress.stage == "attend" ? " attends, "
-                                                 : " decodes, ";
+    report.stage += progress.stage == "prefill" ? " selects and attends, " : " decodes, ";
     report.stage += progress.repeat == 0 ? "warming up"
                                          : std::to_string(progress.repeat) + " of " + std::to_string(progress.repeats);
     report.fraction = static_cast<double>(progress.repeat) / (progress.repeats + 1);

@@ -1,5 +1,8 @@
 #include "run_slot.h"
 
+#include <utility>
+#include <vector>
+
 #include "kernels/method_names.h"
 
 namespace headscope::app {
@@ -16,7 +19,7 @@ bool IsLeftToTheCpu(const Status& status) {
 
 }  // namespace
 
-std::unique_ptr<analysis::HeadComparison> RunSlot::MakeComparison(const std::string& device) {
+std::unique_ptr<analysis::LayerComparison> RunSlot::MakeComparison(const std::string& device) {
   analysis::CompareOptions options;
   options.repeats = settings_.repeats;
   options.least_ms = settings_.least_ms;
@@ -27,15 +30,25 @@ std::unique_ptr<analysis::HeadComparison> RunSlot::MakeComparison(const std::str
   options.progress = [this](const analysis::RepeatProgress& progress) {
     if (settings_.report) settings_.report(progress);
   };
-  return std::make_unique<analysis::HeadComparison>(head_, options);
+  if (measured_ == nullptr)
+    measured_ = settings_.alone || !settings_.layer_of ? analysis::AloneHead(head_) : settings_.layer_of(head_);
+  return std::make_unique<analysis::LayerComparison>(measured_, options);
 }
 
 Status RunSlot::RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
                       analysis::MethodResult* result) {
-  if (kernels::FindMethod(method).decode != nullptr) return MakeComparison(device)->Run(method, values, result);
-  std::unique_ptr<analysis::HeadComparison>& comparison = prefill_comparisons_[device];
-  if (!comparison) comparison = MakeComparison(device);
-  return comparison->Run(method, values, result);
+  const std::vector<analysis::AskedMethod> asked = {{method, values}};
+  std::vector<analysis::MethodResult> results;
+  Status status;
+  if (kernels::FindMethod(method).decode != nullptr) {
+    status = MakeComparison(device)->Run(asked, {head_->id}, &results);
+  } else {
+    std::unique_ptr<analysis::LayerComparison>& comparison = prefill_comparisons_[device];
+    if (!comparison) comparison = MakeComparison(device);
+    status = comparison->Run(asked, {head_->id}, &results);
+  }
+  if (status.ok()) *result = std::move(results.front());
+  return status;
 }
 
 Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& settings, const std::string& method,
@@ -46,14 +59,16 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
   // second line.
   stop_ = false;
   if (cancelled) return {StatusCode::kCancelled, "The run was cancelled."};
-  if (head_ != head || settings_.repeats != settings.repeats || settings_.least_ms != settings.least_ms ||
-      settings_.decode_rows != settings.decode_rows) {
+  if (head_ != head || settings_.alone != settings.alone) measured_.reset();
+  if (head_ != head || settings_.alone != settings.alone || settings_.repeats != settings.repeats ||
+      settings_.least_ms != settings.least_ms || settings_.decode_rows != settings.decode_rows) {
     prefill_comparisons_.clear();
     head_ = head;
   }
   settings_ = settings;
   Status status = RunWherePossible(method, values, result);
-  settings_.report = nullptr;  // the listener may be gone before the next run
+  settings_.report = nullptr;  // the listener and the trace may be gone before the next run
+  settings_.layer_of = nullptr;
   return status;
 }
 
@@ -63,13 +78,15 @@ Status RunSlot::RunWherePossible(const std::string& method, const kernels::Param
   Status on_gpu = RunOn("cuda", method, values, result);
   if (!IsLeftToTheCpu(on_gpu)) return on_gpu;
   Status status = RunOn("cpu", method, values, result);
-  if (status.ok()) result->note = method + " ran on the CPU: " + on_gpu.message();
+  if (status.ok())
+    result->note = method + " ran on the CPU: " + on_gpu.message() + (result->note.empty() ? "" : "; " + result->note);
   return status;
 }
 
 void RunSlot::Forget() {
   const std::lock_guard lock(mutex_);
   prefill_comparisons_.clear();
+  measured_.reset();
   head_.reset();
 }
 

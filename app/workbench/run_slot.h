@@ -1,6 +1,7 @@
-// Measured runs, one at a time. The dense baseline of a head's prefill is measured once and kept while the head stays
-// the same. That of its decode steps is measured anew with every run: it is over in a fraction of a second, and one
-// from a moment when the machine was busy would make every later run look fast.
+// Measured runs, one at a time: of the head's whole layer, or of the head alone. A long dense baseline of a layer's
+// prefill is measured once and kept while the head stays the same (analysis::LayerComparison). That of its decode steps
+// is measured anew with every run: it is over in a fraction of a second, and one from a moment when the machine was
+// busy would make every later run look fast.
 //
 // A head that lies on the GPU runs there; what the GPU does not take runs on the CPU, and the result's note says why.
 // Any other head runs on the CPU, which computes with its own numbers.
@@ -18,6 +19,9 @@
 namespace headscope::app {
 
 struct RunSettings {
+  // What is timed, made when it is first needed on a head; empty: the head alone.
+  std::function<analysis::MeasuredHeadsPtr(const analysis::HeadTensorsPtr&)> layer_of;
+  bool alone = true;                                            // the head alone, whatever layer_of says
   int32_t repeats = 1;                                          // at least
   double least_ms = 0;                                          // as CompareOptions::least_ms
   int32_t decode_rows = 1;                                      // steps that decode methods are measured on
@@ -41,13 +45,14 @@ class RunSlot {
                                    analysis::MethodResult* result);
   kernels::Status RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
                         analysis::MethodResult* result);
-  std::unique_ptr<analysis::HeadComparison> MakeComparison(const std::string& device);
+  std::unique_ptr<analysis::LayerComparison> MakeComparison(const std::string& device);
 
   std::mutex mutex_;
   std::atomic<bool> stop_ = false;
   analysis::HeadTensorsPtr head_;
+  analysis::MeasuredHeadsPtr measured_;  // of head_; null until needed
   RunSettings settings_;
-  std::map<std::string, std::unique_ptr<analysis::HeadComparison>> prefill_comparisons_;  // by device
+  std::map<std::string, std::unique_ptr<analysis::LayerComparison>> prefill_comparisons_;  // by device
 };
 
 }  // namespace headscope::app

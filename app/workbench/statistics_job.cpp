@@ -37,6 +37,8 @@ struct StatisticsJob::Run {
   std::shared_ptr<std::atomic<bool>> current;
   std::map<analysis::HeadId, analysis::HeadStatistics> known;
   Clock::time_point saved = Clock::now();
+  bool lse_told = false;      // once a trace is enough
+  std::string last_device{};  // of the last head
 };
 
 StatisticsJob::StatisticsJob(Post post) : post_(std::move(post)), queue_(1, post_) {}
@@ -98,6 +100,15 @@ void StatisticsJob::Work(Run& run, const std::atomic<bool>& cancelled) {
   Pass(run, run.trace->summary.num_rows, cancelled);
 }
 
+void StatisticsJob::TellOfWrongLse(Run& run, const analysis::HeadTensors& head) {
+  const std::string wrong = analysis::DescribeWrongLse(head, run.trace->reader);
+  if (wrong.empty()) return;
+  run.lse_told = true;
+  post_([current = run.current, failed = run.callbacks.failed, wrong] {
+    if (*current) failed(wrong);
+  });
+}
+
 // Does every head that is not known from at least `rows` rows.
 void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancelled) {
   const bool exact = rows == run.trace->summary.num_rows;
@@ -121,12 +132,16 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancel
   for (size_t i = 0; i < todo.size();) {
     if (!WaitWhilePaused(cancelled)) break;
     try {
-      analysis::HeadStatistics statistics =
-          analysis::ComputeStatistics(*run.trace->heads.GetUncached(todo[i]), options);
+      // A quick look is done before its head were on the GPU.
+      const analysis::HeadTensorsPtr head = run.trace->heads.GetUncached(
+          todo[i], exact ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu);
+      if (!run.lse_told) TellOfWrongLse(run, *head);
+      analysis::HeadStatistics statistics = analysis::ComputeStatistics(*head, options);
       if (statistics.num_rows == 0) continue;  // stopped half-way: cancelled, or to be done again after a pause
       post_([current = run.current, one = run.callbacks.one, statistics] {
         if (*current) one(statistics);
       });
+      run.last_device = statistics.device;
       run.known[todo[i]] = std::move(statistics);
     } catch (const std::exception& refused) {
       post_([current = run.current, failed = run.callbacks.failed, message = std::string(refused.what())] {
@@ -136,6 +151,7 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancel
     ++i;
     ui::ProgressReport report;
     report.stage = exact ? "Exact statistics" : "Quick look at every head";
+    if (!run.last_device.empty() && run.last_device != "cpu") report.stage += " on " + run.last_device;
     report.fraction = static_cast<double>(i) / static_cast<double>(todo.size());
     report.unit = "heads";
     report.rate = static_cast<double>(i) / std::max(1e-9, Seconds(Clock::now() - start));

@@ -42,6 +42,7 @@ class StatisticsJob {
   struct Run;
   void Work(Run& run, const std::atomic<bool>& cancelled);
   void Pass(Run& run, int64_t rows, const std::atomic<bool>& cancelled);
+  void TellOfWrongLse(Run& run, const analysis::HeadTensors& head);
   bool WaitWhilePaused(const std::atomic<bool>& cancelled);
 
   const Post post_;

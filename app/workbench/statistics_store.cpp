@@ -13,9 +13,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadId, layer, head)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKMass, k, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKAgreement, r, k, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SparsityAtCra, target, sparsity)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, id, kv_head, num_rows, num_tokens, kurtosis, entropy,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, id, kv_head, num_rows, num_tokens, device, note, kurtosis, entropy,
                                    max_probability, top_k_mass, agreement, sparsity, sink_mass, local_mass,
-                                   vertical_mass, slash_mass, block_mass, retrieval_mass, retrieval_peak,
+                                   vertical_mass, slash_mass, block_mass, retrieval_mass, retrieval_peak, outside_mass,
                                    column_profile, diagonal_profile, head_class, class_reason)
 
 }  // namespace headscope::analysis
@@ -23,7 +23,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, id, kv_head, num_rows, num_to
 namespace headscope::app {
 namespace {
 
-constexpr char kSchema[] = "headscope-statistics-cache-2";
+constexpr char kSchema[] = "headscope-statistics-cache-3";
 
 // FNV-1a, 64 bits: a file name, not a proof.
 uint64_t Hash(const std::string& text) {

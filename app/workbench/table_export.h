@@ -1,6 +1,7 @@
-// Tables of the window as files: the same tables and writers as the command line's.
+// Tables of the window as files: the same tables, writers and readers as the command line's.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,5 +14,11 @@ namespace headscope::app {
 // std::exception with one sentence.
 void ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path);
 void ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path);
+
+// What ExportRuns or `headscope compare` wrote to .json or .csv. Throws std::exception with one sentence.
+std::vector<analysis::MethodResult> ReadRuns(const std::string& path);
+// One run as a JSON object, and back; nothing for a text that is none.
+std::string RunAsJson(const analysis::MethodResult& run);
+std::optional<analysis::MethodResult> RunFromJson(const std::string& json);
 
 }  // namespace headscope::app

@@ -1,5 +1,7 @@
 #include "workbench/trace_workbench.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -9,18 +11,23 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "analysis/compare.h"
 #include "analysis/search.h"
 #include "analysis/task_queue.h"
 #include "analysis/tiles.h"
+#include "analysis/types/printable.h"
 #include "capture/model_session.h"
 #include "capture/tasks.h"
 #include "capture_job.h"
 #include "kernels/cuda_executor.h"
+#include "lost_keys.h"
 #include "mass_cache.h"
 #include "opened_trace.h"
 #include "repeat_report.h"
+#include "run_origin.h"
 #include "run_slot.h"
 #include "statistics_job.h"
 #include "table_export.h"
@@ -38,6 +45,8 @@ constexpr std::chrono::milliseconds kLongestWaitForScreen(1500);  // of a run, e
 constexpr double kLeastMeasuredMs = 300;
 constexpr int32_t kMaskPriority = 1'000'000;
 constexpr int32_t kOpenPriority = 2'000'000;
+constexpr int32_t kGiveBackPriority = -1'000'000;
+constexpr int kMostLooks = 400;
 // The mask on show and the one before it, whose tiles may still be asked for.
 constexpr size_t kMasksKept = 4;
 
@@ -52,7 +61,7 @@ struct Outcome {
     try {
       value = work();
     } catch (const std::exception& refused) {
-      error = refused.what();
+      error = analysis::Printable(refused.what());  // it may quote a file
     }
   }
 };
@@ -76,7 +85,8 @@ class TraceWorkbench : public ui::Workbench {
         capture_(post_),
         statistics_(post_),
         queue_(kWorkers, post_),
-        tiles_(&queue_, post_, [this](const std::string& sentence) { ReportBackgroundError(sentence); }) {
+        tiles_(&queue_, post_,
+               [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }) {
     for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) methods_.push_back(method->spec());
     for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) methods_.push_back(method->spec());
   }
@@ -118,6 +128,8 @@ class TraceWorkbench : public ui::Workbench {
 
   void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                    ui::Reply<ui::LiveMask> done, ui::ErrorReply failed) override;
+  void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
+                       ui::Reply<std::vector<ui::LostKey>> done) override;
   void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                   double target, ui::Reply<kernels::ParameterValues> done, ui::ErrorReply failed,
                   ui::Reply<ui::ProgressReport> progress) override;
@@ -153,8 +165,17 @@ class TraceWorkbench : public ui::Workbench {
     outcome.Set([&] { return app::ExportStatistics(statistics, path), true; });
     return outcome.error;
   }
+  std::string ReadRuns(const std::string& path, std::vector<analysis::MethodResult>* runs) override {
+    Outcome<bool> outcome;
+    outcome.Set([&] { return *runs = app::ReadRuns(path), true; });
+    return outcome.error;
+  }
+  std::string RunAsJson(const analysis::MethodResult& run) override { return app::RunAsJson(run); }
+  std::optional<analysis::MethodResult> RunFromJson(const std::string& json) override { return app::RunFromJson(json); }
 
  private:
+  // Frees what was held of a trace that is no longer on show, and its memory to the system, in the background.
+  void GiveBack(std::shared_ptr<OpenedTrace> closed);
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::atomic<bool>& cancelled);
   MadeMask MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
@@ -203,23 +224,43 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
         queue_.Cancel("mask");
         CancelSearch();
         CancelRun();
+        queue_.Cancel("lost");
         masks_.clear();
         head_masses_.Clear();
-        trace_ = trace;
+        std::shared_ptr<OpenedTrace> before = std::exchange(trace_, trace);
         tiles_.SetTrace(trace);
-        done(trace->summary);
+        done(trace->summary);  // the window forgets the trace before, too
+        GiveBack(std::move(before));
       },
       std::move(failed));
+}
+
+void TraceWorkbench::GiveBack(std::shared_ptr<OpenedTrace> closed) {
+  queue_.Submit(
+      "give back", kGiveBackPriority,
+      [slot = run_slot_, closed = std::move(closed)](const std::atomic<bool>& cancelled) mutable {
+        slot->Forget();
+        // Work on it that was cancelled ends within a few milliseconds, and may be the last to let go of a part.
+        constexpr std::chrono::milliseconds kLookAgain(5);
+        for (int look = 0; closed.use_count() > 1 && look < kMostLooks && !cancelled; ++look)
+          std::this_thread::sleep_for(kLookAgain);
+        closed.reset();
+#ifdef __GLIBC__
+        malloc_trim(0);  // of a quarter million small blocks the C library would keep the pages
+#endif
+      },
+      [] {});
 }
 
 void TraceWorkbench::RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                                        ui::Reply<ui::ProgressReport> progress) {
   if (!trace_) return;
-  statistics_.Start(trace_, paths_.cache_dir,
-                    {.one = std::move(one),
-                     .finished = std::move(finished),
-                     .progress = std::move(progress),
-                     .failed = [this](const std::string& sentence) { ReportBackgroundError(sentence); }});
+  statistics_.Start(
+      trace_, paths_.cache_dir,
+      {.one = std::move(one),
+       .finished = std::move(finished),
+       .progress = std::move(progress),
+       .failed = [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }});
 }
 
 ui::Exact TraceWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t column) {
@@ -255,6 +296,18 @@ void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& metho
         done(std::move(made.live));
       },
       std::move(failed));
+}
+
+void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
+                                     ui::Reply<std::vector<ui::LostKey>> done) {
+  const auto mask = masks_.find(mask_id);
+  if (!trace_ || mask == masks_.end()) return;
+  Submit<std::vector<ui::LostKey>>(
+      "lost", kMaskPriority,
+      [trace = trace_, head, held = mask->second, row](const std::atomic<bool>&) {
+        return LostKeys(*trace->heads.Get(head), held, row, kMostLostKeys);
+      },
+      std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
 }
 
 MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
@@ -302,10 +355,10 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
         if (!mass) throw std::runtime_error("The search was stopped because another head was opened.");
         analysis::BudgetSearchOptions options;
         options.cancelled = &cancelled;
-        options.progress = [&](int32_t made, int32_t most) {
+        options.progress = [&](double share) {
           ui::ProgressReport report;
           report.stage = "Searching " + method;
-          report.fraction = static_cast<double>(made) / most;
+          report.fraction = share;
           post_([this, number, progress, report] {
             if (number == search_number_) progress(report);
           });
@@ -333,7 +386,7 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
   Submit<analysis::MethodResult>(
       "run", kMaskPriority,
       [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
-       progress](const std::atomic<bool>& cancelled) {
+       alone = measures_alone(), progress](const std::atomic<bool>& cancelled) {
         struct PauseStatistics {
           StatisticsJob& job;
           explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
@@ -348,11 +401,21 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
           });
           WaitUntilDrawn(cancelled);
         });
-        const RunSettings settings{repeats, kLeastMeasuredMs, trace->DecodeRows(),
-                                   [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); }};
+        RunSettings settings;
+        settings.layer_of = [&](const analysis::HeadTensorsPtr& shown) {
+          const auto layer = std::make_shared<analysis::MeasuredHeads>(*analysis::LoadLayer(trace->reader, shown->id));
+          layer->known = {shown};
+          return layer;
+        };
+        settings.alone = alone;
+        settings.repeats = repeats;
+        settings.least_ms = kLeastMeasuredMs;
+        settings.decode_rows = trace->DecodeRows();
+        settings.report = [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); };
         analysis::MethodResult result;
         const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, cancelled, &result);
         if (!status.ok()) throw std::runtime_error(status.message());
+        result.origin = OriginOf(trace->reader);
         return result;
       },
       std::move(done), std::move(failed));

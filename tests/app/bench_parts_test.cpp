@@ -176,6 +176,51 @@ TEST(DecodeBytesTest, KnowsTheEstimateOfEveryRegisteredMethod) {
   }
 }
 
+Section DecodeSection() {
+  Section section;
+  section.decode = true;
+  section.rows.resize(3);
+  Row& reference = section.rows[0];
+  reference.kind = RowKind::kReference;
+  reference.attend_ms = reference.total_ms = {3, 0, 1, 3};
+  reference.bytes_moved = 6'000'000;
+  Row& own = section.rows[1];
+  own.own_dense = true;
+  own.attend_ms = own.total_ms = {2, 0, 1, 2};
+  own.bytes_moved = 6'000'000;
+  Row& sparq = section.rows[2];
+  sparq.select_ms = {0.8, 0, 1, 0.8};
+  sparq.attend_ms = {0.2, 0, 1, 0.2};
+  sparq.total_ms = {1, 0, 1, 1};
+  sparq.read_ms = {0.9, 0.1, 5, 0.5};
+  sparq.bytes_moved = 2'000'000;
+  return section;
+}
+
+// The bytes of a step's estimate were divided by the time of its attention alone: 10 GB/s here, five times what it is.
+TEST(RatiosTest, BytesAndTimeOfADecodeStepAreThoseOfSelectAndAttend) {
+  const Section section = DecodeSection();
+  Report report;
+  report.device_kind = "cpu";
+  const Ratios on_cpu = RatiosOf(report, section, section.rows[2]);
+  EXPECT_DOUBLE_EQ(on_cpu.rate, 2e9);
+  EXPECT_DOUBLE_EQ(on_cpu.of_ceiling, 0.5);  // of reading as many bytes, at its fastest
+  report.device_kind = "cuda";
+  report.copy.work = 4e6;
+  report.copy.ms = {1, 0, 1, 1};
+  EXPECT_DOUBLE_EQ(RatiosOf(report, section, section.rows[2]).of_ceiling, 0.5);  // of 4 GB/s
+}
+
+TEST(RatiosTest, ARowIsComparedWithEitherDense) {
+  const Section section = DecodeSection();
+  Report report;
+  report.device_kind = "cpu";
+  const Ratios ratios = RatiosOf(report, section, section.rows[2]);
+  EXPECT_DOUBLE_EQ(ratios.faster, 3);
+  EXPECT_DOUBLE_EQ(ratios.faster_than_own, 2);
+  EXPECT_DOUBLE_EQ(RatiosOf(report, section, section.rows[1]).faster_than_own, 1);
+}
+
 TEST(IndexFileTest, TheSameSetIsTheSameBytes) {
   const Group group = SmallGroup("blocks-50");
   const kernels::SparseIndex index = kernels::MakeFixedIndex(group.workloads[0].fixed, 2, 4, 500, 1);
@@ -244,10 +289,10 @@ TEST(IndexFileTest, IndicesThatBreakARuleAreRefused) {
   EXPECT_EQ(changed([](data::IndexFile*) {}), "");
   EXPECT_THAT(changed([](data::IndexFile* f) { f->runs[0] = 499; }), HasSubstr("run 0"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->batch = 3; }), HasSubstr("run_begin has"));
-  EXPECT_THAT(changed([](data::IndexFile* f) { f->batch = f->num_qo_heads = 1 << 30; }), HasSubstr("run_begin has"));
+  EXPECT_THAT(changed([](data::IndexFile* f) { f->batch = f->num_qo_heads = 1 << 30; }), HasSubstr("16384 times"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->num_kv_heads = 3; }), HasSubstr("num_kv_heads 3"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->batch = f->num_qo_heads = std::numeric_limits<int32_t>::max() - 1; }),
-              HasSubstr("run_begin has"));
+              HasSubstr("16384 times"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->recipe = "other"; }), HasSubstr("recipe"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->dtype = "fp8"; }), HasSubstr("fp8"));
   EXPECT_THAT(changed([](data::IndexFile* f) { f->first_position = 7; }), HasSubstr("first_position"));

@@ -80,6 +80,26 @@ class Interrupts(TraceCase):
         self.assertGreater(info["num_tokens"], 0)
 
 
+    def test_a_second_capture_to_a_path_names_the_first(self):
+        out = self.path / "claimed.h5"
+        first = subprocess.Popen([HEADSCOPE, "capture", MODEL, "--task", "kv", "--length", "8192", "-o", str(out), "--quiet"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(0.3)  # before it has made its file, and then with the file there
+            for options in ((), ("--force",)):
+                said = run("capture", MODEL, "--text", "a", "-o", out, *options, code=2).stderr
+                self.assertIn(f"a capture to it is running (process {first.pid})", said)
+            deadline = time.time() + 60 * PATIENCE
+            while time.time() < deadline and not out.exists():
+                time.sleep(0.05)
+            run("capture", MODEL, "--text", "a", "-o", self.path / "." / "claimed.h5", "--force", code=2)
+            run("capture", MODEL, "--text", "a", "-o", self.path / "other.h5", "--quiet")
+        finally:
+            first.kill()  # a claim ends with its process, whatever ends that
+            first.wait()
+        run("capture", MODEL, "--text", "a", "-o", out, "--force", "--quiet")
+
+
 def stored_bytes(dataset, count):
     """The first `count` tokens or rows of all heads, bit by bit as the file holds them (no conversion of bfloat16)."""
     shape = dataset.shape[:2] + (count,) + dataset.shape[3:]

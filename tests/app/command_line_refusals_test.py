@@ -30,8 +30,17 @@ class Refusals(TraceCase):
             with self.subTest(options=options):
                 self.assertIn(said, run("capture", MODEL, "--task", *options, "-o", self.path / "none.h5", code=2).stderr)
         run("capture", MODEL, "--text", "a", "-o", self.trace, code=2)
+        for name in ("none.csv", "none.json", "none"):  # HDF5 was written under any name
+            said = run("capture", MODEL, "--text", "a", "-o", self.path / name, code=2).stderr
+            self.assertIn(".h5 or .hdf5", said)
+            self.assertIn("headscope export", said)
+        for command in (("analyze", self.trace), ("render", self.trace, "--head", "8:4", "-o", self.path / "none.png"),
+                        ("tune", self.trace, "--method", "a-shape", "--target", "cra=0.9")):
+            self.assertIn("--device gpu", run(*command, "--device", "gpu", code=2).stderr)
         run("compare", self.trace, "--method", "no-such-method", code=2)
         run("compare", self.trace, "--method", "a-shape:n_sink=many", code=2)
+        # It was taken, and the search went over it.
+        self.assertIn("n_sink is a budget", run("tune", self.trace, "--method", "a-shape:n_sink=7", "--target", "cra=0.9", code=2).stderr)
         run("analyze", self.trace, "--heads", "77:0", code=2)
         run("analyze", self.trace, "-o", self.path / "x.txt", code=2)
         run("render", self.trace, "--head", "*:0", "-o", self.path / "x.png", code=2)
@@ -133,7 +142,14 @@ class Refusals(TraceCase):
         said = run("demo", "-o", self.path / "odd_demo", "--model", model, code=2).stderr
         self.assertIn(str(model), said)
         self.assertFalse((self.path / "odd_demo").exists())
+        # A part of such a trace was not even analysed.
+        part = self.path / "odd_part.h5"
+        run("export", trace, "--tokens", "2:5", "-o", part, "--quiet")
+        run("analyze", part, "--quiet")
+        run("render", part, "--head", "0:0", "--size", "32x32", "-o", self.path / "odd_part.png", "--quiet")
         trace.unlink()
+        part.unlink()
+        (self.path / "odd_part.png").unlink()
 
     def test_no_option_is_passed_over_in_silence(self):
         out = self.path / "none.h5"
@@ -163,9 +179,13 @@ class Refusals(TraceCase):
         self.assertIn("none is given", run("capture", MODEL, "-o", out, code=2).stderr)
         self.assertIn("more is given", run("capture", MODEL, "--text", "a", "--task", "kv", "-o", out, code=2).stderr)
         long_prompt = self.path / "long.txt"
+        # Ten million spaces are one word: splitting them gave up, and the message named no file.
+        long_prompt.write_text(" " * 10_000_000)
+        refused = run("capture", MODEL, "--prompt", long_prompt, "-o", out, code=2).stderr
+        self.assertRegex(refused, r"the prompt \S+long.txt has [0-9]+ tokens, .*; use a shorter prompt")
         long_prompt.write_text("zebra " * 30000)
         refused = run("capture", MODEL, "--prompt", long_prompt, "-o", out, code=2).stderr
-        self.assertRegex(refused, "the prompt has [0-9]+ tokens, but the model has 16384 positions; use a shorter prompt")
+        self.assertRegex(refused, r"the prompt \S+ has [0-9]+ tokens, but the model has 16384 positions \(max_position_embeddings\); use a shorter prompt")
 
     def test_what_nothing_is_called_is_named(self):
         environment = environment_without("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM")
@@ -222,7 +242,9 @@ class Refusals(TraceCase):
         if os.path.exists("/dev/nvidia0"):
             self.skipTest("this machine has a GPU")
         for device in ("cuda", "cuda:1"):
-            for command in (("capture", MODEL, "--text", "a", "-o", self.path / "none.h5"), ("compare", self.trace, "--heads", "8:4", "--method", "dense")):
+            for command in (("capture", MODEL, "--text", "a", "-o", self.path / "none.h5"), ("compare", self.trace, "--heads", "8:4", "--method", "dense"),
+                            ("analyze", self.trace), ("render", self.trace, "--head", "8:4", "-o", self.path / "none.png"),
+                            ("tune", self.trace, "--method", "a-shape", "--target", "cra=0.9")):
                 self.assertIn(f"--device {device}: ", run(*command, "--device", device, code=4).stderr)
 
     def test_a_gpu_that_does_not_exist_is_named_by_every_command(self):

@@ -25,6 +25,13 @@ class Results(TraceCase):
         self.assertEqual((model["num_layers"], model["num_kv_heads"], model["head_dim"]), (10, 4, 64))
         self.assertEqual(model["weights_sha256"], trace["model"]["weights_sha256"])
         self.assertIn("layers", run("info", MODEL).stdout)
+        # It once said nothing of what the model had generated.
+        with h5py.File(self.trace, "r") as file:
+            decoded = int((file["tokens/phase"][...] == 1).sum())
+            steps = len(set(file["tokens/step"][...][file["tokens/phase"][...] == 1]))
+        self.assertGreater(decoded, 0)
+        self.assertEqual((trace["num_decode_tokens"], trace["num_decode_steps"]), (decoded, steps))
+        self.assertIn(f"{decoded} of them generated in {steps} decode step", run("info", self.trace).stdout)
 
     def test_the_generated_tokens_are_the_answer(self):
         with h5py.File(self.trace, "r") as file:
@@ -82,11 +89,14 @@ class Results(TraceCase):
         self.assertLessEqual(max(map(len, table)), 80)
         units = {name: table[1][:table[0].index(name) + len(name)].split()[-1] for name in ("sparsity_0.95", "entropy", "sink_mass")}
         self.assertEqual(units, {"sparsity_0.95": "share", "entropy": "nats", "sink_mass": "share"})
+        self.assertTrue(table[1].startswith("on cpu "), table[1])
+        run("analyze", self.trace, *heads, "-o", self.path / "device.json")
+        self.assertEqual({head["device"] for head in json.loads((self.path / "device.json").read_text())["heads"]}, {"cpu"})
         everything = run("analyze", self.trace, *heads, "--all").stdout.splitlines()
         run("analyze", self.trace, *heads, "-o", self.path / "everything.csv")
         written = list(csv.DictReader((self.path / "everything.csv").read_text().splitlines()))
         names = everything[0].split()[2:]
-        self.assertEqual(names, list(written[0])[7:])
+        self.assertEqual(names, list(written[0])[9:])
         for line, row in zip(everything[2:], written):
             numpy.testing.assert_allclose([float(cell) for cell in line.split()[2:]], [float(row[name]) for name in names], atol=6e-5)
         for options in (("--all", "--metrics", "kurtosis"), ("--all", "-o", self.path / "none.csv")):
@@ -110,6 +120,59 @@ class Results(TraceCase):
         table = run("compare", self.trace, "--heads", "8:4", "--method", "dense", "--repeat", 1, "--quiet").stdout
         for column in ("speed-up", "CRA min", "CRA 5 %", "CRA mean"):
             self.assertIn(column, table)
+
+    def test_compare_measures_a_layer_once_and_prints_what_was_asked_in_order(self):
+        """Rows came sorted, two settings of a method looked alike, decode's dense was called as prefill's, and a head was timed alone."""
+        out = self.path / "layer.json"
+        asked = ("compare", self.trace, "--heads", "8:4,2:0,8:1", "--method", "sparq:r=8,k=48", "--method", "a-shape:n_sink=4,n_local=64",
+                 "--method", "sparq:r=8,k=96", "--method", "decode/dense", "--repeat", 2, "--quiet")
+        lines = run(*asked).stdout.splitlines()
+        rows = [line.split() for line in lines[1:13]]
+        self.assertEqual([row[0] for row in rows], ["8:4"] * 4 + ["2:0"] * 4 + ["8:1"] * 4)
+        self.assertEqual([row[1] for row in rows], ["sparq", "a-shape", "sparq", "decode/dense"] * 3)
+        self.assertEqual([row[-1] for row in rows[:3]], ["k=48", "n_sink=4,n_local=64", "k=96"])
+        self.assertIn("min of 16", lines[1], "the fifth percentile of 16 rows is their minimum")
+        self.assertIn("+-", lines[1])
+        self.assertIn("layer 8: 8 heads", lines[1])
+        footer = "\n".join(lines[13:])
+        self.assertIn("All runs of sparq: r=8,", footer)
+        self.assertIn("layer 2: 8 heads in one launch", footer)
+
+        run(*asked, "-o", out)
+        document = json.loads(out.read_text())
+        self.assertEqual(document["schema"], "headscope-comparison-2")
+        results = document["results"]
+        self.assertEqual([(result["layer"], result["head"]) for result in results], [(8, 4)] * 4 + [(2, 0)] * 4 + [(8, 1)] * 4)
+        for first, again in zip(results[:4], results[8:]):
+            self.assertEqual(first["attend"], again["attend"], "one measurement serves both heads of the layer")
+            self.assertEqual(first["measured"], "layer 8: 8 heads")
+        self.assertNotEqual(results[1]["cra_mean"], results[9]["cra_mean"], "the head's own")
+        kv_heads = results[0]["measured_kv_heads"]
+        for result in results:
+            self.assertEqual(result["measured_heads"], 8)
+            self.assertEqual(result["num_rows"], 16 if result["phase"] == "decode" else json.loads(run("info", self.trace, "--json").stdout)["num_rows"])
+            self.assertIn(result["baseline"], ("headscope", "LibTorch"))
+            self.assertEqual(result["dense_attend"]["repeats"], 2)
+            if result["method"] == "sparq":
+                self.assertEqual(result["chosen_per"], "KV head" if kv_heads < 8 else "query head")
+                self.assertGreater(result["bytes_allow"], 1)
+
+        run(*asked, "--measure", "head", "-o", out, "--force")
+        alone = json.loads(out.read_text())["results"]
+        self.assertEqual([result["measured"] for result in alone[::4]], ["head 8:4 alone", "head 2:0 alone", "head 8:1 alone"])
+        self.assertEqual(alone[0]["chosen_per"], "query head")
+        for layer, head in zip(results, alone):
+            if layer["method"] == "a-shape":
+                self.assertEqual(layer["kept_fraction"], head["kept_fraction"])
+                self.assertAlmostEqual(layer["relative_error"], head["relative_error"], 5)
+        self.assertIn("layer or head", run(*asked, "--measure", "model", code=2).stderr)
+
+    def test_compare_says_that_a_trace_holds_part_of_a_layer(self):
+        part = self.path / "part-of-a-layer.h5"
+        run("export", self.trace, "--layers", "8", "--heads", "4", "-o", part)
+        done = run("compare", part, "--method", "a-shape", "--repeat", 1, "--quiet")
+        self.assertIn("layer 8: 1 of 8 heads", done.stdout)
+        self.assertIn("the trace does not hold", done.stderr)
 
     def test_render_writes_a_picture_of_the_size_asked_for(self):
         out = self.path / "head.png"
@@ -145,6 +208,37 @@ class Results(TraceCase):
             self.assertEqual(cut["attention/lse_keys"].shape, (2, 100))
             for slot in range(2):
                 numpy.testing.assert_array_equal(cut["attention/lse_keys"][slot], range(101, 201))
+
+    def test_a_part_of_a_trace_says_what_lies_outside(self):
+        part = self.path / "outside.h5"
+        run("export", self.trace, "--layers", "8", "--heads", "4", "--tokens", "600:900", "-o", part)
+        done = run("analyze", part, "-o", self.path / "outside.json", "--quiet")
+        self.assertIn("outside.h5 was cut from a longer trace at its token 600", done.stderr)
+        head = json.loads((self.path / "outside.json").read_text())["heads"][0]
+        with h5py.File(self.trace, "r") as whole:
+            attention = whole["attention"]
+            q, k, lse = (read_floats(attention[name], 8, slot) for name, slot in (("q", 4), ("k", 2), ("lse", 4)))
+            rows = numpy.arange(600, 900)
+            p = numpy.exp(q[rows] @ k[:600].T * attention.attrs["softmax_scale"] - lse[rows][:, None])
+        self.assertAlmostEqual(head["outside_mass"], float(p.sum(axis=1).mean()), delta=1e-4)
+        self.assertAlmostEqual(sum(head["column_profile"]), 1 - head["outside_mass"], delta=1e-4)
+        table = run("analyze", part, "--quiet").stdout
+        self.assertIn("outside_mass", table.splitlines()[0])
+        self.assertIn("outside_mass", run("info", part).stdout)
+        run("render", part, "--head", "8:4", "--size", "64x64", "-o", self.path / "outside.png")
+        self.assertNotIn("was cut", run("analyze", self.trace, "--heads", "8:4", "--quiet").stderr)
+
+    def test_a_wrong_log_sum_exp_is_told(self):
+        wrong = self.path / "wrong_lse.h5"
+        wrong.write_bytes(pathlib.Path(self.trace).read_bytes())
+        with h5py.File(wrong, "r+") as file:
+            file["attention/lse"][...] = file["attention/lse"][...] * numpy.float32(1.442695)  # in base 2
+        for command in (("analyze", wrong, "--heads", "8:4,8:5"), ("render", wrong, "--head", "8:4", "--size", "64x64", "-o", self.path / "wrong.png"),
+                        ("compare", wrong, "--heads", "8:4", "--method", "dense", "--repeat", 1),
+                        ("tune", wrong, "--heads", "8:4", "--method", "a-shape", "--target", "cra=0.5")):
+            said = run(*command, "--quiet").stderr
+            self.assertEqual(said.count("wrong_lse.h5: /attention/lse of head 8:4"), 1, (command, said))
+        self.assertNotIn("/attention/lse", run("analyze", self.trace, "--quiet", "--max-rows", 64).stderr)
 
     def test_the_shares_of_a_class_add_up(self):
         run("analyze", self.trace, "--max-rows", 64, "-o", self.path / "classes.json", "--quiet")
@@ -263,6 +357,14 @@ def openmp_speaks(**variables):
 def spin_count(done):
     """How often a waiting thread of that run looks for work before it sleeps."""
     return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)[-1]  # the last start counts
+
+
+def read_floats(dataset, slot, head_slot):
+    """One head as float64, whatever the file's encoding (HDF5 converts)."""
+    values, space = numpy.empty(dataset.shape[2:], numpy.float32), dataset.id.get_space()
+    space.select_hyperslab((slot, head_slot) + (0,) * values.ndim, (1, 1) + values.shape)
+    dataset.id.read(h5py.h5s.create_simple(values.shape), space, values, mtype=h5py.h5t.NATIVE_FLOAT)
+    return values.astype(numpy.float64)
 
 
 def len_answer(trace):

@@ -5,10 +5,11 @@
 import csv
 import functools
 import json
-import math
 import os
 import pathlib
 import pty
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,11 +33,9 @@ def budgets(method):
 
 
 def one_step_less(budget, value):
-    """The value before `value` on the tuner's grid (the minimum, then the multiples of the step); None at the minimum."""
-    if value <= budget["minimum"]:
-        return None
-    below = round((math.ceil(value / budget["step"] - 1e-9) - 1) * budget["step"], 9)
-    return max(budget["minimum"], int(below) if budget["type"] == "integer" else below)
+    """The value before `value` on the grid of a configuration's budget; None at the minimum."""
+    below = [smaller for smaller in tuned_masses.values_of(budget) if smaller < value - 1e-9]
+    return below[-1] if below else None
 
 
 @functools.lru_cache(maxsize=3)  # some heads are asked for again; at 4,096 tokens each takes 150 MB
@@ -83,7 +82,8 @@ class Tune(TraceCase):
             self.assertEqual(entry["target_met"], entry[statistic] >= target)
             if not entry["target_met"]:
                 continue
-            for budget in budgets(config["method"]):
+            self.assertEqual([budget["name"] for budget in config["grid"]], [budget["name"] for budget in budgets(config["method"])])
+            for budget in config["grid"]:
                 less = one_step_less(budget, parameters[budget["name"]])
                 if less is None:
                     continue
@@ -109,6 +109,30 @@ class Tune(TraceCase):
             compared, steps = compared + more[0], steps + more[1]
         self.assertGreaterEqual(compared, 4, "too few heads could be compared to say much")
         self.assertGreaterEqual(steps, 5)
+
+    def test_it_is_the_cheapest_of_all_settings_of_the_grid_that_it_states(self):
+        """The search ended beside the cheapest: NumPy tries every setting of a short prompt, which had a grid of three or four places a budget."""
+        part = self.path / "part.h5"
+        run("export", SHIPPED, "--layers", "5,8", "--tokens", "0:150", "-o", part)
+        # Columns and windows go by single tokens; stripes of 128 have few places, and their shares many ambiguous ones.
+        for method, target, head in (("vertical-slash:forced_columns=4,forced_slashes=10", "cra-p5=0.8", "5:7"), ("vertical-slash", "cra-mean=0.9", "8:4"),
+                                     ("a-shape", "cra-p5=0.9", "5:7"), ("a-shape", "cra=0.4", "8:4")):
+            with self.subTest(method=method, target=target):
+                config, said = self.tuned(part, "--method", method, "--target", target, "--heads", head)
+                entry = config["heads"][0]
+                traced = traced_head(str(part), entry["layer"], entry["head"])
+                self.assertTrue(entry["target_met"])
+                for budget in config["grid"]:
+                    self.assertIn(f"{budget['name']} from {budget['minimum']} to 150 by 2", said)
+                    self.assertEqual((budget["maximum"], budget["step"]), (150, 2), "64 steps at least, by a divisor of the registry's step")
+                masses, counts = traced.kept_by_row(config["method"], entry["parameters"])
+                statistic, wanted = config["target"]["statistic"], config["target"]["value"]
+                cheapest, tried, ambiguous = tuned_masses.full_search(traced, config["method"], entry["parameters"], config["grid"], statistic, wanted)
+                self.assertEqual(tried, 76 * 76, "150 tokens by 2, from 0 or 1")
+                self.assertLess(ambiguous, tried / 5)
+                self.assertLessEqual(counts.sum(), cheapest[0], f"{entry['parameters']}, where {cheapest[1]} is cheaper")
+                if ambiguous == 0:
+                    self.assertEqual([entry["parameters"][budget["name"]] for budget in config["grid"]], list(cheapest[1]))
 
     def test_a_pattern_that_goes_by_the_heads_number_is_that_of_the_head_in_its_layer(self):
         for number, heads in (("per_kv_head=0", "2:0,2:3,8:5"), ("per_kv_head=1", "2:3,8:5")):
@@ -169,14 +193,14 @@ class Tune(TraceCase):
             self.assertAlmostEqual(float(words[3]), 100 * entry["kept_fraction"], delta=0.06)
             self.assertAlmostEqual(float(words[6]), entry["cra_p5"], delta=6e-5)
 
-    def test_an_interrupted_run_keeps_what_is_done_and_says_that_it_is_a_part(self):
-        out = self.path / "part.json"
-        command = [HEADSCOPE, "tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95", "-o", str(out)]
+    def stopped(self, *options, after):
+        """Exit code, stdout, stderr of a run over every head of the shipped trace that SIGINT ends once it says so many per cent."""
+        command = [HEADSCOPE, "tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95", *map(str, options)]
         screen, terminal = pty.openpty()  # progress comes at once on a terminal
         process = subprocess.Popen(command, stderr=terminal, stdout=subprocess.PIPE)
         os.close(terminal)
         seen = b""
-        while not any(f" {percent} %".encode() in seen for percent in range(3, 50)):  # two heads of 80 are done at 3 %
+        while not any(f" {percent} %".encode() in seen for percent in range(after, after + 40)):
             seen += os.read(screen, 4096)
         process.send_signal(signal.SIGINT)
         try:
@@ -184,16 +208,58 @@ class Tune(TraceCase):
                 seen += os.read(screen, 4096)
         except OSError:  # the other end is closed
             pass
-        process.communicate(timeout=60 * PATIENCE)
+        printed, _ = process.communicate(timeout=60 * PATIENCE)
         os.close(screen)
-        self.assertEqual(process.returncode, 130, seen)
-        config = json.loads(out.read_text())
-        self.assertEqual((config["complete"], config["num_heads_chosen"]), (False, 80))
-        self.assertGreaterEqual(len(config["heads"]), 2)
-        self.assertLess(len(config["heads"]), 80)
-        self.assertIn(f"only {len(config['heads'])} of 80 heads done", seen.decode())
-        whole, _ = self.tuned(*command[2:3], "--method", "vertical-slash", "--target", "cra-p5=0.95", "--heads", "0:0,0:1")
-        self.assertEqual(config["heads"][:2], whole["heads"], "a head is tuned alike whether others follow or not")
+        return process.returncode, printed.decode(), seen.decode()
+
+    def test_an_interrupted_run_leaves_no_file_and_prints_what_is_done(self):
+        """It left a file of some of the heads, which only its field "complete" told from a whole one."""
+        before = self.names()
+        out = self.path / "part.json"
+        code, printed, said = self.stopped("-o", out, after=10)  # eight heads' worth, of up to four at once
+        self.assertEqual(code, 130, said)
+        self.assertEqual(self.names(), before, "nothing is left, under whatever name")
+        lines = printed.splitlines()[2:]
+        self.assertGreaterEqual(len(lines), 2)
+        self.assertLess(len(lines), 80)
+        self.assertIn(f"only {len(lines)} of 80 heads done", said)
+        self.assertIn(f"{out} is not written", said)
+        names = [line.split()[0] for line in lines]
+        whole = run("tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95", "--heads", ",".join(names[:2]), "--quiet").stdout
+        self.assertEqual(lines[:2], whole.splitlines()[2:], "a head is tuned alike whether others follow or not")
+        kept = self.path / "kept.json"
+        kept.write_text("before")
+        code, _, said = self.stopped("-o", kept, "--force", after=1)
+        self.assertEqual((code, kept.read_text()), (130, "before"), "a file that was to be replaced stays")
+        kept.unlink()
+
+    def test_a_run_that_fails_leaves_nothing(self):
+        before = self.names()
+        asked = ("--method", "a-shape", "--target", "cra-mean=0.9")
+        # In the middle: the last head's queries cannot be read.
+        spoiled = self.path / "spoiled.h5"
+        shutil.copy(self.trace, spoiled)
+        with h5py.File(spoiled, "r+") as file:
+            q = file["attention/q"]
+            place = q.id.get_chunk_info(q.id.get_num_chunks() - 1)
+        with open(spoiled, "r+b") as file:
+            file.seek(place.byte_offset)
+            file.write(os.urandom(place.size))
+        out = self.path / "out.json"
+        refused = subprocess.run([HEADSCOPE, "tune", spoiled, *asked, "-o", out, "--quiet"], capture_output=True, text=True, timeout=120 * PATIENCE)
+        self.assertIn(refused.returncode, (1, 3), refused.stderr)
+        self.assertEqual((refused.stdout, refused.stderr.count("\n")), ("", 1))
+        spoiled.unlink()
+        self.assertEqual(self.names(), before)
+        # No room: files may not grow beyond this.
+        full = subprocess.run([HEADSCOPE, "tune", self.trace, *asked, "--heads", "8:*", "-o", out, "--quiet"], capture_output=True, text=True,
+                              timeout=120 * PATIENCE, preexec_fn=lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))))
+        self.assertEqual(full.returncode, 1, full.stderr)
+        self.assertIn(f"output {out}", full.stderr)
+        self.assertEqual(self.names(), before)
+        with open("/dev/full", "w") as nowhere:
+            full = subprocess.run([HEADSCOPE, "tune", self.trace, *asked, "--heads", "8:4", "--quiet"], stdout=nowhere, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(full.returncode, 1, full.stderr)
 
     def test_refusals_say_what_to_do(self):
         before = self.names()

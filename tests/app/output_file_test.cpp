@@ -5,15 +5,22 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <sstream>
+#include <thread>
 
 #include "errors.h"
+#include "exit_codes.h"
+#include "sudden_end.h"
 
 namespace {
 
@@ -210,6 +217,53 @@ TEST_F(OutputFileTest, TwoOutputsOfOneFolderDoNotMeet) {
   two.Commit();
   EXPECT_EQ(Contents(Path("a.json")), "one");
   EXPECT_EQ(Contents(Path("b.json")), "two");
+}
+
+TEST_F(OutputFileTest, FilesOfWritersThatAreGoneAreRemovedByTheNextOne) {
+  const pid_t child = ::fork();
+  if (child == 0) {  // killed while it writes
+    const OutputFile output(Path("a.json"), false);
+    std::ofstream(output.temporary_path()) << "half";
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_EQ(NumFiles(), 1);
+  {
+    OutputFile living(Path("b.json"), false);
+    EXPECT_EQ(NumFiles(), 0);
+    std::ofstream(living.temporary_path()) << "half";
+    // The same process number, started at another time: not the one that wrote. No number at all: not headscope's.
+    std::string gone = living.temporary_path();
+    const size_t start = gone.rfind('-', gone.rfind('-') - 1) + 1;
+    gone.insert(start, "1");
+    std::ofstream(gone) << "half";
+    std::ofstream(Path(".partial-mine.json")) << "somebody's";
+    const OutputFile another(Path("c.json"), false);
+    EXPECT_TRUE(fs::exists(living.temporary_path())) << "its writer runs";
+    EXPECT_FALSE(fs::exists(gone));
+    living.Commit();
+  }
+  EXPECT_EQ(Contents(Path("b.json")), "half");
+  EXPECT_EQ(Contents(Path(".partial-mine.json")), "somebody's");
+  EXPECT_EQ(NumFiles(), 2);
+}
+
+TEST_F(OutputFileTest, LeavesNothingAtAnEndThatNoHandlerSees) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::fclose(stderr);
+    PrepareForSuddenEnd();
+    const OutputFile output(Path("a.json"), false);
+    std::ofstream(output.temporary_path()) << "half";
+    std::thread([] { throw std::bad_alloc(); }).join();
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), kDeviceOrMemoryMissing);
+  EXPECT_EQ(NumFiles(), 0);
 }
 
 TEST(WriteRefusal, NamesTheRemedyForTheReason) {

@@ -1,5 +1,4 @@
-// Which baselines the window's runs share: prefill's is long and measured once a head, that of decode steps with each
-// run.
+// What the window's runs measure, and which baselines they are measured beside.
 #include "run_slot.h"
 
 #include <gmock/gmock.h>
@@ -38,10 +37,12 @@ analysis::HeadTensorsPtr RandomHead() {
 // The methods that were measured by each of three runs in a row, in order and without repetitions.
 std::vector<std::string> MeasuredIn(RunSlot* slot, const analysis::HeadTensorsPtr& head, const std::string& method) {
   std::vector<std::string> measured;
-  RunSettings settings{
-      .repeats = 2, .least_ms = 0, .decode_rows = 4, .report = [&](const analysis::RepeatProgress& at) {
-        if (measured.empty() || measured.back() != at.method) measured.emplace_back(at.method);
-      }};
+  RunSettings settings;
+  settings.repeats = 2;
+  settings.decode_rows = 4;
+  settings.report = [&](const analysis::RepeatProgress& at) {
+    if (measured.empty() || measured.back() != at.method) measured.emplace_back(at.method);
+  };
   const std::atomic<bool> cancelled = false;
   analysis::MethodResult result;
   const kernels::Status status = slot->Run(
@@ -54,21 +55,48 @@ std::vector<std::string> MeasuredIn(RunSlot* slot, const analysis::HeadTensorsPt
 TEST(RunSlotTest, EveryDecodeRunHasABaselineOfItsOwn) {
   const analysis::HeadTensorsPtr head = RandomHead();
   RunSlot slot;
-  EXPECT_THAT(MeasuredIn(&slot, head, "sparq"), ElementsAre("dense", "sparq"));
-  EXPECT_THAT(MeasuredIn(&slot, head, "sparq"), ElementsAre("dense", "sparq"));
-  EXPECT_THAT(MeasuredIn(&slot, head, "sliding-window"), ElementsAre("dense", "sliding-window"));
+  // They take turns, and go first in turn.
+  EXPECT_THAT(MeasuredIn(&slot, head, "sparq"), ElementsAre("dense", "sparq", "dense", "sparq", "dense"));
+  EXPECT_THAT(MeasuredIn(&slot, head, "sparq"), ElementsAre("dense", "sparq", "dense", "sparq", "dense"));
+  EXPECT_THAT(MeasuredIn(&slot, head, "sliding-window").front(), "dense");
 }
 
-TEST(RunSlotTest, ThePrefillBaselineOutlivesDecodeRunsAndEndsWithTheHead) {
-  const analysis::HeadTensorsPtr head = RandomHead(), other = RandomHead();
+// A short baseline meets the disturbances of its own run; a layer's tensors are made once a head.
+TEST(RunSlotTest, AShortPrefillBaselineIsMeasuredBesideEveryRun) {
+  const analysis::HeadTensorsPtr head = RandomHead();
   RunSlot slot;
-  const auto first_of = [&](const analysis::HeadTensorsPtr& of) { return MeasuredIn(&slot, of, "a-shape").front(); };
-  const std::string first = first_of(head);
-  EXPECT_EQ(first, "dense");
-  MeasuredIn(&slot, head, "sparq");
-  const std::vector<std::string> again = MeasuredIn(&slot, head, "a-shape");
-  EXPECT_NE(again.front(), "dense") << "measured once a head";
-  EXPECT_EQ(first_of(other), "dense");
+  for (int run = 0; run < 2; ++run)
+    EXPECT_THAT(MeasuredIn(&slot, head, "a-shape"), ::testing::Contains("dense")) << "run " << run;
+}
+
+TEST(RunSlotTest, TheLayerIsWhatIsMeasuredUnlessTheHeadAloneIsAskedFor) {
+  const analysis::HeadTensorsPtr head = RandomHead();
+  int made = 0;
+  RunSettings settings;
+  settings.layer_of = [&](const analysis::HeadTensorsPtr& shown) {
+    ++made;
+    auto layer = std::make_shared<analysis::MeasuredHeads>(*analysis::AloneHead(shown));
+    layer->heads_of_layer = 8;
+    return layer;
+  };
+  settings.alone = false;
+  settings.repeats = 1;
+  settings.decode_rows = 4;
+  RunSlot slot;
+  const std::atomic<bool> cancelled = false;
+  const auto measured = [&](const std::string& method) {
+    analysis::MethodResult result;
+    const kernels::Status status = slot.Run(
+        head, settings, method, kernels::ParameterValues(*kernels::FindMethod(method).spec()), cancelled, &result);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return result.measured;
+  };
+  EXPECT_EQ(measured("a-shape"), "layer 0: 1 of 8 heads");
+  EXPECT_EQ(measured("sparq"), "layer 0: 1 of 8 heads");
+  EXPECT_EQ(made, 1);
+  settings.alone = true;
+  EXPECT_EQ(measured("a-shape"), "head 0:0 alone");
+  EXPECT_EQ(made, 1);
 }
 
 }  // namespace

@@ -41,6 +41,15 @@ TEST(ParseHeads, ChoosesByLayerAndHead) {
   EXPECT_EQ(ParseHeads("4:*", Recorded()).size(), 4u);
 }
 
+// compare's rows came sorted, whatever was asked for.
+TEST(ParseHeads, AsTypedKeepsTheOrderAndEachHeadOnce) {
+  using analysis::HeadId;
+  EXPECT_THAT(ParseHeadsAsTyped("4:2,0:1,4:0-2", Recorded()),
+              ElementsAre(HeadId{4, 2}, HeadId{0, 1}, HeadId{4, 0}, HeadId{4, 1}));
+  EXPECT_THAT(ParseHeads("4:2,0:1,4:2", Recorded()), ElementsAre(HeadId{0, 1}, HeadId{4, 2}));
+  EXPECT_EQ(ParseHeadsAsTyped("", Recorded()).size(), 12u);
+}
+
 TEST(ParseHeads, RefusesHeadsThatWereNotRecorded) {
   EXPECT_THAT([] { ParseHeads("2:0", Recorded()); },
               ThrowsMessage<UsageError>(HasSubstr("no recorded head matches 2:0")));

@@ -37,10 +37,12 @@ HeadStatistics EveryFieldDifferent() {
   head.kv_head = 2;
   head.num_rows = 1000;
   head.num_tokens = 1001;
+  head.device = "a GPU";
+  head.note = "a note";
   double next = 0;
   for (double* value :
        {&head.kurtosis, &head.entropy, &head.max_probability, &head.sink_mass, &head.local_mass, &head.vertical_mass,
-        &head.slash_mass, &head.block_mass, &head.retrieval_mass, &head.retrieval_peak}) {
+        &head.slash_mass, &head.block_mass, &head.retrieval_mass, &head.retrieval_peak, &head.outside_mass}) {
     *value = (next += 1) / 16;
   }
   for (int32_t k = 1; k <= 1024; k *= 2) head.top_k_mass.push_back({k, (next += 1) / 64});
@@ -67,6 +69,8 @@ TEST_F(StatisticsStoreTest, EveryMetricComesBack) {
   EXPECT_EQ(loaded[0].kv_head, head.kv_head);
   EXPECT_EQ(loaded[0].num_rows, head.num_rows);
   EXPECT_EQ(loaded[0].num_tokens, head.num_tokens);
+  EXPECT_EQ(loaded[0].device, head.device);
+  EXPECT_EQ(loaded[0].note, head.note);
   EXPECT_EQ(loaded[0].column_profile, head.column_profile);
   EXPECT_EQ(loaded[0].diagonal_profile, head.diagonal_profile);
   EXPECT_EQ(loaded[0].head_class, head.head_class);

@@ -1,0 +1,20 @@
+// Sentences for the person at the terminal.
+#pragma once
+
+#include <string_view>
+
+namespace headscope::app {
+
+// "headscope: <sentence>" and a line end, on stderr. The sentence may quote files and arguments: whatever a terminal
+// would obey is shown instead (analysis/types/printable.h), and it stays one line.
+void Say(std::string_view sentence);
+
+// What a run says that ends for want of either.
+inline constexpr char kOutOfMemory[] =
+    "not enough memory; close other programs, or choose fewer heads or a shorter sequence";
+inline constexpr char kOutOfThreads[] =
+    "the system gives no more threads; end other programs, raise the limit (ulimit -u, a container's limit of "
+    "processes) "
+    "or give --threads 1";
+
+}  // namespace headscope::app

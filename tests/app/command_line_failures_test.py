@@ -1,0 +1,171 @@
+"""What the system refuses: memory, threads, writes, reads, open files. At whatever call it begins to, a command ends by itself, with an exit code and one
+sentence, and leaves nothing behind.
+
+    command_line_failures_test.py HEADSCOPE DATA_DIR FAILING_CALLS.so
+
+The library (failing_calls.c) counts the calls of a kind, and fails those that it is told to: one alone, as a busy machine does, or all from there on, as
+one at its limit. A call that fails may be one that the command can do without; then the command must do its work.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+import command_line
+from command_line import HEADSCOPE, MODEL, PATIENCE, run
+
+FAILING_CALLS = sys.argv[3]
+NO_MEMORY_OR_THREADS, FAILED, BAD_INPUT = 4, 1, 3
+HEADS, HEAD_DIM, HIDDEN, VOCABULARY = 2, 16, 32, 4096
+
+
+def write_model(folder):
+    """A checkpoint that runs in milliseconds, with the shipped model's tokenizer."""
+    folder.mkdir()
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": HIDDEN, "intermediate_size": HIDDEN, "num_hidden_layers": 1,
+              "num_attention_heads": HEADS, "num_key_value_heads": HEADS, "head_dim": HEAD_DIM, "vocab_size": VOCABULARY, "max_position_embeddings": 512,
+              "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True, "torch_dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_bytes(pathlib.Path(MODEL, "tokenizer.json").read_bytes())
+    width, layer = HEADS * HEAD_DIM, "model.layers.0."
+    shapes = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN), "model.norm.weight": (HIDDEN,), layer + "self_attn.o_proj.weight": (HIDDEN, width)}
+    shapes |= {layer + f"self_attn.{name}_proj.weight": (width, HIDDEN) for name in "qkv"}
+    shapes |= {layer + f"mlp.{name}_proj.weight": (HIDDEN, HIDDEN) for name in ("gate", "up", "down")}
+    shapes |= {layer + f"{name}_layernorm.weight": (HIDDEN,) for name in ("input", "post_attention")}
+    random, header, data, end = numpy.random.default_rng(5), {}, [], 0
+    for name, shape in shapes.items():
+        data.append((random.standard_normal(shape) * 0.1).astype(numpy.float32).tobytes())
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + len(data[-1])]}
+        end += len(data[-1])
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def spread(count, most):
+    """At most `most` of the calls 1 to `count`: half of them evenly over all, half closer and closer to the end, where the work is that others load for."""
+    if count <= most:
+        return list(range(1, count + 1))
+    half = most // 2
+    return sorted({*(1 + i * (count - 1) // half for i in range(half)), *(max(1, count - 3**i + 1) for i in range(most - half))})
+
+
+class Failures(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.model = cls.path / "model"
+        write_model(cls.model)
+        cls.trace = cls.path / "trace.h5"
+        cls.run_capture(cls.trace)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    @classmethod
+    def run_capture(cls, out):
+        run("capture", cls.model, "--text", "some words to record", "-o", out, "--quiet")
+
+    def environment(self, **settings):
+        return {**os.environ, "LD_PRELOAD": FAILING_CALLS, "OMP_WAIT_POLICY": "passive", **settings}
+
+    def calls(self, kind, command):
+        """How many calls of that kind the command makes when none of them fails."""
+        with tempfile.TemporaryDirectory() as folder:
+            counted = pathlib.Path(folder, "calls")
+            run(*command(pathlib.Path(folder)), env=self.environment(HEADSCOPE_FAILING_CALLS=kind, HEADSCOPE_CALLS_FILE=str(counted)))
+            return int(counted.read_text())
+
+    def problem(self, kind, command, codes, begin, count, **options):
+        """What is wrong with a run in which calls fail; empty when nothing is."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            settings = {"HEADSCOPE_FAILING_CALLS": kind, "HEADSCOPE_FAILING_FROM": str(begin), "HEADSCOPE_FAILING_COUNT": str(count)}
+            try:
+                done = subprocess.run([HEADSCOPE, *map(str, command(folder))], capture_output=True, text=True, timeout=30 * PATIENCE,
+                                      env=self.environment(**settings), **options)
+            except subprocess.TimeoutExpired:
+                return "hangs"
+            if done.returncode < 0 or done.returncode not in (0, *codes):
+                return f"exit code {done.returncode}: {done.stderr[:300]!r}"
+            if done.returncode == 0:
+                return ""
+            lines = done.stderr.splitlines()
+            sentences = [line for line in lines if line.startswith("headscope: ")]
+            # What was done may have been said before the rest failed.
+            if len(sentences) != 1 or lines[-1] != sentences[0] or [line for line in lines[:-1] if " tokens, " not in line]:
+                return f"not one sentence: {done.stderr[:300]!r}"
+            return self.left_behind(folder, sentences[0])
+
+    def left_behind(self, folder, sentence):
+        """Only a trace that holds tokens may stay of a run that failed."""
+        for entry in folder.iterdir():
+            info = subprocess.run([HEADSCOPE, "info", str(entry), "--json"], capture_output=True, text=True, timeout=30 * PATIENCE)
+            if entry.suffix != ".h5" or info.returncode != 0 or json.loads(info.stdout)["num_tokens"] == 0:
+                return f"left {entry.name} after: {sentence}"
+        return ""
+
+    def sweep(self, kind, command, codes, most):
+        count = self.calls(kind, command)
+        # Of memory, one small block that is missing while the next one is there is nothing that happens.
+        cases = [(begin, number) for begin in spread(count, most) for number in ((0,) if kind == "memory" else (1, 0))]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            problems = list(pool.map(lambda case: self.problem(kind, command, codes, *case), cases))
+        found = [f"  call {begin} of {count}{' alone' if number else ' and all after it'}: {problem}"
+                 for (begin, number), problem in zip(cases, problems) if problem]
+        self.assertEqual(found, [], f"{kind} of {command(pathlib.Path())[0]}, {len(found)} of {len(cases)} cases:\n" + "\n".join(found))
+
+    def commands(self):
+        return {"info": (lambda _: ("info", self.trace), 16),
+                "export": (lambda folder: ("export", self.trace, "-o", folder / "part.h5", "--quiet"), 24),
+                "csv": (lambda folder: ("export", self.trace, "-o", folder / "part.csv", "--quiet"), 16),
+                "capture": (lambda folder: ("capture", self.model, "--text", "some words to record", "-o", folder / "out.h5", "--quiet"), 8)}
+
+    def sweep_all(self, kind, codes):
+        for name, (command, most) in self.commands().items():
+            with self.subTest(kind=kind, command=name):
+                self.sweep(kind, command, codes, most)
+
+    def test_memory(self):
+        self.sweep_all("memory", (NO_MEMORY_OR_THREADS, FAILED, BAD_INPUT))
+
+    def test_threads(self):
+        command, most = self.commands()["capture"]
+        self.sweep("threads", command, (NO_MEMORY_OR_THREADS,), most)
+        # The recorder's own thread is the last one that is asked for.
+        self.assertEqual(self.problem("threads", command, (NO_MEMORY_OR_THREADS,), self.calls("threads", command), 0), "")
+
+    def test_writes(self):
+        self.sweep_all("writes", (FAILED, 2))
+
+    def test_reads(self):
+        self.sweep_all("reads", (FAILED, BAD_INPUT, NO_MEMORY_OR_THREADS))
+
+    def test_opens(self):
+        self.sweep_all("opens", (FAILED, BAD_INPUT, NO_MEMORY_OR_THREADS, 2))
+
+    def test_address_space(self):
+        """ulimit -v, from too little for LibTorch to what is enough."""
+        command, _ = self.commands()["capture"]
+
+        def limited(mib):
+            limits = (mib << 20, mib << 20)
+            return self.problem("", command, (NO_MEMORY_OR_THREADS, FAILED), 0, 0, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limits))
+
+        sizes = [280, 400, 480, 523, 560, 620, 680, 740, 800]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = [f"  {mib} MiB: {problem}" for mib, problem in zip(sizes, pool.map(limited, sizes)) if problem]
+        self.assertEqual(found, [], "\n".join(found))
+
+
+if __name__ == "__main__":
+    command_line.main()

@@ -1,0 +1,79 @@
+"""What a file says reaches a terminal as text that it can only show: no escape sequence, no line of its own, no byte that is no UTF-8.
+
+    command_line_untrusted_text_test.py HEADSCOPE DATA_DIR
+"""
+import json
+import os
+import shutil
+import unicodedata
+
+import h5py
+import numpy
+
+import command_line
+from command_line import MODEL, run, TraceCase
+
+# A window's title, a cleared screen (in 7 and in 8 bits), a line that pretends to be headscope's, a name written backwards, no UTF-8.
+HOSTILE = b"\x1b]0;owned\x07\x1b[2J\xc2\x9b2J\nheadscope: all is well\r\t\xe2\x80\xaegpj\xff"
+SHOWN = r"\x1b]0;owned\x07\x1b[2J\u009b2J\nheadscope: all is well\x0d\t\u202egpj\xff"
+
+
+def unsafe(text):
+    """Characters of `text` that a terminal obeys or does not show; line ends aside."""
+    return [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp")]
+
+
+class UntrustedText(TraceCase):
+    def with_attributes(self, name, **attributes):
+        """A copy of the trace in which "group__attribute" says something else."""
+        path = self.path / name
+        shutil.copy(self.trace, path)
+        with h5py.File(path, "r+", libver="latest") as file:
+            for key, value in attributes.items():
+                group, attribute = key.split("__")
+                del file[group].attrs[attribute]
+                file[group].attrs.create(attribute, numpy.bytes_(value), dtype=f"S{len(value)}")
+        return path
+
+    def with_config(self, name, config):
+        folder = self.path / name
+        folder.mkdir()
+        for file in os.listdir(MODEL):
+            if os.path.isfile(os.path.join(MODEL, file)) and file != "config.json":
+                os.symlink(os.path.join(MODEL, file), folder / file)
+        (folder / "config.json").write_bytes(config)
+        return folder
+
+    def test_info_shows_names_and_prompts_as_text(self):
+        trace = self.with_attributes("names.h5", model__name=HOSTILE, tokens__prompt_source=HOSTILE, tokens__task_answer=HOSTILE)
+        text = run("info", trace).stdout
+        self.assertEqual(text.count(SHOWN), 3, text)
+        self.assertEqual(unsafe(text), [])
+        self.assertEqual([line for line in text.splitlines() if line.startswith("headscope")], [], "a line of the file's own")
+
+    def test_json_means_what_the_file_says_in_characters_that_are_safe(self):
+        trace = self.with_attributes("json.h5", model__name=HOSTILE, tokens__prompt_source=HOSTILE)
+        text = run("info", trace, "--json").stdout
+        self.assertEqual(unsafe(text), [])
+        self.assertEqual(json.loads(text)["prompt"], HOSTILE.decode("utf-8", "replace"))
+        self.assertEqual(json.loads(text)["model"]["name"], HOSTILE.decode("utf-8", "replace"))
+
+    def test_a_refusal_that_quotes_a_file_is_one_line(self):
+        quoting = json.dumps({"model_type": HOSTILE.decode("utf-8", "replace")}).encode()
+        for number, config in enumerate((quoting, b'{"model_type": "' + HOSTILE, b'{"' + HOSTILE[-1:] + b'": \xc2\x9b2J', b"[\xe2\x80\xae]")):
+            with self.subTest(config=config):
+                folder = self.with_config(f"model{number}", config)
+                for command in (("info", folder), ("capture", folder, "--text", "a", "-o", self.path / "none.h5")):
+                    said = run(*command, code=3).stderr  # one line, as run() checks
+                    self.assertIn("config.json", said)
+                    self.assertEqual(unsafe(said), [])
+
+    def test_arguments_are_quoted_as_text(self):
+        hostile = HOSTILE.replace(b"\xff", b"").decode()
+        for code, *command in ((2, hostile), (3, "info", hostile), (2, "analyze", self.trace, "--heads", hostile), (2, "bench", "--methods", hostile)):
+            with self.subTest(command=command):
+                self.assertEqual(unsafe(run(*command, code=code).stderr), [])
+
+
+if __name__ == "__main__":
+    command_line.main()
