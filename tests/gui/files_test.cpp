@@ -123,8 +123,8 @@ TEST_F(FilesTest, TraceThatIsCutWhileOnShowIsReportedOnce) {
   ASSERT_TRUE(QFile::setPermissions(path, QFile::ReadOwner | QFile::WriteOwner));
   ASSERT_TRUE(QFile::resize(path, QFile(path).size() / 8));
   window_->store()->Select({9, 7});
-  ASSERT_TRUE(WaitFor([&] { return IsNoticeShown(); })) << "the head was read from a file that no longer holds it";
-  EXPECT_TRUE(Notice().contains(path)) << Notice().toStdString();
+  ASSERT_TRUE(WaitFor([&] { return IsNoticeShown() && Notice().contains(path); }))
+      << "the head was read from a file that no longer holds it, and this is said: " << Notice().toStdString();
   window_->OpenPath(trace_path());
   ASSERT_TRUE(WaitFor([&] { return Shown() == trace_path(); }));
   EXPECT_TRUE(WaitForCanvas());

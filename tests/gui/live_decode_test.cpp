@@ -170,12 +170,15 @@ TEST_F(LiveDecodeTest, SparqIsDraggedOnTheLastQueriesAndMeasuredBesideDenseDecod
 
   const analysis::MaskSummary live = canvas_->mask()->summary;
   canvas_->SetRepeats(2);
+  workbench_->SetMeasuresAlone(true);  // the mask is this head's own choice; in its layer SparQ chooses per KV head
   QTest::keyClick(window_.get(), Qt::Key_F5);
   auto* table = Find<QTableView>("runsTable");
   ASSERT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }, 60000));
   const std::vector<analysis::MethodResult> runs = static_cast<ui::RunsTableModel*>(table->model())->runs();
-  EXPECT_EQ(runs[0].method, "dense");
+  EXPECT_EQ(runs[0].method, "decode/dense");
   EXPECT_EQ(runs[1].method, "sparq");
+  EXPECT_EQ(runs[1].chosen_per, "query head");
+  EXPECT_TRUE(runs[1].measured.ends_with(" alone")) << runs[1].measured;
   for (const analysis::MethodResult& run : runs) EXPECT_EQ(run.phase, "decode");
   EXPECT_EQ(runs[1].parameters, live.parameters);
   EXPECT_DOUBLE_EQ(runs[1].kept_fraction, live.kept_fraction) << "a run and the live panel keep the same";

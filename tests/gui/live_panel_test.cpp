@@ -135,6 +135,63 @@ TEST_F(LivePanelTest, ARunShowsHowFarItIsAndItsNote) {
   KeepPicture("canvas_run_note");
 }
 
+// A run that is opened again shows its own figures; those of the method that was measured last used to stay.
+TEST_F(LivePanelTest, AnOpenedRunShowsItsOwnFigures) {
+  Show();
+  QSignalSpy finished(canvas_.get(), &HeadCanvas::RunFinished);
+  ClickControl("run");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return finished.size() == 1; }, 2000));
+  Settle();
+  analysis::MethodResult opened = finished[0][0].value<analysis::MethodResult>();
+  opened.note = "of another day";
+  EXPECT_TRUE(canvas_->PanelControl("note").isNull());
+  canvas_->ShowResult(opened);
+  Settle();
+  EXPECT_FALSE(canvas_->PanelControl("note").isNull());
+  opened.head = {.layer = 0, .head = 1};
+  opened.note.clear();
+  canvas_->ShowResult(opened);
+  Settle();
+  EXPECT_FALSE(canvas_->PanelControl("note").isNull()) << "of another head: nothing changes";
+}
+
+// --- Where the panel is ---
+
+TEST_F(LivePanelTest, ThePanelCannotBeDraggedOffTheCanvasAndResetBringsItBack) {
+  Show();
+  const QRectF first = canvas_->PanelControl("panel");
+  ASSERT_FALSE(first.isNull());
+  const QRectF canvas(QPointF(0, 0), QSizeF(canvas_->size()));
+  for (const QPointF far : {QPointF(canvas.right() + 300, 60), QPointF(-500, 60), QPointF(300, canvas.bottom() + 400),
+                            QPointF(canvas.right() + 300, canvas.bottom() + 400)}) {
+    const QRectF panel = canvas_->PanelControl("panel");
+    const QPointF title(panel.center().x(), panel.top() + 8);
+    MoveTo(title);
+    QTest::mousePress(canvas_.get(), Qt::LeftButton, {}, title.toPoint());
+    Settle();
+    for (const double share : {0.5, 1.0}) {
+      MoveTo(title + (far - title) * share, Qt::LeftButton);
+      Settle();
+    }
+    QTest::mouseRelease(canvas_.get(), Qt::LeftButton, {}, far.toPoint());
+    Settle();
+    const QRectF shown = canvas_->PanelControl("panel");
+    EXPECT_TRUE(canvas.adjusted(-1, -1, 1, 1).contains(shown))
+        << shown.left() << ", " << shown.top() << " to " << shown.right() << ", " << shown.bottom();
+    EXPECT_NE(shown.topLeft(), first.topLeft()) << "it was moved";
+  }
+  canvas_->ResetPanel();
+  Settle();
+  EXPECT_EQ(canvas_->PanelControl("panel"), first);
+  // Rolled up by hand and hidden: the same.
+  ClickControl("roll");
+  canvas_->SetPanelVisible(false);
+  Settle();
+  canvas_->ResetPanel();
+  Settle();
+  EXPECT_EQ(canvas_->PanelControl("panel"), first);
+}
+
 // --- Narrow canvases ---
 
 TEST_F(LivePanelTest, OnANarrowCanvasThePanelIsRolledUpUntilItIsOpened) {

@@ -2,6 +2,7 @@
 // search for the cheapest parameters, and undo.
 #include <QAction>
 #include <QDockWidget>
+#include <QJsonObject>
 #include <QLabel>
 #include <QPushButton>
 #include <QSignalSpy>
@@ -108,15 +109,87 @@ TEST_F(MassPaneTest, ArrowsMoveTheTargetAndADoubleClickSetsItBack) {
   EXPECT_EQ(canvas_->mass_target(), 0.95);
 }
 
-TEST_F(MassPaneTest, WorstQueryIsShownOnTheMap) {
-  Open("s2-attention");
+// Both buttons went to the worst query's own key, where every method keeps everything. The map is to show what that
+// query loses: here by far most of it lies on random keys, far from the diagonal.
+TEST_F(MassPaneTest, WorstQueryIsShownWhereItLosesMost) {
+  Open("a-shape");
+  kernels::ParameterValues values(Spec("a-shape"));
+  ASSERT_EQ(values.Parse(Spec("a-shape"), "n_sink=64,n_local=64"), "");
+  ASSERT_TRUE(canvas_->SetMethod(QStringLiteral("a-shape"), values));
+  Settle();
   const std::vector<float>& mass = canvas_->mask()->kept_mass;
-  const auto worst = std::min_element(mass.begin(), mass.end()) - mass.begin();
+  const int64_t worst = std::min_element(mass.begin(), mass.end()) - mass.begin();
+  // Keys that A-shape leaves out of that row, by its definition, and the most probable of them, one by one.
+  int64_t most_lost = -1;
+  double most = 0;
+  for (int64_t column = 64; column <= worst - 64; ++column) {
+    const double probability = workbench_->ExactScore(canvas_->head(), worst, column).probability;
+    if (probability > most) {
+      most = probability;
+      most_lost = column;
+    }
+  }
+  ASSERT_GT(most, 0.01);
+  ASSERT_LT(most_lost, worst - 64);
   auto* button = Find<QPushButton>("worstQuery");
   EXPECT_TRUE(button->text().endsWith(QStringLiteral(" %1").arg(worst))) << button->text().toStdString();
-  QTest::mouseClick(button, Qt::LeftButton);
-  const double row = canvas_->ViewState()[QStringLiteral("view")].toObject()[QStringLiteral("center_row")].toDouble();
-  EXPECT_NEAR(row, static_cast<double>(worst) + 0.5, 40) << "in view; near the edge of the map not quite in the middle";
+  auto* notice = Find<QLabel>("noticeText");
+  const auto go_by_button = [&] { QTest::mouseClick(button, Qt::LeftButton); };
+  const auto go_in_panel = [&] {
+    const QPoint at = canvas_->PanelControl(QStringLiteral("worst")).center().toPoint();
+    QMouseEvent move(QEvent::MouseMove, at, canvas_->mapToGlobal(QPointF(at)), Qt::NoButton, Qt::NoButton,
+                     Qt::NoModifier);
+    QApplication::sendEvent(canvas_, &move);
+    QTest::mousePress(canvas_, Qt::LeftButton, {}, at);
+    QTest::mouseRelease(canvas_, Qt::LeftButton, {}, at);
+  };
+  for (const std::function<void()>& go : {std::function<void()>(go_by_button), std::function<void()>(go_in_panel)}) {
+    canvas_->FitView();
+    Settle();
+    QSignalSpy shown(canvas_, &ui::HeadCanvas::WorstQueryShown);
+    go();
+    ASSERT_TRUE(WaitFor([&] { return shown.count() == 1; }));
+    Settle();
+    const QPoint at = canvas_->PixelOf(worst, most_lost).toPoint();
+    EXPECT_TRUE(canvas_->rect().contains(at)) << "key " << most_lost << " of query " << worst << " is in view";
+    const QJsonObject view = canvas_->ViewState()[QStringLiteral("view")].toObject();
+    EXPECT_LE(view[QStringLiteral("scores_per_pixel")].toDouble(), 1.0 / 8) << "and is seen";
+    EXPECT_NEAR(view[QStringLiteral("center_column")].toDouble(), static_cast<double>(most_lost) + 0.5, 40);
+    EXPECT_TRUE(notice->text().contains(QStringLiteral("key %1 ").arg(most_lost))) << notice->text().toStdString();
+    EXPECT_TRUE(notice->text().contains(QString::number(most, 'f', 3))) << notice->text().toStdString();
+  }
+}
+
+TEST_F(MassPaneTest, WorstStepOfADecodeMethodIsShownWhereItLosesMost) {
+  Open("sliding-window");
+  kernels::ParameterValues values(Spec("sliding-window"));
+  ASSERT_EQ(values.Parse(Spec("sliding-window"), "n_local=64"), "");
+  ASSERT_TRUE(canvas_->SetMethod(QStringLiteral("sliding-window"), values));
+  Settle();
+  const ui::LiveMask& mask = *canvas_->mask();
+  ASSERT_LT(mask.summary.kept_fraction, 1);
+  const int64_t row = mask.distribution.worst_row;
+  const analysis::KeptStep& step = mask.steps->steps[static_cast<size_t>(row - mask.steps->first_row)];
+  int64_t most_lost = -1;
+  double most = 0;
+  for (int64_t column = step.attended.begin; column < step.attended.end; ++column) {
+    const bool kept = std::any_of(step.kept.begin(), step.kept.end(),
+                                  [&](const auto& range) { return column >= range.begin && column < range.end; });
+    const double probability = workbench_->ExactScore(canvas_->head(), row, column).probability;
+    if (!kept && probability > most) {
+      most = probability;
+      most_lost = column;
+    }
+  }
+  QSignalSpy shown(canvas_, &ui::HeadCanvas::WorstQueryShown);
+  QTest::mouseClick(Find<QPushButton>("worstQuery"), Qt::LeftButton);
+  ASSERT_TRUE(WaitFor([&] { return shown.count() == 1; }));
+  const auto lost = shown[0][2].value<std::vector<ui::LostKey>>();
+  ASSERT_FALSE(lost.empty());
+  EXPECT_EQ(lost[0].column, most_lost);
+  EXPECT_NEAR(lost[0].probability, most, 1e-9);
+  EXPECT_TRUE(std::is_sorted(lost.begin(), lost.end(),
+                             [](const auto& a, const auto& b) { return a.probability > b.probability; }));
 }
 
 TEST_F(MassPaneTest, NoQueryIsTheWorstWhereEverythingIsKept) {

@@ -99,6 +99,21 @@ TEST_F(RunsTest, EnterOnARunShowsItsHeadAndWhatItMeasured) {
   EXPECT_EQ(canvas_->method(), QStringLiteral("block-sparse"));
 }
 
+TEST_F(RunsTest, ExportsProposeNamesThatSayOfWhatTheyAre) {
+  Open();
+  window_->store()->Select({1, 3});
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitForRuns(Command::kRun));
+  const auto proposed = [&](Command command, const char* name) {
+    AnswerFileDialog(File(QLatin1String(name)));
+    window_->commands()[command]->trigger();
+    return name_at_first_.toStdString();
+  };
+  EXPECT_EQ(proposed(Command::kExportCanvas, "1.png"), "small-head-1-3.png");
+  EXPECT_EQ(proposed(Command::kExportHeads, "1.csv"), "small-heads.csv");
+  EXPECT_EQ(proposed(Command::kExportRuns, "2.csv"), "small-runs.csv");
+}
+
 TEST_F(RunsTest, AnotherTraceOpensOnTheSameHead) {
   Open();
   window_->store()->Select({1, 3});

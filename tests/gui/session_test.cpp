@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "shell_fixture.h"
+#include "trace_keeper.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -28,8 +29,8 @@ class SessionTest : public ShellTest {
     EXPECT_TRUE(file.open(QIODevice::ReadOnly));
     return file.readAll();
   }
-  void WriteSession(const QByteArray& text) const {
-    QFile file(session_path());
+  static void Write(const QString& path, const QByteArray& text) {
+    QFile file(path);
     ASSERT_TRUE(file.open(QIODevice::WriteOnly));
     file.write(text);
   }
@@ -118,7 +119,10 @@ TEST_F(SessionTest, DamagedFilesGiveAWorkingWindow) {
 
   for (const QByteArray& text : damaged) {
     SCOPED_TRACE(text.left(300).toStdString());
-    WriteSession(text);
+    // The files of the trace are as untrusted.
+    for (const QString& path : {session_path(), ui::TraceKeeper(nullptr, folder_.path()).FileInSettings(trace_path()),
+                                ui::TraceKeeper::FileBeside(trace_path())})
+      Write(path, text);
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForCanvas());
     EXPECT_EQ(window_->canvas()->head(), (HeadId{0, 0}));

@@ -3,7 +3,9 @@
 #include <QApplication>
 #include <QComboBox>
 #include <QElapsedTimer>
+#include <QFile>
 #include <QFileDialog>
+#include <QFileInfo>
 #include <QLineEdit>
 #include <QMessageBox>
 #include <QTimer>
@@ -23,9 +25,9 @@ constexpr int32_t kLayers = 2, kQoHeads = 4, kKvHeads = 2, kHeadDim = 32;
 
 }  // namespace
 
-void WriteSmallTrace(const std::string& path, int32_t window) {
+void WriteSmallTrace(const std::string& path, int32_t window, const std::string& text) {
   data::TraceLayout layout;
-  layout.model = {.name = "small",
+  layout.model = {.name = text.empty() ? "small" : text,
                   .model_type = "llama",
                   .config_json = "{}",
                   .weights_sha256 = std::string(64, '0'),
@@ -40,7 +42,7 @@ void WriteSmallTrace(const std::string& path, int32_t window) {
   layout.encoding = data::Encoding::kFloat32;
   layout.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim));
   layout.window_per_layer = {0, window};
-  layout.prompt_source = "text";
+  layout.prompt_source = text.empty() ? "text" : text;
   layout.max_tokens = kTokens;
 
   data::TraceWriter writer(path, layout, /*overwrite=*/true);
@@ -50,7 +52,9 @@ void WriteSmallTrace(const std::string& path, int32_t window) {
     tokens.push_back({.id = i % 4096,
                       .phase = data::TokenPhase::kPrompt,
                       .step = 0,
-                      .text = i == 300 ? " needle" : " word" + std::to_string(i)});
+                      .text = i == 300                    ? " needle"
+                              : i == 301 && !text.empty() ? text
+                                                          : " word" + std::to_string(i)});
     positions.push_back(i);
   }
   writer.AppendTokens(tokens);
@@ -114,6 +118,12 @@ ShellTest::~ShellTest() {
   workbench_.reset();
 }
 
+QString ShellTest::ShippedTrace() const {
+  const QString target = QStringLiteral(HEADSCOPE_SHIPPED_TRACE_PATH), link = File(QFileInfo(target).fileName());
+  QFile::link(target, link);  // fails when it is there already
+  return link;
+}
+
 ui::MainWindow& ShellTest::OpenWindow(const QString& open_path) {
   CloseWindow();
   window_ = std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("session.json")));
@@ -175,7 +185,9 @@ void ShellTest::AnswerFileDialog(const QString& path, const QString& kind) {
     auto* kinds = dialog->findChild<QComboBox*>(QStringLiteral("fileTypeCombo"));
     kinds->setCurrentIndex(kinds->findText(kind.isEmpty() ? kind_at_first_ : kind, Qt::MatchContains));
     Q_EMIT kinds->activated(kinds->currentIndex());  // as a user's choice does
-    dialog->findChild<QLineEdit*>(QStringLiteral("fileNameEdit"))->setText(path);
+    auto* name = dialog->findChild<QLineEdit*>(QStringLiteral("fileNameEdit"));
+    name_at_first_ = name->text();
+    name->setText(path);
     QMetaObject::invokeMethod(dialog, "accept", Qt::QueuedConnection);
   });
   timer->start(20);

@@ -1,11 +1,14 @@
-// Runs cost minutes to measure: nothing drops them without a question while no file holds them.
+// Runs cost minutes to measure: where neither the trace's folder nor the settings take a file of them, nothing drops
+// them without a question.
 #include <QAction>
+#include <QDir>
 #include <QFile>
 #include <QLabel>
 #include <QTableView>
 #include <QTimer>
 
 #include "shell_fixture.h"
+#include "trace_keeper.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -16,6 +19,10 @@ class UnsavedRunsTest : public ShellTest {
  protected:
   // A window with one measured run, and another trace to open.
   void Measure() {
+    // A folder where the one file would be, a file where the folder of the other would be.
+    ASSERT_TRUE(QDir().mkpath(ui::TraceKeeper::FileBeside(trace_path())));
+    QFile in_the_way(File(QStringLiteral("traces")));
+    ASSERT_TRUE(in_the_way.open(QIODevice::WriteOnly));
     OpenWindow(trace_path());
     ASSERT_TRUE(WaitForStatistics());
     ASSERT_TRUE(WaitForCanvas());

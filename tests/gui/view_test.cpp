@@ -44,14 +44,14 @@ class ViewTest : public ShellTest {
 TEST_F(ViewTest, MenusMarkThePresentColoursAndMetric) {
   ASSERT_NO_FATAL_FAILURE(Open());
   const QString colors = QStringLiteral("Colours of the map"), metrics = QStringLiteral("Colour heads by");
-  EXPECT_EQ(Checked(colors), QStringList{QStringLiteral("Map in ") + window_->canvas()->color_map()});
+  EXPECT_EQ(Checked(colors), QStringList{QStringLiteral("Map colours: ") + window_->canvas()->color_map()});
   auto* box = Find<QComboBox>("colorBox");
   const QString before = box->currentText();
   box->setFocus();
   QTest::keyClick(box, Qt::Key_Down);
   ASSERT_NE(box->currentText(), before);
   EXPECT_EQ(window_->canvas()->color_map(), box->currentText());
-  EXPECT_EQ(Checked(colors), QStringList{QStringLiteral("Map in ") + box->currentText()});
+  EXPECT_EQ(Checked(colors), QStringList{QStringLiteral("Map colours: ") + box->currentText()});
 
   auto* metric = Find<QComboBox>("metricBox");
   EXPECT_EQ(Checked(metrics), QStringList{QStringLiteral("Colour heads by ") + metric->currentText()});
@@ -224,11 +224,28 @@ TEST_F(ViewTest, RunsTableShowsTheNoteOfARun) {
   while (column < rows->columnCount() && rows->headerData(column, Qt::Horizontal) != QStringLiteral("Note")) ++column;
   ASSERT_LT(column, rows->columnCount());
   EXPECT_EQ(rows->index(1, column).data().toString().toStdString(), run.note);
-  EXPECT_EQ(rows->index(1, column).data(Qt::ToolTipRole).toString().toStdString(), run.note);
+  EXPECT_TRUE(rows->index(1, column).data(Qt::ToolTipRole).toString().contains(QString::fromStdString(run.note)));
   EXPECT_EQ(rows->index(0, column).data().toString(), QString()) << "the baseline's own";
   EXPECT_EQ(rows->index(1, ui::RunsTableModel::kCraMin).data().toString(), QStringLiteral("0.125"));
   EXPECT_EQ(rows->index(1, ui::RunsTableModel::kCraFifth).data().toString(), QStringLiteral("0.250"));
   window_->ForgetRuns();
+}
+
+TEST_F(ViewTest, ACommandThatIsNotToBeHadSaysWhy) {
+  OpenWindow(QString());
+  int asleep = 0;
+  for (const QAction* action : window_->commands().all()) {
+    if (action->isEnabled()) continue;
+    ++asleep;
+    EXPECT_TRUE(action->toolTip().contains(QStringLiteral("Not now: "))) << action->objectName().toStdString();
+    EXPECT_TRUE(action->statusTip().contains(QStringLiteral("Not now: "))) << action->objectName().toStdString();
+  }
+  EXPECT_GT(asleep, 10);
+  window_->OpenPath(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  const QAction* run = window_->commands()[Command::kRun];
+  EXPECT_TRUE(run->isEnabled());
+  EXPECT_FALSE(run->toolTip().contains(QStringLiteral("Not now")));
 }
 
 }  // namespace

@@ -248,6 +248,18 @@ void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method
   Post("mask", [mask, done] { done(mask); });
 }
 
+void FakeWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
+                                    Reply<std::vector<LostKey>> done) {
+  const Band band = masks_[static_cast<size_t>(mask_id - 1)];
+  std::vector<LostKey> lost;
+  for (int64_t column = 0; column <= row; ++column) {
+    if (!Kept(row, column, band.window, band.sinks)) lost.push_back({column, Head(head.head).Probability(row, column)});
+  }
+  std::sort(lost.begin(), lost.end(), [](const auto& a, const auto& b) { return a.probability > b.probability; });
+  lost.resize(std::min(lost.size(), kMostLostKeys));
+  Post("mask", [lost, done] { done(lost); });
+}
+
 void FakeWorkbench::MeetTarget(analysis::HeadId, const std::string&, const kernels::ParameterValues& values, double,
                                Reply<kernels::ParameterValues> done, ErrorReply, Reply<ProgressReport>) {
   Post("run", [values, done] { done(values); });

@@ -81,6 +81,7 @@ class FakeWorkbench : public Workbench {
                   double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
                   Reply<ProgressReport> progress) override;
   void CancelSearch() override {}
+  void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row, Reply<std::vector<LostKey>> done) override;
   void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                  int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
                  Reply<ProgressReport> progress) override;
@@ -91,6 +92,9 @@ class FakeWorkbench : public Workbench {
   void CancelCapture() override {}
   std::string ExportRuns(const std::vector<analysis::MethodResult>&, const std::string&) override { return {}; }
   std::string ExportStatistics(const std::vector<analysis::HeadStatistics>&, const std::string&) override { return {}; }
+  std::string ReadRuns(const std::string&, std::vector<analysis::MethodResult>*) override { return "no file"; }
+  std::string RunAsJson(const analysis::MethodResult&) override { return "{}"; }
+  std::optional<analysis::MethodResult> RunFromJson(const std::string&) override { return std::nullopt; }
 
   analysis::TilePtr MakeTile(const analysis::TileKey& key) const;
   analysis::MaskTilePtr MakeMaskTile(int64_t mask_id, const analysis::TileKey& key) const;

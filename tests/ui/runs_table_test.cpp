@@ -37,7 +37,9 @@ TEST(RunsTable, ARunKeepsTheBaselineThatItWasTimedWith) {
   ASSERT_EQ(model.rowCount(), 3) << "one dense row for both";
   model.sort(Model::kSpeedup, Qt::DescendingOrder);
   EXPECT_EQ(Cell(model, 0, Model::kMethod), QStringLiteral("dense"));
-  EXPECT_EQ(Cell(model, 0, Model::kAttend), QStringLiteral("30.0 ± 0.3")) << "the latest";
+  // It showed the latest run's, beside the speed-up of another.
+  EXPECT_EQ(Cell(model, 0, Model::kAttend), QStringLiteral("–")) << "no one time belongs to both";
+  EXPECT_NE(Cell(model, 0, Model::kNote), QString());
   EXPECT_EQ(Cell(model, 1, Model::kMethod), QStringLiteral("busy"));
   EXPECT_EQ(Cell(model, 1, Model::kDense), QStringLiteral("80.0 ± 4.0"));
   EXPECT_EQ(Cell(model, 2, Model::kDense), QStringLiteral("30.0 ± 0.3"));
@@ -60,6 +62,30 @@ TEST(RunsTable, ASpeedUpSaysHowFarItsTimesScatter) {
   model.Add(loose);
   // 34.6 * (1.76 / 3.46 + 0.02 / 0.1)
   EXPECT_EQ(Cell(model, 3, Model::kSpeedup), QStringLiteral("34.6 ± 24.5×"));
+}
+
+TEST(RunsTable, TheDenseRowShowsItsTimeWhileItIsEveryRunsBaseline) {
+  Model model;
+  model.Add(Measured("a", "prefill", {20, 0.1, 7}, {30, 0.3, 7}));
+  EXPECT_EQ(Cell(model, 0, Model::kAttend), QStringLiteral("30.0 ± 0.3"));
+  EXPECT_EQ(Cell(model, 0, Model::kNote), QString());
+}
+
+TEST(RunsTable, ALayerAndAHeadAloneAreTwoRunsWithADenseEach) {
+  Model model;
+  MethodResult layer = Measured("a", "decode", {20, 0, 3}, {60, 0, 3}),
+               alone = Measured("a", "decode", {9, 0, 3}, {10, 0, 3});
+  layer.measured = "layer 8: 8 heads";
+  alone.measured = "head 8:4 alone";
+  layer.num_rows = alone.num_rows = 16;
+  model.Add(layer);
+  model.Add(alone);
+  ASSERT_EQ(model.rowCount(), 4);
+  EXPECT_EQ(Cell(model, 0, Model::kMethod), QStringLiteral("decode/dense"));
+  EXPECT_EQ(Cell(model, 0, Model::kMeasured), QStringLiteral("head 8:4 alone"));
+  EXPECT_EQ(Cell(model, 0, Model::kAttend), QStringLiteral("10.0 ± 0.0"));
+  EXPECT_EQ(Cell(model, 2, Model::kMeasured), QStringLiteral("layer 8: 8 heads"));
+  EXPECT_EQ(Cell(model, 3, Model::kCraFifth), QStringLiteral("min of 16")) << "no quantile";
 }
 
 TEST(RunsTable, ARunWithTheSameParametersTakesThePlaceOfTheOneBefore) {

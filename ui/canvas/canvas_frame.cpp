@@ -36,13 +36,7 @@ HeadCanvas::Impl::Impl(HeadCanvas* owner)
       panel({.settings_changed = [this] { SettingsChanged(); },
              .run = [this] { AfterFrame([this] { canvas->RunMethod(); }); },
              .cancel_run = [this] { AfterFrame([this] { canvas->CancelRun(); }); },
-             .go_to_position =
-                 [this](int64_t position) {
-                   AfterFrame([this, position] {
-                     const int64_t row = model.rows().FirstRowAt(position);
-                     canvas->GoTo(row, std::min<int64_t>(position, static_cast<int64_t>(model.view().center_column())));
-                   });
-                 },
+             .go_to_worst = [this] { AfterFrame([this] { canvas->GoToWorst(); }); },
              .show_steps = [this] { AfterFrame([this] { ShowSteps(); }); },
              .fit_range = [this] { canvas->FitRange(); }}) {
   model.SetArrivalHandler([this] {
@@ -120,6 +114,7 @@ void HeadCanvas::Impl::ShowSteps() {
 
 void HeadCanvas::Impl::SettingsChanged() {
   model.trial().SetMaskWanted(model.settings().overlay || mask_watched);
+  if (model.workbench() != nullptr) model.workbench()->SetMeasuresAlone(model.settings().measures_alone);
   RequestFrame();
   AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });
 }

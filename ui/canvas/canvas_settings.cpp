@@ -38,6 +38,7 @@ QJsonObject SettingsToJson(const CanvasSettings& settings) {
       {"profiles", settings.profiles},
       {"minimap", settings.minimap},
       {"repeats", settings.repeats},
+      {"measures_alone", settings.measures_alone},
       {"picture_ground", settings.picture_ground == PictureGround::kLight ? "light" : "dark"},
   };
 }
@@ -62,6 +63,7 @@ CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& p
   ReadFlag(json, "panel", &settings.panel_visible);
   ReadFlag(json, "profiles", &settings.profiles);
   ReadFlag(json, "minimap", &settings.minimap);
+  ReadFlag(json, "measures_alone", &settings.measures_alone);
   const QString ground = json.value(QLatin1String("picture_ground")).toString();
   if (ground == QLatin1String("dark")) settings.picture_ground = PictureGround::kDark;
   if (ground == QLatin1String("light")) settings.picture_ground = PictureGround::kLight;

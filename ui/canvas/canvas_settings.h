@@ -22,7 +22,8 @@ struct CanvasSettings {
   bool panel_visible = true;
   bool profiles = true;
   bool minimap = true;
-  int repeats = 3;  // of a measured run
+  int repeats = 3;              // of a measured run
+  bool measures_alone = false;  // it times the head alone, not its layer
   PictureGround picture_ground = PictureGround::kDark;
   friend bool operator==(const CanvasSettings&, const CanvasSettings&) = default;
 };

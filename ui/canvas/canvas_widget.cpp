@@ -1,6 +1,7 @@
 #include "canvas_widget.h"
 
 #include <QKeyEvent>
+#include <QPointer>
 #include <algorithm>
 
 #include "canvas_widget_impl.h"
@@ -15,6 +16,7 @@ const QString kMethodMember = QStringLiteral("method");
 const QString kParametersMember = QStringLiteral("parameters");
 const QString kTargetMember = QStringLiteral("mass_target");
 const QString kViewMember = QStringLiteral("view");
+const QString kRangeFromMember = QStringLiteral("range_log2_min"), kRangeToMember = QStringLiteral("range_log2_max");
 
 }  // namespace
 
@@ -34,6 +36,7 @@ HeadCanvas::~HeadCanvas() {
 
 void HeadCanvas::SetWorkbench(Workbench* workbench) {
   impl_->model.SetWorkbench(workbench);
+  if (workbench != nullptr) workbench->SetMeasuresAlone(impl_->model.settings().measures_alone);
   if (workbench != nullptr && !impl_->waiting_method_state.isEmpty()) {
     impl_->ApplyMethodState(impl_->waiting_method_state);
     impl_->waiting_method_state = {};
@@ -93,6 +96,12 @@ void HeadCanvas::SetPanelVisible(bool visible) {
   impl_->model.settings().panel_visible = visible;
   impl_->SettingsChanged();
 }
+void HeadCanvas::ResetPanel() {
+  impl_->panel.Reset();
+  impl_->model.settings().panel_visible = true;
+  impl_->SettingsChanged();
+  impl_->PanelChanged();
+}
 void HeadCanvas::FitRange() {
   if (impl_->model.FitRange(devicePixelRatioF())) impl_->SettingsChanged();
 }
@@ -131,6 +140,20 @@ void HeadCanvas::GoTo(int64_t row, int64_t column) {
                   std::min(view.scores_per_pixel(), 1 / kReadablePixelsPerScore));
   });
   impl_->model.Mark({row, column});
+}
+
+void HeadCanvas::GoToWorst() {
+  const LiveMask* const shown = mask();
+  if (shown == nullptr || !HasHead()) return;
+  const int64_t row = shown->distribution.worst_row, first = shown->steps ? shown->steps->first_row : 0;
+  const auto kept = static_cast<double>(shown->kept_mass.at(static_cast<size_t>(row - first)));
+  impl_->model.workbench()->RequestLostKeys(
+      head(), shown->mask_id, row,
+      [canvas = QPointer<HeadCanvas>(this), of = head(), row, kept](const std::vector<LostKey>& lost) {
+        if (!canvas || !canvas->HasHead() || canvas->head() != of) return;
+        canvas->GoTo(row, lost.empty() ? canvas->impl_->model.rows().Position(row) : lost.front().column);
+        Q_EMIT canvas->WorstQueryShown(row, kept, lost);
+      });
 }
 
 bool HeadCanvas::ClearMark() {
@@ -205,6 +228,10 @@ void HeadCanvas::RunMethod() {
 void HeadCanvas::CancelRun() {
   impl_->model.trial().CancelRun();
 }
+void HeadCanvas::ShowResult(const analysis::MethodResult& result) {
+  impl_->model.trial().ShowResult(result);
+  impl_->PanelChanged();
+}
 bool HeadCanvas::IsRunning() const {
   return impl_->model.trial().running();
 }
@@ -227,6 +254,21 @@ void HeadCanvas::RestoreViewState(const QJsonObject& state) {
   impl_->ApplyState(state);
   if (impl_->model.view().num_rows() == 0) impl_->waiting_trace_state = state;
   if (!impl_->ApplyMethodState(state)) impl_->waiting_method_state = state;
+}
+
+QJsonObject HeadCanvas::OfTrace(const QJsonObject& state) {
+  QJsonObject part;
+  for (const QString& name :
+       {kViewMember, kRangeFromMember, kRangeToMember, kMethodMember, kParametersMember, kTargetMember}) {
+    if (state.contains(name)) part[name] = state[name];
+  }
+  return part;
+}
+
+QJsonObject HeadCanvas::WithoutTrace(const QJsonObject& state) {
+  QJsonObject part = state;
+  for (const QString& name : {kViewMember, kRangeFromMember, kRangeToMember}) part.remove(name);
+  return part;
 }
 
 void HeadCanvas::Impl::ApplyState(const QJsonObject& state) {

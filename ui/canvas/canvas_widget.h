@@ -14,6 +14,7 @@
 #include <QStringList>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "ui/workbench.h"
 
@@ -53,6 +54,9 @@ class HeadCanvas : public QOpenGLWidget {
   bool overlay() const;
   bool panel_visible() const;
 
+  // Shows the panel where it is at first.
+  void ResetPanel();
+
   // Spreads the colours over the probabilities in view; nothing changes while none of them is known.
   void FitRange();
 
@@ -65,6 +69,9 @@ class HeadCanvas : public QOpenGLWidget {
   // ClearMark, Esc on the canvas or another trace. Values outside the map are clamped.
   void GoTo(int64_t row, int64_t column);
   bool ClearMark();  // false: nothing was marked
+  // The same of the query that keeps the least of its mass by the mask on show, and the key that it loses most of;
+  // WorstQueryShown follows. Does nothing without a mask.
+  void GoToWorst();
   // Shows rows [row_begin, row_end) and columns [column_begin, column_end) as large as they fit.
   void ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end);
 
@@ -87,6 +94,8 @@ class HeadCanvas : public QOpenGLWidget {
   void RunMethod();
   void CancelRun();
   bool IsRunning() const;
+  // Puts a run that was measured before into the panel, as if it had just ended; one of another head changes nothing.
+  void ShowResult(const analysis::MethodResult& result);
 
   // What the kept mass of the rows should reach: moved alone, or with the method's parameters that are shares of mass.
   // MethodChanged follows a change of it.
@@ -104,6 +113,10 @@ class HeadCanvas : public QOpenGLWidget {
   // and ShowHead.
   QJsonObject ViewState() const;
   void RestoreViewState(const QJsonObject& state);
+  // The parts of a view state: where one trace is looked at, with what range of colours and which method; and the rest
+  // with the method, which serves any trace.
+  static QJsonObject OfTrace(const QJsonObject& state);
+  static QJsonObject WithoutTrace(const QJsonObject& state);
 
   // Draws the present view, with a title, axes, colour bar and a caption that says what it shows, without the panel,
   // into a PNG file of this many pixels; `scale` of them are as wide as one of the canvas' own, so that text and lines
@@ -143,6 +156,8 @@ class HeadCanvas : public QOpenGLWidget {
   void MethodChanged(const QString& method, const QString& parameters);
   void MaskStateChanged();  // a mask came, was asked for or is gone, or the target moved
   void MaskReady(const headscope::ui::LiveMask& mask);
+  // `lost`: the keys that the query loses most of, none when the mask keeps all of them.
+  void WorstQueryShown(qint64 row, double kept_mass, const std::vector<headscope::ui::LostKey>& lost);
   void RunRequested(headscope::analysis::HeadId head, const QString& method, const QString& parameters);
   void RunProgressed(const headscope::ui::ProgressReport& report);
   void RunFinished(const headscope::analysis::MethodResult& result);

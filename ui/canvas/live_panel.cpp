@@ -17,6 +17,7 @@ constexpr float kPanelWidth = 318;
 constexpr float kPanelHeight = 440;   // of most methods, without a result
 constexpr float kMostCovered = 0.3f;  // share of the canvas, by a panel that nobody has opened
 constexpr float kLabelWidth = 120;
+constexpr size_t kLongestUnit = 10;  // characters that a slider has room for
 
 std::string NumberText(const kernels::ParameterSpec& spec, double value) {
   std::array<char, 48> text{};
@@ -118,7 +119,8 @@ void LivePanel::RollUpWhereNarrow() {
   // roll up the panel that it was made in.
   const ImVec2 canvas = ImGui::GetIO().DisplaySize;
   const bool narrow = kPanelWidth * std::min(kPanelHeight, canvas.y) > kMostCovered * canvas.x * canvas.y;
-  if (!rolled_by_hand_ && narrow != narrow_) {
+  if (place_anew_) rolled_by_hand_ = false;
+  if (!rolled_by_hand_ && (narrow != narrow_ || place_anew_)) {
     ImGui::SetNextWindowCollapsed(narrow, ImGuiCond_Always);
     rolled_up_ = narrow;
   }
@@ -147,8 +149,8 @@ void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
   RollUpWhereNarrow();
   const double anchor_x = std::floor(map.right() - 8), anchor_y = std::floor(map.y + 8);
   const bool follows = at_anchor_ && (anchor_x != anchor_x_ || anchor_y != anchor_y_);
-  ImGui::SetNextWindowPos(Point(anchor_x, anchor_y), follows || off_canvas_ ? ImGuiCond_Always : ImGuiCond_FirstUseEver,
-                          {1, 0});
+  const bool anchored = std::exchange(place_anew_, false) || follows || off_canvas_;
+  ImGui::SetNextWindowPos(Point(anchor_x, anchor_y), anchored ? ImGuiCond_Always : ImGuiCond_FirstUseEver, {1, 0});
   anchor_x_ = anchor_x;
   anchor_y_ = anchor_y;
   // Down to the canvas' edge: what is below the map is less in the way than a panel that must be scrolled.
@@ -158,7 +160,11 @@ void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
   constexpr ImGuiWindowFlags kFlags =
       ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoSavedSettings;
   const bool open = ImGui::Begin((Title(model) + "###method_panel").c_str(), nullptr, kFlags);
-  const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
+  const ImVec2 wanted = ImGui::GetWindowPos(), size = ImGui::GetWindowSize(), canvas = ImGui::GetIO().DisplaySize;
+  // A drag ends at the canvas' edge: what is beyond it could not be used.
+  const ImVec2 at(std::clamp(wanted.x, 0.0f, std::max(0.0f, canvas.x - size.x)),
+                  std::clamp(wanted.y, 0.0f, std::max(0.0f, canvas.y - size.y)));
+  if (at.x != wanted.x || at.y != wanted.y) ImGui::SetWindowPos(at);
   if (ImGui::IsWindowCollapsed() != rolled_up_) {
     rolled_up_ = !rolled_up_;
     rolled_by_hand_ = true;
@@ -168,7 +174,8 @@ void LivePanel::Draw(CanvasModel& model, const PixelRect& map) {
   const auto title = static_cast<double>(ImGui::GetFrameHeight());
   controls_["roll"] = {x, y, title, title};  // the arrow in the title
   at_anchor_ = std::abs(x + static_cast<double>(size.x) - anchor_x) < 1 && std::abs(y - anchor_y) < 1;
-  off_canvas_ = at.x + size.x > ImGui::GetIO().DisplaySize.x && size.x + 8 <= static_cast<float>(map.right());
+  off_canvas_ = !ImGui::IsMouseDown(ImGuiMouseButton_Left) && wanted.x + size.x > canvas.x &&
+                size.x + 8 <= static_cast<float>(map.right());
   if (open) DrawContents(model);
   ImGui::End();
   focus_.EndFrame();
@@ -273,7 +280,9 @@ bool LivePanel::DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spe
   ImGuiSliderFlags flags = ImGuiSliderFlags_AlwaysClamp;
   if (spec.logarithmic) flags |= ImGuiSliderFlags_Logarithmic;
   std::string format = spec.type == kernels::ParameterType::kInteger ? "%.0f" : "%.4g";
-  if (!spec.unit.empty() && spec.unit.size() <= 8) format += " " + spec.unit;
+  // "1 block" of a unit in the plural.
+  const bool one = *value == 1 && spec.type == kernels::ParameterType::kInteger && spec.unit.ends_with('s');
+  if (spec.unit.size() <= kLongestUnit) format += " " + spec.unit.substr(0, spec.unit.size() - (one ? 1 : 0));
   const bool changed =
       ImGui::SliderScalar("##value", ImGuiDataType_Double, value, &spec.minimum, &spec.maximum, format.c_str(), flags);
   if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left) && !ImGui::GetIO().KeyCtrl) {

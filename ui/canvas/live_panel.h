@@ -19,15 +19,16 @@ class LivePanel {
     std::function<void()> settings_changed;
     std::function<void()> run;
     std::function<void()> cancel_run;
-    std::function<void(int64_t position)> go_to_position;  // a row's token position
-    std::function<void()> show_steps;                      // the rows of a decode method's steps
+    std::function<void()> go_to_worst;  // the query that keeps least, and what it loses most of
+    std::function<void()> show_steps;   // the rows of a decode method's steps
     std::function<void()> fit_range;
   };
   explicit LivePanel(Actions actions) : actions_(std::move(actions)) {}
 
   // Drawn at the upper right of `map`, where causal attention is blank, also when that moves, until the user moves the
-  // panel; there again when the canvas became too small for where it was. Where it would lie over much of the map it is
-  // rolled up to its title, which then says the method and what that keeps, until the user opens it.
+  // panel; there again when the canvas became too small for where it was. It cannot be moved off the canvas. Where it
+  // would lie over much of the map it is rolled up to its title, which then says the method and what that keeps, until
+  // the user opens it.
   void Draw(CanvasModel& model, const PixelRect& map);
 
   // Tab and Shift+Tab: false when the focus leaves the panel.
@@ -36,6 +37,8 @@ class LivePanel {
   void ClearFocus();
   // False when the key is the map's: the focus is not in the panel, and its lists are closed.
   bool HandleKey(PanelKey key);
+  // Puts the panel back to where it is while nobody has moved or rolled it.
+  void Reset() { place_anew_ = true; }
   // Unrolls the panel, goes to its list of methods, and opens that or, when it is open, closes it.
   void ToggleMethodList();
 
@@ -82,6 +85,7 @@ class LivePanel {
   double anchor_x_ = 0, anchor_y_ = 0;  // the panel's upper right corner while nobody has moved it
   bool at_anchor_ = true;               // in the last frame
   bool off_canvas_ = false;             // in the last frame
+  bool place_anew_ = false;             // wanted
   bool narrow_ = false, rolled_up_ = false;
   bool rolled_by_hand_ = false;  // the user's choice stays
   bool unroll_ = false;          // wanted

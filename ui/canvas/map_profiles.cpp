@@ -100,7 +100,7 @@ void DrawRowProfile(ImDrawList* list, const CanvasModel& model, const OverlayOpt
   DrawText(list, area.right() - static_cast<double>(TextSize("1").x), top, inks.text, "1");
   if (const auto peak = PeakOf(profiles.row_mass, profiles.first_row_bin, profiles.level, model.rows().num_rows()))
     DrawText(list, area.x, top + line, inks.dim,
-             "most " + FormatProbability(static_cast<double>(peak->value)).substr(0, 4));
+             "max " + FormatProbability(static_cast<double>(peak->value)).substr(0, 4));
   if (model.settings().overlay) DrawText(list, area.x, top + 2 * line, inks.mask, "kept");
 }
 

@@ -257,6 +257,14 @@ bool MethodTrial::Run(int repeats) {
   return true;
 }
 
+void MethodTrial::ShowResult(const analysis::MethodResult& result) {
+  if (head_ != result.head) return;
+  result_ = result;
+  run_error_.clear();
+  ++num_results_;
+  Changed();
+}
+
 void MethodTrial::CancelRun() {
   if (!running_) return;
   running_ = false;

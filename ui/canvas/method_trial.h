@@ -86,6 +86,8 @@ class MethodTrial {
   bool Run(int repeats);
   void CancelRun();
   bool running() const { return running_; }
+  // A run of this head that was measured before; one of another head changes nothing.
+  void ShowResult(const analysis::MethodResult& result);
   const ProgressReport& progress() const { return progress_; }
   const std::optional<analysis::MethodResult>& result() const { return result_; }
   int64_t num_results() const { return num_results_; }  // counts them

@@ -66,12 +66,11 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 6}, "");
   Mark("kept");
   if (mask.steps) DrawSteps(model, mask);
-  ImGui::Text("CRA  min %.3f   5 %% %.3f   mean %.3f", mask.summary.cra_min, mask.summary.cra_p5,
-              mask.summary.cra_mean);
+  ImGui::Text("CRA  min %.3f   p5 %.3f   mean %.3f", mask.summary.cra_min, mask.summary.cra_p5, mask.summary.cra_mean);
   HelpTooltip(
       "Cumulative residual attention: the share of a query's attention that lies on what is kept; the least, the fifth "
-      "percentile and the mean over the recorded queries, or over the steps.");
-  const char* const selecting = mask.steps ? "%.2f ms a choice" : "selected in %.2f ms";
+      "percentile (p5: 95 % of them keep more) and the mean over the recorded queries, or over the steps.");
+  const char* const selecting = mask.steps ? "chosen in %.2f ms a step" : "selected in %.2f ms";
   constexpr char kSelectHelp[] = "Timed once, beside whatever else the window did: Run measures it.";
   if (mask.summary.kept_fraction >= 1) {  // what the masses of the queries differ by is rounding
     ImGui::Text(selecting, mask.summary.select_ms);
@@ -84,9 +83,10 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   ImGui::Text(selecting, mask.summary.select_ms);
   HelpTooltip(kSelectHelp);
   ImGui::SameLine();
-  const auto go = [this, worst = mask.summary.worst_row] { actions_.go_to_position(worst); };
+  const auto go = [this] { actions_.go_to_worst(); };
   if (ImGui::SmallButton("go")) go();
   MarkStop({"worst", {}, go, {}});
+  HelpTooltip("To the key that this query loses most of.");
 }
 
 void LivePanel::DrawSteps(const CanvasModel& model, const LiveMask& mask) {

@@ -52,9 +52,9 @@ void LivePanel::DrawRun(CanvasModel& model) {
     if (!possible) ImGui::BeginDisabled();
     if (ImGui::Button("Run")) actions_.run();
     MarkStop({"run", {}, [this] { actions_.run(); }, {}});
-    HelpTooltip(trial.is_decode() ? "Measures dense decode and the method on this head, step by step: medians of the "
+    HelpTooltip(trial.is_decode() ? "Measures dense decode and the method in turn, step by step: medians of the "
                                     "repeats, more of them where they are short."
-                                  : "Measures dense and sparse attention on this head: medians of the repeats, more of "
+                                  : "Measures dense and sparse attention in turn: medians of the repeats, more of "
                                     "them where they are short.");
     if (!possible) ImGui::EndDisabled();
     ImGui::SameLine();
@@ -73,6 +73,17 @@ void LivePanel::DrawRun(CanvasModel& model) {
               {},
               [set](bool last) { set(last ? kMaxRepeats : 1); }});
   }
+  bool alone = model.settings().measures_alone;
+  const auto measure_alone = [this, &model](bool wanted) {
+    model.settings().measures_alone = wanted;
+    SettingsChanged();
+  };
+  if (ImGui::Checkbox("this head alone", &alone)) measure_alone(alone);
+  HelpTooltip(
+      "Times this head by itself. Otherwise the times are of its whole layer, every recorded head with its own "
+      "Q, K and V in one launch, as a model attends. What the mask keeps and the errors are this head's either "
+      "way.");
+  MarkStop({"alone", {}, [measure_alone, alone] { measure_alone(!alone); }, {}});
   if (!trial.run_error().empty()) ProblemText(trial.run_error());
   DrawResult(trial);
 }
@@ -121,9 +132,11 @@ void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   ResultRow("cosine", "%.6f", none, result.cosine);
   ImGui::EndTable();
   ImGui::PushTextWrapPos(0);  // a line longer than the panel goes on below
-  ImGui::TextDisabled("%s%s, median ± deviation of %d repeats, %s", result.device.c_str(),
-                      result.phase == "decode" ? ", per decode step" : "", result.attend.repeats,
-                      result.parameters.c_str());
+  ImGui::TextDisabled("%s on %s%s, dense by %s, median ± deviation of %d repeats, %s%s%s", result.measured.c_str(),
+                      result.device.c_str(), result.phase == "decode" ? ", per decode step" : "",
+                      result.baseline.c_str(), result.attend.repeats, result.parameters.c_str(),
+                      result.phase == "decode" ? ", chosen per " : "",
+                      result.phase == "decode" ? result.chosen_per.c_str() : "");
   ImGui::PopTextWrapPos();
   if (result.note.empty()) return;
   WrappedText(IM_COL32(255, 200, 120, 255), "Note: " + result.note);

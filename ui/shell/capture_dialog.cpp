@@ -14,6 +14,7 @@
 
 #include "capture_estimate.h"
 #include "progress_strip.h"
+#include "shown_text.h"
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -90,6 +91,7 @@ void CaptureDialog::BuildForm() {
   model_label_->setWordWrap(true);
   status_->setWordWrap(true);
   status_->setTextFormat(Qt::PlainText);
+  model_label_->setTextFormat(Qt::PlainText);
   problem_->setWordWrap(true);
   problem_->setTextFormat(Qt::PlainText);
   problem_->setForegroundRole(QPalette::PlaceholderText);
@@ -238,7 +240,7 @@ void CaptureDialog::DescribeModel() {
                  }),
       WhileAlive(this, [this, asked = asked_dir_](const std::string& sentence) {
         if (asked != asked_dir_) return;
-        model_label_->setText(QString::fromStdString(sentence));
+        model_label_->setText(Shown(sentence));
         model_label_->setPalette(ErrorPalette(palette()));
         asked_dir_.clear();  // it may be put right in place
         Refresh();
@@ -379,7 +381,7 @@ void CaptureDialog::Stop() {
 void CaptureDialog::Finish(const QString& sentence, bool error) {
   capturing_ = false;
   progress_->setRange(0, 1000);  // an unknown share is an animation
-  status_->setText(sentence);
+  status_->setText(Shown(sentence));
   status_->setPalette(error ? ErrorPalette(palette()) : palette());
   Refresh();
 }

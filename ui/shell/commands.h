@@ -19,6 +19,7 @@ enum class Command {
   kExportCanvas,
   kExportHeads,
   kExportRuns,
+  kLoadRuns,
   kQuit,
   kUndo,
   kRedo,

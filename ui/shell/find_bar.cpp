@@ -13,6 +13,7 @@ namespace headscope::ui {
 
 FindBar::FindBar(const HeadStore* store, QWidget* parent)
     : QFrame(parent), store_(store), title_(new QLabel(this)), result_(new QLabel(this)), input_(new QLineEdit(this)) {
+  result_->setTextFormat(Qt::PlainText);
   setObjectName(QStringLiteral("findBar"));
   input_->setObjectName(QStringLiteral("findInput"));
   result_->setObjectName(QStringLiteral("findResult"));

@@ -33,6 +33,7 @@ HeadMatrix::HeadMatrix(HeadStore* store, QWidget* parent) : QWidget(parent), sto
   connect(store, &HeadStore::MetricChanged, this, &HeadMatrix::Refit);
   connect(store, &HeadStore::SelectionChanged, this, [this] { update(); });
   connect(store, &HeadStore::StatisticsChanged, this, [this] { update(); });
+  connect(store, &HeadStore::FilterChanged, this, [this] { update(); });
 }
 
 void HeadMatrix::Rebuild() {
@@ -89,8 +90,15 @@ void HeadMatrix::paintEvent(QPaintEvent*) {
     return;
   }
   PaintLabels(painter);
+  QColor veil = palette().color(QPalette::Base);  // over what the filter of the table leaves out
+  veil.setAlphaF(0.8f);
   for (int row = 0; row < layout_.num_rows(); ++row) {
-    for (int column = 0; column < layout_.num_columns(); ++column) PaintCell(painter, {row, column});
+    for (int column = 0; column < layout_.num_columns(); ++column) {
+      const MatrixLayout::Cell cell{row, column};
+      PaintCell(painter, cell);
+      const auto head = layout_.HeadOf(cell);
+      if (head && !store_->Passes(*head)) painter.fillRect(layout_.CellRect(cell), veil);
+    }
   }
   const auto outline = [&](std::optional<MatrixLayout::Cell> cell, double width) {
     if (!cell) return;

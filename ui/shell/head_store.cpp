@@ -19,8 +19,12 @@ void HeadStore::Add(analysis::HeadStatistics statistics) {
   Q_EMIT StatisticsChanged(id);
 }
 
+bool HeadStore::Holds(analysis::HeadId head) const {
+  return std::binary_search(trace_.heads.begin(), trace_.heads.end(), head);
+}
+
 void HeadStore::Select(analysis::HeadId head) {
-  if (selected_ == head || !std::binary_search(trace_.heads.begin(), trace_.heads.end(), head)) return;
+  if (selected_ == head || !Holds(head)) return;
   selected_ = head;
   Q_EMIT SelectionChanged(head);
 }
@@ -32,6 +36,11 @@ void HeadStore::SetMetric(const std::string& name) {
   if (!known || name == metric_) return;
   metric_ = name;
   Q_EMIT MetricChanged();
+}
+
+void HeadStore::SetFilter(const HeadFilter& filter) {
+  filter_ = filter;
+  Q_EMIT FilterChanged();
 }
 
 const analysis::HeadStatistics* HeadStore::Find(analysis::HeadId head) const {
@@ -78,6 +87,7 @@ std::pair<double, double> HeadStore::MetricRange() const {
 
 QString FormatMetric(double value) {
   if (!std::isfinite(value)) return QStringLiteral("–");
+  if (std::abs(value) < 0.0005) value = 0;  // what rounds to zero has no sign
   const double size = std::abs(value);
   if (size >= 1000) return QString::number(value, 'f', 0);
   return QString::number(value, 'f', size >= 100 ? 1 : size >= 10 ? 2 : 3);

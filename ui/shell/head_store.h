@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "head_filter.h"
 #include "ui/workbench.h"
 
 namespace headscope::ui {
@@ -24,10 +25,15 @@ class HeadStore : public QObject {
   // A metric's name, or kClassMetric. An unknown name changes nothing.
   void SetMetric(const std::string& name);
 
+  // What the head table shows, and what the matrix does not dim.
+  void SetFilter(const HeadFilter& filter);
+  bool Passes(analysis::HeadId head) const { return filter_.Accepts(head, Find(head)); }
+
   static constexpr char kClassMetric[] = "class";
 
   const TraceSummary& trace() const { return trace_; }
   bool HasTrace() const { return !trace_.heads.empty(); }
+  bool Holds(analysis::HeadId head) const;
   std::optional<analysis::HeadId> selected() const { return selected_; }
   // nullptr while nothing is known.
   const analysis::HeadStatistics* Find(analysis::HeadId head) const;
@@ -47,6 +53,7 @@ class HeadStore : public QObject {
   void TraceChanged();
   void StatisticsChanged(headscope::analysis::HeadId head);
   void MetricChanged();
+  void FilterChanged();
   void SelectionChanged(headscope::analysis::HeadId head);
 
  private:
@@ -54,6 +61,7 @@ class HeadStore : public QObject {
   std::map<analysis::HeadId, analysis::HeadStatistics> statistics_;
   std::optional<analysis::HeadId> selected_;
   std::string metric_ = kClassMetric;
+  HeadFilter filter_;
 };
 
 // "3.142", "12.4 nats", "0.871": as matrix, table and tooltips show a metric's value; "–" for NaN.

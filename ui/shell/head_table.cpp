@@ -1,6 +1,7 @@
 #include "head_table.h"
 
 #include <QJsonArray>
+#include <QKeyEvent>
 #include <QLabel>
 #include <QMenu>
 #include <QStyle>
@@ -25,21 +26,14 @@ class FilterProxy : public QSortFilterProxyModel {
     setSortRole(HeadTableModel::kSortRole);
     setDynamicSortFilter(true);
   }
-  void SetFilter(HeadFilter filter) {
-    filter_ = std::move(filter);
-    invalidateFilter();
-  }
+  void FilterAnew() { invalidateFilter(); }
 
  protected:
-  bool filterAcceptsRow(int row, const QModelIndex&) const override {
-    const analysis::HeadId head = model_->HeadAt(row);
-    return filter_.Accepts(head, store_->Find(head));
-  }
+  bool filterAcceptsRow(int row, const QModelIndex&) const override { return store_->Passes(model_->HeadAt(row)); }
 
  private:
   const HeadStore* const store_;
   HeadTableModel* const model_;
-  HeadFilter filter_;
 };
 
 }  // namespace
@@ -104,6 +98,8 @@ QVariant HeadTableModel::data(const QModelIndex& index, int role) const {
       if (const analysis::HeadStatistics* statistics = store_->Find(head);
           statistics != nullptr && index.column() == kClass) {
         return QString::fromStdString(statistics->class_reason);
+      } else if (statistics != nullptr && index.column() == kRows) {
+        return QStringLiteral("computed on %1").arg(QString::fromStdString(statistics->device));
       }
       return {};
     default:
@@ -113,6 +109,9 @@ QVariant HeadTableModel::data(const QModelIndex& index, int role) const {
 
 QVariant HeadTableModel::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal) return {};
+  // The heads with most of a metric are what a first click on its title is for; numbers of heads count upwards.
+  if (role == Qt::InitialSortOrderRole)
+    return static_cast<int>(section < kFirstMetric ? Qt::AscendingOrder : Qt::DescendingOrder);
   static constexpr const char* kTitles[] = {"Layer", "Head", "KV", "Class", "Rows"};
   static constexpr const char* kHelp[] = {"layer of the model", "query head", "KV head that the query head reads",
                                           "what the head mostly does", "query rows that the numbers were taken over"};
@@ -139,11 +138,16 @@ QString HeadTableModel::ColumnName(int column) {
 HeadTable::HeadTable(HeadStore* store, QWidget* parent)
     : QWidget(parent), store_(store), model_(new HeadTableModel(store, this)) {
   proxy_ = new FilterProxy(store, model_, this);
+  // A row may leave under the filter when its head's exact numbers come. Qt then makes its neighbour the current row,
+  // which must not open another head: so these two come before what the view connects.
+  connect(proxy_, &QAbstractItemModel::rowsAboutToBeRemoved, this, [this] { following_ = true; });
+  connect(proxy_, &QAbstractItemModel::rowsRemoved, this, [this] { following_ = false; });
   filter_ = new QLineEdit(this);
   filter_->setObjectName(QStringLiteral("headFilter"));
   filter_->setPlaceholderText(tr("Filter: 4:   4:3   retrieval   kurtosis>2"));
   filter_->setClearButtonEnabled(true);
   filter_->setMaxLength(kLongestFilter);
+  filter_->installEventFilter(this);
   filter_->setAcceptDrops(false);  // a file that is dropped here is for the window, not its address for the filter
   view_ = new QTableView(this);
   view_->setObjectName(QStringLiteral("headTable"));
@@ -192,14 +196,35 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   over_rows->addWidget(no_match_);
 
   connect(filter_, &QLineEdit::textChanged, this, &HeadTable::ApplyFilter);
+  connect(filter_, &QLineEdit::textChanged, this, &HeadTable::ViewStateChanged);
+  connect(header, &QHeaderView::sortIndicatorChanged, this, &HeadTable::ViewStateChanged);
   // Rows come and go with the trace and, under a filter, with every head whose numbers become known.
-  for (const auto changed : {&QAbstractItemModel::rowsInserted, &QAbstractItemModel::rowsRemoved})
+  for (const auto changed : {&QAbstractItemModel::rowsInserted, &QAbstractItemModel::rowsRemoved}) {
     connect(proxy_, changed, this, &HeadTable::SayWhetherNoneMatches);
+    connect(proxy_, changed, this, &HeadTable::MarkOpenRow);
+  }
   connect(proxy_, &QAbstractItemModel::modelReset, this, &HeadTable::SayWhetherNoneMatches);
-  connect(store, &HeadStore::SelectionChanged, this, &HeadTable::ShowSelection);
-  connect(view_->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& current) {
-    if (!following_ && current.isValid()) Q_EMIT HeadActivated(model_->HeadAt(proxy_->mapToSource(current).row()));
-  });
+  connect(store, &HeadStore::SelectionChanged, this, [this] { ShowOpenRow(); });
+  // Besides the keys and clicks that move the current row: those on a row that is the current one already.
+  connect(view_->selectionModel(), &QItemSelectionModel::currentRowChanged, this, &HeadTable::OpenRow);
+  connect(view_, &QTableView::clicked, this, &HeadTable::OpenRow);
+  connect(view_, &QTableView::activated, this, &HeadTable::OpenRow);
+}
+
+void HeadTable::OpenRow(const QModelIndex& row) {
+  if (!following_ && row.isValid()) Q_EMIT HeadActivated(model_->HeadAt(proxy_->mapToSource(row).row()));
+}
+
+bool HeadTable::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == filter_ && event->type() == QEvent::KeyPress) {
+    const int key = static_cast<const QKeyEvent*>(event)->key();
+    if ((key == Qt::Key_Down || key == Qt::Key_Return || key == Qt::Key_Enter) && proxy_->rowCount() > 0) {
+      view_->setFocus();
+      view_->setCurrentIndex(proxy_->index(0, 0));
+      return true;
+    }
+  }
+  return QWidget::eventFilter(watched, event);
 }
 
 void HeadTable::ApplyFilter(const QString& text) {
@@ -209,10 +234,10 @@ void HeadTable::ApplyFilter(const QString& text) {
   QPalette colors = palette();
   if (!filter.error().isEmpty()) colors.setColor(QPalette::Text, QColor(200, 50, 50));
   filter_->setPalette(colors);
-  following_ = true;  // a current row that the filter hides must not open another head
-  static_cast<FilterProxy*>(proxy_)->SetFilter(filter);
-  following_ = false;
+  store_->SetFilter(filter);
+  static_cast<FilterProxy*>(proxy_)->FilterAnew();
   SayWhetherNoneMatches();
+  ShowOpenRow();
 }
 
 void HeadTable::SayWhetherNoneMatches() {
@@ -245,18 +270,22 @@ void HeadTable::RestoreViewState(const QJsonObject& state) {
   filter_->setText(state.value(QLatin1String("filter")).toString());
 }
 
-void HeadTable::ShowSelection(analysis::HeadId head) {
-  const int row = model_->RowOf(head);
-  if (row < 0) return;
-  const QModelIndex index = proxy_->mapFromSource(model_->index(row, 0));
+QModelIndex HeadTable::MarkOpenRow() {
+  const int row = store_->selected() ? model_->RowOf(*store_->selected()) : -1;
+  const QModelIndex index = row >= 0 ? proxy_->mapFromSource(model_->index(row, 0)) : QModelIndex();
   following_ = true;
   if (index.isValid()) {
-    view_->setCurrentIndex(index);
-    view_->scrollTo(index);
+    if (view_->currentIndex().row() != index.row()) view_->setCurrentIndex(index);
   } else {
-    view_->clearSelection();
+    view_->selectionModel()->clear();  // no other row may look like the open one
   }
   following_ = false;
+  return index;
+}
+
+void HeadTable::ShowOpenRow() {
+  const QModelIndex index = MarkOpenRow();
+  if (index.isValid()) view_->scrollTo(index);
 }
 
 void HeadTable::ShowColumnMenu(QPoint position) {
@@ -266,7 +295,10 @@ void HeadTable::ShowColumnMenu(QPoint position) {
     QAction* action = menu->addAction(model_->headerData(column, Qt::Horizontal, Qt::DisplayRole).toString());
     action->setCheckable(true);
     action->setChecked(!view_->isColumnHidden(column));
-    connect(action, &QAction::toggled, this, [this, column](bool shown) { view_->setColumnHidden(column, !shown); });
+    connect(action, &QAction::toggled, this, [this, column](bool shown) {
+      view_->setColumnHidden(column, !shown);
+      Q_EMIT ViewStateChanged();
+    });
   }
   menu->popup(view_->horizontalHeader()->mapToGlobal(position));
 }

@@ -52,11 +52,18 @@ class HeadTable : public QWidget {
 
  Q_SIGNALS:
   void HeadActivated(headscope::analysis::HeadId head);
+  void ViewStateChanged();
+
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;  // keys that leave the filter for its first hit
 
  private:
   void ApplyFilter(const QString& text);
   void SayWhetherNoneMatches();
-  void ShowSelection(analysis::HeadId head);
+  void OpenRow(const QModelIndex& row);
+  // Makes the open head's row the current one, or none where the filter hides it; returns it.
+  QModelIndex MarkOpenRow();
+  void ShowOpenRow();  // and scrolls to it
   void ShowColumnMenu(QPoint position);
 
   HeadStore* const store_;
@@ -66,7 +73,7 @@ class HeadTable : public QWidget {
   QString filter_error_;
   QLabel* no_match_;  // over an empty table
   QTableView* view_;
-  bool following_ = false;  // the selection is being set by the store
+  bool following_ = false;  // the current row is being set, and opens nothing
 };
 
 }  // namespace headscope::ui

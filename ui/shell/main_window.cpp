@@ -10,19 +10,17 @@
 #include <QMenu>
 #include <QMessageBox>
 #include <QMimeData>
-#include <QScreen>
 #include <QScrollArea>
 #include <QStatusBar>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <utility>
 
+#include "shown_text.h"
+
 namespace headscope::ui {
 namespace {
 
-// Part of the saved layout: raise it when docks or toolbars change, so that an older session's layout is not applied.
-constexpr int kLayoutVersion = 2;
-constexpr char kFirstMetric[] = "sparsity_0.95";
 // Keeps what reaches a share of the mass, so that its defaults leave something out at any length.
 constexpr char kFirstMethod[] = "sample-attention";
 
@@ -40,6 +38,8 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
     : workbench_(workbench),
       session_path_(session_path),
       session_(Session::Load(session_path)),
+      written_(session_),
+      keeper_(&writer_, QFileInfo(session_path).path()),
       parameters_([this](const MethodState& state) { SetMethodState(state); }),
       commands_(this) {
   setObjectName(QStringLiteral("mainWindow"));
@@ -68,6 +68,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   parameters_.Record(PresentMethodState());
   SyncViewCommands();
   UpdateCommands();
+  KeepState();
 }
 
 MainWindow::~MainWindow() {
@@ -194,15 +195,15 @@ void MainWindow::BuildToolBars() {
   add_metric(tr("Class"), HeadStore::kClassMetric);
   for (const QString& name : HeadCanvas::ColorMapNames()) {
     color_box_->addItem(name);
-    QAction* action = color_menu->addAction(tr("Map in %1").arg(name), this, [this, name] {
+    QAction* action = color_menu->addAction(tr("Map colours: %1").arg(name), this, [this, name] {
       canvas_->SetColorMap(name);
       SyncViewCommands();
     });
     action->setCheckable(true);
     color_actions_.append(colors->addAction(action));
   }
-  labelled(tr("Heads by"), metric_box_);
-  labelled(tr("Map in"), color_box_);
+  labelled(tr("Colour heads by"), metric_box_);
+  labelled(tr("Map colours"), color_box_);
   bar->addSeparator();
   commands_.FillToolBar(bar, CommandMenu::kView);
   bar->addSeparator();
@@ -241,35 +242,9 @@ void MainWindow::BuildStatusBar() {
 
 void MainWindow::FillRecentMenu() {
   recent_menu_->clear();
-  for (const QString& path : session_.recent) recent_menu_->addAction(path, this, [this, path] { OpenPath(path); });
+  for (const QString& path : session_.recent)
+    recent_menu_->addAction(ShownInMenu(path), this, [this, path] { OpenPath(path); });
   recent_menu_->setEnabled(!session_.recent.isEmpty());
-}
-
-void MainWindow::RestoreSession() {
-  resize(QSize(1440, 900).boundedTo(screen()->availableSize()));
-  if (!session_.window_geometry.isEmpty()) restoreGeometry(session_.window_geometry);
-  has_layout_ = !session_.window_layout.isEmpty() && restoreState(session_.window_layout, kLayoutVersion);
-  canvas_->RestoreViewState(session_.canvas);
-  table_->RestoreViewState(session_.head_table);
-  store_.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
-  SyncMetric();
-  commands_[session_.theme == u"dark"    ? Command::kThemeDark
-            : session_.theme == u"light" ? Command::kThemeLight
-                                         : Command::kThemeSystem]
-      ->setChecked(true);
-  FillRecentMenu();
-}
-
-void MainWindow::SaveSession() {
-  session_.window_geometry = saveGeometry();
-  session_.window_layout = saveState(kLayoutVersion);
-  session_.canvas = canvas_->ViewState();
-  session_.head_table = table_->ViewState();
-  session_.metric = QString::fromStdString(store_.metric());
-  session_.theme = theme_.name();
-  session_.head = store_.selected();
-  const QString error = session_.Save(session_path_);
-  if (!error.isEmpty()) qWarning("%s", qPrintable(error));
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
@@ -287,7 +262,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
     event->ignore();
     return;
   }
-  SaveSession();
+  SaveSession(/*at_the_end=*/true);
+  FinishWriting();
   QMainWindow::closeEvent(event);
 }
 
@@ -314,7 +290,23 @@ void MainWindow::keyPressEvent(QKeyEvent* event) {
   }
 }
 
+void MainWindow::moveEvent(QMoveEvent* event) {
+  QMainWindow::moveEvent(event);
+  StateChanged();
+}
+
+void MainWindow::resizeEvent(QResizeEvent* event) {
+  QMainWindow::resizeEvent(event);
+  StateChanged();
+}
+
+bool MainWindow::eventFilter(QObject* watched, QEvent* event) {
+  if (event->type() == QEvent::Resize) StateChanged();
+  return QMainWindow::eventFilter(watched, event);
+}
+
 void MainWindow::changeEvent(QEvent* event) {
+  if (event->type() == QEvent::WindowStateChange) StateChanged();
   if (event->type() == QEvent::WindowStateChange) commands_[Command::kFullScreen]->setChecked(isFullScreen());
   QMainWindow::changeEvent(event);
 }

@@ -25,8 +25,10 @@
 #include "runs_table.h"
 #include "screen_calm.h"
 #include "session.h"
+#include "state_writer.h"
 #include "theme.h"
 #include "trace_info.h"
+#include "trace_keeper.h"
 
 namespace headscope::ui {
 
@@ -60,6 +62,9 @@ class MainWindow : public QMainWindow {
   void dropEvent(QDropEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;  // what no pane wanted
   void changeEvent(QEvent* event) override;
+  void moveEvent(QMoveEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;  // of the docks
   void showEvent(QShowEvent* event) override;
 
  private:
@@ -71,8 +76,18 @@ class MainWindow : public QMainWindow {
   void ResetLayout();
   void SizeDocks();
   void FillRecentMenu();
+
+  // main_window_state.cpp: what is kept from start to start.
   void RestoreSession();
-  void SaveSession();
+  void KeepState();     // from now on
+  void StateChanged();  // it is written soon
+  void SaveSession(bool at_the_end = false);
+  void FinishWriting();
+  void RestoreTrace(const TraceKeeper::Kept& kept, const QString& path, bool is_first);
+  std::optional<analysis::HeadId> HeadToShow(const TraceKeeper::Kept& kept, const QString& path) const;
+  void AddRun(const analysis::MethodResult& run);
+  void ClearRuns();
+  void LoadRuns();
 
   // main_window_commands.cpp: what commands, widgets and the canvas set going.
   void BindCommands();
@@ -83,6 +98,7 @@ class MainWindow : public QMainWindow {
   void ShowHead(analysis::HeadId head);
   void Step(int step);
   void ShowCursor(qint64 row, qint64 column, const Exact& exact);
+  void SayWhatIsLost(qint64 row, double kept_mass, const std::vector<LostKey>& lost);
   void SetMethodState(const MethodState& state);
   MethodState PresentMethodState() const;
   const kernels::MethodSpec* PanelMethod(const QString& name) const;  // of either phase; null when there is none
@@ -104,6 +120,8 @@ class MainWindow : public QMainWindow {
   bool ExportTable(const QString& title, const QString& name,
                    const std::function<std::string(const std::string&)>& write);
   bool ExportRuns();
+  // Of which trace, and then what: so that files of several traces and heads lie side by side.
+  QString ExportName(const QString& what) const;
 
   // main_window_runs.cpp: measured runs, and searches for what to measure.
   void BeginCanvasRun();
@@ -124,6 +142,12 @@ class MainWindow : public QMainWindow {
   Workbench* const workbench_;
   const QString session_path_;
   Session session_;
+  Session session_at_start_;  // before a trace was opened
+  Session written_;           // what the file was told last
+  QString said_of_session_;   // why it could not be
+  StateWriter writer_;
+  TraceKeeper keeper_;
+  QTimer save_timer_;
   Theme theme_;
   HeadStore store_;
   HeadHistory history_;
@@ -158,6 +182,7 @@ class MainWindow : public QMainWindow {
   std::deque<kernels::MethodSpec> pending_searches_;
   std::deque<PendingRun> found_runs_;  // of the searches so far
   QStringList unreached_;              // why the other searches found nothing
+  QString said_at_start_;              // stays over the trace that a start shows
   bool has_layout_ = false;            // the session's, or the first one at its final size
   bool searching_ = false;
   size_t num_runs_ = 0, num_searches_ = 0;

@@ -11,6 +11,7 @@
 
 #include "canvas_commands.h"
 #include "main_window.h"
+#include "shown_text.h"
 
 namespace headscope::ui {
 namespace {
@@ -40,6 +41,22 @@ constexpr Gesture kGestures[] = {
     {"Click on the progress of a capture", "open its dialog again"},
 };
 
+// Where it is not allowed, the command's tooltip and its line in the status bar say why.
+void Allow(QAction* action, bool allowed, const QString& why_not) {
+  action->setEnabled(allowed);
+  constexpr char kToolTip[] = "toolTipWhenAllowed", kStatusTip[] = "statusTipWhenAllowed";
+  if (!action->property(kToolTip).isValid()) {
+    action->setProperty(kToolTip, action->toolTip());
+    action->setProperty(kStatusTip, action->statusTip());
+  }
+  const auto tip = [&](const char* name) {
+    const QString help = action->property(name).toString();
+    return allowed ? help : QObject::tr("%1. Not now: %2.").arg(help, why_not);
+  };
+  action->setToolTip(tip(kToolTip));
+  action->setStatusTip(tip(kStatusTip));
+}
+
 }  // namespace
 
 void MainWindow::BindCommands() {
@@ -53,15 +70,16 @@ void MainWindow::BindCommands() {
   bind(Command::kCapture, [this] { OpenCapture({}); });
   bind(Command::kExportCanvas, [this] { ExportCanvas(); });
   bind(Command::kExportHeads, [this] {
-    ExportTable(tr("Export heads table"), QStringLiteral("heads.csv"),
+    ExportTable(tr("Export heads table"), ExportName(QStringLiteral("heads.csv")),
                 [this](const std::string& path) { return workbench_->ExportStatistics(store_.AllStatistics(), path); });
   });
   bind(Command::kExportRuns, [this] { ExportRuns(); });
+  bind(Command::kLoadRuns, [this] { LoadRuns(); });
   bind(Command::kQuit, [this] { close(); });
   bind(Command::kUndo, [this] { parameters_.stack()->undo(); });
   bind(Command::kRedo, [this] { parameters_.stack()->redo(); });
   bind(Command::kCopyRuns, [this] { QApplication::clipboard()->setText(runs_->AsText()); });
-  bind(Command::kClearRuns, [this] { runs_->model()->Clear(); });
+  bind(Command::kClearRuns, [this] { ClearRuns(); });
   bind(Command::kPalette, [this] { OpenPalette(); });
   bind(Command::kBack, [this] {
     if (const auto head = history_.Back()) store_.Select(*head);
@@ -91,7 +109,10 @@ void MainWindow::BindCommands() {
   bind(Command::kThemeDark, [this] { theme_.Set(QStringLiteral("dark")); });
   commands_.Bind(Command::kFullScreen,
                  [this](bool on) { setWindowState(windowState().setFlag(Qt::WindowFullScreen, on)); });
-  bind(Command::kResetLayout, [this] { ResetLayout(); });
+  bind(Command::kResetLayout, [this] {
+    ResetLayout();
+    canvas_->ResetPanel();
+  });
   bind(Command::kRun, [this] { canvas_->RunMethod(); });
   bind(Command::kRunAll, [this] { RunAllMethods(); });
   bind(Command::kRunAllAtTarget, [this] { RunAllAtTarget(); });
@@ -106,6 +127,7 @@ void MainWindow::BindCommands() {
 void MainWindow::ConnectCanvas() {
   connect(canvas_, &HeadCanvas::CursorMoved, this, &MainWindow::ShowCursor);
   connect(canvas_, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
+  connect(canvas_, &HeadCanvas::WorstQueryShown, this, &MainWindow::SayWhatIsLost);
   connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::SyncViewCommands);
   connect(canvas_, &HeadCanvas::HeadStepRequested, this, &MainWindow::Step);
   connect(canvas_, &HeadCanvas::MethodChanged, this, [this](const QString& method, const QString& parameters) {
@@ -118,7 +140,7 @@ void MainWindow::ConnectCanvas() {
           [this](const ProgressReport& report) { progress_->Update(kRunWork, report); });
   connect(canvas_, &HeadCanvas::RunFinished, this, [this](const analysis::MethodResult& result) {
     progress_->End(kRunWork);
-    runs_->model()->Add(result);
+    AddRun(result);
   });
   connect(canvas_, &HeadCanvas::RunFailed, this, [this](const QString& sentence) {
     progress_->End(kRunWork);
@@ -159,24 +181,26 @@ void MainWindow::SyncMetric() {
 }
 
 void MainWindow::UpdateCommands() {
-  const bool has_head = canvas_->HasHead();
+  const bool has_head = canvas_->HasHead(), has_trace = store_.HasTrace();
   for (const Command command : {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kRunAllAtTarget,
                                 Command::kGoTo, Command::kFindToken, Command::kFit, Command::kZoomIn, Command::kZoomOut,
                                 Command::kPreviousHead, Command::kNextHead}) {
-    commands_[command]->setEnabled(has_head);
+    Allow(commands_[command], has_head, tr("no head is open"));
   }
   const kernels::MethodSpec* const method = PanelMethod(canvas_->method());
   const bool searchable = method != nullptr && HasBudget(*method);
-  commands_[Command::kMeetTarget]->setEnabled(has_head && searchable);
+  Allow(commands_[Command::kMeetTarget], has_head && searchable,
+        has_head ? tr("%1 has no budget to search").arg(canvas_->method()) : tr("no head is open"));
   mass_->SetSearchable(has_head && searchable);
-  commands_[Command::kExportHeads]->setEnabled(store_.HasTrace());
+  Allow(commands_[Command::kExportHeads], has_trace, tr("no trace is open"));
+  Allow(commands_[Command::kLoadRuns], has_trace, tr("no trace is open"));
   const bool has_runs = runs_->model()->rowCount() > 0;
   for (const Command command : {Command::kExportRuns, Command::kCopyRuns, Command::kClearRuns})
-    commands_[command]->setEnabled(has_runs);
-  commands_[Command::kBack]->setEnabled(history_.CanGoBack());
-  commands_[Command::kForward]->setEnabled(history_.CanGoForward());
-  commands_[Command::kUndo]->setEnabled(parameters_.stack()->canUndo());
-  commands_[Command::kRedo]->setEnabled(parameters_.stack()->canRedo());
+    Allow(commands_[command], has_runs, tr("nothing is measured yet"));
+  Allow(commands_[Command::kBack], history_.CanGoBack(), tr("no head was open before this one"));
+  Allow(commands_[Command::kForward], history_.CanGoForward(), tr("no head was open after this one"));
+  Allow(commands_[Command::kUndo], parameters_.stack()->canUndo(), tr("no parameter was changed"));
+  Allow(commands_[Command::kRedo], parameters_.stack()->canRedo(), tr("no change was taken back"));
 }
 
 void MainWindow::ShowHead(analysis::HeadId head) {
@@ -187,7 +211,7 @@ void MainWindow::ShowHead(analysis::HeadId head) {
   setWindowTitle(QStringLiteral("%1:%2 – %3 – headscope")
                      .arg(head.layer)
                      .arg(head.head)
-                     .arg(QFileInfo(QString::fromStdString(store_.trace().path)).fileName()));
+                     .arg(Shown(QFileInfo(QString::fromStdString(store_.trace().path)).fileName())));
   UpdateCommands();
 }
 
@@ -210,6 +234,23 @@ void MainWindow::ShowCursor(qint64 row, qint64 column, const Exact& exact) {
     text += QStringLiteral("     p = %1").arg(exact.probability, 0, 'g', 4);
   }
   cursor_label_->setText(text);
+}
+
+void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<LostKey>& lost) {
+  constexpr size_t kKeysNamed = 3;
+  const TraceSummary& trace = store_.trace();
+  if (lost.empty() || row >= trace.num_rows) return;
+  const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
+  QStringList keys;
+  for (size_t i = 0; i < std::min(kKeysNamed, lost.size()); ++i)
+    keys.append(
+        tr("key %1 “%2” (%3)").arg(lost[i].column).arg(token(lost[i].column)).arg(lost[i].probability, 0, 'f', 3));
+  const int32_t position = trace.row_positions[static_cast<size_t>(row)];
+  notice_->ShowMessage(tr("Query %1 “%2” keeps %3 of its attention. It loses most of %4.")
+                           .arg(position)
+                           .arg(token(position))
+                           .arg(kept_mass, 0, 'f', 3)
+                           .arg(keys.join(QStringLiteral(", "))));
 }
 
 const kernels::MethodSpec* MainWindow::PanelMethod(const QString& name) const {

@@ -63,7 +63,7 @@ void MainWindow::RunNextMethod() {
   workbench_->RunMethod(run.head, run.method, run.values, kRepeatsOfAll,
                         WhileAlive(this,
                                    [this](const analysis::MethodResult& result) {
-                                     runs_->model()->Add(result);
+                                     AddRun(result);
                                      RunNextMethod();
                                    }),
                         WhileAlive(this,
@@ -173,8 +173,9 @@ void MainWindow::StopSearch() {
 void MainWindow::ShowRun(const analysis::MethodResult& run) {
   store_.Select(run.head);
   // Dense decode is no choice of the panel: it is what decode methods are measured beside.
-  if (run.method == "dense" && run.phase == "decode") return;
+  if (run.method == "decode/dense") return;
   SetMethodState({QString::fromStdString(run.method), QString::fromStdString(run.parameters), canvas_->mass_target()});
+  canvas_->ShowResult(run);
 }
 
 }  // namespace headscope::ui

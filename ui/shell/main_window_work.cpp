@@ -4,6 +4,7 @@
 #include <QPushButton>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "main_window.h"
 #include "while_alive.h"
@@ -41,7 +42,7 @@ void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_tr
     return;
   }
   if (!session_.last_trace.isEmpty())
-    notice_->ShowError(tr("%1 is no longer there; the shipped trace is on show.").arg(session_.last_trace));
+    said_at_start_ = tr("%1 is no longer there; the shipped trace is on show.").arg(session_.last_trace);
   if (!shipped_trace.isEmpty()) OpenPath(shipped_trace);
 }
 
@@ -54,7 +55,8 @@ void MainWindow::OpenPath(const QString& path) {
 }
 
 bool MainWindow::MayDropRuns(const QString& consequence) {
-  const int unsaved = runs_->model()->NumUnsaved();
+  if (runs_->model()->NumUnsaved() > 0) FinishWriting();  // they are kept in a moment, if they can be
+  const int unsaved = std::min(runs_->model()->NumUnsaved(), keeper_.num_unkept());
   if (unsaved == 0) return true;
   QMessageBox box(
       QMessageBox::Warning, tr("Unsaved runs"),
@@ -100,11 +102,14 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   progress_->End(kStatisticsWork);
   StopSearch();
   StopRunAll();
+  if (save_timer_.isActive()) SaveSession();  // of the trace before
+  // What went wrong before is not about this trace.
+  notice_->DismissError();
+  if (!said_at_start_.isEmpty()) notice_->ShowError(std::exchange(said_at_start_, {}));
   if (capture_ != nullptr) capture_->SetTraceOnShow(path);
-  // One head is looked at on several prompts; the first trace of a session begins where the one before ended.
-  const std::optional<analysis::HeadId> last_head = store_.HasTrace()             ? store_.selected()
-                                                    : session_.last_trace == path ? session_.head
-                                                                                  : std::nullopt;
+  const bool is_first = !store_.HasTrace();
+  const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents));
+  const std::optional<analysis::HeadId> last_head = HeadToShow(kept, path);
   session_.last_trace = path;
   session_.AddRecent(path);
   FillRecentMenu();
@@ -112,17 +117,21 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   runs_->model()->Clear();
   canvas_->SetTrace(trace);
   store_.SetTrace(trace);
+  RestoreTrace(kept, path, is_first);
   RequestStatistics();
   const auto& heads = trace.heads;
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
   if (!heads.empty()) store_.Select(last_is_there ? *last_head : heads.front());
   UpdateCommands();
+  SaveSession();  // at once: the recent files are what a person misses most
 }
 
 void MainWindow::RequestStatistics() {
   progress_->Begin(kStatisticsWork, [this] {
     workbench_->CancelStatistics();
     progress_->End(kStatisticsWork);
+    notice_->ShowOffer(tr("The statistics are stopped. Heads without exact numbers keep what is known of them."),
+                       tr("Resume"), [this] { RequestStatistics(); });
   });
   workbench_->RequestStatistics(
       WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { store_.Add(statistics); }),
@@ -162,6 +171,7 @@ void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   const QString path = QString::fromStdString(trace.path);
   session_.AddRecent(path);
   FillRecentMenu();
+  SaveSession();
   if (!store_.HasTrace()) {
     OpenPath(path);
     return;
@@ -177,7 +187,9 @@ void MainWindow::ExportCanvas() {
   const QStringList grounds{tr("PNG on the window's dark ground (*.png)"), tr("PNG on white, for paper (*.png)")};
   qsizetype ground = canvas_->pictures_light() ? 1 : 0;
   const QString path =
-      AskWhereToWrite(this, tr("Export map"), QStringLiteral("head.png"), grounds, QStringLiteral("png"), &ground);
+      AskWhereToWrite(this, tr("Export map"),
+                      ExportName(QStringLiteral("head-%1-%2.png").arg(canvas_->head().layer).arg(canvas_->head().head)),
+                      grounds, QStringLiteral("png"), &ground);
   if (path.isEmpty()) return;
   canvas_->SetPicturesLight(ground == 1);
   progress_->Begin(kExportWork, [this] {
@@ -194,9 +206,14 @@ void MainWindow::ExportCanvas() {
   canvas_->ExportPng(path, size * scale, scale);
 }
 
+QString MainWindow::ExportName(const QString& what) const {
+  const QString trace = QFileInfo(QString::fromStdString(store_.trace().path)).completeBaseName();
+  return trace.isEmpty() ? what : trace + u'-' + what;
+}
+
 bool MainWindow::ExportRuns() {
   const auto write = [this](const std::string& path) { return workbench_->ExportRuns(runs_->model()->runs(), path); };
-  if (!ExportTable(tr("Export runs table"), QStringLiteral("runs.csv"), write)) return false;
+  if (!ExportTable(tr("Export runs table"), ExportName(QStringLiteral("runs.csv")), write)) return false;
   runs_->model()->MarkSaved();
   return true;
 }

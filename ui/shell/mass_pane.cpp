@@ -12,7 +12,7 @@ MassPane::MassPane(HeadCanvas* canvas, QWidget* parent) : QWidget(parent), canva
   worst_ = new QPushButton;
   worst_->setObjectName(QStringLiteral("worstQuery"));
   worst_->setFlat(true);
-  worst_->setToolTip(tr("Go to the query that keeps the least of its mass"));
+  worst_->setToolTip(tr("Go to the query that keeps the least of its mass, and the key that it loses most of"));
   search_ = new QPushButton;
   search_->setObjectName(QStringLiteral("meetTarget"));
   auto* logarithmic = new QCheckBox(tr("log counts"));
@@ -36,9 +36,7 @@ MassPane::MassPane(HeadCanvas* canvas, QWidget* parent) : QWidget(parent), canva
   connect(logarithmic, &QCheckBox::toggled, chart_, &MassChart::SetLogarithmic);
   connect(chart_, &MassChart::TargetMoved, canvas_, &HeadCanvas::AimAtMass);
   connect(canvas_, &HeadCanvas::MaskStateChanged, this, &MassPane::Refresh);
-  connect(worst_, &QPushButton::clicked, this, [this] {
-    if (const LiveMask* mask = canvas_->mask()) canvas_->GoTo(mask->distribution.worst_row, mask->summary.worst_row);
-  });
+  connect(worst_, &QPushButton::clicked, canvas_, &HeadCanvas::GoToWorst);
   connect(search_, &QPushButton::clicked, this, [this] {
     if (searching_) {
       Q_EMIT CancelRequested();

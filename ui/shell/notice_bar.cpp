@@ -5,6 +5,8 @@
 #include <QToolButton>
 #include <utility>
 
+#include "shown_text.h"
+
 namespace headscope::ui {
 
 NoticeBar::NoticeBar(QWidget* parent) : QFrame(parent), label_(new QLabel(this)), action_(new QPushButton(this)) {
@@ -57,6 +59,10 @@ void NoticeBar::Dismiss() {
   }
 }
 
+void NoticeBar::DismissError() {
+  if (isVisibleTo(parentWidget()) && shown_ == Kind::kError) Dismiss();
+}
+
 void NoticeBar::WithdrawOffer(int number) {
   if (!offer_ || number != newest_offer_) return;
   offer_.reset();
@@ -73,7 +79,7 @@ void NoticeBar::TakeOffer() {
 void NoticeBar::Show(const QString& sentence, Kind kind) {
   constexpr int kShownMs = 6000;
   shown_ = kind;
-  label_->setText(sentence);
+  label_->setText(Shown(sentence));
   action_->setVisible(kind == Kind::kOffer);
   if (kind == Kind::kOffer) action_->setText(offer_->button);
   QPalette colors = palette();

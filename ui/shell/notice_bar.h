@@ -26,6 +26,7 @@ class NoticeBar : public QFrame {
   int newest_offer() const { return newest_offer_; }  // counts them
   // As the button at its end: closes what is on show.
   void Dismiss();
+  void DismissError();  // when an error is on show: what it said no longer holds
   QString text() const { return label_->text(); }
 
  private:

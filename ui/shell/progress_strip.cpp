@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "capture_estimate.h"
+#include "shown_text.h"
 
 namespace headscope::ui {
 
 QString DescribeProgress(const ProgressReport& report) {
-  QString text = QString::fromStdString(report.stage);
+  QString text = Shown(report.stage);
   QStringList parts;
   if (report.rate > 0 && report.unit == "bytes") {
     parts.append(QStringLiteral("%1/s").arg(FormatBytes(static_cast<int64_t>(report.rate))));
@@ -34,6 +35,7 @@ ProgressStrip::ProgressStrip(QWidget* parent)
     : QWidget(parent), label_(new QLabel(this)), bar_(new QProgressBar(this)), cancel_(new QToolButton(this)) {
   setObjectName(QStringLiteral("progressStrip"));
   label_->setObjectName(QStringLiteral("progressText"));
+  label_->setTextFormat(Qt::PlainText);
   bar_->setObjectName(QStringLiteral("progressBar"));
   bar_->setFixedWidth(140);
   bar_->setMaximumHeight(14);
@@ -97,7 +99,7 @@ void ProgressStrip::Refresh() {
   const ProgressReport& report = shown.report;
   QStringList all;
   for (const auto& [name, work] : work_) all.append(DescribeProgress(work.report));
-  setToolTip(all.join(u'\n'));
+  setToolTip(ShownToolTip(all.join(u'\n')).replace(QStringLiteral("\\n"), QStringLiteral("<br>")));
   setCursor(shown.open ? Qt::PointingHandCursor : Qt::ArrowCursor);
   const QString others = work_.size() > 1 ? tr("   (+%1 more)").arg(work_.size() - 1) : QString();
   label_->setText(DescribeProgress(report) + others);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <tuple>
 
+#include "shown_text.h"
 #include "wrapped_header.h"
 
 namespace headscope::ui {
@@ -15,21 +16,31 @@ namespace {
 
 using analysis::MethodResult;
 
-constexpr char kDense[] = "dense";
+constexpr int64_t kLeastQuantileRows = 20;  // a fifth percentile of fewer is their minimum
 
 bool IsDense(const MethodResult& run) {
-  return run.method == kDense;
+  return run.method == "dense" || run.method == "decode/dense";
 }
 bool SameGroup(const MethodResult& a, const MethodResult& b) {
-  return a.head == b.head && a.phase == b.phase;
+  return a.head == b.head && a.phase == b.phase && a.measured == b.measured;
+}
+bool SameTiming(const analysis::Timing& a, const analysis::Timing& b) {
+  return a.median_ms == b.median_ms && a.mad_ms == b.mad_ms && a.repeats == b.repeats;
 }
 
 MethodResult DenseRow(const MethodResult& run) {
   MethodResult dense;
   dense.head = run.head;
-  dense.method = kDense;
+  dense.method = run.phase == "decode" ? "decode/dense" : "dense";
   dense.phase = run.phase;
-  dense.device = run.device;
+  dense.device = dense.select_device = run.device;
+  dense.measured = run.measured;
+  dense.measured_heads = run.measured_heads;
+  dense.measured_kv_heads = run.measured_kv_heads;
+  dense.chosen_per = "place";
+  dense.num_rows = run.num_rows;
+  dense.baseline = run.baseline;
+  dense.bytes_allow = run.phase == "decode" ? 1 : 0;
   dense.attend = dense.dense_attend = run.dense_attend;
   return dense;
 }
@@ -110,6 +121,7 @@ QString Text(const MethodResult& run, int column) {
     case RunsTableModel::kCraMin:
       return QString::number(run.cra_min, 'f', 3);
     case RunsTableModel::kCraFifth:
+      if (run.num_rows > 0 && run.num_rows < kLeastQuantileRows) return QObject::tr("min of %1").arg(run.num_rows);
       return QString::number(run.cra_p5, 'f', 3);
     case RunsTableModel::kCraMean:
       return QString::number(run.cra_mean, 'f', 3);
@@ -129,6 +141,12 @@ QString Text(const MethodResult& run, int column) {
       return Small(run.max_error);
     case RunsTableModel::kCosine:
       return QString::number(run.cosine, 'f', 5);
+    case RunsTableModel::kMeasured:
+      return QString::fromStdString(run.measured);
+    case RunsTableModel::kDenseBy:
+      return QString::fromStdString(run.baseline);
+    case RunsTableModel::kChosenPer:
+      return QString::fromStdString(run.chosen_per);
     case RunsTableModel::kParameters:
       return QString::fromStdString(run.parameters);
     case RunsTableModel::kNote:
@@ -139,7 +157,7 @@ QString Text(const MethodResult& run, int column) {
 }
 
 bool IsText(int column) {
-  return column <= RunsTableModel::kPhase || column >= RunsTableModel::kParameters;
+  return column <= RunsTableModel::kMeasured || column >= RunsTableModel::kDenseBy;
 }
 
 // What a column makes room for.
@@ -151,6 +169,12 @@ QString WidestText(int column) {
       return QStringLiteral("sample-attention");
     case RunsTableModel::kPhase:
       return QStringLiteral("decode");
+    case RunsTableModel::kMeasured:
+      return QStringLiteral("layer 00: 00 heads");
+    case RunsTableModel::kDenseBy:
+      return QStringLiteral("headscope");
+    case RunsTableModel::kChosenPer:
+      return QStringLiteral("query head");
     case RunsTableModel::kKept:
       return QStringLiteral("100.0 %");
     case RunsTableModel::kSpeedup:
@@ -176,11 +200,12 @@ constexpr ColumnText kColumns[] = {
     {"Head", "layer:head"},
     {"Method", "dense is the baseline of its head and phase"},
     {"Phase", "prefill: all recorded rows at once; decode: the last rows, one step each"},
+    {"Measured", "what the times are of: the head's layer, all its heads in one launch, or the head alone"},
     {"Kept", "kept pairs / visible pairs: those that are causal and inside the model's window, if it has one"},
     {"Speed-up",
      "time of the dense attention measured with the run / (select + attend) ± what the times' deviations allow"},
     {"CRA min", "kept mass of the row that keeps least"},
-    {"CRA 5 %", "kept mass that 95 % of the rows reach: its fifth percentile"},
+    {"CRA 5 %", "kept mass that 95 % of the rows reach: its fifth percentile; of fewer than 20 rows the least"},
     {"CRA mean", "kept mass, mean over rows"},
     {"Rel. error", "|O − O_dense| / |O_dense|, L2 over all rows"},
     {"Total ms", "select + attend"},
@@ -189,6 +214,8 @@ constexpr ColumnText kColumns[] = {
     {"Dense ms", "dense attention as it was timed with this run: median ± median absolute deviation"},
     {"Max error", "largest absolute difference of an output"},
     {"Cosine", "of O and O_dense, mean over rows"},
+    {"Dense by", "whose dense attention the baseline is"},
+    {"Chosen per", "who shares a choice of keys: a query head, a KV head with its query heads, or all by place"},
     {"Parameters", "as typed after --method"},
     {"Note", "what else to know beside the numbers: for instance why a part ran on another device"},
 };
@@ -208,12 +235,14 @@ QVariant RunsTableModel::data(const QModelIndex& index, int role) const {
   const MethodResult& run = runs_[static_cast<size_t>(index.row())];
   switch (role) {
     case Qt::DisplayRole:
-      return Text(run, index.column());
+      return TextOf(run, index.column());
     case Qt::ToolTipRole:
-      return index.column() >= kParameters ? QVariant(Text(run, index.column()))
-             : index.column() == kAttend   ? QVariant(Repeats(run.attend, run))
-             : index.column() == kDense    ? QVariant(Repeats(run.dense_attend, run))
-                                           : QVariant();
+      return index.column() >= kParameters ? QVariant(ShownToolTip(TextOf(run, index.column())))
+             : index.column() >= kCraMin && index.column() <= kCraMean
+                 ? QVariant(QObject::tr("of %1 rows").arg(run.num_rows))
+             : index.column() == kAttend ? QVariant(Repeats(run.attend, run))
+             : index.column() == kDense  ? QVariant(Repeats(run.dense_attend, run))
+                                         : QVariant();
     case Qt::FontRole: {
       QFont font;
       font.setBold(IsDense(run));
@@ -245,7 +274,7 @@ void RunsTableModel::Arrange() {
   std::stable_sort(runs_.begin(), runs_.end(), [this](const MethodResult& a, const MethodResult& b) {
     // Prefill before decode: it is the phase on the map.
     const auto group = [](const MethodResult& run) {
-      return std::tuple(run.head, run.phase == "decode", !IsDense(run));
+      return std::tuple(run.head, run.phase == "decode", run.measured, !IsDense(run));
     };
     if (group(a) != group(b)) return group(a) < group(b);
     const bool ascending = sort_order_ == Qt::AscendingOrder;
@@ -253,6 +282,20 @@ void RunsTableModel::Arrange() {
     return IsText(sort_column_) ? Text(low, sort_column_) < Text(high, sort_column_)
                                 : Value(low, sort_column_) < Value(high, sort_column_);
   });
+}
+
+bool RunsTableModel::SharesItsTime(const MethodResult& dense) const {
+  return std::all_of(runs_.begin(), runs_.end(), [&](const MethodResult& run) {
+    return !SameGroup(run, dense) || SameTiming(run.dense_attend, dense.dense_attend);
+  });
+}
+
+QString RunsTableModel::TextOf(const MethodResult& run, int column) const {
+  const bool is_time = column == kAttend || column == kTotal || column == kDense;
+  if ((is_time || column == kNote) && IsDense(run) && !SharesItsTime(run)) {
+    return is_time ? QStringLiteral("–") : tr("each run was timed with a dense of its own: its column Dense ms");
+  }
+  return Text(run, column);
 }
 
 void RunsTableModel::Add(const MethodResult& result) {

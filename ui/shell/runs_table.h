@@ -21,6 +21,7 @@ class RunsTableModel : public QAbstractTableModel {
     kHead,
     kMethod,
     kPhase,
+    kMeasured,
     kKept,
     kSpeedup,
     kCraMin,
@@ -33,6 +34,8 @@ class RunsTableModel : public QAbstractTableModel {
     kDense,
     kMaxError,
     kCosine,
+    kDenseBy,
+    kChosenPer,
     kParameters,
     kNote,
     kNumColumns
@@ -46,8 +49,8 @@ class RunsTableModel : public QAbstractTableModel {
   // Sorts inside each head's group and phase; the dense row stays first.
   void sort(int column, Qt::SortOrder order) override;
 
-  // A run of the same head, method and parameters replaces the one before. The dense row of the group shows the latest
-  // baseline; every run keeps its own, and its speed-up.
+  // A run of the same head, method, parameters and measured heads replaces the one before. Every run keeps its own
+  // baseline and its speed-up; the dense row of a group shows a time only while all its runs were timed with that one.
   void Add(const analysis::MethodResult& result);
   void Clear();
   const std::vector<analysis::MethodResult>& runs() const { return runs_; }
@@ -57,6 +60,9 @@ class RunsTableModel : public QAbstractTableModel {
 
  private:
   void Arrange();
+  QString TextOf(const analysis::MethodResult& run, int column) const;
+  // Whether every run of the dense row's group was timed with the dense row's baseline.
+  bool SharesItsTime(const analysis::MethodResult& dense) const;
   std::vector<analysis::MethodResult> runs_;  // as shown, dense rows included
   bool is_saved_ = true;
   int sort_column_ = kSpeedup;

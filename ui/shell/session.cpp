@@ -1,20 +1,15 @@
 #include "session.h"
 
-#include <QDir>
-#include <QFile>
-#include <QFileInfo>
 #include <QJsonArray>
-#include <QJsonDocument>
-#include <QLockFile>
-#include <QSaveFile>
 #include <QStandardPaths>
+
+#include "state_file.h"
 
 namespace headscope::ui {
 
 namespace {
 
 constexpr qint64 kMostBytes = 1 << 20;
-constexpr int kWaitForTurnMs = 1000;
 
 }  // namespace
 
@@ -22,6 +17,8 @@ void Session::AddRecent(const QString& path) {
   recent.removeAll(path);
   recent.prepend(path);
   while (recent.size() > kMostRecent) recent.removeLast();
+  opened.removeAll(path);
+  opened.append(path);
 }
 
 QJsonObject Session::ToJson() const {
@@ -63,28 +60,34 @@ QString Session::DefaultPath() {
 }
 
 Session Session::Load(const QString& path) {
-  QFile file(path);
-  if (!file.open(QIODevice::ReadOnly) || file.size() > kMostBytes) return {};
-  return FromJson(QJsonDocument::fromJson(file.read(kMostBytes)).object());
+  return FromJson(ReadStateFile(path, kMostBytes));
 }
 
-QString Session::Save(const QString& path) const {
-  QDir().mkpath(QFileInfo(path).path());
-  // Two windows that end at once take turns. A folder that takes no lock may still take the file: then the worst is a
-  // recent file that is forgotten.
-  QLockFile turn(path + QStringLiteral(".lock"));
-  turn.tryLock(kWaitForTurnMs);
-  Session merged = *this;
-  for (const QString& other : Load(path).recent) {
-    if (merged.recent.size() < kMostRecent && !merged.recent.contains(other)) merged.recent.append(other);
+QJsonObject Session::MergedInto(const QJsonObject& present, const Session& before) const {
+  QJsonObject merged = ToJson();
+  const QJsonObject mine = merged, told = before.ToJson();
+  const auto changed = [&](const char* name) { return mine[QLatin1String(name)] != told[QLatin1String(name)]; };
+  // A trace, its head and how it was looked at belong together.
+  const bool trace_changed = changed("last_trace") || changed("head") || changed("canvas");
+  for (const QString& name : mine.keys() + QStringList{QStringLiteral("head")}) {
+    const bool of_trace = name == u"last_trace" || name == u"head" || name == u"canvas";
+    if (of_trace ? trace_changed : mine[name] != told[name]) continue;
+    if (present.contains(name)) merged[name] = present[name];
   }
-  QSaveFile file(path);
-  const QByteArray text = QJsonDocument(merged.ToJson()).toJson();
-  // Without the flush a full disk goes unnoticed: commit() puts a file in place whose last buffer was not written.
-  if (!file.open(QIODevice::WriteOnly) || file.write(text) != text.size() || !file.flush() || !file.commit()) {
-    return QStringLiteral("The session could not be kept in %1: %2.").arg(path, file.errorString());
+  Session recents;
+  recents.recent = FromJson(present).recent;
+  for (const QString& path : opened) recents.AddRecent(path);
+  for (const QString& path : recent) {
+    if (recents.recent.size() < kMostRecent && !recents.recent.contains(path)) recents.recent.append(path);
   }
-  return {};
+  merged[QStringLiteral("recent")] = QJsonArray::fromStringList(recents.recent);
+  return merged;
+}
+
+QString Session::Save(const QString& path, const Session& before) const {
+  const QString error = UpdateStateFile(path, kMostBytes, /*keep_foreign=*/false,
+                                        [&](const QJsonObject& present) { return MergedInto(present, before); });
+  return error.isEmpty() ? error : QStringLiteral("The session was not kept. ") + error;
 }
 
 }  // namespace headscope::ui

@@ -21,9 +21,10 @@ struct Session {
   QString metric;
   QString theme = QStringLiteral("system");  // system, light or dark
   QStringList recent;                        // traces, latest first
+  QStringList opened;                        // that no file knows of yet, latest last
 
   static constexpr int kMostRecent = 10;
-  void AddRecent(const QString& path);
+  void AddRecent(const QString& path);  // and to `opened`
 
   QJsonObject ToJson() const;
   static Session FromJson(const QJsonObject& json);
@@ -32,9 +33,14 @@ struct Session {
   static QString DefaultPath();
   // A file that is absent, no JSON object or larger than any session gives the defaults.
   static Session Load(const QString& path);
-  // Written to a temporary name and renamed, together with the recent files that another window has put there
-  // meanwhile. Returns an empty string or one sentence.
-  QString Save(const QString& path) const;
+  // Puts into the file what differs from `before`, which is what it was told last: all else there may be another
+  // window's. What is opened goes to the head of its recent files. Waits for other windows (state_file.h). Returns an
+  // empty string or one sentence.
+  QString Save(const QString& path, const Session& before) const;
+  QString Save(const QString& path) const { return Save(path, Session()); }
+
+ private:
+  QJsonObject MergedInto(const QJsonObject& present, const Session& before) const;
 };
 
 }  // namespace headscope::ui

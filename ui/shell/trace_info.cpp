@@ -5,6 +5,7 @@
 #include <set>
 
 #include "capture_estimate.h"
+#include "shown_text.h"
 
 namespace headscope::ui {
 
@@ -25,9 +26,9 @@ void TraceInfo::Rebuild() {
   clear();
   const TraceSummary& trace = store_->trace();
   const auto line = [this](const QString& name, const QString& value) {
-    auto* item = new QTreeWidgetItem(this, {name, value});
+    auto* item = new QTreeWidgetItem(this, {name, Shown(value)});
     item->setForeground(0, palette().color(QPalette::PlaceholderText));
-    item->setToolTip(1, value);
+    item->setToolTip(1, ShownToolTip(value));
   };
   const QFileInfo file(QString::fromStdString(trace.path));
   std::set<int32_t> layers;
@@ -43,7 +44,12 @@ void TraceInfo::Rebuild() {
                         .arg(trace.num_kv_heads)
                         .arg(trace.head_dim));
   line(tr("Prompt"), QString::fromStdString(trace.prompt_source));
-  line(tr("Tokens"), QString::number(trace.num_tokens));
+  line(tr("Tokens"), trace.first_token == 0
+                         ? QString::number(trace.num_tokens)
+                         : tr("%1, cut from a longer trace at its token %2: masses are shares of what the rows attend "
+                              "to in all, and the metric outside_mass is what lies before the cut")
+                               .arg(trace.num_tokens)
+                               .arg(trace.first_token));
   line(tr("Query rows"), trace.rows_contiguous ? tr("%1, consecutive").arg(trace.num_rows)
                                                : tr("%1, with gaps: methods cannot run on them").arg(trace.num_rows));
   line(tr("Recorded"), tr("%1 heads in %2 layers").arg(trace.heads.size()).arg(layers.size()));

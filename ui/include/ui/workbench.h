@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,8 +22,9 @@ namespace headscope::ui {
 
 struct TraceSummary {
   std::string path;
-  std::string model_name;
+  std::string model_name;  // printable, as prompt_source and the tokens are (analysis/types/printable.h)
   int64_t num_tokens = 0, num_rows = 0;
+  int64_t first_token = 0;  // where it was cut from a longer trace; 0: a whole one
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
   bool complete = true;
   bool rows_contiguous = true;
@@ -31,6 +33,7 @@ struct TraceSummary {
   std::vector<int32_t> kv_head_of_head;  // per recorded head
   std::vector<std::string> token_text;   // per token, printable
   std::vector<int32_t> row_positions;    // per recorded row
+  std::string contents;                  // a name for what is recorded: the same for a copy, another for another prompt
   int64_t num_decode_rows = 0;           // the last recorded rows whose tokens the model generated
 };
 
@@ -65,6 +68,12 @@ struct LiveMask {
   // Of a decode method: the steps that it was tried on, which are the trace's own or else its last rows. Null for a
   // prefill method.
   analysis::KeptStepsPtr steps;
+};
+
+// A key that a mask leaves out of a query's attention.
+struct LostKey {
+  int64_t column = 0;
+  double probability = 0;
 };
 
 struct Exact {  // one score under the cursor; NaN while the head is still being read
@@ -130,6 +139,11 @@ class Workbench {
   // Tagged "mask": a new request cancels the one before.
   virtual void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                            Reply<LiveMask> done, ErrorReply failed) = 0;
+  // Of one recorded row that the mask is about: the keys that it leaves out, the most probable first, at most
+  // kMostLostKeys. No reply when the mask is not held any more, or the head cannot be read.
+  static constexpr size_t kMostLostKeys = 16;
+  virtual void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
+                               Reply<std::vector<LostKey>> done) = 0;
   // Searches the method's budgets (kernels::ParameterRole) for the cheapest values that leave fewer than 5 % of the
   // rows below `target`, a share of mass; the other parameters stay at `values`. Tagged "search". `failed` also says
   // that the target is out of reach.
@@ -137,6 +151,10 @@ class Workbench {
                           double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
                           Reply<ProgressReport> progress) = 0;
   virtual void CancelSearch() = 0;
+  // Whether runs measure their head alone, rather than all recorded heads of its layer in one launch, as a model
+  // attends. Of the runs that are asked for from now on.
+  void SetMeasuresAlone(bool alone) { measures_alone_ = alone; }
+  bool measures_alone() const { return measures_alone_; }
   // Measures a method of either phase beside dense attention of that phase. A name that both phases have means prefill,
   // here and for masks. Short runs are repeated more often than `repeats`. `progress` tells the repeats, now and then
   // only, and the run waits until that is drawn: a frame takes as long as a short repeat.
@@ -157,6 +175,11 @@ class Workbench {
   virtual std::string ExportRuns(const std::vector<analysis::MethodResult>& runs, const std::string& path) = 0;
   virtual std::string ExportStatistics(const std::vector<analysis::HeadStatistics>& statistics,
                                        const std::string& path) = 0;
+  // Reads what ExportRuns or `headscope compare` wrote to .json or .csv, at once. Returns an empty string or the error.
+  virtual std::string ReadRuns(const std::string& path, std::vector<analysis::MethodResult>* runs) = 0;
+  // A run as a JSON object, and back; nothing for a text that is none. For what the window keeps of a trace.
+  virtual std::string RunAsJson(const analysis::MethodResult& run) = 0;
+  virtual std::optional<analysis::MethodResult> RunFromJson(const std::string& json) = 0;
 
  protected:
   void ReportBackgroundError(const std::string& sentence) const {
@@ -172,6 +195,7 @@ class Workbench {
   }
 
  private:
+  bool measures_alone_ = false;
   ErrorReply background_error_;
   WhenDrawn when_drawn_;
 };

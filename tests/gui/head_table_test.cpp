@@ -1,0 +1,147 @@
+// The heads table by mouse and keyboard: its filter, the row of the open head, and what the matrix makes of both.
+#include <QHeaderView>
+#include <QImage>
+#include <QLineEdit>
+#include <QTableView>
+
+#include "shell_fixture.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using analysis::HeadId;
+
+class HeadTableTest : public ShellTest {
+ protected:
+  void Open() {
+    OpenWindow(trace_path());
+    ASSERT_TRUE(WaitForStatistics());
+    ASSERT_TRUE(WaitForCanvas());
+    table_ = Find<QTableView>("headTable");
+    filter_ = Find<QLineEdit>("headFilter");
+  }
+  void Filter(const char* text) {
+    filter_->setFocus();
+    filter_->clear();
+    QTest::keyClicks(filter_, QLatin1String(text));
+  }
+  HeadId HeadOfRow(int row) const {
+    const auto number = [&](int column) { return table_->model()->index(row, column).data().toInt(); };
+    return {number(ui::HeadTableModel::kLayer), number(ui::HeadTableModel::kHead)};
+  }
+  HeadId Shown() const { return window_->canvas()->head(); }
+
+  QTableView* table_ = nullptr;
+  QLineEdit* filter_ = nullptr;
+};
+
+// The head on show is hidden by the filter. The first row used to look like the open one, and a click on it, or Enter,
+// did nothing.
+TEST_F(HeadTableTest, FirstRowOpensByClickWhileTheOpenHeadIsFilteredOut) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Filter("1:");
+  ASSERT_EQ(table_->model()->rowCount(), 4);
+  EXPECT_FALSE(table_->currentIndex().isValid()) << "no row is the open head's";
+  EXPECT_FALSE(table_->selectionModel()->hasSelection());
+  QTest::mouseClick(table_->viewport(), Qt::LeftButton, {}, table_->visualRect(table_->model()->index(0, 0)).center());
+  EXPECT_EQ(Shown(), (HeadId{1, 0}));
+}
+
+TEST_F(HeadTableTest, EnterOpensTheRowThatIsTheCurrentOne) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Filter("1:");
+  table_->setFocus();
+  QTest::keyClick(table_, Qt::Key_Down);
+  EXPECT_EQ(Shown(), (HeadId{1, 0}));
+  // Another head is opened elsewhere and filtered out, and the same row is asked for again.
+  window_->store()->Select({0, 2});
+  EXPECT_FALSE(table_->currentIndex().isValid());
+  QTest::keyClick(table_, Qt::Key_Down);
+  EXPECT_EQ(Shown(), (HeadId{1, 0}));
+}
+
+TEST_F(HeadTableTest, DownAndEnterInTheFilterReachTheFirstHit) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  Filter("1:2");
+  QTest::keyClick(filter_, Qt::Key_Return);
+  EXPECT_EQ(Shown(), (HeadId{1, 2}));
+  EXPECT_TRUE(table_->hasFocus());
+  Filter("1:");
+  QTest::keyClick(filter_, Qt::Key_Down);
+  EXPECT_EQ(Shown(), (HeadId{1, 0}));
+  QTest::keyClick(table_, Qt::Key_Down);
+  EXPECT_EQ(Shown(), (HeadId{1, 1})) << "the arrows go on from there";
+  Filter("kurtosis>1e9");
+  QTest::keyClick(filter_, Qt::Key_Return);
+  EXPECT_EQ(Shown(), (HeadId{1, 1})) << "no hit to go to";
+  EXPECT_TRUE(filter_->hasFocus());
+}
+
+TEST_F(HeadTableTest, OpenRowIsInSightAgainWhenTheFilterGoes) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  window_->store()->Select({1, 3});
+  // Two rows high: the last of eight is out of sight wherever the table begins.
+  table_->setFixedHeight(table_->horizontalHeader()->height() + 2 * table_->verticalHeader()->defaultSectionSize() +
+                         20);
+  QTest::qWait(50);
+  Filter("0:");
+  Filter("");
+  ASSERT_EQ(table_->model()->rowCount(), 8);
+  const QModelIndex open = table_->currentIndex();
+  ASSERT_TRUE(open.isValid());
+  EXPECT_EQ(HeadOfRow(open.row()), (HeadId{1, 3}));
+  EXPECT_TRUE(table_->viewport()->rect().intersects(table_->visualRect(open)));
+}
+
+TEST_F(HeadTableTest, FirstClickOnAMetricSortsTheMostToTheTop) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  QHeaderView* header = table_->horizontalHeader();
+  const int metric = ui::HeadTableModel::kFirstMetric;
+  table_->scrollTo(table_->model()->index(0, metric));
+  const auto click = [&](int column) {
+    const QPoint title(header->sectionViewportPosition(column) + 12, header->height() / 2);
+    QTest::mouseClick(header->viewport(), Qt::LeftButton, {}, title);
+  };
+  click(metric);
+  ASSERT_EQ(header->sortIndicatorSection(), metric);
+  EXPECT_EQ(header->sortIndicatorOrder(), Qt::DescendingOrder);
+  const auto value = [&](int row) {
+    return table_->model()->index(row, metric).data(ui::HeadTableModel::kSortRole).toDouble();
+  };
+  EXPECT_GT(value(0), value(7));
+  click(metric);
+  EXPECT_EQ(header->sortIndicatorOrder(), Qt::AscendingOrder);
+}
+
+TEST_F(HeadTableTest, MatrixDimsWhatTheFilterLeavesOut) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
+  window_->store()->SetMetric(ui::HeadStore::kClassMetric);  // cells without numbers: plain colours
+  const auto color = [&](HeadId head) {
+    return matrix->grab().toImage().pixelColor(*matrix->CellCentre(head) * matrix->devicePixelRatioF());
+  };
+  const QColor left_out = color({0, 1}), kept = color({1, 1});
+  Filter("1:");
+  EXPECT_NE(color({0, 1}), left_out);
+  EXPECT_EQ(color({1, 1}), kept);
+  Filter("");
+  EXPECT_EQ(color({0, 1}), left_out);
+}
+
+// A row leaves under the filter when its numbers change: its neighbour becomes the table's current row by itself, which
+// used to open the neighbour's head.
+TEST_F(HeadTableTest, RowThatLeavesUnderTheFilterOpensNoOtherHead) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  window_->store()->Select({0, 0});
+  Filter("sink_mass>0.1");
+  ASSERT_GT(table_->model()->rowCount(), 1);
+  ASSERT_EQ(HeadOfRow(table_->currentIndex().row()), (HeadId{0, 0}));
+  analysis::HeadStatistics changed = *window_->store()->Find({0, 0});
+  changed.sink_mass = 0;
+  window_->store()->Add(changed);
+  EXPECT_EQ(Shown(), (HeadId{0, 0}));
+  EXPECT_FALSE(table_->currentIndex().isValid());
+}
+
+}  // namespace
+}  // namespace headscope::gui_test

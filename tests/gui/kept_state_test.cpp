@@ -1,0 +1,308 @@
+// What outlives a window: the runs of a trace, its head and zoom, theme and recent files; whether the window is closed,
+// killed, or one of two.
+#include <signal.h>
+
+#include <QAction>
+#include <QDir>
+#include <QFile>
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QLabel>
+#include <QProcess>
+#include <QProcessEnvironment>
+#include <QTableView>
+#include <set>
+#include <string>
+
+#include "shell_fixture.h"
+#include "state_file.h"
+#include "trace_keeper.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using analysis::HeadId;
+using ui::Command;
+
+class KeptStateTest : public ShellTest {
+ protected:
+  void Open(const QString& path) {
+    OpenWindow(path);
+    ASSERT_TRUE(WaitForStatistics());
+    ASSERT_TRUE(WaitForCanvas());
+    window_->canvas()->SetRepeats(1);
+  }
+  ui::RunsTableModel* Runs() { return static_cast<ui::RunsTableModel*>(Find<QTableView>("runsTable")->model()); }
+  // "method parameters" of every run in the table.
+  std::set<std::string> Shown() {
+    std::set<std::string> shown;
+    for (const analysis::MethodResult& run : Runs()->runs()) {
+      if (run.method != "dense" && run.method != "decode/dense") shown.insert(run.method + " " + run.parameters);
+    }
+    return shown;
+  }
+  bool Measure(Command command = Command::kRun) {
+    const auto before = Runs()->runs().size();
+    window_->commands()[command]->trigger();
+    auto* progress = Find<ui::ProgressStrip>("progressStrip");
+    return WaitFor([&] { return Runs()->runs().size() > before && !progress->IsBusy(); }, 120000);
+  }
+  static QJsonArray RunsIn(const QString& path) {
+    return ui::ReadStateFile(path, 1 << 26)[QStringLiteral("runs")].toArray();
+  }
+  bool WaitForRunsIn(const QString& path, int count) {
+    return WaitFor([&] { return RunsIn(path).size() >= count; }, 60000);
+  }
+  QString Beside() const { return ui::TraceKeeper::FileBeside(trace_path()); }
+  // The program itself, with a session of its own in this test's folder.
+  std::unique_ptr<QProcess> Start(const QString& trace, const QString& commands) {
+    auto process = std::make_unique<QProcess>();
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.insert(QStringLiteral("XDG_CONFIG_HOME"), File(QStringLiteral("config")));
+    environment.insert(QStringLiteral("XDG_CACHE_HOME"), File(QStringLiteral("cache")));
+    environment.insert(QStringLiteral("HEADSCOPE_COMMANDS"), commands);
+    process->setProcessEnvironment(environment);
+    process->setProcessChannelMode(QProcess::ForwardedChannels);
+    process->start(QStringLiteral(HEADSCOPE_PROGRAM), {trace});
+    EXPECT_TRUE(process->waitForStarted());
+    return process;
+  }
+  QString ProgramsSession() const { return File(QStringLiteral("config/headscope/session.json")); }
+  static void Kill(QProcess& process) {
+    ASSERT_EQ(process.state(), QProcess::Running) << "it ended by itself";
+    ::kill(static_cast<pid_t>(process.processId()), SIGKILL);
+    process.waitForFinished();
+  }
+};
+
+// Runs lived in memory only, and were gone with the window or the trace.
+TEST_F(KeptStateTest, RunsComeBackWithTheirTraceAndNothingIsAsked) {
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  ASSERT_TRUE(Measure());
+  const std::set<std::string> measured = Shown();
+  ASSERT_EQ(measured.size(), 1u);
+  const analysis::MethodResult run = Runs()->runs().back();
+  const QString other = File(QStringLiteral("other.h5"));
+  ASSERT_TRUE(QFile::copy(trace_path(), other));
+  window_->OpenPath(other);
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().path == other.toStdString(); }));
+  EXPECT_EQ(Shown().size(), 0u);
+  window_->OpenPath(trace_path());
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().path == trace_path().toStdString(); }));
+  EXPECT_EQ(Shown(), measured);
+  OpenWindow(QString());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(Shown(), measured);
+  EXPECT_EQ(questions_.size(), 0u);
+  const auto& runs = Runs()->runs();
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].method, "dense");
+  EXPECT_EQ(runs[1].attend.median_ms, run.attend.median_ms);
+  EXPECT_EQ(runs[1].speedup, run.speedup);
+  EXPECT_EQ(runs[1].origin.measured_at, run.origin.measured_at);
+  EXPECT_EQ(runs[1].origin.trace, trace_path().toStdString());
+}
+
+TEST_F(KeptStateTest, ATraceRecordedAnewShowsNoRunsOfTheOneBefore) {
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  ASSERT_TRUE(Measure());
+  CloseWindow();
+  WriteSmallTrace(trace_path().toStdString(), /*window=*/64);  // another model under the same name
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  EXPECT_EQ(Runs()->rowCount(), 0);
+  EXPECT_EQ(RunsIn(Beside()).size(), 1) << "they are still in the file";
+}
+
+TEST_F(KeptStateTest, ClearedRunsAreGoneFromTheFileAndUndoBringsThemBack) {
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  ASSERT_TRUE(Measure());
+  const std::set<std::string> measured = Shown();
+  ASSERT_TRUE(WaitForRunsIn(Beside(), 1));
+  window_->commands()[Command::kClearRuns]->trigger();
+  EXPECT_EQ(Runs()->rowCount(), 0);
+  ASSERT_TRUE(WaitFor([&] { return RunsIn(Beside()).isEmpty(); }));
+  QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  EXPECT_EQ(Shown(), measured);
+  EXPECT_TRUE(WaitForRunsIn(Beside(), 1));
+}
+
+TEST_F(KeptStateTest, WhereTheTracesFolderTakesNoFileTheSettingsFolderDoesAndItIsSaid) {
+  ASSERT_TRUE(QDir().mkpath(Beside()));  // a folder of that name takes nobody's rights to be in the way
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  ASSERT_TRUE(Measure());
+  auto* notice = Find<QLabel>("noticeText");
+  EXPECT_TRUE(WaitFor([&] { return notice->text().contains(QStringLiteral("kept in")); }))
+      << notice->text().toStdString();
+  const std::set<std::string> measured = Shown();
+  OpenWindow(QString());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(Shown(), measured);
+  EXPECT_EQ(questions_.size(), 0u);
+}
+
+TEST_F(KeptStateTest, AFileOfSomebodyElseIsLeftAlone) {
+  for (const char* text : {"my notes", R"({"runs": "mine"})"}) {
+    QFile file(Beside());
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(text);
+    file.close();
+    ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+    ASSERT_TRUE(Measure(Command::kRun));
+    window_->commands()[Command::kClearRuns]->trigger();
+    ASSERT_TRUE(Measure(Command::kRun));
+    CloseWindow();
+    ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+    EXPECT_EQ(file.readAll(), QByteArray(text));
+    ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+    EXPECT_EQ(Shown().size(), 1u);
+    window_->commands()[Command::kClearRuns]->trigger();
+    CloseWindow();
+  }
+}
+
+TEST_F(KeptStateTest, SavedRunsAreLoaded) {
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  ASSERT_TRUE(Measure());
+  const std::set<std::string> measured = Shown();
+  for (const char* name : {"runs.csv", "runs.json"}) {
+    AnswerFileDialog(File(QLatin1String(name)));
+    window_->commands()[Command::kExportRuns]->trigger();
+    ASSERT_TRUE(QFile::exists(File(QLatin1String(name))));
+    window_->commands()[Command::kClearRuns]->trigger();
+    ASSERT_EQ(Runs()->rowCount(), 0);
+    AnswerFileDialog(File(QLatin1String(name)));
+    window_->commands()[Command::kLoadRuns]->trigger();
+    EXPECT_EQ(Shown(), measured) << name << ": " << Find<QLabel>("noticeText")->text().toStdString();
+  }
+  QFile csv(File(QStringLiteral("runs.csv")));
+  ASSERT_TRUE(csv.open(QIODevice::ReadOnly));
+  const QByteArray text = csv.readAll();
+  for (const char* column : {"trace", "model", "device", "measured_at", "version"})
+    EXPECT_TRUE(text.left(text.indexOf('\n')).split(',').contains(column)) << column;
+  EXPECT_TRUE(text.contains(trace_path().toUtf8()));
+
+  AnswerFileDialog(trace_path());
+  window_->commands()[Command::kLoadRuns]->trigger();
+  EXPECT_EQ(Shown(), measured) << "what is no table of runs changes nothing";
+  EXPECT_TRUE(Find<QLabel>("noticeText")->text().contains(trace_path()));
+}
+
+// Theme, recent files, the trace, its head and all runs were written at a clean quit only.
+TEST_F(KeptStateTest, AKilledWindowLosesNothing) {
+  const auto process = Start(trace_path(), QStringLiteral("theme-dark,next-head,log-scale,run,next-method,run"));
+  ASSERT_TRUE(WaitForRunsIn(Beside(), 2)) << "two runs are measured, and each is in the file at once";
+  Kill(*process);
+  const ui::Session session = ui::Session::Load(ProgramsSession());
+  EXPECT_EQ(session.theme, QStringLiteral("dark"));
+  EXPECT_EQ(session.last_trace, trace_path());
+  EXPECT_EQ(session.recent, QStringList{trace_path()});
+
+  window_ = std::make_unique<ui::MainWindow>(workbench_.get(), ProgramsSession());
+  window_->show();
+  window_->OpenAtStart(QString(), QString());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{0, 1}));
+  EXPECT_EQ(window_->canvas()->scale(), ui::ColorScale::kLinear);
+  EXPECT_EQ(window_->theme()->name(), QStringLiteral("dark"));
+  EXPECT_EQ(Shown().size(), 2u);
+}
+
+// Two windows wrote over each other's session, and knew nothing of each other's runs.
+TEST_F(KeptStateTest, TwoKilledWindowsOnOneTraceKeepTheRunsOfBoth) {
+  const auto first = Start(trace_path(), QStringLiteral("theme-dark,run"));
+  const auto second = Start(trace_path(), QStringLiteral("next-method,run,next-method,run"));
+  ASSERT_TRUE(WaitForRunsIn(Beside(), 3));
+  // A third, on another trace, opens and ends while the two are there.
+  const QString other = File(QStringLiteral("other.h5"));
+  ASSERT_TRUE(QFile::copy(trace_path(), other));
+  const auto third = Start(other, QStringLiteral("quit"));
+  ASSERT_TRUE(WaitFor([&] { return third->state() == QProcess::NotRunning || third->waitForFinished(1); }, 60000));
+  Kill(*first);
+  Kill(*second);
+  const ui::Session session = ui::Session::Load(ProgramsSession());
+  EXPECT_EQ(session.theme, QStringLiteral("dark")) << "set by one, not undone by the others";
+  EXPECT_EQ(QSet<QString>(session.recent.begin(), session.recent.end()), (QSet<QString>{trace_path(), other}));
+  std::set<std::string> ids;
+  for (const QJsonValue run : RunsIn(Beside())) ids.insert(run[QStringLiteral("id")].toString().toStdString());
+  EXPECT_EQ(ids.size(), 3u);
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  EXPECT_EQ(Shown().size(), 3u);
+}
+
+TEST_F(KeptStateTest, HeadAndZoomOfATraceComeBackThoughAnotherWasOpenLast) {
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  window_->store()->Select({1, 2});
+  window_->canvas()->GoTo(300, 200);
+  ASSERT_TRUE(WaitForCanvas());
+  const QJsonValue view = window_->canvas()->ViewState()[QStringLiteral("view")];
+  const QString other = File(QStringLiteral("other.h5"));
+  ASSERT_TRUE(QFile::copy(trace_path(), other));
+  window_->OpenPath(other);
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().path == other.toStdString(); }));
+  window_->store()->Select({0, 3});
+  window_->canvas()->FitView();
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(window_->canvas()->head(), (HeadId{1, 2}));
+  EXPECT_EQ(window_->canvas()->ViewState()[QStringLiteral("view")].toObject()[QStringLiteral("scores_per_pixel")],
+            view.toObject()[QStringLiteral("scores_per_pixel")]);
+}
+
+// The lost trace's zoom and colour range made no sense on the one that took its place.
+TEST_F(KeptStateTest, FallbackTraceIsShownWholeWithItsOwnRange) {
+  const QString lost = File(QStringLiteral("lost.h5"));
+  ASSERT_TRUE(QFile::copy(trace_path(), lost));
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  const QJsonObject fresh = window_->canvas()->ViewState();
+  OpenWindow(lost);
+  ASSERT_TRUE(WaitForCanvas());
+  window_->store()->Select({1, 1});
+  window_->canvas()->GoTo(300, 200);
+  window_->canvas()->FitRange();
+  window_->canvas()->SetColorMap(QStringLiteral("magma"));
+  CloseWindow();
+  ASSERT_TRUE(QFile::remove(lost));
+  ASSERT_TRUE(QFile::remove(ui::TraceKeeper(nullptr, folder_.path()).FileInSettings(trace_path())));
+
+  window_ = std::make_unique<ui::MainWindow>(workbench_.get(), File(QStringLiteral("session.json")));
+  window_->resize(1400, 860);
+  window_->show();
+  window_->OpenAtStart(QString(), trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_TRUE(Find<QLabel>("noticeText")->text().contains(lost)) << "it is said that the other is gone";
+  EXPECT_TRUE(Find<QFrame>("notice")->isVisible());
+  const QJsonObject shown = window_->canvas()->ViewState();
+  for (const char* name : {"range_log2_min", "range_log2_max"})
+    EXPECT_EQ(shown[QLatin1String(name)], fresh[QLatin1String(name)]) << name;
+  const QPointF last = window_->canvas()->PixelOf(kTokens - 1, kTokens - 1), first = window_->canvas()->PixelOf(0, 0);
+  EXPECT_TRUE(window_->canvas()->rect().contains(first.toPoint()) &&
+              window_->canvas()->rect().contains(last.toPoint()));
+  EXPECT_EQ(window_->canvas()->color_map(), QStringLiteral("magma")) << "colours are a matter of taste, not of a trace";
+}
+
+TEST_F(KeptStateTest, AnErrorGoesWhenATraceOpens) {
+  ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
+  window_->OpenPath(File(QStringLiteral("missing.h5")));
+  auto* notice = Find<QFrame>("notice");
+  ASSERT_TRUE(WaitFor([&] { return notice->isVisible(); }));
+  const QString other = File(QStringLiteral("other.h5"));
+  ASSERT_TRUE(QFile::copy(trace_path(), other));
+  window_->OpenPath(other);
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->trace().path == other.toStdString(); }));
+  EXPECT_FALSE(notice->isVisible()) << Find<QLabel>("noticeText")->text().toStdString();
+}
+
+TEST_F(KeptStateTest, StatisticsAreResumedAfterACancel) {
+  OpenWindow(ShippedTrace());
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->AllStatistics().size() >= 3; }));
+  window_->commands()[Command::kCancelWork]->trigger();
+  const auto known = window_->store()->AllStatistics().size();
+  ASSERT_LT(known, 80u) << "cancelled while they were under way";
+  ASSERT_TRUE(Find<QPushButton>("noticeAction")->isVisible());
+  QTest::mouseClick(Find<QPushButton>("noticeAction"), Qt::LeftButton);
+  EXPECT_TRUE(WaitFor([&] { return window_->store()->AllStatistics().size() == 80; }, 60000));
+}
+
+}  // namespace
+}  // namespace headscope::gui_test

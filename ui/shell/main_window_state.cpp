@@ -1,0 +1,191 @@
+// What the window keeps: its session, and the runs of each trace. Written as it changes, so that a window that is
+// killed loses nothing that a person would miss.
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QScreen>
+#include <algorithm>
+#include <utility>
+
+#include "main_window.h"
+
+namespace headscope::ui {
+namespace {
+
+// Part of the saved layout: raise it when docks or toolbars change, so that an older session's layout is not applied.
+constexpr int kLayoutVersion = 2;
+constexpr char kFirstMetric[] = "sparsity_0.95";
+constexpr int kSaveAfterMs = 300;    // a drag is one write, not hundreds
+constexpr int kLastWriteMs = 15000;  // at the end; a disk or another window that takes longer is not waited for
+
+const QString kHeadMember = QStringLiteral("head"), kCanvasMember = QStringLiteral("canvas");
+
+QJsonValue ToJson(const std::optional<analysis::HeadId>& head) {
+  return head ? QJsonValue(QJsonArray{head->layer, head->head}) : QJsonValue();
+}
+
+std::optional<analysis::HeadId> HeadOf(const QJsonValue& json) {
+  const QJsonArray head = json.toArray();
+  if (head.size() != 2) return std::nullopt;
+  return analysis::HeadId{head[0].toInt(-1), head[1].toInt(-1)};
+}
+
+bool IsDense(const analysis::MethodResult& run) {
+  return run.method == "dense";
+}
+
+}  // namespace
+
+void MainWindow::RestoreSession() {
+  resize(QSize(1440, 900).boundedTo(screen()->availableSize()));
+  if (!session_.window_geometry.isEmpty()) restoreGeometry(session_.window_geometry);
+  has_layout_ = !session_.window_layout.isEmpty() && restoreState(session_.window_layout, kLayoutVersion);
+  // Where that trace was looked at, and the colours' range there, are of no use to another one.
+  canvas_->RestoreViewState(HeadCanvas::WithoutTrace(session_.canvas));
+  table_->RestoreViewState(session_.head_table);
+  store_.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
+  SyncMetric();
+  commands_[session_.theme == u"dark"    ? Command::kThemeDark
+            : session_.theme == u"light" ? Command::kThemeLight
+                                         : Command::kThemeSystem]
+      ->setChecked(true);
+  FillRecentMenu();
+}
+
+void MainWindow::KeepState() {
+  session_at_start_ = session_;
+  save_timer_.setSingleShot(true);
+  save_timer_.setInterval(kSaveAfterMs);
+  connect(&save_timer_, &QTimer::timeout, this, [this] { SaveSession(); });
+  connect(canvas_, &HeadCanvas::ViewChanged, this, &MainWindow::StateChanged);
+  connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::StateChanged);
+  connect(canvas_, &HeadCanvas::MethodChanged, this, &MainWindow::StateChanged);
+  connect(&store_, &HeadStore::SelectionChanged, this, &MainWindow::StateChanged);
+  connect(&store_, &HeadStore::MetricChanged, this, &MainWindow::StateChanged);
+  connect(table_, &HeadTable::ViewStateChanged, this, &MainWindow::StateChanged);
+  for (const Command theme : {Command::kThemeSystem, Command::kThemeLight, Command::kThemeDark})
+    connect(commands_[theme], &QAction::triggered, this, &MainWindow::StateChanged);
+  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_}) {
+    dock->installEventFilter(this);  // splitters between docks say nothing themselves
+    connect(dock, &QDockWidget::dockLocationChanged, this, &MainWindow::StateChanged);
+    connect(dock, &QDockWidget::topLevelChanged, this, &MainWindow::StateChanged);
+    connect(dock, &QDockWidget::visibilityChanged, this, &MainWindow::StateChanged);
+  }
+  connect(&keeper_, &TraceKeeper::RunsKept, runs_->model(), &RunsTableModel::MarkSaved);
+  connect(&keeper_, &TraceKeeper::RunsKeptElsewhere, this, [this](const QString& path) {
+    notice_->ShowMessage(tr("The folder of %1 takes no file of runs: they are kept in %2.")
+                             .arg(QFileInfo(session_.last_trace).fileName(), path));
+  });
+  connect(&keeper_, &TraceKeeper::Failed, this, [this](const QString& sentence) {
+    notice_->ShowError(tr("The runs are in no file: export them. %1").arg(sentence));
+  });
+}
+
+void MainWindow::StateChanged() {
+  if (!save_timer_.isActive()) save_timer_.start();
+}
+
+void MainWindow::SaveSession(bool at_the_end) {
+  save_timer_.stop();
+  session_.window_geometry = saveGeometry();
+  session_.window_layout = saveState(kLayoutVersion);
+  session_.canvas = canvas_->ViewState();
+  session_.head_table = table_->ViewState();
+  session_.metric = QString::fromStdString(store_.metric());
+  session_.theme = theme_.name();
+  session_.head = store_.selected();
+  keeper_.KeepView({{kHeadMember, ToJson(session_.head)}, {kCanvasMember, HeadCanvas::OfTrace(session_.canvas)}});
+  Session before = written_;
+  if (at_the_end && store_.HasTrace()) {
+    // Of several windows the one that is closed last says what the next start shows.
+    session_.AddRecent(session_.last_trace);
+    before.last_trace.clear();
+  }
+  if (session_.opened.isEmpty() && session_.ToJson() == before.ToJson()) return;
+  writer_.Write(
+      QStringLiteral("session"),
+      [session = session_, before, path = session_path_] { return session.Save(path, before); },
+      [this, session = session_](const QString& error) {
+        if (error.isEmpty()) {
+          written_ = session;
+          for (const QString& path : session.opened) session_.opened.removeAll(path);
+        } else if (std::exchange(said_of_session_, error) != error) {
+          qWarning("%s", qPrintable(error));
+        }
+      });
+}
+
+void MainWindow::FinishWriting() {
+  writer_.Finish(kLastWriteMs);
+}
+
+void MainWindow::RestoreTrace(const TraceKeeper::Kept& kept, const QString& path, bool is_first) {
+  for (const QJsonObject& json : kept.runs) {
+    const auto run = workbench_->RunFromJson(QJsonDocument(json).toJson(QJsonDocument::Compact).toStdString());
+    if (run && store_.Holds(run->head)) runs_->model()->Add(*run);
+  }
+  runs_->model()->MarkSaved();
+  // One head is looked at on several prompts: only the first trace of a session begins where it was left.
+  if (!is_first) return;
+  if (!kept.view.isEmpty()) {
+    canvas_->RestoreViewState(HeadCanvas::OfTrace(kept.view[kCanvasMember].toObject()));
+  } else if (session_at_start_.last_trace == path) {
+    canvas_->RestoreViewState(session_at_start_.canvas);
+  }
+}
+
+std::optional<analysis::HeadId> MainWindow::HeadToShow(const TraceKeeper::Kept& kept, const QString& path) const {
+  if (store_.HasTrace()) return store_.selected();
+  if (!kept.view.isEmpty()) return HeadOf(kept.view[kHeadMember]);
+  return session_at_start_.last_trace == path ? session_at_start_.head : std::nullopt;
+}
+
+void MainWindow::AddRun(const analysis::MethodResult& run) {
+  runs_->model()->Add(run);
+  keeper_.KeepRun(QJsonDocument::fromJson(QByteArray::fromStdString(workbench_->RunAsJson(run))).object());
+}
+
+void MainWindow::ClearRuns() {
+  const std::vector<analysis::MethodResult> runs = runs_->model()->runs();
+  keeper_.DropRuns();
+  runs_->model()->Clear();
+  const auto measured = std::count_if(runs.begin(), runs.end(), std::not_fn(IsDense));
+  notice_->ShowOffer(measured == 1 ? tr("One run is cleared.") : tr("%1 runs are cleared.").arg(measured), tr("Undo"),
+                     [this, runs] {
+                       for (const analysis::MethodResult& run : runs) {
+                         if (!IsDense(run)) AddRun(run);
+                       }
+                       // The baseline that was on show is the last that was measured.
+                       for (const analysis::MethodResult& run : runs) {
+                         if (IsDense(run)) AddRun(run);
+                       }
+                     });
+}
+
+void MainWindow::LoadRuns() {
+  const QString folder = QFileInfo(session_.last_trace).path();
+  const QString path = QFileDialog::getOpenFileName(this, tr("Load runs"), folder, tr("Runs (*.json *.csv)"));
+  if (path.isEmpty()) return;
+  std::vector<analysis::MethodResult> runs;
+  const std::string error = workbench_->ReadRuns(path.toStdString(), &runs);
+  if (!error.empty()) {
+    notice_->ShowError(QString::fromStdString(error));
+    return;
+  }
+  qsizetype loaded = 0;
+  for (const analysis::MethodResult& run : runs) {
+    if (!store_.Holds(run.head)) continue;
+    AddRun(run);
+    loaded += IsDense(run) ? 0 : 1;
+  }
+  const auto all = std::count_if(runs.begin(), runs.end(), std::not_fn(IsDense));
+  notice_->ShowMessage(loaded == all
+                           ? tr("%1 runs are loaded from %2.").arg(loaded).arg(path)
+                           : tr("%1 of the %2 runs of %3 are loaded: the trace lacks the heads of the others.")
+                                 .arg(loaded)
+                                 .arg(all)
+                                 .arg(path));
+}
+
+}  // namespace headscope::ui

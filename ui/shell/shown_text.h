@@ -1,0 +1,30 @@
+// Text that may have come from a file, as the window shows it: control characters and the like are visible escapes
+// (analysis/types/printable.h), and nothing in it is markup.
+#pragma once
+
+#include <QString>
+#include <string>
+
+#include "analysis/types/printable.h"
+
+namespace headscope::ui {
+
+// One line, for labels with plain text, cells and titles.
+inline QString Shown(const std::string& text) {
+  return QString::fromStdString(analysis::Printable(text));
+}
+inline QString Shown(const QString& text) {
+  return Shown(text.toStdString());
+}
+
+// For tooltips, which Qt otherwise reads as HTML where they look like it.
+inline QString ShownToolTip(const QString& text) {
+  return text.isEmpty() ? text : QStringLiteral("<span>%1</span>").arg(Shown(text).toHtmlEscaped());
+}
+
+// For menus, where & marks a key.
+inline QString ShownInMenu(const QString& text) {
+  return Shown(text).replace(u'&', QStringLiteral("&&"));
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,60 @@
+#include "state_file.h"
+
+#include <QDir>
+#include <QFile>
+#include <QFileInfo>
+#include <QJsonDocument>
+#include <QLockFile>
+#include <QSaveFile>
+
+namespace headscope::ui {
+namespace {
+
+// Others hold the lock for a few milliseconds; one that is stopped in a debugger must not stop this window for good.
+constexpr int kWaitForTurnMs = 10000;
+
+QString Sentence(const QString& path, const QString& why) {
+  return QStringLiteral("%1 could not be written: %2.").arg(path, why);
+}
+
+}  // namespace
+
+QJsonObject ReadStateFile(const QString& path, qint64 most_bytes, QString* error) {
+  QFile file(path);
+  const auto refuse = [&](const QString& why) {
+    if (error != nullptr) *error = QStringLiteral("%1 is left alone: %2.").arg(path, why);
+    return QJsonObject();
+  };
+  if (!file.exists()) return {};
+  if (!file.open(QIODevice::ReadOnly)) return refuse(file.errorString());
+  if (file.size() > most_bytes) return refuse(QStringLiteral("it is larger than anything that headscope keeps there"));
+  const QJsonDocument document = QJsonDocument::fromJson(file.read(most_bytes));
+  if (!document.isObject()) return refuse(QStringLiteral("it is no JSON object"));
+  return document.object();
+}
+
+QString UpdateStateFile(const QString& path, qint64 most_bytes, bool keep_foreign,
+                        const std::function<QJsonObject(const QJsonObject& present)>& change) {
+  const QString folder = QFileInfo(path).path();
+  if (!QDir().mkpath(folder)) return Sentence(path, QStringLiteral("the folder %1 cannot be made").arg(folder));
+  QLockFile turn(path + QStringLiteral(".lock"));
+  if (!turn.tryLock(kWaitForTurnMs)) {
+    return Sentence(path, turn.error() == QLockFile::LockFailedError
+                              ? QStringLiteral("another headscope is writing it and does not end")
+                              : QStringLiteral("the folder %1 takes no files").arg(folder));
+  }
+  QString foreign;
+  const QJsonObject present = ReadStateFile(path, most_bytes, &foreign);
+  if (keep_foreign && !foreign.isEmpty()) return foreign;
+  const QJsonObject changed = change(present);
+  if (changed == present && QFile::exists(path)) return {};
+  const QByteArray text = QJsonDocument(changed).toJson();
+  QSaveFile file(path);
+  // Without the flush a full disk goes unnoticed: commit() puts a file in place whose last buffer was not written.
+  // commit() itself has the disk take the bytes before it renames.
+  if (!file.open(QIODevice::WriteOnly) || file.write(text) != text.size() || !file.flush() || !file.commit())
+    return Sentence(path, file.errorString());
+  return {};
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,162 @@
+#include "trace_keeper.h"
+
+#include <QCryptographicHash>
+#include <QFileInfo>
+#include <QJsonArray>
+#include <QUuid>
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "state_file.h"
+
+namespace headscope::ui {
+namespace {
+
+constexpr qint64 kMostBytes = 32 << 20;
+const QString kSchemaMember = QStringLiteral("schema"), kSchema = QStringLiteral("headscope-trace-state-1");
+const QString kRunsMember = QStringLiteral("runs"), kViewMember = QStringLiteral("view"),
+              kTraceMember = QStringLiteral("trace");
+// Of an entry of the runs.
+const QString kIdMember = QStringLiteral("id"), kContentsMember = QStringLiteral("contents"),
+              kRunMember = QStringLiteral("run");
+
+QString IdOf(const QJsonValue& entry) {
+  return entry[kIdMember].toString();
+}
+
+// A file that is there and not ours holds no schema.
+bool IsOurs(const QJsonObject& json) {
+  return json.isEmpty() || json[kSchemaMember] == kSchema;
+}
+
+// A newer measurement of the same takes the place of the one before, as in the table.
+bool MeasureTheSame(const QJsonValue& a, const QJsonValue& b) {
+  if (a[kContentsMember] != b[kContentsMember]) return false;
+  const QJsonValue run = a[kRunMember], other = b[kRunMember];
+  return std::ranges::all_of(std::array{"layer", "head", "phase", "method", "parameters", "device"},
+                             [&](const char* name) { return run[QLatin1String(name)] == other[QLatin1String(name)]; });
+}
+
+QJsonObject WithRuns(const QJsonObject& present, const std::vector<QJsonObject>& added, const QStringList& dropped) {
+  QJsonArray runs;
+  for (const QJsonValue entry : present[kRunsMember].toArray()) {
+    const bool replaced = std::ranges::any_of(
+        added, [&](const QJsonObject& newer) { return IdOf(newer) == IdOf(entry) || MeasureTheSame(newer, entry); });
+    if (!replaced && !dropped.contains(IdOf(entry))) runs.append(entry);
+  }
+  for (const QJsonObject& entry : added) runs.append(entry);
+  QJsonObject changed = present;
+  changed[kSchemaMember] = kSchema;
+  changed[kRunsMember] = runs;
+  return changed;
+}
+
+}  // namespace
+
+TraceKeeper::TraceKeeper(StateWriter* writer, const QString& settings_folder, QObject* parent)
+    : QObject(parent), writer_(writer), folder_(settings_folder + QStringLiteral("/traces")) {}
+
+QString TraceKeeper::FileBeside(const QString& trace_path) {
+  return trace_path + QStringLiteral(".headscope.json");
+}
+
+QString TraceKeeper::FileInSettings(const QString& trace_path) const {
+  const QByteArray name = QCryptographicHash::hash(trace_path.toUtf8(), QCryptographicHash::Sha256).toHex().left(32);
+  return folder_ + u'/' + QString::fromLatin1(name) + QStringLiteral(".json");
+}
+
+TraceKeeper::Kept TraceKeeper::Open(const QString& trace_path, const QString& contents) {
+  trace_ = trace_path;
+  contents_ = contents;
+  added_.clear();
+  dropped_.clear();
+  shown_.clear();
+  told_elsewhere_ = false;
+  Kept kept;
+  for (const QString& path : {FileInSettings(trace_), FileBeside(trace_)}) {
+    const QJsonObject json = ReadStateFile(path, kMostBytes);
+    if (!IsOurs(json)) continue;
+    if (json[kViewMember].isObject()) kept.view = json[kViewMember].toObject();
+    for (const QJsonValue entry : json[kRunsMember].toArray()) {
+      const QString id = IdOf(entry);
+      if (id.isEmpty() || shown_.contains(id) || entry[kContentsMember] != contents_) continue;
+      shown_.append(id);
+      kept.runs.push_back(entry[kRunMember].toObject());
+    }
+  }
+  view_ = kept.view;
+  return kept;
+}
+
+void TraceKeeper::KeepView(const QJsonObject& view) {
+  if (trace_.isEmpty() || view == view_) return;
+  view_ = view;
+  const QString path = FileInSettings(trace_);
+  // How a trace was looked at is not worth a word when it cannot be kept.
+  writer_->Write(QStringLiteral("view ") + trace_, [path, view, trace = trace_] {
+    return UpdateStateFile(path, kMostBytes, /*keep_foreign=*/false, [&](const QJsonObject& present) {
+      QJsonObject changed = present;
+      changed[kSchemaMember] = kSchema;
+      changed[kTraceMember] = trace;
+      changed[kViewMember] = view;
+      return changed;
+    });
+  });
+}
+
+void TraceKeeper::KeepRun(const QJsonObject& run) {
+  if (trace_.isEmpty()) return;
+  const QString id = QUuid::createUuid().toString(QUuid::WithoutBraces);
+  shown_.append(id);
+  const QJsonObject entry{{kIdMember, id}, {kContentsMember, contents_}, {kRunMember, run}};
+  std::erase_if(added_, [&](const QJsonObject& older) { return MeasureTheSame(older, entry); });
+  added_.push_back(entry);
+  WriteRuns();
+}
+
+void TraceKeeper::DropRuns() {
+  if (shown_.isEmpty()) return;
+  dropped_ += shown_;
+  shown_.clear();
+  added_.clear();
+  WriteRuns();
+}
+
+void TraceKeeper::WriteRuns() {
+  // By whom the work is waited for may be looking at another trace by then: it takes all that it needs along.
+  const auto elsewhere = std::make_shared<bool>(false);
+  const QString beside = FileBeside(trace_), in_settings = FileInSettings(trace_);
+  writer_->Write(
+      QStringLiteral("runs ") + trace_,
+      [beside, in_settings, elsewhere, added = added_, dropped = dropped_] {
+        const auto put = [&](const QJsonObject& present) { return WithRuns(present, added, dropped); };
+        const auto drop = [&](const QJsonObject& present) { return WithRuns(present, {}, dropped); };
+        // A JSON object that somebody else keeps under this name is not to be changed either.
+        QString error;
+        if (!IsOurs(ReadStateFile(beside, kMostBytes, &error)))
+          error = QStringLiteral("%1 is not headscope's.").arg(beside);
+        if (error.isEmpty() && (!added.empty() || QFileInfo::exists(beside)))
+          error = UpdateStateFile(beside, kMostBytes, /*keep_foreign=*/true, put);
+        *elsewhere = !error.isEmpty();
+        if (*elsewhere) return UpdateStateFile(in_settings, kMostBytes, /*keep_foreign=*/false, put);
+        if (!dropped.isEmpty() && QFileInfo::exists(in_settings))
+          return UpdateStateFile(in_settings, kMostBytes, /*keep_foreign=*/false, drop);
+        return QString();
+      },
+      [this, trace = trace_, in_settings, elsewhere, added = added_, dropped = dropped_](const QString& error) {
+        if (!error.isEmpty()) {
+          Q_EMIT Failed(error);
+          return;
+        }
+        if (trace != trace_) return;
+        std::erase_if(added_, [&](const QJsonObject& entry) { return std::ranges::find(added, entry) != added.end(); });
+        for (const QString& id : dropped) dropped_.removeAll(id);
+        if (*elsewhere && !added.empty() && !std::exchange(told_elsewhere_, true))
+          Q_EMIT RunsKeptElsewhere(in_settings);
+        if (added_.empty()) Q_EMIT RunsKept();
+      });
+}
+
+}  // namespace headscope::ui
