@@ -6,7 +6,16 @@
 include_guard()
 
 set(HEADSCOPE_WARNINGS -Wall -Wextra -Wconversion -Wshadow)
-if(HEADSCOPE_WERROR)
+# AUTO: with the compilers of Debian 12 and Ubuntu 24.04. It is the same for everyone who builds, whoever starts the build: a flag that only tests
+# ask for would compile everything twice.
+set(HEADSCOPE_WARNINGS_ARE_ERRORS ${HEADSCOPE_WERROR})
+if(HEADSCOPE_WERROR STREQUAL "AUTO")
+  set(HEADSCOPE_WARNINGS_ARE_ERRORS OFF)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+    set(HEADSCOPE_WARNINGS_ARE_ERRORS ON)
+  endif()
+endif()
+if(HEADSCOPE_WARNINGS_ARE_ERRORS)
   list(APPEND HEADSCOPE_WARNINGS -Werror)
 endif()
 
@@ -23,6 +32,14 @@ if(HEADSCOPE_SANITIZE)
   # A sanitizer's runtime calls dlopen in the program's place, and of the program's own search paths the loader then takes only the older kind: with
   # the newer one, LibTorch's half (capture/model/torch_library.h) would not be found.
   add_link_options(-fsanitize=${HEADSCOPE_SANITIZE} LINKER:--disable-new-dtags)
+endif()
+
+# headscope reads files of strangers: what they might make it overwrite ends the program instead of steering it. The sanitizers see more, and their
+# own versions of the checked functions stand in the way of these.
+if(NOT HEADSCOPE_SANITIZE)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fstack-protector-strong>"
+    "$<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>")
+  add_link_options(LINKER:-z,relro LINKER:-z,now)
 endif()
 
 if(HEADSCOPE_FUZZERS)
@@ -96,6 +113,15 @@ function(headscope_test_precompile target)
   endif()
   target_precompile_headers(${target} REUSE_FROM headscope_test_headers)
   headscope_precompiled_by_gcc(${target})
+endfunction()
+
+# headscope_cuda_units(<target> <source>...): sources that call CUDA's runtime. They alone see its headers, so that building with CUDA changes no
+# other unit's command.
+function(headscope_cuda_units target)
+  foreach(folder IN LISTS CUDAToolkit_INCLUDE_DIRS) # CCCL's own is another one in some toolkits
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -isystem "${folder}")
+  endforeach()
+  target_link_libraries(${target} PRIVATE "$<LINK_ONLY:CUDA::cudart_static>")
 endfunction()
 
 function(headscope_room name)
