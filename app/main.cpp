@@ -10,17 +10,17 @@
 #include <string_view>
 #include <system_error>
 
-#include "capture/errors.h"
-#include "command.h"
+#include "base/errors.h"
+#include "commands/command.h"
 #include "data/trace_schema.h"
-#include "errors.h"
-#include "exit_codes.h"
-#include "interrupt.h"
-#include "messages.h"
-#include "option_checks.h"
-#include "output_file.h"
-#include "sudden_end.h"
-#include "waiting_threads.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/messages.h"
+#include "support/option_checks.h"
+#include "support/output_file.h"
+#include "support/sudden_end.h"
+#include "support/waiting_threads.h"
 #include "window.h"
 
 namespace headscope::app {
@@ -43,11 +43,11 @@ int Run(const Action& action) {
     return Refuse(error, kWrongUsage);
   } catch (const std::out_of_range& error) {
     return Refuse(error, kWrongUsage);
-  } catch (const capture::BadInputError& error) {
+  } catch (const BadInputError& error) {
     return Refuse(error, kBadInput);
   } catch (const data::BadTraceError& error) {
     return Refuse(error, kBadInput);
-  } catch (const capture::DeviceError& error) {
+  } catch (const DeviceError& error) {
     return Refuse(error, kDeviceOrMemoryMissing);
   } catch (const std::bad_alloc&) {
     Say(kOutOfMemory);

@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-#include "messages.h"
-#include "sudden_end.h"
+#include "support/messages.h"
+#include "support/sudden_end.h"
 
 namespace {
 

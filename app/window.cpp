@@ -2,10 +2,10 @@
 
 #include <cstdlib>
 
-#include "errors.h"
+#include "support/errors.h"
 
 #ifdef HEADSCOPE_HAVE_GUI
-#include "paths.h"
+#include "support/paths.h"
 #include "ui/application.h"
 #include "workbench/trace_workbench.h"
 #endif

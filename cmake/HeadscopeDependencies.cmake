@@ -20,14 +20,14 @@ set_package_properties(CLI11 PROPERTIES TYPE REQUIRED PURPOSE "the command line"
 # Debian's libhwy has a pkg-config file and no CMake config.
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
-# Unicode's normal forms, for capture's tokenizers. A machine that builds the kernels and their tests alone does without: only capture's own units
+# Unicode's normal forms, for the tokenizers. A machine that builds the kernels and their tests alone does without: only the own units of model/
 # ask for the header, and say where it comes from.
 pkg_check_modules(UTF8PROC IMPORTED_TARGET libutf8proc)
 add_library(headscope_utf8proc INTERFACE)
 if(UTF8PROC_FOUND)
   target_link_libraries(headscope_utf8proc INTERFACE PkgConfig::UTF8PROC)
 else()
-  message(WARNING "libutf8proc was not found: headscope itself cannot be built, only what does without capture; scripts/install-deps installs it")
+  message(WARNING "libutf8proc was not found: headscope itself cannot be built, only what does without model/; scripts/install-deps installs it")
 endif()
 
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)

@@ -30,7 +30,7 @@ endif()
 if(HEADSCOPE_SANITIZE)
   add_compile_options(-fsanitize=${HEADSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   # A sanitizer's runtime calls dlopen in the program's place, and of the program's own search paths the loader then takes only the older kind: with
-  # the newer one, LibTorch's half (capture/model/torch_library.h) would not be found.
+  # the newer one, LibTorch's half (model/network/torch_library.h) would not be found.
   add_link_options(-fsanitize=${HEADSCOPE_SANITIZE} LINKER:--disable-new-dtags)
 endif()
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "bench/device.h"
-#include "head_results.h"
+#include "commands/head_results.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"

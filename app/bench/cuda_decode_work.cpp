@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "errors.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/sparq_setup.h"
+#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {

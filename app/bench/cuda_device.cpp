@@ -3,13 +3,13 @@
 #include <string_view>
 #include <utility>
 
+#include "base/errors.h"
 #include "bench/cuda_decode_work.h"
 #include "bench/device.h"
-#include "capture/errors.h"
-#include "errors.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_select.h"
+#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -30,7 +30,7 @@ void Check(cudaError_t error, const std::string& what, std::string_view remedy =
   const std::string message = what + ": " + cudaGetErrorString(error);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // clears it: the context is sound
-    throw capture::DeviceError(message + "; " + std::string(remedy));
+    throw DeviceError(message + "; " + std::string(remedy));
   }
   throw CommandError(message);
 }

@@ -100,7 +100,7 @@ struct DeviceOptions {
 };
 
 std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options);
-// On the calling thread's GPU (kernels/cuda_devices.h). Throws capture::DeviceError when there is no usable GPU or this
+// On the calling thread's GPU (kernels/cuda_devices.h). Throws DeviceError when there is no usable GPU or this
 // build has no CUDA.
 std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options);
 

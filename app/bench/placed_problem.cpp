@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "data/trace_reader.h"
-#include "errors.h"
 #include "kernels/contiguous.h"
+#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "bench/placed_problem.h"
-#include "capture/ceilings.h"
-#include "capture/reference_attention.h"
-#include "errors.h"
+#include "model/ceilings.h"
+#include "model/reference_attention.h"
+#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -61,7 +61,7 @@ class Runner {
     return device_.Milliseconds(work);
   }
 
-  void Measure(capture::Ceiling& work, Ceiling* ceiling) {
+  void Measure(model::Ceiling& work, Ceiling* ceiling) {
     constexpr int kWarmUp = 2;
     // Enough for a median; the workloads' repeats may be many.
     const int total = kWarmUp + std::clamp(options_.repeats, 3, 15);
@@ -83,15 +83,14 @@ class Runner {
     const auto rows = static_cast<double>(options_.product_rows);
     report_.product = {
         .name = "matrix product", .size = options_.product_rows, .work = 2 * rows * rows * rows, .ms = {}};
-    Measure(
-        *capture::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.torch_name(), options_.num_threads),
-        &report_.product);
+    Measure(*model::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.torch_name(), options_.num_threads),
+            &report_.product);
     // Host memory is read faster than it is copied, and faster still where less is read: each decode row there has a
     // ceiling of its own.
     if (device_.is_host()) return;
     report_.copy = {
         .name = "copy", .size = options_.copy_bytes, .work = 2 * static_cast<double>(options_.copy_bytes), .ms = {}};
-    Measure(*capture::MakeCopy(options_.copy_bytes, device_.torch_name(), options_.num_threads), &report_.copy);
+    Measure(*model::MakeCopy(options_.copy_bytes, device_.torch_name(), options_.num_threads), &report_.copy);
   }
 
   void RunGroup(const Group& group) {
@@ -113,7 +112,7 @@ class Runner {
     options_.progress(stage, 0, 1);
     const Places places = MakePlaces(group, shape, is_decode);
     const PlacedProblem& placed = *places.front();
-    std::vector<std::unique_ptr<capture::ReferenceAttention>> references;
+    std::vector<std::unique_ptr<model::ReferenceAttention>> references;
     for (const auto& place : places) references.push_back(MakeReference(*place));
     Section section{.decode = is_decode,
                     .shape = shape,
@@ -192,25 +191,24 @@ class Runner {
     time(one->select, one->attend, &one->total_ms);
   }
 
-  std::unique_ptr<capture::ReferenceAttention> MakeReference(const PlacedProblem& placed) const {
+  std::unique_ptr<model::ReferenceAttention> MakeReference(const PlacedProblem& placed) const {
     const kernels::AttentionProblem& problem = placed.problem;
-    return capture::MakeReferenceAttention(capture::ReferenceAttentionProblem{.q = problem.q.data,
-                                                                              .k = problem.k.data,
-                                                                              .v = problem.v.data,
-                                                                              .on_device = true,
-                                                                              .dtype = NameOf(problem.dtype),
-                                                                              .batch = problem.batch,
-                                                                              .num_qo_heads = problem.num_qo_heads,
-                                                                              .num_kv_heads = problem.num_kv_heads,
-                                                                              .head_dim = problem.head_dim,
-                                                                              .seq_len = problem.seq_k,
-                                                                              .seq_q = problem.seq_q},
-                                           device_.torch_name(), options_.num_threads);
+    return model::MakeReferenceAttention(model::ReferenceAttentionProblem{.q = problem.q.data,
+                                                                          .k = problem.k.data,
+                                                                          .v = problem.v.data,
+                                                                          .on_device = true,
+                                                                          .dtype = NameOf(problem.dtype),
+                                                                          .batch = problem.batch,
+                                                                          .num_qo_heads = problem.num_qo_heads,
+                                                                          .num_kv_heads = problem.num_kv_heads,
+                                                                          .head_dim = problem.head_dim,
+                                                                          .seq_len = problem.seq_k,
+                                                                          .seq_q = problem.seq_q},
+                                         device_.torch_name(), options_.num_threads);
   }
 
   static Case ReferenceCase(const PlacedProblem& placed,
-                            const std::vector<std::unique_ptr<capture::ReferenceAttention>>& references,
-                            bool is_decode) {
+                            const std::vector<std::unique_ptr<model::ReferenceAttention>>& references, bool is_decode) {
     const kernels::AttentionProblem& problem = placed.problem;
     Case one;
     one.row.kind = RowKind::kReference;
@@ -290,7 +288,7 @@ class Runner {
     }
   }
 
-  double Disagreement(const PlacedProblem& placed, capture::ReferenceAttention& reference,
+  double Disagreement(const PlacedProblem& placed, model::ReferenceAttention& reference,
                       const std::function<void()>& attend) {
     const kernels::AttentionProblem& problem = placed.problem;
     std::vector<float> expected(static_cast<size_t>(int64_t{problem.seq_q} * problem.head_dim));

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
-#include "errors.h"
+#include "commands/method_choice.h"
 #include "kernels/method_names.h"
-#include "method_choice.h"
+#include "support/errors.h"
 
 namespace headscope::app::bench {
 

@@ -4,9 +4,9 @@
 #include <system_error>
 
 #include "capture/capture.h"
-#include "messages.h"
-#include "paths.h"
-#include "selection.h"
+#include "commands/head_selection.h"
+#include "support/messages.h"
+#include "support/paths.h"
 
 namespace headscope::app {
 namespace {
@@ -34,7 +34,7 @@ capture::CaptureRequest MakeRequest(const ui::CaptureSettings& settings) {
   return request;
 }
 
-ui::ProgressReport Report(const capture::Progress& progress) {
+ui::ProgressReport Report(const Progress& progress) {
   ui::ProgressReport report;
   report.stage = progress.stage;
   report.fraction = progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
@@ -70,8 +70,7 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
     try {
       const capture::CaptureResult result = capture::Capture(
           MakeRequest(settings),
-          [&](const capture::Progress& now) { post_([progress, report = Report(now)] { progress(report); }); },
-          &cancelled_);
+          [&](const Progress& now) { post_([progress, report = Report(now)] { progress(report); }); }, &cancelled_);
       if (result.interrupted && result.num_tokens == 0) {
         fail("The capture was cancelled before a token was recorded.");
         return;

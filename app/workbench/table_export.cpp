@@ -4,7 +4,7 @@
 
 #include "analysis/result_files.h"
 #include "analysis/types/printable.h"
-#include "head_results.h"
+#include "commands/head_results.h"
 
 namespace headscope::app {
 namespace {

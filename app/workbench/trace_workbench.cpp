@@ -19,17 +19,17 @@
 #include "analysis/task_queue.h"
 #include "analysis/tiles.h"
 #include "analysis/types/printable.h"
-#include "capture/model_session.h"
-#include "capture/tasks.h"
 #include "capture_job.h"
+#include "eval/tasks.h"
 #include "kernels/cuda_executor.h"
 #include "lost_keys.h"
 #include "mass_cache.h"
+#include "model/model_session.h"
 #include "opened_trace.h"
 #include "repeat_report.h"
-#include "run_origin.h"
 #include "run_slot.h"
 #include "statistics_job.h"
+#include "support/run_origin.h"
 #include "table_export.h"
 #include "tile_source.h"
 
@@ -100,8 +100,8 @@ class TraceWorkbench : public ui::Workbench {
   }
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }
-  std::vector<std::string> task_names() const override { return capture::TaskNames(); }
-  std::string task_help(const std::string& name) const override { return capture::TaskHelp(name); }
+  std::vector<std::string> task_names() const override { return eval::TaskNames(); }
+  std::string task_help(const std::string& name) const override { return eval::TaskHelp(name); }
   std::string default_model_dir() const override { return paths_.share_dir + "/reference_model"; }
   std::vector<std::string> capture_devices() const override {
     std::vector<std::string> devices = {"cpu"};
@@ -438,7 +438,7 @@ void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::M
   Submit<ui::ModelDescription>(
       "model", kOpenPriority,
       [model_dir](const std::atomic<bool>&) {
-        const capture::CheckpointSummary summary = capture::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
+        const model::CheckpointSummary summary = model::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
         ui::ModelDescription description;
         description.model_dir = model_dir;
         description.model_type = summary.model_type;

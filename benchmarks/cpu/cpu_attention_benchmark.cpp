@@ -17,16 +17,16 @@
 #include <thread>
 #include <vector>
 
-#include "capture/reference_attention.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
+#include "model/reference_attention.h"
 
 namespace {
 
 using namespace headscope::kernels;
-using headscope::capture::MakeReferenceAttention;
+using headscope::model::MakeReferenceAttention;
 
 struct Shape {
   int32_t num_qo_heads;

@@ -22,18 +22,18 @@
 #include <string>
 #include <vector>
 
-#include "capture/reference_attention.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
 #include "kernels/method.h"
+#include "model/reference_attention.h"
 
 namespace {
 
 using namespace headscope::kernels;
-using headscope::capture::MakeReferenceAttention;
-using headscope::capture::ReferenceAttention;
+using headscope::model::MakeReferenceAttention;
+using headscope::model::ReferenceAttention;
 
 struct Settings {
   int32_t rounds = 9;

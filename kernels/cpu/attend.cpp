@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "highway_targets.h"
+#include "index/checks.h"
 #include "internal/parallel_for.h"
 #include "kernels/cpu_executor.h"
-#include "methods/checks.h"
 #include "problem_view.h"
 #include "tile_attention.h"
 

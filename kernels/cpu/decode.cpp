@@ -10,10 +10,10 @@
 
 #include "decode_slice.h"
 #include "highway_targets.h"
+#include "index/checks.h"
 #include "internal/parallel_for.h"
 #include "internal/waiting_threads.h"
 #include "kernels/cpu_executor.h"
-#include "methods/checks.h"
 #include "problem_view.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "checks.h"
+#include "index/checks.h"
 #include "internal/element.h"
 #include "kernels/cpu_executor.h"
 

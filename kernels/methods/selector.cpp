@@ -2,8 +2,8 @@
 
 #include <new>
 
-#include "checks.h"
 #include "head_groups.h"
+#include "index/checks.h"
 
 namespace headscope::kernels::internal {
 namespace {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "checks.h"
+#include "index/checks.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
 #include "internal/sparq_scores.h"

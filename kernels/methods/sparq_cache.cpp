@@ -4,7 +4,7 @@
 #include <cstring>
 #include <new>
 
-#include "checks.h"
+#include "index/checks.h"
 #include "internal/element.h"
 #include "internal/parallel_for.h"
 #include "kernels/cpu_sparq.h"

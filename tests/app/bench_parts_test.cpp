@@ -18,7 +18,7 @@
 #include "bench/statistics.h"
 #include "bench/workload.h"
 #include "data/trace_schema.h"
-#include "errors.h"
+#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {

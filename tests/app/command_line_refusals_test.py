@@ -251,7 +251,7 @@ class Refusals(TraceCase):
         commands = (("capture", MODEL, "--text", "a", "-o", self.path / "none.h5"), ("compare", self.trace, "--heads", "8:4", "--method", "dense"),
                     ("bench", "--lengths", 64, "--methods", "dense"), ("eval", "--task", "repeat", "--length", 512))
         for command in commands:
-            for device in ("cuda:", "cuda:x"):  # tests/capture/device_name_test.cpp has more
+            for device in ("cuda:", "cuda:x"):  # tests/base/device_name_test.cpp has more
                 said = run(*command, "--device", device, code=2).stderr
                 self.assertIn(f"--device {device}: it must be cpu, cuda or cuda:N", said)
             # No machine has as many. Without a GPU, or in a build without CUDA, there is none of any number.

@@ -1,5 +1,5 @@
 // The printed table of runs: what tells two of them apart is in it.
-#include "comparison_table.h"
+#include "commands/comparison_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "method_choice.h"
+#include "commands/method_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "errors.h"
+#include "support/errors.h"
 
 namespace headscope::app {
 namespace {

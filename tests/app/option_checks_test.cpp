@@ -1,11 +1,11 @@
-#include "option_checks.h"
+#include "support/option_checks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "errors.h"
+#include "support/errors.h"
 
 namespace headscope::app {
 namespace {

@@ -1,4 +1,4 @@
-#include "output_file.h"
+#include "support/output_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -18,9 +18,9 @@
 #include <sstream>
 #include <thread>
 
-#include "errors.h"
-#include "exit_codes.h"
-#include "sudden_end.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/sudden_end.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "output_folder.h"
+#include "support/output_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "errors.h"
+#include "support/errors.h"
 
 namespace headscope::app {
 namespace {

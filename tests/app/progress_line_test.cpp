@@ -1,13 +1,12 @@
-#include "progress_line.h"
+#include "support/progress_line.h"
 
 #include <gtest/gtest.h>
 
 namespace headscope::app {
 namespace {
 
-capture::Progress Made(const char* stage, int64_t done, int64_t total, const char* unit, double rate,
-                       double remaining_s) {
-  capture::Progress progress;
+Progress Made(const char* stage, int64_t done, int64_t total, const char* unit, double rate, double remaining_s) {
+  Progress progress;
   progress.stage = stage;
   progress.done = done;
   progress.total = total;

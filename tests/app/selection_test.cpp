@@ -1,9 +1,8 @@
-#include "selection.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "errors.h"
+#include "commands/head_selection.h"
+#include "support/errors.h"
 
 namespace headscope::app {
 namespace {

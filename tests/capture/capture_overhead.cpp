@@ -20,8 +20,8 @@
 
 #include "data/trace_writer.h"
 #include "model/transformer.h"
-#include "recorder/recorder.h"
-#include "recorder/selection.h"
+#include "recorder.h"
+#include "row_selection.h"
 
 namespace headscope::capture {
 namespace {
@@ -37,8 +37,8 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-data::TraceLayout EverythingOf(const Transformer& model, int64_t num_tokens) {
-  const ModelConfig& config = model.config();
+data::TraceLayout EverythingOf(const model::Transformer& model, int64_t num_tokens) {
+  const model::ModelConfig& config = model.config();
   data::TraceLayout layout;
   layout.model = {"overhead",           config.model_type,    config.json,
                   std::string(64, '0'), std::string(64, '0'), config.num_layers,
@@ -55,7 +55,7 @@ data::TraceLayout EverythingOf(const Transformer& model, int64_t num_tokens) {
 
 // One prompt with or without a recorder of all heads; processor seconds.
 double MeasureRun(const std::string& model_dir, int64_t num_tokens, int32_t num_threads, const std::string& trace) {
-  const auto model = OpenTransformer(model_dir, {"auto", "cpu", kChunkTokens, num_threads}, {});
+  const auto model = model::OpenTransformer(model_dir, {"auto", "cpu", kChunkTokens, num_threads}, {});
   std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int32_t>(i * 37 % static_cast<size_t>(model->config().vocabulary_size));
@@ -71,8 +71,8 @@ double MeasureRun(const std::string& model_dir, int64_t num_tokens, int32_t num_
   for (int64_t done = 0; done < num_tokens; done += kChunkTokens) {
     const int64_t count = std::min<int64_t>(kChunkTokens, num_tokens - done);
     if (recorder) recorder->BeginPass(std::vector<data::TokenRecord>(static_cast<size_t>(count)));
-    model->Forward(std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), LogitsOf::kNone,
-                   recorder.get());
+    model->Forward(std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+                   model::LogitsOf::kNone, recorder.get());
     if (recorder) recorder->EndPass();
   }
   if (recorder) {

@@ -4,15 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "capture/model_session.h"
-#include "capture/tokenizer.h"
 #include "checkpoint_files.h"
 #include "data/trace_reader.h"
 #include "data/trace_writer.h"
+#include "model/model_session.h"
+#include "model/tokenizer.h"
 #include "model/transformer.h"
-#include "recorder/recorder.h"
-#include "recorder/selection.h"
-#include "recorder/trace_target.h"
+#include "recorder.h"
+#include "row_selection.h"
+#include "trace_target.h"
 
 namespace headscope::capture {
 namespace {
@@ -35,13 +35,14 @@ TEST(Capture, RecordsPromptAndDecodeSteps) {
   std::vector<std::string> stages;
   const CaptureResult result = Capture(
       request, [&](const Progress& progress) { stages.push_back(progress.stage); }, nullptr);
-  const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
+  const model::Tokenizer tokenizer = model::Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
   const std::vector<int32_t> tokens = tokenizer.Encode(*request.text, true);
   EXPECT_EQ(result.num_tokens, static_cast<int64_t>(tokens.size()) + 3);
   EXPECT_EQ(result.num_rows, result.num_tokens);
   EXPECT_FALSE(result.interrupted);
   EXPECT_GT(result.bytes, result.num_tokens * 10 * 16 * 64 * 2);
-  ModelSession session(ReferenceModel(), {.dtype = "auto", .device = "cpu", .chunk_tokens = 16, .num_threads = 0});
+  model::ModelSession session(ReferenceModel(),
+                              {.dtype = "auto", .device = "cpu", .chunk_tokens = 16, .num_threads = 0});
   session.Feed(tokens);
   EXPECT_EQ(result.generated_text, tokenizer.Decode(session.Generate(3), true));
   EXPECT_THAT(stages, ::testing::IsSupersetOf({"loading model", "prefill", "decode"}));
@@ -166,10 +167,11 @@ TEST(Capture, CancelLeavesAShorterTrace) {
       Request(folder), [&](const Progress& progress) { cancelled = cancelled || progress.stage == "prefill"; },
       &cancelled);
   EXPECT_TRUE(std::filesystem::exists(result.path));
-  EXPECT_EQ(result.interrupted,
-            result.num_tokens <
-                static_cast<int64_t>(
-                    Tokenizer::Load(ReferenceModel() + "/tokenizer.json").Encode(*Request(folder).text, true).size()));
+  EXPECT_EQ(
+      result.interrupted,
+      result.num_tokens <
+          static_cast<int64_t>(
+              model::Tokenizer::Load(ReferenceModel() + "/tokenizer.json").Encode(*Request(folder).text, true).size()));
 }
 
 TEST(RowSelection, KeepsWhatItsTextSays) {

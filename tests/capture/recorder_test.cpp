@@ -1,5 +1,5 @@
 // What the recorder is handed is what the trace reader gives back, bit by bit.
-#include "recorder/recorder.h"
+#include "recorder.h"
 
 #include <gtest/gtest.h>
 
@@ -13,18 +13,18 @@
 #include "data/trace_reader.h"
 #include "data/trace_writer.h"
 #include "model/transformer.h"
-#include "recorder/selection.h"
+#include "row_selection.h"
 
 namespace headscope::capture {
 namespace {
 
 // The bytes of one vector per (layer, head, token): collected pass by pass from what the model hands over.
-class Tee : public HeadSink {
+class Tee : public model::HeadSink {
  public:
-  Tee(const ModelConfig& config, Recorder* recorder) : config_(config), recorder_(recorder) {}
+  Tee(const model::ModelConfig& config, Recorder* recorder) : config_(config), recorder_(recorder) {}
 
   bool Wants(int32_t layer) const override { return recorder_->Wants(layer); }
-  void Take(const LayerHeads& heads) override {
+  void Take(const model::LayerHeads& heads) override {
     const int64_t width = heads.is_bf16 ? 2 : 4;
     Keep(heads, heads.q, config_.num_qo_heads, width, &q);
     Keep(heads, heads.k, config_.num_kv_heads, width, &k);
@@ -46,7 +46,7 @@ class Tee : public HeadSink {
 
  private:
   // The vectors as a trace stores them: numbers that bf16 holds exactly by the upper half of their bits.
-  void Keep(const LayerHeads& pass, const LayerHeads::Heads& heads, int32_t num_heads, int64_t width,
+  void Keep(const model::LayerHeads& pass, const model::LayerHeads::Heads& heads, int32_t num_heads, int64_t width,
             std::map<Place, std::string>* kept) const {
     for (int32_t head = 0; head < num_heads; ++head) {
       for (int64_t token = 0; token < pass.num_tokens; ++token) {
@@ -66,7 +66,7 @@ class Tee : public HeadSink {
     }
   }
 
-  const ModelConfig& config_;
+  const model::ModelConfig& config_;
   Recorder* recorder_;
 };
 
@@ -80,8 +80,8 @@ class RecorderRoundTrip : public ::testing::TestWithParam<RecorderCase> {};
 
 constexpr int64_t kPromptTokens = 50, kDecodeTokens = 3, kChunk = 16;
 
-data::TraceLayout LayoutOf(const RecorderCase& given, const Transformer& model) {
-  const ModelConfig& config = model.config();
+data::TraceLayout LayoutOf(const RecorderCase& given, const model::Transformer& model) {
+  const model::ModelConfig& config = model.config();
   data::TraceLayout layout;
   layout.model = {"tee",
                   config.model_type,
@@ -106,7 +106,7 @@ data::TraceLayout LayoutOf(const RecorderCase& given, const Transformer& model) 
 TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   const TemporaryFolder folder;
   const std::string path = folder.File("trace.h5");
-  const auto model = OpenTransformer(ReferenceModel(), {GetParam().dtype, "cpu", kChunk, 2}, {});
+  const auto model = model::OpenTransformer(ReferenceModel(), {GetParam().dtype, "cpu", kChunk, 2}, {});
   const data::TraceLayout layout = LayoutOf(GetParam(), *model);
   const RowSelection rows(GetParam().rows);
   data::TraceWriter writer(path, layout, false);
@@ -117,8 +117,8 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   for (int64_t done = 0; done < kPromptTokens + kDecodeTokens;) {
     const int64_t count = done < kPromptTokens ? std::min(kChunk, kPromptTokens - done) : 1;
     recorder.BeginPass(std::vector<data::TokenRecord>(static_cast<size_t>(count)));
-    model->Forward(std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), LogitsOf::kNone,
-                   &tee);
+    model->Forward(std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+                   model::LogitsOf::kNone, &tee);
     recorder.EndPass();
     done += count;
   }

@@ -1,4 +1,4 @@
-"""Logits, greedy text and heads by transformers (5.23.0), for tests/capture/transformer_test.cpp.
+"""Logits, greedy text and heads by transformers (5.23.0), for tests/model/transformer_test.cpp.
 
     model_logits.py MODEL_DIR OUT_DIR PROSE
 

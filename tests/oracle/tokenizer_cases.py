@@ -1,4 +1,4 @@
-"""Token ids of many strings by the `tokenizers` library (0.23.3), for tests/capture/tokenizer_test.cpp.
+"""Token ids of many strings by the `tokenizers` library (0.23.3), for tests/model/tokenizer_test.cpp.
 
     tokenizer_cases.py MODEL_DIR OUT_DIR PROSE
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "capture/errors.h"
-#include "capture/progress.h"
+#include "base/errors.h"
+#include "base/progress.h"
 
 namespace headscope::capture {
 
@@ -16,7 +16,7 @@ struct CaptureRequest {
   // Exactly one of the three.
   std::optional<std::string> text;
   std::optional<std::string> prompt_file;
-  std::optional<std::string> task;  // a name of TaskNames()
+  std::optional<std::string> task;  // a name of eval::TaskNames()
   int64_t task_length = 4096;       // tokens, for a task
   uint64_t task_seed = 1;
   std::string prose_path;  // filler text of a task, such as data/prompts/prose.txt; unused without one

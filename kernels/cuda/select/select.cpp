@@ -7,9 +7,9 @@
 
 #include "current_device.h"
 #include "device_pointers.h"
+#include "index/checks.h"
 #include "kernels/cuda_select.h"
 #include "kernels/method.h"
-#include "methods/checks.h"
 #include "select/selection_call.h"
 
 namespace headscope::kernels {

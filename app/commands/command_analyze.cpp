@@ -1,0 +1,226 @@
+// headscope analyze TRACE [--heads L:H,..] [--device ..] [--metrics a,b | --all | -o OUT.json|.csv|.h5]
+#include <algorithm>
+#include <iomanip>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "analysis/statistics.h"
+#include "analysis/types/metric_list.h"
+#include "analysis/types/number_text.h"
+#include "base/device_name.h"
+#include "commands/command.h"
+#include "commands/device_choice.h"
+#include "commands/head_notes.h"
+#include "commands/head_results.h"
+#include "commands/head_selection.h"
+#include "data/trace_reader.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/listed.h"
+#include "support/output_file.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+using analysis::MetricInfo;
+
+constexpr size_t kDeviceWidth = 22;  // of the table's first two columns, with a space after it
+
+struct AnalyzeArguments {
+  std::string trace, heads, output, device = "cpu";
+  std::vector<std::string> metrics;
+  analysis::StatisticsOptions options;
+  bool all = false, force = false, quiet = false;
+};
+
+// The metrics that statistics with these options have.
+std::vector<MetricInfo> ComputedMetrics(const analysis::StatisticsOptions& options) {
+  analysis::HeadStatistics shape;
+  for (const double target : options.cra_targets) shape.sparsity.push_back({target, 0});
+  for (const int32_t r : options.agreement_r) {
+    for (const int32_t k : options.agreement_k) shape.agreement.push_back({r, k, 0});
+  }
+  return analysis::MetricsOf(shape);
+}
+
+// Whether a metric is printed when none is asked for: what says most in the 80 columns of a terminal, and whatever
+// comes of targets and budgets that were asked for. A trace that was cut behind its first tokens has no sinks, and
+// tells what is not there instead.
+bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOptions& options, bool is_cut) {
+  static const analysis::StatisticsOptions defaults;
+  static const std::set<std::string> telling = {"sparsity_0.95", "kurtosis", "entropy", "local_mass"};
+  if (metric.name == (is_cut ? "outside_mass" : "sink_mass")) return true;
+  if (metric.name.starts_with("sparsity_") && options.cra_targets != defaults.cra_targets) return true;
+  if (metric.name.starts_with("agreement_")) {
+    return options.agreement_r != defaults.agreement_r || options.agreement_k != defaults.agreement_k;
+  }
+  return telling.contains(metric.name);
+}
+
+// The columns of the printed table.
+std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, bool is_cut) {
+  std::vector<MetricInfo> known = ComputedMetrics(arguments.options), chosen;
+  if (arguments.all) return known;
+  if (arguments.metrics.empty()) {
+    std::erase_if(known,
+                  [&](const MetricInfo& metric) { return !IsPrintedByDefault(metric, arguments.options, is_cut); });
+    return known;
+  }
+  for (const std::string& name : arguments.metrics) {
+    const auto metric =
+        std::find_if(known.begin(), known.end(), [&](const MetricInfo& one) { return one.name == name; });
+    if (metric == known.end()) {
+      throw UsageError("--metrics: '" + name + "' is not known; choose from " + Listed(known, &MetricInfo::name));
+    }
+    chosen.push_back(*metric);
+  }
+  return chosen;
+}
+
+// Sorted and each once, as the statistics and the columns of the files want them.
+template <typename Number>
+void SortUnique(std::vector<Number>* numbers) {
+  std::sort(numbers->begin(), numbers->end());
+  numbers->erase(std::unique(numbers->begin(), numbers->end()), numbers->end());
+}
+
+void CheckArguments(const AnalyzeArguments& arguments) {
+  for (const double target : arguments.options.cra_targets) {
+    if (target > 0 && target < 1) continue;
+    std::ostringstream text;
+    text << "--cra-targets: " << target << " is not a share of a row's mass; give numbers between 0 and 1";
+    throw UsageError(text.str());
+  }
+  if (arguments.all && !arguments.metrics.empty()) {
+    throw UsageError("--metrics chooses some columns of the printed table and --all every one: give one of them");
+  }
+  if (arguments.output.empty()) return;
+  CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
+  if (arguments.all || !arguments.metrics.empty()) {
+    throw UsageError(std::string(arguments.all ? "--all" : "--metrics") +
+                     " chooses columns of the printed table, and a file holds every metric: give it or -o");
+  }
+}
+
+// "on cpu", or the GPU's name; where some heads were computed elsewhere than others, both.
+std::string DeviceText(const std::vector<analysis::HeadStatistics>& all) {
+  std::set<std::string> devices;
+  for (const analysis::HeadStatistics& head : all) devices.insert(head.device);
+  return devices.empty() ? std::string() : "on " + Listed(devices);
+}
+
+// The table that people read: one line a head, one column a metric; below the names their units, and where they were
+// computed.
+std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const std::vector<MetricInfo>& metrics) {
+  std::ostringstream out;
+  const auto column = [&](const MetricInfo& metric) -> std::ostream& {
+    return out << std::right << std::setw(std::max(9, static_cast<int>(metric.name.size()) + 2));
+  };
+  const auto begin = [&](const std::string& head, const std::string& head_class) {
+    out << std::left << std::setw(8) << head << std::setw(15) << head_class;
+  };
+  begin("head", "class");
+  for (const MetricInfo& metric : metrics) column(metric) << metric.name;
+  out << '\n';
+  std::string device = DeviceText(all);
+  if (device.size() > kDeviceWidth) {  // a line of its own
+    out << device << '\n';
+    device.clear();
+  }
+  out << std::left << std::setw(static_cast<int>(kDeviceWidth) + 1) << device;
+  for (const MetricInfo& metric : metrics) column(metric) << metric.unit;
+  out << '\n';
+  for (const analysis::HeadStatistics& head : all) {
+    begin(HeadText(head.id), analysis::HeadClassName(head.head_class));
+    for (const MetricInfo& metric : metrics) {
+      column(metric) << analysis::FormatNumber("%.4f", analysis::MetricValue(head, metric.name));
+    }
+    out << '\n';
+  }
+  return out.str();
+}
+
+int RunAnalyze(AnalyzeArguments arguments) {
+  analysis::StatisticsOptions& options = arguments.options;
+  SortUnique(&options.cra_targets);
+  SortUnique(&options.agreement_r);
+  SortUnique(&options.agreement_k);
+  CheckArguments(arguments);
+  ParseDeviceName(arguments.device);
+  static_cast<void>(ChosenMetrics(arguments, false));  // a wrong name is refused before the trace is read
+  const data::TraceReader trace(arguments.trace);
+  const std::vector<MetricInfo> metrics = ChosenMetrics(arguments, trace.layout().first_token > 0);
+  CheckQueryRows(trace);
+  const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
+  const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
+  options.cancelled = InstallInterruptFlag();
+  std::vector<analysis::HeadStatistics> all;
+  HeadNotes notes;
+  {
+    ProgressLine line(arguments.quiet);
+    for (const analysis::HeadId& id : heads) {
+      const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, id, place);
+      notes.Look(*head, trace);
+      all.push_back(analysis::ComputeStatistics(*head, options));
+      if (head->gpu != nullptr) notes.OnCpu(all.back().note);
+      if (Interrupted()) return kInterrupted;
+      line.Show("analysing", static_cast<int64_t>(all.size()), static_cast<int64_t>(heads.size()), "heads");
+    }
+  }
+  notes.Print();
+  if (arguments.output.empty()) {
+    WriteText(MetricTable(all, metrics), "", false);
+  } else {
+    WriteResults(all, arguments.output, arguments.force);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddAnalyzeCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("analyze", "Statistics and class of every head of a trace");
+  auto arguments = std::make_shared<AnalyzeArguments>();
+  command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
+  command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
+  analysis::StatisticsOptions& options = arguments->options;
+  command
+      ->add_option(
+          "--metrics", arguments->metrics,
+          "Columns of the printed table (those that say most): " + Listed(analysis::Metrics(), &MetricInfo::name))
+      ->delimiter(',')
+      ->type_name("a,b");
+  command->add_flag("--all", arguments->all, "Print every metric");
+  command
+      ->add_option("--cra-targets", options.cra_targets,
+                   "Shares of a row's mass to keep, for the sparsity that each leaves (metrics sparsity_T)")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("T,..");
+  command
+      ->add_option("--agreement-r", options.agreement_r,
+                   "Components of q that estimated scores use, for top-k agreement (metrics agreement_rR_kK)")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("R,..");
+  command->add_option("--agreement-k", options.agreement_k, "Best keys that the estimate should find, for the same")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("K,..");
+  command->add_option("--max-rows", options.max_rows, "Sample about this many query rows (0: every row)")
+      ->capture_default_str();
+  command
+      ->add_option("--device", arguments->device,
+                   "cpu, cuda or cuda:N; a GPU takes heads recorded in bf16 or fp16, and every row of them")
+      ->capture_default_str();
+  command->add_option("-o,--output", arguments->output, "Write everything to .json, .csv or .h5")->type_name("OUT");
+  command->add_option("--threads", options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_flag("--force", arguments->force, "Replace an existing output");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunAnalyze(*arguments); }; });
+}
+
+}  // namespace headscope::app

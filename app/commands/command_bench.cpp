@@ -1,0 +1,232 @@
+// headscope bench [--device cpu|cuda|cuda:N] [--lengths ..] [--methods ..] [--index FILE] [--save-index DIR] [-o
+// OUT.json]
+#include <charconv>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "base/device_name.h"
+#include "bench/runner.h"
+#include "bench/workload.h"
+#include "commands/command.h"
+#include "commands/device_choice.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/output_file.h"
+#include "support/output_folder.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+struct BenchArguments {
+  std::string device = "cpu", heads, dtype, output, save_folder;
+  std::vector<int32_t> lengths;
+  std::vector<std::string> methods, index_files;
+  int32_t head_dim = 0, batch = 1, repeats = 7, threads = 0;
+  uint64_t seed = 1;
+  bool force = false, quiet = false;
+};
+
+// What a device is asked to do when nothing else is said: on a CPU, the same in seconds.
+struct Defaults {
+  std::vector<int32_t> lengths;
+  std::vector<std::string> methods;
+  const char* heads;
+  const char* dtype;
+  int32_t head_dim;
+  int64_t product_rows;
+  int64_t copy_bytes;
+};
+
+Defaults DefaultsOf(bool on_gpu) {
+  if (on_gpu) {
+    return {.lengths = {8192, 16384, 32768, 65536, 131072},
+            .methods = {"dense", "blocks-90", "vertical-slash-1000x4096", "a-shape-1024+4096", "s2-l1v15",
+                        "vertical-slash", "vertical-slash:n_vertical=500,n_slash=700", "block-sparse",
+                        "sample-attention", "decode/dense", "sparq"},
+            .heads = "32:32",
+            .dtype = "bf16",
+            .head_dim = 128,
+            .product_rows = 8192,
+            .copy_bytes = int64_t{1} << 30};
+  }
+  return {.lengths = {2048, 4096},
+          .methods = {"dense", "blocks-90", "vertical-slash-64x512", "a-shape-64+512", "s2-l1v15",
+                      "vertical-slash:n_vertical=64,n_slash=256", "block-sparse:n_blocks=8", "sample-attention",
+                      "decode/dense", "sparq"},
+          .heads = "8:4",
+          .dtype = "fp32",
+          .head_dim = 64,
+          .product_rows = 2048,
+          .copy_bytes = int64_t{256} << 20};
+}
+
+// "32:8", or "32" for as many KV heads.
+void ParseHeads(const std::string& text, kernels::SeededProblem* shape) {
+  constexpr int32_t kMostHeads = 4096;
+  const auto parse = [](std::string_view digits) {  // 0: not a number of heads
+    int32_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? value : 0;
+  };
+  const size_t colon = text.find(':');
+  const int32_t query = parse(std::string_view(text).substr(0, colon));
+  const int32_t kv = colon == std::string::npos ? query : parse(std::string_view(text).substr(colon + 1));
+  if (query < 1 || query > kMostHeads || kv < 1 || query % kv != 0) {
+    throw UsageError("--heads " + text + ": give query heads (1 to " + std::to_string(kMostHeads) +
+                     ") and KV heads, such as 32:8, the first a multiple of the second");
+  }
+  shape->num_qo_heads = query;
+  shape->num_kv_heads = kv;
+}
+
+std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defaults& defaults, bool on_gpu) {
+  std::vector<bench::Group> groups;
+  const std::string dtype = arguments.dtype.empty() ? defaults.dtype : arguments.dtype;
+  if (on_gpu && dtype == "fp32") {
+    throw UsageError(
+        "--dtype fp32: cuDNN's dense attention, which the GPU's figures are compared with, takes bf16 and fp16");
+  }
+  for (const std::string& path : arguments.index_files) {
+    groups.push_back(bench::ReadGroup(path));
+    if (!arguments.dtype.empty()) groups.back().dtype = bench::ParseDType(dtype);
+    if (on_gpu && groups.back().dtype == kernels::DType::kFloat32) {
+      throw UsageError("--index " + path + " is for fp32; give --dtype bf16 or fp16 to run it on a GPU");
+    }
+  }
+  if (!groups.empty()) return groups;
+
+  bench::Group group;
+  group.dtype = bench::ParseDType(dtype);
+  group.shape.seed = arguments.seed;
+  group.shape.batch = arguments.batch;
+  group.shape.head_dim = arguments.head_dim > 0 ? arguments.head_dim : defaults.head_dim;
+  if (group.shape.head_dim % 8 != 0) {
+    throw UsageError("--head-dim " + std::to_string(group.shape.head_dim) +
+                     ": the executors take multiples of 8 from 8 to 256");
+  }
+  ParseHeads(arguments.heads.empty() ? defaults.heads : arguments.heads, &group.shape);
+  for (const std::string& text :
+       bench::SplitMethods(arguments.methods.empty() ? defaults.methods : arguments.methods)) {
+    for (const bench::Workload& other : group.workloads) {
+      if (other.name == text) throw UsageError("--methods: " + text + " is named twice");
+    }
+    group.workloads.push_back(bench::ParseWorkload(text));
+  }
+  for (const int32_t length : arguments.lengths.empty() ? defaults.lengths : arguments.lengths) {
+    group.shape.seq_q = group.shape.seq_k = length;
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+// Every file that --save-index will write, refused before anything is measured.
+void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::Group>& groups) {
+  for (const bench::Group& group : groups) {
+    for (const bench::Workload& workload : group.workloads) {
+      if (workload.decode != nullptr) continue;
+      const std::string name = bench::IndexFileName(workload, group.shape.seq_k);
+      CheckOutputTarget((std::filesystem::path(arguments.save_folder) / name).string(), arguments.force,
+                        arguments.index_files);
+    }
+  }
+}
+
+int RunBench(const BenchArguments& arguments) {
+  const DeviceName wanted = ParseDeviceName(arguments.device);
+  if (!arguments.output.empty()) {
+    if (Extension(arguments.output) != "json")
+      throw UsageError("output " + arguments.output + ": the extension must be .json");
+    CheckOutputTarget(arguments.output, arguments.force, arguments.index_files);
+  }
+  const Defaults defaults = DefaultsOf(wanted.is_gpu);
+  const std::vector<bench::Group> groups = MakeGroups(arguments, defaults, wanted.is_gpu);
+  std::optional<OutputFolder> save_folder;
+  if (!arguments.save_folder.empty()) {
+    save_folder.emplace("--save-index", arguments.save_folder);
+    CheckSaveTargets(arguments, groups);
+  }
+
+  UseDevice(arguments.device);
+  const std::atomic<bool>* const interrupted = InstallInterruptFlag();
+  const bench::DeviceOptions device_options{.num_threads = arguments.threads, .cancelled = interrupted};
+  const std::unique_ptr<bench::Device> device =
+      wanted.is_gpu ? bench::MakeCudaDevice(device_options) : bench::MakeCpuDevice(device_options);
+
+  ProgressLine line(arguments.quiet);
+  bench::RunnerOptions options;
+  options.repeats = arguments.repeats;
+  options.num_threads = arguments.threads;
+  options.product_rows = defaults.product_rows;
+  options.copy_bytes = defaults.copy_bytes;
+  options.interrupted = interrupted;
+  options.progress = [&](const std::string& stage, int64_t done, int64_t total) {
+    line.Show(stage, done, total, "runs");
+  };
+  if (!arguments.save_folder.empty()) {
+    options.save_index = [&](const bench::Group& group, const bench::Workload& workload,
+                             const kernels::SparseIndex& index) {
+      const std::string name = bench::IndexFileName(workload, group.shape.seq_k);
+      OutputFile output((std::filesystem::path(arguments.save_folder) / name).string(), arguments.force);
+      data::WriteIndexFile(output.temporary_path(), bench::ToFile(group, workload, index));
+      output.Commit();
+    };
+  }
+  const bench::Report report = bench::RunBenchmark(groups, options, *device);
+  WriteText(bench::Table(report), "", false);
+  if (!arguments.output.empty()) WriteText(bench::Json(report), arguments.output, arguments.force);
+  return report.interrupted ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void AddBenchCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand(
+      "bench", "Time executors and selectors on fixed problems, beside dense attention and the machine's ceilings");
+  auto arguments = std::make_shared<BenchArguments>();
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
+  auto* lengths = command
+                      ->add_option("--lengths", arguments->lengths,
+                                   "Tokens (cpu: 2048,4096; cuda: 8192 to 131072 in powers of two)")
+                      ->delimiter(',')
+                      ->check(CLI::Range(1, 1 << 24))
+                      ->type_name("N,..");
+  auto* methods =
+      command
+          ->add_option("--methods", arguments->methods,
+                       "Fixed sets (dense, blocks-90, vertical-slash-1000x4096, a-shape-1024+4096, s2-l1v15) and "
+                       "registered methods, decode/dense and sparq among them")
+          ->type_name("NAME[:k=v,..],..");
+  auto* heads =
+      command->add_option("--heads", arguments->heads, "Query and KV heads (cpu: 8:4; cuda: 32:32)")->type_name("Q:KV");
+  auto* head_dim = command->add_option("--head-dim", arguments->head_dim, "Components (cpu: 64; cuda: 128)")
+                       ->check(CLI::Range(8, 256));
+  auto* batch =
+      command->add_option("--batch", arguments->batch, "Sequences")->check(CLI::Range(1, 65536))->capture_default_str();
+  auto* seed = command->add_option("--seed", arguments->seed, "Of Q, K, V and the fixed sets")->capture_default_str();
+  command->add_option("--dtype", arguments->dtype, "fp32, bf16 or fp16 (cpu: fp32; cuda: bf16)");
+  command->add_option("--repeat,--repeats", arguments->repeats, "Timed repeats; medians are printed")
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)");
+  command
+      ->add_option("--save-index", arguments->save_folder,
+                   "Write every prefill index to this folder; made when it is not there")
+      ->type_name("DIR");
+  command
+      ->add_option("--index", arguments->index_files,
+                   "Time saved index sets, on the problems that they were saved for; may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->excludes(lengths, methods, heads, head_dim, batch, seed);
+  command->add_option("-o,--output", arguments->output, "Write everything as JSON (schema headscope-bench-1)")
+      ->type_name("OUT.json");
+  command->add_flag("--force", arguments->force, "Replace existing files");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunBench(*arguments); }; });
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,105 @@
+// headscope capture MODEL_DIR (--text S | --prompt FILE | --task NAME --length N) -o OUT.h5
+#include <iostream>
+#include <memory>
+
+#include "analysis/types/printable.h"
+#include "base/device_name.h"
+#include "capture/capture.h"
+#include "capture/output_claim.h"
+#include "commands/command.h"
+#include "commands/head_selection.h"
+#include "eval/tasks.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/listed.h"
+#include "support/output_file.h"
+#include "support/paths.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+struct CaptureArguments {
+  capture::CaptureRequest request;
+  std::string layers, heads;
+  bool quiet = false;
+};
+
+// Another extension would be believed, by its reader and by `headscope export`.
+void CheckTraceName(const std::string& path) {
+  const std::string extension = Extension(path);
+  if (extension == "h5" || extension == "hdf5") return;
+  throw UsageError("output " + path +
+                   ": a trace is an HDF5 file, so the extension must be .h5 or .hdf5; `headscope export` writes one as "
+                   ".csv or .json");
+}
+
+int RunCapture(CaptureArguments arguments) {
+  capture::CaptureRequest& request = arguments.request;
+  const int sources =
+      int{request.text.has_value()} + int{request.prompt_file.has_value()} + int{request.task.has_value()};
+  if (sources != 1) {
+    throw UsageError("capture needs exactly one of --text, --prompt and --task, and " +
+                     std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
+  }
+  ParseDeviceName(request.device);  // a wrong word is refused before LibTorch is loaded
+  request.prose_path = ProsePath();
+  request.layers = ParseNumberList(arguments.layers, "--layers");
+  request.heads = ParseNumberList(arguments.heads, "--heads");
+  { const capture::OutputClaim nobody_writes(request.output_path); }  // before its file, which is there, is spoken of
+  CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
+  CheckTraceName(request.output_path);
+
+  const auto* cancelled = InstallInterruptFlag();
+  capture::CaptureResult result;
+  {
+    ProgressLine line(arguments.quiet);
+    result = capture::Capture(
+        request, [&](const Progress& progress) { line.Show(progress); }, cancelled);
+  }
+  const char* verdict = !result.interrupted   ? ""
+                        : result.path.empty() ? "interrupted before a token was recorded, so there is no trace: "
+                                              : "interrupted; the trace is valid and shorter: ";
+  std::cerr << verdict << result.num_tokens << " tokens, " << result.num_rows << " query rows, "
+            << FormatBytes(result.bytes) << " in " << FormatDuration(result.seconds) << '\n';
+  if (!result.generated_text.empty()) std::cerr << "generated: " << analysis::Printable(result.generated_text) << '\n';
+  if (!result.path.empty()) WriteText(result.path + "\n", "", false);
+  return result.interrupted ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void AddCaptureCommand(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("capture", "Run a model on a prompt and record every head's Q, K, V and LSE into a trace");
+  auto arguments = std::make_shared<CaptureArguments>();
+  capture::CaptureRequest& request = arguments->request;
+  command->add_option("model", request.model_dir, "Checkpoint folder (config.json, safetensors, tokenizer.json)")
+      ->required()
+      ->type_name("MODEL_DIR");
+  command->add_option("--text", request.text, "The prompt itself");
+  command->add_option("--prompt", request.prompt_file, "The prompt, from a UTF-8 file")->type_name("FILE");
+  CLI::Option* task =
+      command->add_option("--task", request.task, "A prompt with a known answer: " + Listed(eval::TaskNames()))
+          ->type_name("NAME");
+  command->add_option("--length", request.task_length, "Tokens of the task's prompt and answer")
+      ->capture_default_str()
+      ->needs(task);
+  command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str()->needs(task);
+  command->add_option("-o,--output", request.output_path, "The trace to write")->required()->type_name("OUT.h5");
+  command->add_flag("--force", request.overwrite, "Replace an existing output");
+  command->add_option("--layers", arguments->layers, "Layers to record, such as 0-3,7 (all)");
+  command->add_option("--heads", arguments->heads, "Query heads to record (all)");
+  command->add_option("--rows", request.rows, "Query rows to record: all, last:N or every:N")->capture_default_str();
+  command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")
+      ->capture_default_str();
+  command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
+  command->add_option("--device", request.device, "cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();
+  command->add_option("--threads", request.num_threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunCapture(*arguments); }; });
+}
+
+}  // namespace headscope::app

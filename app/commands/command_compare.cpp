@@ -1,0 +1,104 @@
+// headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--measure layer|head] [--repeat N]
+// [--decode-rows N] [--device ..] [-o OUT.json|.csv|.h5]
+#include <algorithm>
+#include <memory>
+
+#include "analysis/compare.h"
+#include "base/device_name.h"
+#include "commands/command.h"
+#include "commands/comparison_run.h"
+#include "commands/comparison_table.h"
+#include "commands/device_choice.h"
+#include "commands/head_notes.h"
+#include "commands/head_results.h"
+#include "commands/head_selection.h"
+#include "commands/method_choice.h"
+#include "commands/torch_decode.h"
+#include "data/trace_reader.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/messages.h"
+#include "support/output_file.h"
+#include "support/progress_line.h"
+#include "support/run_origin.h"
+
+namespace headscope::app {
+namespace {
+
+struct CompareArguments {
+  std::string trace, heads, output, device = "cpu", measure = "layer";
+  std::vector<std::string> methods;
+  analysis::CompareOptions options;
+  bool force = false, quiet = false;
+};
+
+int RunCompare(CompareArguments arguments) {
+  const DeviceName device = ParseDeviceName(arguments.device);
+  if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
+  const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
+  const Measure measure = ParseMeasure(arguments.measure);
+  const data::TraceReader trace(arguments.trace);
+  const std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(arguments.heads, analysis::RecordedHeads(trace));
+  CheckQueryRows(trace);
+  CheckMethodsRun(trace.layout().model.head_dim, arguments.trace);
+  UseDevice(arguments.device);
+  arguments.options.device = device.is_gpu ? "cuda" : "cpu";
+  arguments.options.cancelled = InstallInterruptFlag();
+
+  if (!device.is_gpu) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
+
+  std::vector<analysis::MethodResult> results;
+  HeadNotes head_notes;
+  {
+    ProgressLine line(arguments.quiet);
+    results = CompareHeads(trace, heads, choices, measure, arguments.options, &line, &head_notes);
+  }
+  for (analysis::MethodResult& result : results) result.origin = OriginOf(trace);
+  std::vector<std::string> notes;  // each once, in order
+  for (const analysis::MethodResult& result : results) {
+    if (!result.note.empty() && std::find(notes.begin(), notes.end(), result.note) == notes.end())
+      notes.push_back(result.note);
+  }
+  head_notes.Print();
+  for (const std::string& note : notes) Say(note);
+  if (arguments.output.empty()) {
+    WriteText(ComparisonTable(results), "", false);
+  } else {
+    WriteResults(results, arguments.output, arguments.force);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddCompareCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("compare", "Run sparse methods beside dense attention on recorded heads");
+  auto arguments = std::make_shared<CompareArguments>();
+  command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
+  command
+      ->add_option("--method", arguments->methods,
+                   "Method and parameters; may be repeated (`headscope methods` lists them)")
+      ->required()
+      ->type_name("NAME[:k=v,..]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
+  command
+      ->add_option("--measure", arguments->measure,
+                   "What is timed: layer, all recorded heads of the head's layer in one launch, as a model attends; or "
+                   "head, by itself")
+      ->capture_default_str()
+      ->type_name("layer|head");
+  command->add_option("--repeat", arguments->options.repeats, "Timed repeats; the median is printed")
+      ->capture_default_str();
+  command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")
+      ->capture_default_str();
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("--threads", arguments->options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_option("-o,--output", arguments->output, "Write the results to .json, .csv or .h5")->type_name("OUT");
+  command->add_flag("--force", arguments->force, "Replace an existing output");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunCompare(*arguments); }; });
+}
+
+}  // namespace headscope::app

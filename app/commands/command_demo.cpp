@@ -1,0 +1,213 @@
+// headscope demo -o DIR: everything once, without a display: capture, analyse, compare all methods, draw;
+// DIR/report.html.
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "analysis/compare.h"
+#include "analysis/report.h"
+#include "analysis/statistics.h"
+#include "capture/capture.h"
+#include "commands/command.h"
+#include "commands/comparison_run.h"
+#include "commands/head_results.h"
+#include "commands/head_selection.h"
+#include "commands/method_choice.h"
+#include "commands/torch_decode.h"
+#include "data/trace_reader.h"
+#include "eval/tasks.h"
+#include "model/model_session.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/listed.h"
+#include "support/output_file.h"
+#include "support/output_folder.h"
+#include "support/paths.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kNumPictures = 6;
+
+struct DemoArguments {
+  std::string model_dir, output_dir, task = "passkey";
+  int64_t length = 4096;
+  uint64_t seed = 1;
+  int32_t repeats = 5, threads = 0;
+  bool force = false, quiet = false;
+};
+
+// "Intel(R) Xeon(R) ..., 2 threads, Linux, 2026-11-21".
+std::string Environment(int32_t threads) {
+  std::string cpu = "unknown CPU";
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) {
+      cpu = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  if (threads == 0) threads = static_cast<int32_t>(std::thread::hardware_concurrency());
+  const std::time_t now = std::time(nullptr);
+  char date[32];
+  std::tm utc{};
+  std::strftime(date, sizeof date, "%Y-%m-%d", ::gmtime_r(&now, &utc));
+  return cpu + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") + ", " + date;
+}
+
+// Heads that differ most: the clearest of each class first, then those with the largest kurtosis.
+std::vector<const analysis::HeadStatistics*> ChooseHeads(const std::vector<analysis::HeadStatistics>& all) {
+  using analysis::HeadClass;
+  const std::pair<HeadClass, const char*> kinds[] = {
+      {HeadClass::kRetrieval, "retrieval_mass"}, {HeadClass::kSinkLocal, "sink_mass"},
+      {HeadClass::kVerticalSlash, "slash_mass"}, {HeadClass::kBlock, "block_mass"},
+      {HeadClass::kDiffuse, "entropy"},          {HeadClass::kSinkLocal, "local_mass"}};
+  std::vector<const analysis::HeadStatistics*> chosen;
+  auto take = [&](auto&& admits, const char* metric) {
+    const analysis::HeadStatistics* best = nullptr;
+    for (const analysis::HeadStatistics& head : all) {
+      if (!admits(head) || std::find(chosen.begin(), chosen.end(), &head) != chosen.end()) continue;
+      if (best == nullptr || analysis::MetricValue(head, metric) > analysis::MetricValue(*best, metric)) best = &head;
+    }
+    if (best != nullptr && chosen.size() < kNumPictures) chosen.push_back(best);
+  };
+  for (const auto& [kind, metric] : kinds) {
+    take([kind = kind](const analysis::HeadStatistics& head) { return head.head_class == kind; }, metric);
+  }
+  while (chosen.size() < std::min(kNumPictures, all.size())) {
+    take([](const analysis::HeadStatistics&) { return true; }, "kurtosis");
+  }
+  return chosen;
+}
+
+constexpr const char* kTraceName = "trace.h5";
+constexpr const char* kStatisticsName = "statistics.json";
+constexpr const char* kComparisonName = "comparison.csv";
+constexpr const char* kReportName = "report.html";
+
+std::string PictureName(analysis::HeadId id) {
+  return "head-" + std::to_string(id.layer) + "-" + std::to_string(id.head) + ".png";
+}
+
+std::string PathOf(const DemoArguments& arguments, const std::string& name) {
+  return (fs::path(arguments.output_dir) / name).string();
+}
+
+// Refuses before the long work what would end it: a model whose heads no method runs on, and what stands where a file
+// will be written. Which heads get a picture is not known yet, so that no head may have one.
+void CheckBeforehand(const DemoArguments& arguments) {
+  const std::string model_dir = ModelDirOrShipped(arguments.model_dir);
+  const model::CheckpointSummary model = model::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
+  CheckMethodsRun(model.head_dim, model_dir);
+  for (const char* name : {kTraceName, kStatisticsName, kComparisonName, kReportName}) {
+    CheckOutputTarget(PathOf(arguments, name), arguments.force);
+  }
+  for (int32_t layer = 0; layer < model.num_layers; ++layer) {
+    for (int32_t head = 0; head < model.num_qo_heads; ++head)
+      CheckOutputTarget(PathOf(arguments, PictureName({layer, head})), arguments.force);
+  }
+}
+
+std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<bool>* cancelled, ProgressLine& line) {
+  capture::CaptureRequest request;
+  request.model_dir = ModelDirOrShipped(arguments.model_dir);
+  request.task = arguments.task;
+  request.task_length = arguments.length;
+  request.task_seed = arguments.seed;
+  request.prose_path = ProsePath();
+  request.decode_tokens = 16;
+  request.num_threads = arguments.threads;
+  request.output_path = PathOf(arguments, kTraceName);
+  request.overwrite = arguments.force;
+  capture::Capture(
+      request, [&](const Progress& progress) { line.Show(progress); }, cancelled);
+  return request.output_path;
+}
+
+int RunDemo(const DemoArguments& arguments) {
+  const OutputFolder folder("output", arguments.output_dir);
+  CheckBeforehand(arguments);
+  const std::atomic<bool>* cancelled = InstallInterruptFlag();
+  ProgressLine line(arguments.quiet);
+
+  const std::string trace_path = CaptureDemoTrace(arguments, cancelled, line);
+  if (Interrupted()) return kInterrupted;
+  const data::TraceReader trace(trace_path);
+  const std::vector<analysis::HeadId> heads = analysis::RecordedHeads(trace);
+
+  analysis::ReportInput report;
+  report.title = trace.layout().model.name + ", " + trace.layout().prompt_source + ", " +
+                 std::to_string(trace.num_tokens()) + " tokens";
+  report.trace_path = fs::path(trace_path).filename().string();
+  report.environment = Environment(arguments.threads);
+  analysis::StatisticsOptions options;
+  options.num_threads = arguments.threads;
+  options.cancelled = cancelled;
+  for (const analysis::HeadId& id : heads) {
+    report.statistics.push_back(analysis::ComputeStatistics(*analysis::LoadHead(trace, id), options));
+    if (Interrupted()) return kInterrupted;
+    line.Show("analysing", static_cast<int64_t>(report.statistics.size()), static_cast<int64_t>(heads.size()), "heads");
+  }
+
+  const std::vector<const analysis::HeadStatistics*> chosen = ChooseHeads(report.statistics);
+  const std::vector<MethodChoice> choices = DemonstrationMethods(trace.num_tokens());
+  report.results_note = DemonstrationNote(trace.num_tokens());
+  analysis::CompareOptions compare;
+  compare.repeats = arguments.repeats;
+  compare.num_threads = arguments.threads;
+  compare.cancelled = cancelled;
+  std::vector<analysis::HeadId> compared;
+  for (const analysis::HeadStatistics* statistics : chosen) {
+    const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, statistics->id);
+    const std::string name = PictureName(statistics->id);
+    OutputFile picture(PathOf(arguments, name), arguments.force);
+    const analysis::ImageRgb image = analysis::RenderHead(*head, nullptr, {});
+    picture.Write([&](const std::string& path) { analysis::WritePng(image, path); });
+    picture.Commit();
+    report.pictures.push_back(
+        {statistics->id, std::string(analysis::HeadClassName(statistics->head_class)) + ": " + statistics->class_reason,
+         name});
+    compared.push_back(statistics->id);
+  }
+  // LibTorch has captured the trace, so its dense decode is at hand.
+  compare.other_dense = TorchDecode(arguments.threads);
+  report.results = CompareHeads(trace, compared, choices, Measure::kLayer, compare, &line, nullptr);
+  if (Interrupted()) return kInterrupted;
+
+  WriteResults(report.statistics, PathOf(arguments, kStatisticsName), arguments.force);
+  WriteResults(report.results, PathOf(arguments, kComparisonName), arguments.force);
+  const std::string html = PathOf(arguments, kReportName);
+  WriteText(analysis::ReportHtml(report), html, arguments.force);
+  WriteText(html + "\n", "", false);
+  return kDone;
+}
+
+}  // namespace
+
+void AddDemoCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand(
+      "demo", "Without a display: capture, analyse, compare all methods, draw; writes DIR/report.html");
+  auto arguments = std::make_shared<DemoArguments>();
+  command->add_option("-o,--output", arguments->output_dir, "Folder to write to; made when it is not there")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--model", arguments->model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
+  command->add_option("--task", arguments->task, "Prompt: " + Listed(eval::TaskNames()))->capture_default_str();
+  command->add_option("--length", arguments->length, "Tokens")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Seed of the task")->capture_default_str();
+  command->add_option("--repeat", arguments->repeats, "Timed repeats of each method")->capture_default_str();
+  command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_flag("--force", arguments->force, "Replace what an earlier demo wrote");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunDemo(*arguments); }; });
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,83 @@
+// headscope eval MODEL_DIR [--task ..] [--length ..] [--samples N]: does the model find what its context holds?
+#include <iomanip>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "base/device_name.h"
+#include "commands/command.h"
+#include "eval/evaluate.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/output_file.h"
+#include "support/paths.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+struct EvalArguments {
+  eval::EvaluateRequest request;
+  bool quiet = false;
+};
+
+std::string Line(const eval::TaskScore& score) {
+  std::ostringstream out;
+  out << std::left << std::setw(12) << score.task << std::right << std::setw(8) << score.length << std::setw(9)
+      << score.samples << std::setw(10) << score.contexts << std::fixed << std::setprecision(3);
+  if (score.task == "prose") {
+    out << std::setw(10) << "" << std::setw(11) << "" << std::setw(10) << score.nats_per_token << std::setw(10)
+        << score.trigram_nats_per_token;
+  } else {
+    out << std::setw(10) << score.exact << std::setw(11) << score.per_token << std::setw(10) << "" << std::setw(10)
+        << "";
+  }
+  out << std::setw(9) << std::setprecision(1) << score.seconds << '\n';
+  return out.str();
+}
+
+int RunEval(EvalArguments arguments) {
+  ParseDeviceName(arguments.request.session.device);  // a wrong word is refused before LibTorch is loaded
+  arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
+  arguments.request.prose_path = ProsePath();
+  const auto* cancelled = InstallInterruptFlag();
+  {
+    ProgressLine line(arguments.quiet);
+    std::string header = "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds\n";
+    // The header comes with the first score, so that a refused run prints nothing.
+    const auto print = [&](const eval::TaskScore& score) {
+      line.Clear();
+      WriteText(std::exchange(header, "") + Line(score), "", false);
+    };
+    eval::Evaluate(
+        arguments.request, print, [&](const Progress& progress) { line.Show(progress); }, cancelled);
+  }
+  return Interrupted() ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void AddEvalCommand(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("eval", "Score a model on tasks with a known answer, in headscope's own generation");
+  auto arguments = std::make_shared<EvalArguments>();
+  eval::EvaluateRequest& request = arguments->request;
+  command->add_option("model", request.model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
+  command->add_option("--task", request.tasks, "Tasks")->delimiter(',')->capture_default_str()->type_name("a,b");
+  command->add_option("--length", request.lengths, "Tokens of prompt and answer")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("N,M");
+  command->add_option("--samples", request.samples, "Questions per task and length")->capture_default_str();
+  command
+      ->add_option("--questions", request.questions_per_context, "Questions about one context, each asked as if alone")
+      ->capture_default_str();
+  command->add_option("--seed", request.seed, "Seed")->capture_default_str();
+  command->add_option("--dtype", request.session.dtype, "auto, fp32 or bf16")->capture_default_str();
+  command->add_option("--device", request.session.device, "cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("--threads", request.session.num_threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunEval(*arguments); }; });
+}
+
+}  // namespace headscope::app

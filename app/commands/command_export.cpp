@@ -1,0 +1,72 @@
+// headscope export TRACE [--layers ..] [--heads ..] [--tokens a:b] -o OUT.h5|.csv|.json
+#include <memory>
+
+#include "commands/command.h"
+#include "commands/head_selection.h"
+#include "data/trace_export.h"
+#include "data/trace_reader.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/output_file.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+struct ExportArguments {
+  std::string trace, layers, heads, tokens, output;
+  bool force = false, quiet = false;
+};
+
+int RunExport(const ExportArguments& arguments) {
+  const std::string extension = Extension(arguments.output);
+  if (extension != "h5" && extension != "csv" && extension != "json") {
+    throw UsageError("output " + arguments.output + ": the extension must be .h5, .csv or .json");
+  }
+  CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
+  const data::TraceReader trace(arguments.trace);
+  data::ExportSelection selection;
+  selection.layers = ParseNumberList(arguments.layers, "--layers");
+  selection.qo_heads = ParseNumberList(arguments.heads, "--heads");
+  std::tie(selection.first_token, selection.end_token) = ParseRange(arguments.tokens, trace.num_tokens(), "--tokens");
+
+  InstallInterruptFlag();
+  OutputFile output(arguments.output, arguments.force);
+  bool whole = false;
+  {
+    ProgressLine line(arguments.quiet);
+    const auto progress = [&](double share) {
+      line.Show("exporting", static_cast<int64_t>(share * 100), 100, "%");
+      return !Interrupted();
+    };
+    const auto write = extension == "h5" ? data::ExportTrace : extension == "csv" ? data::ExportCsv : data::ExportJson;
+    output.Write([&](const std::string& path) { whole = write(trace, selection, path, progress); });
+  }
+  if (!whole) return kInterrupted;
+  output.Commit();
+  return kDone;
+}
+
+}  // namespace
+
+void AddExportCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("export", "Write a part of a trace as a trace, CSV or JSON");
+  auto arguments = std::make_shared<ExportArguments>();
+  command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
+  command->add_option("--layers", arguments->layers, "Layers, such as 0-3,7 (all)");
+  command->add_option("--heads", arguments->heads, "Query heads (all); the KV heads that they read come along");
+  command
+      ->add_option("--tokens", arguments->tokens,
+                   "Tokens begin:end (all), counted from 0 again in the file, which also tells where they were; lse "
+                   "stays the one over all keys that the model saw, those before begin too (lse_keys says how many)")
+      ->type_name("a:b");
+  command->add_option("-o,--output", arguments->output, "File to write: .h5, .csv or .json")
+      ->required()
+      ->type_name("OUT");
+  command->add_flag("--force", arguments->force, "Replace an existing output");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->callback([=, &action] { action = [=] { return RunExport(*arguments); }; });
+}
+
+}  // namespace headscope::app

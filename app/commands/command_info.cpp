@@ -1,0 +1,177 @@
+// headscope info FILE|DIR [--json]: what a trace or checkpoint holds.
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "analysis/types/printable.h"
+#include "commands/command.h"
+#include "data/model_json.h"
+#include "data/trace_reader.h"
+#include "model/model_session.h"
+#include "support/exit_codes.h"
+#include "support/output_file.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+using analysis::Printable;
+using Json = nlohmann::ordered_json;
+
+const char* EncodingName(data::Encoding encoding) {
+  return encoding == data::Encoding::kFloat32 ? "fp32" : encoding == data::Encoding::kBFloat16 ? "bf16" : "fp16";
+}
+
+// "0-9" or "0-3,7".
+std::string Compact(const std::vector<int32_t>& numbers) {
+  std::ostringstream out;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t j = i;
+    while (j + 1 < numbers.size() && numbers[j + 1] == numbers[j] + 1) ++j;
+    out << (i ? "," : "") << numbers[i];
+    if (j > i) out << '-' << numbers[j];
+    i = j + 1;
+  }
+  return out.str();
+}
+
+// Of a trace that was cut from a longer one (headscope export --tokens).
+std::string CutFrom(int64_t first_token) {
+  return first_token == 0 ? ""
+                          : ", cut from a longer trace at its token " + std::to_string(first_token) +
+                                "\n             (lse counts the tokens before too: what they hold is outside_mass in "
+                                "headscope analyze)";
+}
+
+// What the model generated after the prompt.
+struct Decoded {
+  int64_t num_tokens = 0;
+  int64_t num_steps = 0;  // forward passes that made them
+};
+Decoded CountDecoded(const data::TraceReader& trace) {
+  Decoded decoded;
+  std::set<int32_t> steps;
+  for (const data::TokenRecord& token : trace.tokens()) {
+    if (token.phase != data::TokenPhase::kDecode) continue;
+    ++decoded.num_tokens;
+    steps.insert(token.step);
+  }
+  decoded.num_steps = static_cast<int64_t>(steps.size());
+  return decoded;
+}
+
+std::string DecodedText(const Decoded& decoded) {
+  if (decoded.num_tokens == 0) return ", none generated";
+  return ", " + std::to_string(decoded.num_tokens) + " of them generated in " + std::to_string(decoded.num_steps) +
+         (decoded.num_steps == 1 ? " decode step" : " decode steps");
+}
+
+// Names and prompts come from files, which may hold anything: what is not UTF-8 is U+FFFD in JSON and \xNN in text.
+std::string Text(const Json& json) {
+  return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
+}
+
+int TraceInfo(const std::string& path, bool json) {
+  const data::TraceReader trace(path);
+  const data::TraceLayout& layout = trace.layout();
+  const data::ModelInfo& model = layout.model;
+  const int64_t bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  const Decoded decoded = CountDecoded(trace);
+  std::ostringstream out;
+  if (json) {
+    out << Text({{"schema", "headscope-info-1"},
+                 {"kind", "trace"},
+                 {"path", path},
+                 {"complete", trace.complete()},
+                 {"bytes", bytes},
+                 {"num_tokens", trace.num_tokens()},
+                 {"num_decode_tokens", decoded.num_tokens},
+                 {"num_decode_steps", decoded.num_steps},
+                 {"first_token", layout.first_token},
+                 {"num_rows", trace.num_rows()},
+                 {"prompt", layout.prompt_source},
+                 {"task_answer", layout.task_answer},
+                 {"layers", layout.layers},
+                 {"qo_heads", layout.qo_heads},
+                 {"kv_heads", layout.kv_heads},
+                 {"encoding", EncodingName(layout.encoding)},
+                 {"capture_point", layout.capture_point},
+                 {"rope_convention", layout.rope_convention},
+                 {"softmax_scale", layout.softmax_scale},
+                 {"soft_cap", layout.soft_cap},
+                 {"row_selection", layout.row_selection},
+                 {"model", data::ModelJson(model)}});
+  } else {
+    out << Printable(path) << ": trace, " << FormatBytes(bytes)
+        << (trace.complete()
+                ? ", complete"
+                : ", NOT complete (its capture is still running or was cut short; all of this is readable)")
+        << "\n  model      " << Printable(model.name) << " (" << Printable(model.model_type) << "), "
+        << model.num_layers << " layers, " << model.num_qo_heads << " query heads over " << model.num_kv_heads
+        << " KV heads, head_dim " << model.head_dim << "\n  prompt     " << Printable(layout.prompt_source)
+        << "\n  tokens     " << trace.num_tokens() << DecodedText(decoded) << CutFrom(layout.first_token)
+        << "\n  query rows " << trace.num_rows() << " (" << Printable(layout.row_selection) << ")\n  layers     "
+        << Compact(layout.layers) << "\n  heads      " << Compact(layout.qo_heads) << " (KV "
+        << Compact(layout.kv_heads) << ")\n  values     " << EncodingName(layout.encoding) << ", q and k "
+        << Printable(layout.capture_point) << ", RoPE " << Printable(layout.rope_convention) << ", scale "
+        << layout.softmax_scale << '\n';
+    if (!layout.task_answer.empty()) out << "  answer     \"" << Printable(layout.task_answer) << "\"\n";
+  }
+  WriteText(out.str(), "", false);
+  return kDone;
+}
+
+int CheckpointInfo(const std::string& path, bool json) {
+  const model::CheckpointSummary summary = model::ReadCheckpointSummary(path, json);
+  std::ostringstream out;
+  if (json) {
+    out << Text({{"schema", "headscope-info-1"},
+                 {"kind", "checkpoint"},
+                 {"path", path},
+                 {"model_type", summary.model_type},
+                 {"dtype", summary.dtype},
+                 {"num_parameters", summary.num_parameters},
+                 {"bytes", summary.bytes},
+                 {"num_files", summary.num_files},
+                 {"num_layers", summary.num_layers},
+                 {"num_qo_heads", summary.num_qo_heads},
+                 {"num_kv_heads", summary.num_kv_heads},
+                 {"head_dim", summary.head_dim},
+                 {"hidden_size", summary.hidden_size},
+                 {"vocabulary_size", summary.vocabulary_size},
+                 {"max_positions", summary.max_positions},
+                 {"weights_sha256", summary.weights_sha256}});
+  } else {
+    const int64_t values_per_token =
+        int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
+    out << Printable(path) << ": checkpoint, " << Printable(summary.model_type) << ", "
+        << static_cast<double>(summary.num_parameters) / 1e6 << " M parameters in " << summary.num_files
+        << (summary.num_files == 1 ? " file (" : " files (") << FormatBytes(summary.bytes) << ", "
+        << Printable(summary.dtype) << ")\n  " << summary.num_layers << " layers, hidden " << summary.hidden_size
+        << ", " << summary.num_qo_heads << " query heads over " << summary.num_kv_heads << " KV heads, head_dim "
+        << summary.head_dim << ", vocabulary " << summary.vocabulary_size << ", context " << summary.max_positions
+        << " tokens\n  a trace of every head takes " << FormatBytes(values_per_token * 2) << " a token in bf16\n";
+  }
+  WriteText(out.str(), "", false);
+  return kDone;
+}
+
+}  // namespace
+
+void AddInfoCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("info", "What a trace or a checkpoint holds");
+  auto path = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("path", *path, "Trace or checkpoint folder")->required()->type_name("FILE|DIR");
+  command->add_flag("--json", *json, "As JSON (schema headscope-info-1)");
+  command->callback([=, &action] {
+    action = [=] {
+      std::error_code unreadable;  // what cannot even be looked up is no folder, and the trace's reader says why
+      return std::filesystem::is_directory(*path, unreadable) ? CheckpointInfo(*path, *json) : TraceInfo(*path, *json);
+    };
+  });
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,124 @@
+// headscope methods [NAME] [--json]: the registry, as the window's sliders and the tuner see it.
+#include <iomanip>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "commands/command.h"
+#include "kernels/method_names.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/output_file.h"
+
+namespace headscope::app {
+namespace {
+
+using kernels::MethodSpec;
+using kernels::ParameterSpec;
+using kernels::ParameterType;
+
+std::vector<const MethodSpec*> AllSpecs() {
+  std::vector<const MethodSpec*> specs;
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) specs.push_back(&method->spec());
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) specs.push_back(&method->spec());
+  return specs;
+}
+
+const char* PhaseName(kernels::Phase phase) {
+  return phase == kernels::Phase::kPrefill ? "prefill" : "decode";
+}
+
+const char* TypeName(ParameterType type) {
+  return type == ParameterType::kInteger ? "integer" : type == ParameterType::kReal ? "real" : "flag";
+}
+
+const char* RoleName(kernels::ParameterRole role) {
+  switch (role) {
+    case kernels::ParameterRole::kBudget:
+      return "budget";
+    case kernels::ParameterRole::kMassShare:
+      return "mass_share";
+    case kernels::ParameterRole::kOther:
+      break;
+  }
+  return "other";
+}
+
+std::string Number(double value) {
+  std::ostringstream text;
+  text << std::setprecision(7) << value;
+  return text.str();
+}
+
+nlohmann::ordered_json ToJson(const MethodSpec& spec) {
+  nlohmann::ordered_json parameters = nlohmann::ordered_json::array();
+  for (const ParameterSpec& parameter : spec.parameters) {
+    parameters.push_back({{"name", parameter.name},
+                          {"type", TypeName(parameter.type)},
+                          {"default", parameter.default_value},
+                          {"minimum", parameter.minimum},
+                          {"maximum", parameter.maximum},
+                          {"step", parameter.step},
+                          {"logarithmic", parameter.logarithmic},
+                          {"unit", parameter.unit},
+                          {"help", parameter.help},
+                          {"cost", parameter.cost},
+                          {"role", RoleName(parameter.role)}});
+  }
+  return {{"name", spec.name},
+          {"option", kernels::UniqueName(spec)},
+          {"title", spec.title},
+          {"family", spec.family},
+          {"paper", spec.paper},
+          {"summary", spec.summary},
+          {"phase", PhaseName(spec.phase)},
+          {"parameters", parameters}};
+}
+
+void Describe(const MethodSpec& spec, std::ostream& out) {
+  out << kernels::UniqueName(spec) << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary
+      << "\n  source: " << spec.paper << '\n';
+  for (const ParameterSpec& parameter : spec.parameters) {
+    out << "  " << std::left << std::setw(16) << parameter.name << " default " << std::setw(8)
+        << Number(parameter.default_value) << ' ' << Number(parameter.minimum) << " .. " << Number(parameter.maximum)
+        << (parameter.unit.empty() ? "" : " " + parameter.unit) << "\n      " << parameter.help
+        << (parameter.cost.empty() ? "" : ". Raising it: " + parameter.cost) << '\n';
+  }
+}
+
+int ListMethods(const std::string& name, bool json) {
+  std::vector<const MethodSpec*> chosen;
+  for (const MethodSpec* spec : AllSpecs()) {
+    if (name.empty() || spec->name == name || kernels::UniqueName(*spec) == name) chosen.push_back(spec);
+  }
+  if (chosen.empty())
+    throw UsageError("method '" + name + "' is not registered; `headscope methods` lists those that are");
+  std::ostringstream out;
+  if (json) {
+    nlohmann::ordered_json methods = nlohmann::ordered_json::array();
+    for (const MethodSpec* spec : chosen) methods.push_back(ToJson(*spec));
+    out << nlohmann::ordered_json{{"schema", "headscope-methods-1"}, {"methods", methods}}.dump(2) << '\n';
+  } else if (!name.empty()) {
+    for (const MethodSpec* spec : chosen) Describe(*spec, out);
+  } else {
+    for (const MethodSpec* spec : chosen) {
+      out << std::left << std::setw(18) << kernels::UniqueName(*spec) << std::setw(9) << PhaseName(spec->phase)
+          << spec->summary << '\n';
+    }
+  }
+  WriteText(out.str(), "", false);
+  return kDone;
+}
+
+}  // namespace
+
+void AddMethodsCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("methods", "The registered sparse-attention methods and their parameters");
+  auto name = std::make_shared<std::string>();
+  auto json = std::make_shared<bool>(false);
+  command->add_option("name", *name, "One method, with its parameters")->type_name("NAME");
+  command->add_flag("--json", *json, "Everything, as JSON (schema headscope-methods-1)");
+  command->callback([=, &action] { action = [=] { return ListMethods(*name, *json); }; });
+}
+
+}  // namespace headscope::app

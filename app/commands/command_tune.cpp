@@ -1,0 +1,275 @@
+// headscope tune TRACE.. --method NAME[:k=v,..] --target cra=T [--heads L:H,..] [-o CONFIG.json|.csv]
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+
+#include "analysis/search.h"
+#include "base/device_name.h"
+#include "commands/command.h"
+#include "commands/device_choice.h"
+#include "commands/head_notes.h"
+#include "commands/head_results.h"
+#include "commands/head_selection.h"
+#include "commands/method_choice.h"
+#include "commands/tuning.h"
+#include "data/row_positions.h"
+#include "data/trace_reader.h"
+#include "kernels/parallel.h"
+#include "support/errors.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/messages.h"
+#include "support/output_file.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+using Traces = std::vector<std::unique_ptr<data::TraceReader>>;
+
+struct TuneArguments {
+  std::vector<std::string> traces;
+  std::string method, target, heads, output, device = "cpu";
+  int32_t num_threads = 0;
+  bool force = false, quiet = false;
+};
+
+MethodChoice ParseSearchableMethod(const std::string& text) {
+  MethodChoice choice = ParseMethod(text);
+  if (choice.prefill == nullptr) {
+    throw UsageError("--method " + text +
+                     " is a decode method, and targets are searched for prefill methods; choose one of those "
+                     "(`headscope methods` lists them)");
+  }
+  CheckStatus(analysis::CheckSearchable(*choice.spec), "--method " + text);
+  const size_t colon = text.find(':');
+  const std::string given = colon == std::string::npos ? "" : "," + text.substr(colon + 1);
+  for (const kernels::ParameterSpec* budget : analysis::Budgets(*choice.spec)) {
+    if (given.find("," + budget->name + "=") == std::string::npos) continue;
+    throw UsageError("--method " + text + ": " + budget->name +
+                     " is a budget, which tune searches; leave it out, or measure that setting with headscope compare");
+  }
+  return choice;
+}
+
+void CheckOutput(const TuneArguments& arguments) {
+  if (arguments.output.empty()) return;
+  const std::string extension = Extension(arguments.output);
+  if (extension != "json" && extension != "csv")
+    throw UsageError("output " + arguments.output + ": the extension must be .json or .csv");
+  CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
+}
+
+// One setting for several prompts is a setting of one model: refuses traces of others.
+void CheckSameModel(const data::TraceReader& trace, const data::TraceReader& first) {
+  const data::ModelInfo &model = trace.layout().model, &expected = first.layout().model;
+  if (model.weights_sha256 == expected.weights_sha256 && model.num_layers == expected.num_layers &&
+      model.num_qo_heads == expected.num_qo_heads && model.head_dim == expected.head_dim)
+    return;
+  throw UsageError(trace.path() + " was captured from another model (" + model.name + ") than " + first.path() + " (" +
+                   expected.name + "); tune them apart");
+}
+
+Traces OpenTraces(const std::vector<std::string>& paths) {
+  Traces traces;
+  for (const std::string& path : paths) {
+    for (const auto& trace : traces) {
+      std::error_code missing;
+      if (std::filesystem::equivalent(path, trace->path(), missing))
+        throw UsageError(path + " is given twice, and its rows would count double; give each trace once");
+    }
+    traces.push_back(std::make_unique<data::TraceReader>(path));
+    CheckQueryRows(*traces.back());
+    if (!data::RowsContiguous(traces.back()->row_positions()))
+      throw UsageError(path + ": its query rows have gaps; capture with --rows all or --rows last:N");
+    CheckSameModel(*traces.back(), *traces.front());
+  }
+  return traces;
+}
+
+// The chosen heads, which every trace must have.
+std::vector<analysis::HeadId> ChooseHeads(const std::string& text, const Traces& traces) {
+  std::vector<analysis::HeadId> heads = ParseHeads(text, analysis::RecordedHeads(*traces.front()));
+  for (const auto& trace : traces) {
+    const std::vector<analysis::HeadId> recorded = analysis::RecordedHeads(*trace);
+    for (const analysis::HeadId& head : heads) {
+      if (std::find(recorded.begin(), recorded.end(), head) != recorded.end()) continue;
+      throw UsageError(trace->path() + ": head " + HeadText(head) + " was not recorded there, and " +
+                       traces.front()->path() + " has it; give --heads that every trace has");
+    }
+  }
+  return heads;
+}
+
+Tuning Describe(const TuneArguments& arguments, const Traces& traces) {
+  Tuning tuning;
+  tuning.model = traces.front()->layout().model;
+  for (const auto& trace : traces)
+    tuning.traces.push_back({trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows()});
+  tuning.target_text = arguments.target;
+  return tuning;
+}
+
+int64_t LongestOf(const Traces& traces) {
+  int64_t longest = 0;
+  for (const auto& trace : traces) longest = std::max(longest, trace->num_tokens());
+  return longest;
+}
+
+// A file holds every chosen head or is not there; of a run that was interrupted, the heads that are done are printed.
+void WriteTuning(const Tuning& tuning, const TuneArguments& arguments) {
+  if (arguments.output.empty() || !tuning.complete()) {
+    WriteText(TuningTable(tuning), "", false);
+  } else {
+    const bool json = Extension(arguments.output) == "json";
+    WriteText(json ? TuningJson(tuning) : TuningCsv(tuning), arguments.output, arguments.force);
+  }
+  std::string summary = TuningSummary(tuning);
+  if (!arguments.output.empty() && !tuning.complete()) summary += "; " + arguments.output + " is not written";
+  Say(summary);
+}
+
+// How much of every head is done, shown together. Heads report from several threads.
+class TuningProgress {
+ public:
+  TuningProgress(size_t num_heads, bool quiet)
+      : line_(quiet),
+        stage_("tuning " + std::to_string(num_heads) + (num_heads == 1 ? " head" : " heads")),
+        shares_(num_heads, 0.0) {
+    Set(0, 0);
+  }
+  void Set(size_t head, double share) {
+    const std::lock_guard lock(mutex_);
+    shares_[head] = share;
+    const double done = std::accumulate(shares_.begin(), shares_.end(), 0.0) / static_cast<double>(shares_.size());
+    line_.Show(stage_, std::lround(100 * done), 100, "%");
+  }
+
+ private:
+  std::mutex mutex_;
+  ProgressLine line_;
+  const std::string stage_;
+  std::vector<double> shares_;
+};
+
+// Several heads at once, since not all of one head's search is done by several threads: as many as the threads, but
+// each holds its own tensors and masses, some 200 MiB at 128K tokens. One at a time where they go to a GPU.
+constexpr int32_t kMostHeadsAtOnce = 4;
+
+// The heads that are done, in their order: all, unless interrupted. Throws what a head's search ends with.
+std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, const Traces& traces,
+                                 const TuneArguments& arguments, const MethodChoice& method,
+                                 const analysis::BudgetTarget& target) {
+  const std::atomic<bool>* const interrupted = InstallInterruptFlag();
+  const int32_t num_threads = kernels::NumWorkers(arguments.num_threads, std::numeric_limits<int32_t>::max());
+  const analysis::HeadPlace place_of_heads = UseDeviceForHeads(arguments.device);
+  const int32_t at_once = place_of_heads == analysis::HeadPlace::kCpu
+                              ? std::min({kMostHeadsAtOnce, num_threads, static_cast<int32_t>(heads.size())})
+                              : 1;
+  HeadNotes notes;
+  std::mutex notes_mutex;
+  std::vector<std::optional<TunedHead>> tuned(heads.size());
+  auto progress = std::make_unique<TuningProgress>(heads.size(), arguments.quiet);
+  kernels::ParallelFor(static_cast<int64_t>(heads.size()), at_once, interrupted, [&](int64_t index, int32_t worker) {
+    const auto place = static_cast<size_t>(index);
+    std::vector<analysis::HeadTensorsPtr> recordings;
+    for (const auto& trace : traces) {
+      recordings.push_back(analysis::LoadHead(*trace, heads[place], place_of_heads));
+      const std::lock_guard lock(notes_mutex);
+      notes.Look(*recordings.back(), *trace);
+    }
+    analysis::BudgetSearchOptions options;
+    options.num_threads = (num_threads + at_once - 1 - worker) / at_once;
+    options.cancelled = interrupted;
+    options.progress = [&](double share) { progress->Set(place, share); };
+    TunedHead head;
+    head.id = heads[place];
+    head.device = recordings.front()->DeviceName();
+    const kernels::Status status =
+        analysis::SearchBudget(recordings, *method.prefill, method.values, target, options, &head.found);
+    if (status.code() == kernels::StatusCode::kCancelled) return;
+    CheckStatus(status, arguments.traces.front() + ", head " + HeadText(heads[place]) + ", " + method.name);
+    tuned[place] = std::move(head);
+    progress->Set(place, 1);
+  });
+  progress.reset();  // its line ends before anything else is said
+  notes.Print();
+  std::vector<TunedHead> done;
+  for (std::optional<TunedHead>& head : tuned) {
+    if (head) done.push_back(std::move(*head));
+  }
+  return done;
+}
+
+int RunTune(const TuneArguments& arguments) {
+  CheckOutput(arguments);
+  ParseDeviceName(arguments.device);
+  const MethodChoice method = ParseSearchableMethod(arguments.method);
+  const analysis::BudgetTarget target = ParseTarget(arguments.target);
+  const Traces traces = OpenTraces(arguments.traces);
+  const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces);
+  CheckMethodsRun(traces.front()->layout().model.head_dim, arguments.traces.front());
+  Tuning tuning = Describe(arguments, traces);
+  tuning.method = method;
+  tuning.target = target;
+  tuning.grid = analysis::SearchedGrid(*method.spec, LongestOf(traces));
+  tuning.num_heads_chosen = heads.size();
+
+  tuning.heads = TuneHeads(heads, traces, arguments, method, target);
+  if (!tuning.heads.empty()) WriteTuning(tuning, arguments);
+  return tuning.complete() ? kDone : kInterrupted;
+}
+
+}  // namespace
+
+void AddTuneCommand(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand(
+      "tune", "Find every head's cheapest budgets of a method that keep a wanted share of attention");
+  auto arguments = std::make_shared<TuneArguments>();
+  command
+      ->add_option("traces", arguments->traces,
+                   "Traces of one model; of several, a head's setting holds for the rows of all of them together")
+      ->required()
+      ->type_name("TRACE");
+  command
+      ->add_option("--method", arguments->method,
+                   "Prefill method; its budgets are searched, and k=v sets the other parameters")
+      ->required()
+      ->type_name("NAME[:k=v,..]");
+  command
+      ->add_option(
+          "--target", arguments->target,
+          "What a head must keep of its rows' attention mass, as a share between 0 and 1: cra=T in every row "
+          "(SampleAttention's CRA), cra-p5=T in all but fewer than 5 % of the rows (the window's Meet target), "
+          "cra-mean=T on the mean of the rows")
+      ->required()
+      ->type_name("cra|cra-p5|cra-mean=T");
+  command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
+  command
+      ->add_option(
+          "-o,--output", arguments->output,
+          "Write the configuration to .json (schema headscope-tuning-1) or .csv; without it a table is printed")
+      ->type_name("OUT");
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N; a GPU takes heads recorded in bf16 or fp16")
+      ->capture_default_str();
+  command->add_option("--threads", arguments->num_threads, "CPU threads (0: all cores)")->capture_default_str();
+  command->add_flag("--force", arguments->force, "Replace an existing output");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->footer(
+      "The setting of a head is the cheapest of a grid: of all those that reach the target, the one with the fewest "
+      "kept pairs (of equal ones, with the smallest first budget, then the smallest second). The grid of a budget is "
+      "its minimum, the multiples of a step, and its maximum. Integer budgets end where they cover the longest trace, "
+      "and their step is the registry's (`headscope methods NAME --json`: 50 lines, 64 tokens, 1 block), its largest "
+      "divisor that gives at least 64 steps for shorter traces, doubled while a method with two budgets has more than "
+      "800; shares of mass go in hundredths. What was searched is printed, and is the file's \"grid\".\n"
+      "Kept shares are of the pairs that the model itself attends, budgets in the method's own units (`headscope "
+      "methods NAME`).\nCtrl-C writes no file: it prints the heads that are done, and exits with 130.");
+  command->callback([=, &action] { action = [=] { return RunTune(*arguments); }; });
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,187 @@
+#include "commands/comparison_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "commands/head_selection.h"
+
+namespace headscope::app {
+namespace {
+
+using analysis::MethodResult;
+
+struct Column {
+  const char* title;
+  bool is_text;
+};
+constexpr auto kColumns = std::to_array<Column>({{"head", true},
+                                                 {"method", true},
+                                                 {"phase", true},
+                                                 {"rows", false},
+                                                 {"kept", false},
+                                                 {"CRA min", false},
+                                                 {"CRA 5 %", false},
+                                                 {"CRA mean", false},
+                                                 {"rel. error", false},
+                                                 {"max error", false},
+                                                 {"cosine", false},
+                                                 {"select ms", false},
+                                                 {"attend ms", false},
+                                                 {"dense ms", false},
+                                                 {"speed-up", false},
+                                                 {"dense by", true},
+                                                 {"measured", true},
+                                                 {"chosen per", true},
+                                                 {"select on, attend on", true},
+                                                 {"parameters", true}});
+using Row = std::array<std::string, kColumns.size()>;
+
+template <typename... Values>
+std::string Format(const char* format, Values... values) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), format, values...);
+  return text.data();
+}
+
+std::string Time(const analysis::Timing& timing) {
+  if (timing.repeats == 0) return "-";
+  // One repeat has no spread.
+  return Format("%.3f", timing.median_ms) + (timing.repeats > 1 ? " +- " + Format("%.3f", timing.mad_ms) : "");
+}
+
+// A quantile of fewer rows than it has parts is their minimum.
+std::string FifthPercentile(const MethodResult& result) {
+  constexpr int64_t kLeastRows = 20;
+  if (result.num_rows < kLeastRows) return "min of " + std::to_string(result.num_rows);
+  return Format("%.4f", result.cra_p5);
+}
+
+std::vector<std::string> Parts(const std::string& parameters) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < parameters.size();) {
+    const size_t end = std::min(parameters.find(',', begin), parameters.size());
+    parts.push_back(parameters.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string Joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : ",") + part;
+  return text;
+}
+
+// Of each method that was run with more than one setting, the parameters that all its runs share.
+std::map<std::string, std::vector<std::string>> SharedParameters(const std::vector<MethodResult>& results) {
+  std::map<std::string, std::vector<std::string>> shared;
+  std::map<std::string, bool> differs;
+  std::map<std::string, std::string> first;
+  for (const MethodResult& result : results) {
+    const auto [at, is_new] = first.emplace(result.method, result.parameters);
+    if (is_new) {
+      shared[result.method] = Parts(result.parameters);
+      continue;
+    }
+    differs[result.method] = differs[result.method] || at->second != result.parameters;
+    const std::vector<std::string> own = Parts(result.parameters);
+    std::erase_if(shared[result.method],
+                  [&](const std::string& part) { return std::find(own.begin(), own.end(), part) == own.end(); });
+  }
+  std::erase_if(shared, [&](const auto& entry) { return !differs[entry.first] || entry.second.empty(); });
+  return shared;
+}
+
+Row RowOf(const MethodResult& result, const std::map<std::string, std::vector<std::string>>& shared) {
+  std::vector<std::string> parameters = Parts(result.parameters);
+  if (const auto common = shared.find(result.method); common != shared.end()) {
+    std::erase_if(parameters, [&](const std::string& part) {
+      return std::find(common->second.begin(), common->second.end(), part) != common->second.end();
+    });
+  }
+  return {HeadText(result.head),
+          result.method,
+          result.phase,
+          std::to_string(result.num_rows),
+          Format("%.1f %%", 100 * result.kept_fraction),
+          Format("%.4f", result.cra_min),
+          FifthPercentile(result),
+          Format("%.4f", result.cra_mean),
+          Format("%.2e", result.relative_error),
+          Format("%.2e", result.max_error),
+          Format("%.4f", result.cosine),
+          Time(result.select),
+          Time(result.attend),
+          Time(result.dense_attend),
+          Format("%.2fx", result.speedup),
+          result.baseline,
+          result.measured,
+          result.chosen_per,
+          result.select_device + ", " + result.device,
+          Joined(parameters)};
+}
+
+// How many letters a text takes on a terminal; all of ours are ASCII.
+std::string Aligned(const std::string& text, size_t width, bool left) {
+  const std::string gap(width - std::min(width, text.size()), ' ');
+  return left ? text + gap : gap + text;
+}
+
+std::string Line(const Row& row, const std::array<size_t, kColumns.size()>& widths) {
+  std::string line;
+  for (size_t i = 0; i < row.size(); ++i)
+    line += (i == 0 ? "" : "  ") + Aligned(row[i], widths[i], kColumns[i].is_text);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
+}
+
+std::string Footer(const std::vector<MethodResult>& results,
+                   const std::map<std::string, std::vector<std::string>>& shared) {
+  std::string footer =
+      "\nTimes are medians +- median absolute deviations over the repeats; dense attention and the methods take turns. "
+      "CRA and errors are the head's own: CRA in all that its rows attend to in the model, errors against dense "
+      "attention "
+      "over the trace's own keys.\n";
+  std::vector<std::string> said;
+  const auto say_once = [&](const std::string& sentence) {
+    if (std::find(said.begin(), said.end(), sentence) != said.end()) return;
+    said.push_back(sentence);
+    footer += sentence + '\n';
+  };
+  for (const MethodResult& result : results) {
+    const bool one = result.measured_heads == 1;
+    say_once(result.measured + (one ? " in one launch" : " in one launch, batch 1") + ", with " +
+             std::to_string(result.measured_kv_heads) + (result.measured_kv_heads == 1 ? " KV head" : " KV heads") +
+             (one ? "" : "; its heads share the times") + ".");
+  }
+  for (const MethodResult& result : results) {
+    if (result.chosen_per == "KV head") {
+      say_once(result.method + " chooses once per KV head, for its " +
+               std::to_string(result.measured_heads / result.measured_kv_heads) +
+               " query heads together: its paper's form for grouped queries (--measure head: per query head).");
+    }
+    if (result.phase == "decode") say_once("Decode times are per step, the mean over the rows of each repeat.");
+  }
+  for (const auto& [method, parameters] : shared) footer += "All runs of " + method + ": " + Joined(parameters) + ".\n";
+  return footer;
+}
+
+}  // namespace
+
+std::string ComparisonTable(const std::vector<MethodResult>& results) {
+  const std::map<std::string, std::vector<std::string>> shared = SharedParameters(results);
+  std::vector<Row> rows(1);
+  for (size_t i = 0; i < kColumns.size(); ++i) rows[0][i] = kColumns[i].title;
+  for (const MethodResult& result : results) rows.push_back(RowOf(result, shared));
+  std::array<size_t, kColumns.size()> widths{};
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string table;
+  for (const Row& row : rows) table += Line(row, widths);
+  return table + Footer(results, shared);
+}
+
+}  // namespace headscope::app

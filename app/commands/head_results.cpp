@@ -1,0 +1,89 @@
+#include "commands/head_results.h"
+
+#include <functional>
+#include <memory>
+
+#include "analysis/compare.h"
+#include "analysis/result_files.h"
+#include "base/errors.h"
+#include "kernels/method.h"
+#include "support/errors.h"
+#include "support/output_file.h"
+
+namespace headscope::app {
+namespace {
+
+void WriteThroughOutputFile(const std::string& path, bool force,
+                            const std::function<void(const std::string& temporary_path)>& write) {
+  CheckResultsTarget(path, force);
+  OutputFile output(path, force);
+  output.Write(write);
+  output.Commit();
+}
+
+}  // namespace
+
+void CheckStatus(const kernels::Status& status, const std::string& where) {
+  using kernels::StatusCode;
+  const std::string message = (where.empty() ? "" : where + ": ") + status.message();
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return;
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kUnsupported:
+      throw UsageError(message);
+    case StatusCode::kOutOfMemory:
+    case StatusCode::kDeviceMissing:
+      throw DeviceError(message);
+    case StatusCode::kDeviceError:
+    case StatusCode::kCancelled:
+      throw CommandError(message);
+  }
+}
+
+void CheckQueryRows(const data::TraceReader& trace) {
+  if (trace.num_rows() > 0) return;
+  if (trace.num_tokens() == 0) {
+    throw data::BadTraceError(trace.path() +
+                              ": its capture was cut short before the first token was written; capture it again");
+  }
+  throw UsageError(trace.path() + ": it holds keys and values of " + std::to_string(trace.num_tokens()) +
+                   " tokens and no query rows (recorded were " + trace.layout().row_selection +
+                   " of the whole); capture with --rows all, or export a part that has some");
+}
+
+void CheckMethodsRun(int32_t head_dim, const std::string& source) {
+  const auto head = std::make_shared<analysis::HeadTensors>();
+  head->head_dim = head_dim;
+  head->num_rows = head->num_tokens = 1;
+  head->scale = 1;
+  head->row_positions = {0};
+  head->q.resize(static_cast<size_t>(head_dim));
+  head->k = head->v = head->q;
+  head->lse = {0};
+  analysis::CompareOptions options;
+  options.repeats = 1;
+  options.num_threads = 1;
+  analysis::MethodResult result;
+  const kernels::PrefillMethod& dense = *kernels::FindPrefillMethod("dense");
+  const kernels::Status status =
+      analysis::HeadComparison(head, options).Run("dense", kernels::ParameterValues(dense.spec()), &result);
+  if (status.code() != kernels::StatusCode::kUnsupported) return CheckStatus(status, source);
+  throw UsageError(source + ": methods cannot run on its heads (" + status.message() +
+                   "); they can be captured, analysed and drawn, so leave out what runs methods");
+}
+
+void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
+  if (!analysis::IsResultsPath(path)) throw UsageError("output " + path + ": the extension must be .json, .csv or .h5");
+  CheckOutputTarget(path, force, inputs);
+}
+
+void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path, bool force) {
+  WriteThroughOutputFile(path, force, [&](const std::string& file) { analysis::WriteStatistics(statistics, file); });
+}
+
+void WriteResults(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force) {
+  WriteThroughOutputFile(path, force, [&](const std::string& file) { analysis::WriteComparison(results, file); });
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,89 @@
+#include "commands/method_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "kernels/method_names.h"
+#include "support/errors.h"
+
+namespace headscope::app {
+namespace {
+
+constexpr int64_t kFullBudgetTokens = 65536;  // from here on a demonstration runs the defaults
+constexpr double kBudgetFloor = 32.0;
+constexpr double kBlockFloor = 8.0;
+constexpr double kForcedFloor = 4.0;
+
+MethodChoice Choose(const std::string& name, const std::string& option = "--method") {
+  const kernels::NamedMethod named = kernels::FindMethod(name);
+  if (named.spec() == nullptr) {
+    throw UsageError(option + ": '" + name + "' is not registered; choose from " + kernels::MethodNames());
+  }
+  MethodChoice choice;
+  choice.spec = named.spec();
+  choice.prefill = named.prefill;
+  choice.decode = named.decode;
+  choice.values = kernels::ParameterValues(*choice.spec);
+  choice.name = kernels::UniqueName(*choice.spec);
+  return choice;
+}
+
+}  // namespace
+
+MethodChoice ParseMethod(const std::string& text, const std::string& option) {
+  const size_t colon = text.find(':');
+  MethodChoice choice = Choose(text.substr(0, colon), option);
+  if (colon != std::string::npos) {
+    const std::string error = choice.values.Parse(*choice.spec, std::string_view(text).substr(colon + 1));
+    if (!error.empty()) throw UsageError(option + " " + text + ": " + error);
+  }
+  return choice;
+}
+
+std::vector<MethodChoice> ParseMethods(const std::vector<std::string>& texts) {
+  std::vector<MethodChoice> choices;
+  choices.reserve(texts.size());
+  for (const std::string& text : texts) choices.push_back(ParseMethod(text));
+  return choices;
+}
+
+std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
+  std::vector<MethodChoice> choices;
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) choices.push_back(Choose(method->spec().name));
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
+    choices.push_back(Choose(kernels::UniqueName(method->spec())));
+  }
+  // The papers' defaults are for 100K tokens and more. Lengths counted in tokens, lines or blocks shrink with the
+  // sequence, down to a useful floor. What is kept unasked shrinks alike: it would take up the whole budget.
+  const double factor = std::clamp(static_cast<double>(seq_len) / kFullBudgetTokens, 0.0, 1.0);
+  for (MethodChoice& choice : choices) {
+    if (choice.decode != nullptr) continue;
+    for (const kernels::ParameterSpec& parameter : choice.spec->parameters) {
+      // Budgets only (hundreds of tokens, lines or blocks); block edges, strides and probe sizes are smaller and stay.
+      const bool budget = parameter.type == kernels::ParameterType::kInteger && parameter.default_value >= 100 &&
+                          parameter.name.starts_with("n_");
+      const bool forced = parameter.name.starts_with("forced_");
+      if (!budget && !forced) continue;
+      const double floor = forced ? kForcedFloor : parameter.unit == "blocks" ? kBlockFloor : kBudgetFloor;
+      const double value = std::max({parameter.minimum, floor, std::round(parameter.default_value * factor)});
+      const std::string error = choice.values.Set(*choice.spec, parameter.name, std::min(value, parameter.maximum));
+      if (!error.empty()) throw CommandError(choice.name + ": " + error);
+    }
+  }
+  return choices;
+}
+
+std::string DemonstrationNote(int64_t seq_len) {
+  if (seq_len >= kFullBudgetTokens) return "Every method runs with its defaults.";
+  std::ostringstream out;
+  out << "Budgets are not the methods' defaults, which are meant for long prompts: those counted in tokens, lines or "
+         "blocks are multiplied by "
+      << seq_len << " / " << kFullBudgetTokens << " (at least " << kBudgetFloor << "; " << kBlockFloor << " blocks; "
+      << kForcedFloor
+      << " lines that are kept unasked). The methods so keep different shares, and a row is to be read with its share "
+         "beside it. The column of parameters has what was run.";
+  return out.str();
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,146 @@
+#include "support/option_checks.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "support/errors.h"
+
+namespace headscope::app {
+namespace {
+
+struct Bounds {
+  int64_t least, most;
+};
+
+// Ranges of options that mean the same wherever they occur. Others are only held to what their variable can hold;
+// their subcommand knows more.
+// Nothing for options that take no whole numbers.
+std::optional<Bounds> BoundsOf(const CLI::Option& option) {
+  constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
+  struct Named {
+    std::string_view name;
+    Bounds bounds;
+  };
+  static constexpr Named kNamed[] = {
+      {"repeat", {1, 100'000}},          {"threads", {0, 4096}},
+      {"samples", {1, 100'000}},         {"seed", {0, std::numeric_limits<int64_t>::max()}},
+      {"length", {1, kMostTokens}},      {"max-rows", {0, kMostTokens}},
+      {"decode-rows", {1, kMostTokens}}, {"questions", {1, 100'000}},
+      {"decode", {0, kMostTokens}},      {"chunk", {1, kMostTokens}},
+      {"agreement-r", {1, 65'536}},      {"agreement-k", {1, kMostTokens}},
+  };
+  for (const Named& named : kNamed) {
+    if (option.check_lname(std::string(named.name))) return named.bounds;
+  }
+  constexpr Bounds kInt{std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  const std::string type = option.get_type_name();
+  if (type == "INT") return kInt;
+  if (type == "UINT") return Bounds{0, kInt.most};
+  return std::nullopt;
+}
+
+CLI::Validator WholeNumber(Bounds bounds) {
+  const auto check = [bounds](std::string& text) {
+    int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [parsed, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && parsed == end && value >= bounds.least && value <= bounds.most) return std::string();
+    std::string refusal = text;
+    refusal.append(" is not a whole number from ").append(std::to_string(bounds.least));
+    return refusal.append(" to ").append(std::to_string(bounds.most));
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator NotEmpty() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return std::string(text.empty() ? "the value is empty; give one or leave the option out" : "");
+      },
+      "");
+}
+
+// Levenshtein's distance: the fewest letters to insert, remove or replace.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+void PrepareOptions(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands({})) {
+    for (CLI::Option* option : command->get_options()) {
+      if (option->get_expected_max() == 0) continue;  // a flag
+      if (!option->get_positional()) option->allow_extra_args(false);
+      option->check(NotEmpty());
+      if (const std::optional<Bounds> bounds = BoundsOf(*option)) option->check(WholeNumber(*bounds));
+    }
+  }
+}
+
+std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv) {
+  const auto commands =
+      app.get_subcommands([&](const CLI::App* named) { return argc > 1 && named->get_name() == argv[1]; });
+  if (commands.empty()) return "";
+  const CLI::Option* named = nullptr;  // by the argument before this one
+  for (int i = 2; i < argc; ++i) {
+    std::string text = argv[i];
+    const CLI::Option* option = std::exchange(named, nullptr);
+    if (text.starts_with('-')) {
+      const size_t equals = text.find('=');
+      option = commands.front()->get_option_no_throw(text.substr(0, equals));
+      if (equals == std::string::npos) {
+        named = option;
+        continue;
+      }
+      text.erase(0, equals + 1);
+    }
+    if (option == nullptr || option->get_delimiter() == '\0' || text.empty()) continue;
+    const std::string comma(1, option->get_delimiter());
+    if ((comma + text + comma).find(comma + comma) == std::string::npos) continue;
+    return option->get_name() + " " + text + ": the list has an empty element; take the comma beside it out";
+  }
+  return "";
+}
+
+std::string ParseRefusal(const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return error.what();
+  if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr)
+    return std::string(error.what()) + "; give both or neither";
+  return std::string(error.what()) + "; `headscope --help` and `headscope COMMAND --help` list what is known";
+}
+
+std::string UnknownArgument(const CLI::App& app, const std::string& argument) {
+  constexpr size_t kMostEdits = 2;
+  std::string nearest;
+  size_t least = kMostEdits + 1;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const size_t distance = Distance(argument, command->get_name());
+    if (distance < least) {
+      least = distance;
+      nearest = command->get_name();
+    }
+  }
+  return "'" + argument + "' is no file, folder or command" +
+         (nearest.empty() ? "; `headscope --help` lists the commands" : "; did you mean `headscope " + nearest + "`?");
+}
+
+}  // namespace headscope::app

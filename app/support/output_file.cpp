@@ -1,0 +1,152 @@
+#include "support/output_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "support/errors.h"
+#include "support/partial_name.h"
+
+namespace headscope::app {
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string FolderOf(const fs::path& target) {
+  return target.has_parent_path() ? target.parent_path().string() : ".";
+}
+
+std::string NameBeside(const fs::path& target) {
+  RemoveLeftovers(target.parent_path());
+  try {
+    return FreePartialName(target.parent_path(), target.extension().string()).string();
+  } catch (const fs::filesystem_error& error) {
+    throw UsageError(WriteRefusal(target.string(), error.code().value()));
+  }
+}
+
+// Renames and returns 0, or EEXIST when `to` is there already, or another value of errno.
+int RenameToFreeName(const char* from, const char* to) {
+  if (::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
+  // Some file systems cannot rename so; a second name is given as safely, and the first one is then taken away.
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  if (::link(from, to) != 0) return errno;
+  return ::unlink(from) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+std::string WriteRefusal(const std::string& path, int error) {
+  const char* remedy = "choose another folder";
+  switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      remedy = "choose a folder that you may write to";
+      break;
+    case ENAMETOOLONG:
+      remedy = "choose a shorter name";
+      break;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      remedy = "free some disk space or choose another folder";
+      break;
+    default:
+      break;
+  }
+  return "output " + path + ": " + std::strerror(error) + "; " + remedy;
+}
+
+void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
+  if (path.empty()) throw UsageError("output '': the name is empty; name a file");
+  const fs::path target(path);
+  const std::string folder = FolderOf(target);
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+      throw UsageError(WriteRefusal(path, error.value()));
+    }
+    throw UsageError("output " + path + ": the folder " + folder + " does not exist; make it first");
+  }
+  const fs::file_status status = fs::symlink_status(target, error);
+  if (status.type() == fs::file_type::none) throw UsageError(WriteRefusal(path, error.value()));
+  if (fs::is_directory(status)) throw UsageError("output " + path + " is a folder; name a file");
+  const auto read_too = std::ranges::find_if(inputs, [&](const std::string& input) {
+    std::error_code unreadable;
+    return !input.empty() && fs::equivalent(target, input, unreadable);
+  });
+  if (read_too != inputs.end()) {
+    throw UsageError("output " + path + " is the same file as " + *read_too +
+                     ", which this command reads; name another");
+  }
+  if (fs::is_symlink(status)) {
+    throw UsageError("output " + path + " is a symbolic link, and links are not written through; name the file itself");
+  }
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw UsageError("output " + path + " is there and is no regular file; choose another name");
+  }
+  if (fs::exists(status) && !force) {
+    throw UsageError("output " + path + " exists; choose another name or give --force");
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) throw UsageError(WriteRefusal(path, errno));
+}
+
+OutputFile::OutputFile(std::string path, bool force) : path_(std::move(path)), force_(force) {
+  CheckOutputTarget(path_, force);
+  temporary_path_ = NameBeside(path_);
+  unfinished_.emplace(temporary_path_);
+}
+
+OutputFile::~OutputFile() {
+  if (!committed_) std::remove(temporary_path_.c_str());
+}
+
+void OutputFile::Write(const std::function<void(const std::string&)>& write) const {
+  try {
+    write(temporary_path_);
+  } catch (const std::exception& error) {
+    std::string message = error.what();
+    const size_t at = message.find(temporary_path_);
+    if (at == std::string::npos) throw;
+    throw CommandError(message.replace(at, temporary_path_.size(), path_));
+  }
+}
+
+void OutputFile::Commit() {
+  if (force_) {
+    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw CommandError(WriteRefusal(path_, errno));
+  } else if (const int error = RenameToFreeName(temporary_path_.c_str(), path_.c_str()); error == EEXIST) {
+    throw UsageError("output " + path_ +
+                     " was made by something else during this run and is kept; choose another name or give --force");
+  } else if (error != 0) {
+    throw CommandError(WriteRefusal(path_, error));
+  }
+  committed_ = true;
+  unfinished_->Keep();
+}
+
+void WriteText(const std::string& text, const std::string& path, bool force) {
+  if (path.empty() || path == "-") {
+    std::cout << text << std::flush;
+    if (!std::cout) throw CommandError("stdout could not be written; is the reader of the pipe still there?");
+    return;
+  }
+  OutputFile output(path, force);
+  output.Write([&](const std::string& temporary_path) {
+    std::ofstream file(temporary_path, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) throw CommandError(WriteRefusal(path, errno));
+  });
+  output.Commit();
+}
+
+}  // namespace headscope::app

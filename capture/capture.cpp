@@ -1,0 +1,274 @@
+#include "capture/capture.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/progress_meter.h"
+#include "capture/output_claim.h"
+#include "data/trace_writer.h"
+#include "data/unfinished_file.h"
+#include "eval/prose.h"
+#include "eval/tasks.h"
+#include "model/checkpoint.h"
+#include "model/input_file.h"
+#include "model/model_tokenizer.h"
+#include "model/transformer.h"
+#include "recorder.h"
+#include "row_selection.h"
+#include "trace_target.h"
+
+namespace headscope::capture {
+namespace {
+
+constexpr int64_t kMaxPromptBytes = 256 << 20;
+
+struct Prompt {
+  std::vector<int32_t> tokens;
+  std::string source;
+  std::string answer;
+};
+
+Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokenizer) {
+  const int given = static_cast<int>(request.text.has_value()) + static_cast<int>(request.prompt_file.has_value()) +
+                    static_cast<int>(request.task.has_value());
+  if (given != 1) throw std::invalid_argument("a capture needs exactly one of a text, a prompt file and a task");
+  if (request.task) {
+    const eval::TaskPrompt task = eval::MakeTask(*request.task, request.task_length, request.task_seed, tokenizer,
+                                                 eval::ReadProse(request.prose_path));
+    return {task.tokens,
+            "task " + *request.task + " length " + std::to_string(request.task_length) + " seed " +
+                std::to_string(request.task_seed),
+            task.answer_text};
+  }
+  const std::string text = request.text ? *request.text : model::ReadSmallFile(*request.prompt_file, kMaxPromptBytes);
+  const std::string source =
+      request.text ? "text" : "prompt " + std::filesystem::path(*request.prompt_file).filename().string();
+  if (text.empty())
+    model::Refuse(request.text ? "the prompt" : *request.prompt_file, "", "is empty", "give at least one character");
+  try {
+    return {tokenizer.Encode(text, /*add_special_tokens=*/true), source, ""};
+  } catch (const BadInputError& error) {
+    throw BadInputError((request.text ? "the prompt: " : *request.prompt_file + ": ") + error.what());
+  }
+}
+
+std::string FolderName(const std::string& path) {
+  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+// What of the request depends on the model's sizes alone. Throws std::invalid_argument before any weight is read.
+struct RecordedHeads {
+  std::vector<int32_t> layers, qo_heads;
+};
+
+RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::ModelConfig& config) {
+  if (request.task) RequirePositions(config, "--length", request.task_length);
+  RequirePositions(config, "--decode", request.decode_tokens);
+  return {ChooseNumbers(request.layers, config.num_layers, "layer"),
+          ChooseNumbers(request.heads, config.num_qo_heads, "head")};
+}
+
+void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const model::ModelConfig& config) {
+  const int64_t needed = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
+  if (needed <= config.max_positions) return;
+  const std::string decoded =
+      request.decode_tokens == 0 ? "" : " and --decode adds " + std::to_string(request.decode_tokens);
+  const std::string name = request.prompt_file ? "the prompt " + *request.prompt_file : "the prompt";
+  throw std::invalid_argument(name + " has " + std::to_string(prompt.tokens.size()) + " tokens" + decoded +
+                              ", but the model has " + PositionsText(config) + "; use a shorter prompt" +
+                              (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
+}
+
+// All but the weights' hash, which needs the whole files.
+data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelConfig& config, bool captures_bf16,
+                             const RecordedHeads& heads, const Prompt& prompt) {
+  data::TraceLayout layout;
+  layout.model.name = FolderName(request.model_dir);
+  layout.model.model_type = config.model_type;
+  layout.model.config_json = config.json;
+  model::Sha256 tokenizer_hash;
+  tokenizer_hash.Add(model::InputFile(model::TokenizerPath(request.model_dir)));
+  layout.model.tokenizer_sha256 = tokenizer_hash.HexDigest();
+  layout.model.num_layers = config.num_layers;
+  layout.model.num_qo_heads = config.num_qo_heads;
+  layout.model.num_kv_heads = config.num_kv_heads;
+  layout.model.head_dim = config.head_dim;
+  layout.layers = heads.layers;
+  layout.qo_heads = heads.qo_heads;
+  layout.kv_heads = KvHeadsOf(layout.qo_heads, config.num_qo_heads, config.num_kv_heads);
+  layout.encoding = captures_bf16 ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
+  layout.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  for (const int32_t layer : layout.layers)
+    layout.window_per_layer.push_back(config.window_per_layer[static_cast<size_t>(layer)]);
+  layout.row_selection = request.rows;
+  layout.prompt_source = prompt.source;
+  layout.task_answer = prompt.answer;
+  layout.max_tokens = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
+  return layout;
+}
+
+// Feeds the model, announces every pass to the recorder, and stops between passes when it is cancelled.
+class CaptureRun {
+ public:
+  CaptureRun(model::Transformer* model, const model::Tokenizer& tokenizer, Recorder* recorder,
+             data::UnfinishedFile* unfinished, const CancelFlag* cancelled)
+      : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), cancelled_(cancelled) {}
+
+  void KeepWhatIsThere() { unfinished_->Keep(); }
+  bool Cancelled() const { return cancelled_ != nullptr && cancelled_->load(); }
+
+  std::vector<float> Pass(std::span<const int32_t> tokens, data::TokenPhase phase, model::LogitsOf logits) {
+    std::vector<data::TokenRecord> records;
+    records.reserve(tokens.size());
+    for (const int32_t id : tokens)
+      records.push_back({.id = id, .phase = phase, .step = step_, .text = tokenizer_.TokenBytes(id)});
+    ++step_;
+    recorder_->BeginPass(std::move(records));
+    std::vector<float> result = model_->Forward(tokens, logits, recorder_);
+    recorder_->EndPass();
+    if (recorder_->tokens_flushed() > 0) KeepWhatIsThere();  // it is a trace by now, if a short one
+    return result;
+  }
+
+  std::string Text(const std::vector<int32_t>& generated) const {
+    return tokenizer_.Decode(generated, /*keep_special_tokens=*/true);
+  }
+
+ private:
+  model::Transformer* model_;
+  const model::Tokenizer& tokenizer_;
+  Recorder* recorder_;
+  data::UnfinishedFile* unfinished_;
+  const CancelFlag* cancelled_;
+  int32_t step_ = 0;
+};
+
+int32_t ArgMax(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// Runs the prompt and the decode steps through the model and the recorder. The trace is complete unless the result says
+// interrupted.
+CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& layout, const Prompt& prompt,
+                     const ProgressFunction& progress, data::TraceWriter* writer, Recorder* recorder, CaptureRun* run) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  const std::span<const int32_t> tokens(prompt.tokens);
+  std::vector<float> logits;
+  ProgressMeter prefill("prefill", "tokens", prompt_tokens, progress);
+  for (int64_t done = 0; done < prompt_tokens && !run->Cancelled();) {
+    const int64_t count = std::min<int64_t>(request.chunk_tokens, prompt_tokens - done);
+    const bool last = done + count == prompt_tokens;
+    logits = run->Pass(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), data::TokenPhase::kPrompt,
+                       last && request.decode_tokens > 0 ? model::LogitsOf::kLastToken : model::LogitsOf::kNone);
+    done += count;
+    prefill.Report(done);
+  }
+  std::vector<int32_t> generated;
+  ProgressMeter decode("decode", "tokens", request.decode_tokens, progress);
+  while (static_cast<int64_t>(generated.size()) < request.decode_tokens && !run->Cancelled()) {
+    generated.push_back(ArgMax(logits));
+    logits = run->Pass(std::span(generated).last(1), data::TokenPhase::kDecode, model::LogitsOf::kLastToken);
+    decode.Report(static_cast<int64_t>(generated.size()));
+  }
+  recorder->Drain();
+  run->KeepWhatIsThere();
+  CaptureResult result;
+  result.num_tokens = recorder->num_tokens();
+  result.num_rows = recorder->num_rows();
+  // An interrupted trace is readable up to here and says complete = 0.
+  result.interrupted = result.num_tokens < layout.max_tokens;
+  if (!result.interrupted) writer->Finish();
+  result.bytes = writer->BytesWritten();
+  result.generated_text = run->Text(generated);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> InputFiles(const CaptureRequest& request) {
+  std::vector<std::string> files;
+  if (request.prompt_file) files.push_back(*request.prompt_file);
+  if (request.task) files.push_back(request.prose_path);
+  std::error_code unreadable;  // told when the folder is read
+  for (const auto& entry : std::filesystem::directory_iterator(request.model_dir, unreadable)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".json" || extension == ".safetensors") files.push_back(entry.path().string());
+  }
+  return files;
+}
+
+CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled) {
+  // Everything that can be refused is refused before a file is made, and what config.json, tokenizer.json and the free
+  // space decide before the weights are read.
+  if (request.decode_tokens < 0)
+    throw std::invalid_argument("--decode " + std::to_string(request.decode_tokens) + ": it must not be negative");
+  if (request.chunk_tokens < 1)
+    throw std::invalid_argument("--chunk " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
+  for (const std::string& input : InputFiles(request)) {
+    std::error_code not_there;
+    if (std::filesystem::equivalent(request.output_path, input, not_there)) {
+      throw std::invalid_argument("output " + request.output_path + " is the same file as " + input +
+                                  ", which the capture reads; name another");
+    }
+  }
+  const RowSelection rows(request.rows);
+  const OutputClaim claim(request.output_path);
+  const TraceTarget target(request.output_path, request.overwrite);
+  const model::ModelConfig config = model::ReadModelConfig(request.model_dir);
+  const RecordedHeads heads = CheckAgainstConfig(request, config);
+  const model::Tokenizer tokenizer = model::LoadModelTokenizer(request.model_dir, config);
+  const Prompt prompt = ReadPrompt(request, tokenizer);
+  CheckPositions(request, prompt, config);
+  const model::SessionOptions options{request.dtype, request.device, request.chunk_tokens, request.num_threads};
+  data::TraceLayout layout =
+      MakeLayout(request, config, model::CapturesBf16(request.model_dir, options), heads, prompt);
+  const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  const int64_t num_rows = rows.Count(prompt_tokens) + request.decode_tokens;
+  target.RequireSpace(TraceBytes(layout, layout.max_tokens, num_rows));
+  const std::unique_ptr<model::Transformer> model = model::OpenTransformer(request.model_dir, options, progress);
+  layout.model.weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256();
+  model->Reserve(layout.max_tokens);
+  model->BeginPrompt(prompt_tokens);
+
+  data::TraceWriter writer(target.writing_path(), layout, /*overwrite=*/false, num_rows);
+  data::UnfinishedFile unfinished(target.writing_path());
+  std::optional<Recorder> recorder;
+  const auto leave = [&] { return target.Leave(recorder ? recorder->Stop() : 0); };
+  CaptureResult result;
+  try {
+    recorder.emplace(&writer, layout, rows, prompt_tokens);
+    CaptureRun run(model.get(), tokenizer, &*recorder, &unfinished, cancelled);
+    result = Record(request, layout, prompt, progress, &writer, &*recorder, &run);
+  } catch (const data::TraceError& error) {
+    throw data::TraceError(error.what() + ("; " + leave()));
+  } catch (const DeviceError& error) {
+    throw DeviceError(error.what() + ("; " + leave()));
+  } catch (const std::bad_alloc&) {
+    const std::string left = leave();
+    throw DeviceError("recording " + std::to_string(layout.max_tokens) +
+                      " tokens: the memory is used up; close other programs, or record fewer heads or tokens; " + left);
+  } catch (...) {
+    leave();
+    throw;
+  }
+  if (result.interrupted) {
+    leave();
+    if (result.num_tokens > 0) result.path = target.writing_path();
+  } else {
+    target.Complete();
+    result.path = request.output_path;
+  }
+  return result;
+}
+
+}  // namespace headscope::capture

@@ -1,0 +1,226 @@
+#include "recorder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+namespace headscope::capture {
+namespace {
+
+constexpr int64_t kMaxQueuedBytes = 64 << 20;
+constexpr std::chrono::seconds kBetweenFlushes{1};
+
+enum class Conversion { kCopy, kShorten };  // kShorten: fp32 that is exact in bf16
+
+void CopyRow(const char* from, int64_t count, int64_t size, Conversion conversion, char* to) {
+  if (conversion == Conversion::kCopy) {
+    std::memcpy(to, from, static_cast<size_t>(count * size));
+    return;
+  }
+  // bf16 is the upper half of fp32.
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, from + 4 * i, sizeof bits);
+    const auto upper = static_cast<uint16_t>(bits >> 16);
+    std::memcpy(to + 2 * i, &upper, sizeof upper);
+  }
+}
+
+// Gathers [chosen heads, chosen rows, head_dim].
+void Gather(const model::LayerHeads::Heads& heads, std::span<const int32_t> chosen, std::span<const int64_t> rows,
+            int64_t head_dim, int64_t size_in, int64_t size_out, Conversion conversion, std::vector<char>* out) {
+  out->resize(chosen.size() * rows.size() * static_cast<size_t>(head_dim * size_out));
+  char* to = out->data();
+  for (const int32_t head : chosen) {
+    const char* first = static_cast<const char*>(heads.data) + head * heads.head_stride * size_in;
+    for (const int64_t row : rows) {
+      CopyRow(first + row * heads.token_stride * size_in, head_dim, size_out, conversion, to);
+      to += head_dim * size_out;
+    }
+  }
+}
+
+}  // namespace
+
+// One layer's copy, in the trace's layout and encoding.
+struct LayerCopy {
+  data::LayerBlock block;
+  std::vector<char> q, k, v;
+  std::vector<float> lse;
+};
+
+CopyPool::CopyPool() = default;
+CopyPool::~CopyPool() = default;
+
+std::shared_ptr<LayerCopy> CopyPool::Take() {
+  std::unique_ptr<LayerCopy> copy;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      copy = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  if (copy == nullptr) copy = std::make_unique<LayerCopy>();
+  return {copy.release(), [this](LayerCopy* used) {
+            const std::lock_guard lock(mutex_);
+            free_.emplace_back(used);
+          }};
+}
+
+WriterThread::WriterThread(int64_t max_queued_bytes)
+    : max_queued_bytes_(max_queued_bytes), thread_([this] { Run(); }) {}
+
+void WriterThread::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void WriterThread::RethrowLocked() {
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void WriterThread::Push(int64_t bytes, std::function<void()> job) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return failure_ || queued_bytes_ <= max_queued_bytes_; });
+  RethrowLocked();
+  queued_bytes_ += bytes;
+  jobs_.push_back({bytes, std::move(job)});
+  changed_.notify_all();
+}
+
+void WriterThread::Drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return failure_ || (jobs_.empty() && !busy_); });
+  RethrowLocked();
+}
+
+void WriterThread::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
+    if (stop_) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      job.run();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    job.run = nullptr;  // frees the copies before their bytes are taken off the count
+    lock.lock();
+    busy_ = false;
+    queued_bytes_ -= job.bytes;
+    if (failure) {
+      failure_ = failure;
+      changed_.notify_all();
+      return;
+    }
+    changed_.notify_all();
+  }
+}
+
+Recorder::Recorder(data::TraceWriter* writer, const data::TraceLayout& layout, const RowSelection& rows,
+                   int64_t prompt_tokens)
+    : writer_(writer),
+      layout_(layout),
+      rows_(rows),
+      prompt_tokens_(prompt_tokens),
+      slots_(static_cast<size_t>(layout.model.num_layers), -1),
+      last_flush_(std::chrono::steady_clock::now()),
+      thread_(kMaxQueuedBytes) {
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot)
+    slots_[static_cast<size_t>(layout.layers[slot])] = static_cast<int32_t>(slot);
+}
+
+void Recorder::BeginPass(std::vector<data::TokenRecord> tokens) {
+  const int64_t first = next_token_;
+  pass_tokens_ = static_cast<int64_t>(tokens.size());
+  next_token_ += pass_tokens_;
+  kept_rows_.clear();
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < pass_tokens_; ++i) {
+    if (!rows_.Keeps(first + i, prompt_tokens_)) continue;
+    kept_rows_.push_back(i);
+    positions.push_back(static_cast<int32_t>(first + i));
+  }
+  rows_recorded_ += static_cast<int64_t>(kept_rows_.size());
+  thread_.Push(0, [writer = writer_, records = std::move(tokens), kept = std::move(positions)] {
+    writer->AppendTokens(records);
+    writer->AppendRowPositions(kept);
+  });
+}
+
+void Recorder::Take(const model::LayerHeads& heads) {
+  const bool to_bf16 = layout_.encoding == data::Encoding::kBFloat16;
+  if (to_bf16 != (heads.is_bf16 || heads.exact_in_bf16))
+    throw std::logic_error("the trace's encoding is not the one that the model captures");
+  const Conversion conversion = to_bf16 && !heads.is_bf16 ? Conversion::kShorten : Conversion::kCopy;
+  const int64_t size_in = heads.is_bf16 ? 2 : 4;
+  const int64_t size_out = data::SizeOf(layout_.encoding);
+  const int64_t head_dim = layout_.model.head_dim;
+  std::vector<int64_t> all_rows(static_cast<size_t>(heads.num_tokens));
+  std::iota(all_rows.begin(), all_rows.end(), 0);
+  const auto num_rows = static_cast<int64_t>(kept_rows_.size());
+
+  const std::shared_ptr<LayerCopy> copy = copies_.Take();
+  Gather(heads.q, layout_.qo_heads, kept_rows_, head_dim, size_in, size_out, conversion, &copy->q);
+  Gather(heads.k, layout_.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->k);
+  Gather(heads.v, layout_.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->v);
+  copy->lse.resize(layout_.qo_heads.size() * kept_rows_.size());
+  float* lse = copy->lse.data();
+  for (const int32_t head : layout_.qo_heads) {
+    for (const int64_t row : kept_rows_) *lse++ = heads.lse[head * heads.num_tokens + row];
+  }
+  copy->block = {.layer_slot = slots_[static_cast<size_t>(heads.layer)],
+                 .first_token = heads.first_token,
+                 .num_tokens = heads.num_tokens,
+                 .first_row = rows_recorded_ - num_rows,
+                 .num_rows = num_rows,
+                 .q = copy->q.data(),
+                 .k = copy->k.data(),
+                 .v = copy->v.data(),
+                 .lse = copy->lse.data()};
+  const auto num_qo = static_cast<int64_t>(layout_.qo_heads.size());
+  const auto num_kv = static_cast<int64_t>(layout_.kv_heads.size());
+  const int64_t bytes =
+      (num_qo * num_rows + 2 * num_kv * heads.num_tokens) * head_dim * size_out + num_qo * num_rows * 4;
+  thread_.Push(bytes, [writer = writer_, copy] { writer->Append(copy->block); });
+}
+
+void Recorder::EndPass() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_flush_ < kBetweenFlushes) return;
+  last_flush_ = now;
+  PushFlush();
+}
+
+// Between passes, when every token up to here is queued in every layer.
+void Recorder::PushFlush() {
+  thread_.Push(0, [this, tokens = next_token_] {
+    writer_->Flush();
+    tokens_flushed_ = tokens;
+  });
+}
+
+void Recorder::Drain() {
+  PushFlush();
+  thread_.Drain();
+}
+
+int64_t Recorder::Stop() {
+  thread_.Stop();
+  return tokens_flushed();
+}
+
+}  // namespace headscope::capture

@@ -1,0 +1,106 @@
+// Copies the selected heads of every pass and writes them on a thread of its own while the model goes on.
+//
+// The model's thread only copies (and shortens fp32 to bf16 where that loses nothing); the queue between the two is
+// bounded by bytes, so memory does not depend on the trace's length, and a slow disk slows the model down instead of
+// filling the memory.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "data/trace_writer.h"
+#include "model/transformer.h"
+#include "row_selection.h"
+
+namespace headscope::capture {
+
+// Runs jobs in order on one thread. An exception of a job stops the rest and comes out of the next Push or of Drain.
+class WriterThread {
+ public:
+  explicit WriterThread(int64_t max_queued_bytes);
+  ~WriterThread() { Stop(); }
+  void Stop();  // drops what is queued and waits for the job that runs; nothing may be pushed afterwards
+  // Waits while more than max_queued_bytes are queued; `bytes` that the job holds.
+  void Push(int64_t bytes, std::function<void()> job);
+  void Drain();  // until every job is done
+
+ private:
+  struct Job {
+    int64_t bytes;
+    std::function<void()> run;
+  };
+  void Run();
+  void RethrowLocked();
+  const int64_t max_queued_bytes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  int64_t queued_bytes_ = 0;  // of queued jobs and the running one
+  bool busy_ = false;
+  bool stop_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+struct LayerCopy;
+
+// Hands out the memory of layers' copies again once they are written: fresh memory for every layer and pass would be
+// mapped and cleared by the system first, which costs as much as the copying. Holds as many copies as were ever queued
+// at once. Used by both threads.
+class CopyPool {
+ public:
+  CopyPool();
+  ~CopyPool();
+  std::shared_ptr<LayerCopy> Take();  // returns to the pool, which outlives it, when its last owner lets go
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<LayerCopy>> free_;
+};
+
+class Recorder : public model::HeadSink {
+ public:
+  // `writer` outlives the recorder. Numbers are stored in layout.encoding, which must hold them exactly.
+  Recorder(data::TraceWriter* writer, const data::TraceLayout& layout, const RowSelection& rows, int64_t prompt_tokens);
+  // Announces the next pass and its tokens; Take follows for every layer.
+  void BeginPass(std::vector<data::TokenRecord> tokens);
+  // After the pass: flushes when the last flush was a second ago.
+  void EndPass();
+  // Writes and flushes everything. Throws data::TraceError when any write failed.
+  void Drain();
+  // Ends the recording where it stands: drops what is not written yet. Returns the tokens that a Flush made readable.
+  int64_t Stop();
+  int64_t num_rows() const { return rows_recorded_; }
+  int64_t num_tokens() const { return next_token_; }
+  int64_t tokens_flushed() const { return tokens_flushed_.load(); }
+
+  bool Wants(int32_t layer) const override { return slots_[static_cast<size_t>(layer)] >= 0; }
+  void Take(const model::LayerHeads& heads) override;
+
+ private:
+  void PushFlush();
+  data::TraceWriter* writer_;
+  data::TraceLayout layout_;
+  RowSelection rows_;
+  int64_t prompt_tokens_;
+  std::vector<int32_t> slots_;      // of every layer of the model; -1: not recorded
+  std::vector<int64_t> kept_rows_;  // of this pass: offsets of the recorded rows from its first token
+  int64_t pass_tokens_ = 0;
+  int64_t next_token_ = 0;                   // position after this pass
+  int64_t rows_recorded_ = 0;                // this pass included
+  std::atomic<int64_t> tokens_flushed_ = 0;  // set on the writer's thread
+  std::chrono::steady_clock::time_point last_flush_;
+  CopyPool copies_;
+  WriterThread thread_;  // last: its jobs hold copies
+};
+
+}  // namespace headscope::capture

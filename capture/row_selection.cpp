@@ -1,0 +1,66 @@
+#include "row_selection.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+
+namespace headscope::capture {
+
+RowSelection::RowSelection(const std::string& text) {
+  if (text == "all") return;
+  const size_t colon = text.find(':');
+  const std::string_view name = std::string_view(text).substr(0, colon);
+  const char* end = text.data() + text.size();
+  bool valid = colon != std::string::npos && (name == "last" || name == "every");
+  if (valid) {
+    kind_ = name == "last" ? Kind::kLast : Kind::kEvery;
+    const auto [parsed, error] = std::from_chars(text.data() + colon + 1, end, count_);
+    valid = error == std::errc() && parsed == end && count_ >= 1;
+  }
+  if (!valid)
+    throw std::invalid_argument("--rows \"" + text + "\": it must be all, last:N or every:N with N at least 1");
+}
+
+bool RowSelection::Keeps(int64_t position, int64_t prompt_tokens) const {
+  if (position >= prompt_tokens || kind_ == Kind::kAll) return true;
+  return kind_ == Kind::kLast ? position >= prompt_tokens - count_ : position % count_ == 0;
+}
+
+int64_t RowSelection::Count(int64_t prompt_tokens) const {
+  switch (kind_) {
+    case Kind::kLast:
+      return std::min(count_, prompt_tokens);
+    case Kind::kEvery:
+      return (prompt_tokens - 1) / count_ + 1;  // rows 0, count, 2 count, ..; a prompt has at least one token
+    case Kind::kAll:
+      break;
+  }
+  return prompt_tokens;
+}
+
+std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t count, const std::string& what) {
+  if (chosen.empty()) {
+    std::vector<int32_t> all(static_cast<size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  const std::set<int32_t> sorted(chosen.begin(), chosen.end());
+  const auto refused =
+      std::find_if(sorted.begin(), sorted.end(), [&](int32_t number) { return number < 0 || number >= count; });
+  if (refused != sorted.end()) {
+    throw std::invalid_argument("--" + what + "s " + std::to_string(*refused) + ": the model has " + what + "s 0 to " +
+                                std::to_string(count - 1) + "; choose from those");
+  }
+  return {sorted.begin(), sorted.end()};
+}
+
+std::vector<int32_t> KvHeadsOf(const std::vector<int32_t>& qo_heads, int32_t num_qo_heads, int32_t num_kv_heads) {
+  std::set<int32_t> kv_heads;
+  for (const int32_t head : qo_heads) kv_heads.insert(head / (num_qo_heads / num_kv_heads));
+  return {kv_heads.begin(), kv_heads.end()};
+}
+
+}  // namespace headscope::capture

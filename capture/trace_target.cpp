@@ -1,0 +1,110 @@
+#include "trace_target.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace headscope::capture {
+namespace fs = std::filesystem;
+namespace {
+
+// Left free beside the data, as the writer demands while it writes: the file's own structures and room for others.
+constexpr int64_t kDiskReserve = int64_t{8} << 20;
+
+std::string FolderOf(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+// DIR/NAME.partial.EXT, or the first of DIR/NAME.partial-2.EXT, ... that is free: what an earlier run left stays. NAME
+// is cut short, between two characters, where the whole would be longer than a name may be.
+std::string FreePartialName(const fs::path& target) {
+  const std::string extension = target.extension().string();
+  for (int number = 1;; ++number) {
+    std::string mark = ".partial";
+    if (number > 1) mark.append("-").append(std::to_string(number));
+    mark.append(extension);
+    std::string name = target.stem().string();
+    if (name.size() + mark.size() > NAME_MAX) {
+      size_t length = NAME_MAX - std::min(mark.size(), size_t{NAME_MAX});
+      while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;
+      name.resize(length);
+    }
+    const fs::path candidate = target.parent_path() / (name + mark);
+    std::error_code error;
+    if (fs::symlink_status(candidate, error).type() == fs::file_type::not_found) return candidate.string();
+    if (error) throw data::TraceError(candidate.string() + ": " + error.message() + "; choose another name");
+  }
+}
+
+}  // namespace
+
+int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t num_rows) {
+  const int64_t vector_bytes = layout.model.head_dim * data::SizeOf(layout.encoding);
+  const auto num_layers = static_cast<int64_t>(layout.layers.size());
+  const auto num_qo_heads = static_cast<int64_t>(layout.qo_heads.size());
+  const auto num_kv_heads = static_cast<int64_t>(layout.kv_heads.size());
+  constexpr int64_t kTokenColumns = 4 + 1 + 4 + 8;  // id, phase, step and the offset of the text
+  return num_tokens * (2 * num_layers * num_kv_heads * vector_bytes + kTokenColumns) +
+         num_rows * (num_layers * (num_qo_heads * (vector_bytes + int64_t{sizeof(float)}) + int64_t{sizeof(int64_t)}) +
+                     int64_t{sizeof(int32_t)});
+}
+
+TraceTarget::TraceTarget(std::string path, bool overwrite) : path_(std::move(path)), writing_path_(path_) {
+  std::error_code ignored;
+  const fs::file_status status = fs::symlink_status(path_, ignored);
+  if (fs::exists(status)) {
+    if (!overwrite)
+      throw data::TraceError(path_ + ": exists already; choose another name or allow overwriting (--force)");
+    if (!fs::is_regular_file(status)) throw data::TraceError(path_ + ": is not a regular file; choose another name");
+    writing_path_ = FreePartialName(path_);
+  }
+  const std::string folder = FolderOf(path_);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw data::TraceError(path_ + ": the folder " + folder + " cannot be written (" + std::strerror(errno) +
+                           "); choose another folder");
+  }
+}
+
+void TraceTarget::RequireSpace(int64_t bytes) const {
+  const std::string folder = FolderOf(path_);
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) {
+    throw data::TraceError(path_ + ": the free space of " + folder + " cannot be read (" + std::strerror(errno) +
+                           "); choose another folder");
+  }
+  const auto free_bytes = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
+  if (free_bytes - kDiskReserve >= bytes) return;
+  throw data::TraceError(path_ + ": the whole trace takes " + std::to_string(bytes) + " bytes and " +
+                         std::to_string(kDiskReserve) + " must stay free, but the disk has " +
+                         std::to_string(free_bytes) +
+                         " bytes free; record fewer layers, heads, rows or tokens or choose another folder");
+}
+
+void TraceTarget::Complete() const {
+  if (!Replaces()) return;
+  if (std::rename(writing_path_.c_str(), path_.c_str()) != 0) {
+    throw data::TraceError(path_ + ": cannot be replaced (" + std::strerror(errno) + "); the whole new trace is " +
+                           writing_path_);
+  }
+}
+
+std::string TraceTarget::Leave(int64_t tokens_flushed) const {
+  const std::string old = Replaces() ? " and " + path_ + " is as it was" : "";
+  if (tokens_flushed > 0) {
+    return "the first " + std::to_string(tokens_flushed) + " tokens are in " + writing_path_ + old;
+  }
+  std::error_code error;
+  fs::remove(writing_path_, error);
+  if (error) return "no token was recorded, and " + writing_path_ + " could not be removed" + old;
+  return "no token was recorded" + old;
+}
+
+}  // namespace headscope::capture

@@ -1,0 +1,50 @@
+// Scores a model on the tasks, in headscope's own generation: does it find what its context holds?
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/progress.h"
+#include "model/model_session.h"
+
+namespace headscope::eval {
+
+struct EvaluateRequest {
+  std::string model_dir;
+  std::vector<std::string> tasks = {"passkey", "kv", "variables", "repeat", "prose"};
+  std::vector<int64_t> lengths = {4096, 8192, 16384};  // tokens, answer included
+  int32_t samples = 40;  // questions per task and length; prose reads samples / questions_per_context windows
+  // Questions about one context, each asked right after the context as if it were the only one: the context, which
+  // takes nearly all of the time, is read once for all of them. 1 gives every question a context of its own. A task has
+  // at most as many as facts (passkey 17, variables 5).
+  int32_t questions_per_context = 5;
+  uint64_t seed = 1;
+  std::string prose_path;  // filler text, such as data/prompts/prose.txt
+  model::SessionOptions session;
+};
+
+struct TaskScore {
+  std::string task;
+  int64_t length = 0;
+  int32_t samples = 0;
+  int32_t contexts = 0;
+  double exact = 0;      // share of samples whose whole answer was generated greedily, token for token
+  double per_token = 0;  // share of answer tokens that the model prefers after the right answer up to there
+  // prose only: mean loss, and that of an interpolated trigram model (absolute discounting) which counted the same text
+  // outside the window.
+  double nats_per_token = 0;
+  double trigram_nats_per_token = 0;
+  double seconds = 0;
+};
+
+// One score per task and length, in the order of the request; each also goes to `on_score` at once. What the request,
+// the folder's config.json and tokenizer.json and the tasks' own limits refuse is refused before a weight is read.
+// Progress is of the whole run, in tokens read and answered. When cancelled, returns what is complete. Throws
+// BadInputError, DeviceError, std::invalid_argument, and what `on_score` throws.
+std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::function<void(const TaskScore&)>& on_score,
+                                const ProgressFunction& progress, const CancelFlag* cancelled);
+
+}  // namespace headscope::eval

@@ -1,0 +1,29 @@
+// Prompts with a known answer, made to a length: pass key, key-value, variable tracking, repetition, prose.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/tokenizer.h"
+
+namespace headscope::eval {
+
+struct TaskPrompt {
+  std::vector<int32_t> tokens;  // with the leading special token; ends where the answer begins
+  std::vector<int32_t> answer;  // expected tokens
+  std::string answer_text;
+  std::vector<int64_t> fact_positions;  // first token of every fact that the answer needs
+};
+
+// passkey, kv, variables, repeat, prose.
+const std::vector<std::string>& TaskNames();
+std::string TaskHelp(std::string_view name);
+// Exactly `length` tokens (prompt and answer together), the same for the same seed on every machine. `text`: the filler
+// prose, from data/prompts. Throws std::invalid_argument for an unknown name or a length that is too short, naming the
+// least.
+TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const model::Tokenizer& tokenizer,
+                    std::string_view text);
+
+}  // namespace headscope::eval

@@ -1,0 +1,15 @@
+#include "eval/prose.h"
+
+#include <stdexcept>
+
+#include "model/input_file.h"
+
+namespace headscope::eval {
+
+std::string ReadProse(const std::string& path) {
+  constexpr int64_t kMaxProseBytes = 256 << 20;
+  if (path.empty()) throw std::invalid_argument("prose_path is empty: a task needs a text to fill its prompt with");
+  return model::ReadSmallFile(path, kMaxProseBytes);
+}
+
+}  // namespace headscope::eval

@@ -1,0 +1,150 @@
+#include "index/checks.h"
+
+#include <cmath>
+#include <string>
+
+namespace headscope::kernels::internal {
+namespace {
+
+Status Refuse(const std::string& message) {
+  return {StatusCode::kInvalidArgument, message};
+}
+
+Status RefuseField(const char* field, int64_t value, const std::string& allowed) {
+  return Refuse("attention problem: " + std::string(field) + " is " + std::to_string(value) + ", allowed is " +
+                allowed);
+}
+
+Status CheckTensor(const char* name, const StridedTensor<const void>& tensor, int32_t head_dim, int32_t num_rows) {
+  const std::string field = "attention problem: " + std::string(name);
+  if (tensor.data == nullptr) return Refuse(field + ".data is null");
+  if (num_rows > 1 && tensor.row_stride < head_dim) {
+    return Refuse(field + ".row_stride is " + std::to_string(tensor.row_stride) + ", allowed is head_dim or more");
+  }
+  if (tensor.head_stride < 0 || tensor.batch_stride < 0)
+    return Refuse(field + ".head_stride or .batch_stride is negative");
+  return {};
+}
+
+// Whether the tokens are strictly increasing and in [0, seq_k). Without a branch in its loop: the list of a dense step
+// is as long as its keys, and vector code walks over it in little of the step's time.
+bool IsAscending(const int32_t* tokens, int64_t count, int32_t seq_k) {
+  if (count == 0) return true;
+  int32_t unordered = 0;
+  for (int64_t i = 1; i < count; ++i) unordered |= static_cast<int32_t>(tokens[i] <= tokens[i - 1]);
+  return unordered == 0 && tokens[0] >= 0 && tokens[count - 1] < seq_k;
+}
+
+}  // namespace
+
+Status CheckProblem(const AttentionProblem& problem, bool reads_v) {
+  if (problem.batch < 1) return RefuseField("batch", problem.batch, "1 or more");
+  if (problem.num_kv_heads < 1) return RefuseField("num_kv_heads", problem.num_kv_heads, "1 or more");
+  if (problem.num_qo_heads < 1 || problem.num_qo_heads % problem.num_kv_heads != 0) {
+    return RefuseField("num_qo_heads", problem.num_qo_heads, "a multiple of num_kv_heads");
+  }
+  if (problem.head_dim < 1) return RefuseField("head_dim", problem.head_dim, "1 or more");
+  if (problem.seq_q < 1) return RefuseField("seq_q", problem.seq_q, "1 or more");
+  if (problem.seq_k < 1 || problem.seq_k >= (1 << 28)) return RefuseField("seq_k", problem.seq_k, "1 to 2^28 - 1");
+  if (problem.first_position < 0) return RefuseField("first_position", problem.first_position, "0 or more");
+  if (problem.dtype != DType::kFloat32 && problem.dtype != DType::kBFloat16 && problem.dtype != DType::kFloat16) {
+    return RefuseField("dtype", static_cast<int64_t>(problem.dtype), "fp32 (0), bf16 (1) or fp16 (2)");
+  }
+  if (!std::isfinite(problem.scale) || problem.scale < 0 || !std::isfinite(problem.soft_cap) || problem.soft_cap < 0) {
+    return Refuse("attention problem: scale is " + std::to_string(problem.scale) + " and soft_cap " +
+                  std::to_string(problem.soft_cap) + ", allowed are finite numbers that are 0 or more");
+  }
+  Status status = CheckTensor("q", problem.q, problem.head_dim, problem.seq_q);
+  if (status.ok()) status = CheckTensor("k", problem.k, problem.head_dim, problem.seq_k);
+  if (status.ok() && reads_v) status = CheckTensor("v", problem.v, problem.head_dim, problem.seq_k);
+  return status;
+}
+
+Status CheckPositions(const AttentionProblem& problem) {
+  if (int64_t{problem.first_position} + problem.seq_q <= problem.seq_k) return {};
+  return RefuseField("first_position", problem.first_position,
+                     "at most seq_k - seq_q: every query has a key at its own position");
+}
+
+Status CheckDecodeStep(const AttentionProblem& problem) {
+  if (problem.seq_q != 1) return RefuseField("seq_q", problem.seq_q, "1: decode takes one query a step");
+  if (problem.first_position == problem.seq_k - 1) return {};
+  return RefuseField("first_position", problem.first_position, "seq_k - 1: the query is the newest token");
+}
+
+Status CheckValues(const MethodSpec& spec, const ParameterValues& values) {
+  ParameterValues checked;
+  for (const ParameterSpec& parameter : spec.parameters) {
+    const auto value = values.values().find(parameter.name);
+    if (value == values.values().end()) {
+      return Refuse("method " + spec.name + ": parameter " + parameter.name +
+                    " has no value; start from the method's defaults");
+    }
+    const std::string error = checked.Set(spec, parameter.name, value->second);
+    if (!error.empty()) return Refuse(error);
+  }
+  return {};
+}
+
+Status CheckIndexOfProblem(const AttentionProblem& problem, const SparseIndexView& index) {
+  Status status = CheckProblem(problem, /*reads_v=*/true);
+  if (status.ok()) status = Validate(index);
+  if (!status.ok()) return status;
+  if (index.batch != problem.batch || index.num_qo_heads != problem.num_qo_heads || index.seq_q != problem.seq_q ||
+      index.seq_k != problem.seq_k || index.first_position != problem.first_position) {
+    return Refuse(
+        "sparse index: batch, num_qo_heads, seq_q, seq_k or first_position differs from the attention problem's");
+  }
+  return {};
+}
+
+Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSelection& selection) {
+  Status status = CheckProblem(problem, /*reads_v=*/true);
+  if (!status.ok()) return status;
+  if (problem.seq_q != 1) return RefuseField("seq_q", problem.seq_q, "1: decode takes one query a step");
+  if (selection.batch != problem.batch || selection.num_qo_heads != problem.num_qo_heads ||
+      selection.num_kv_heads != problem.num_kv_heads) {
+    return Refuse("decode selection: batch, num_qo_heads or num_kv_heads differs from the attention problem's");
+  }
+  const size_t num_lists = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_kv_heads);
+  const int64_t num_tokens = static_cast<int64_t>(selection.tokens.size());
+  if (selection.token_begin.size() != num_lists + 1 || selection.token_begin.front() != 0 ||
+      selection.token_begin.back() != num_tokens) {
+    return Refuse(
+        "decode selection: token_begin must hold batch * num_kv_heads + 1 offsets from 0 to the number of tokens");
+  }
+  for (size_t list = 0; list < num_lists; ++list) {
+    const int64_t begin = selection.token_begin[list];
+    const int64_t end = selection.token_begin[list + 1];
+    if (begin > end || end > num_tokens)
+      return Refuse("decode selection: token_begin of list " + std::to_string(list) + " is larger than its end");
+    if (IsAscending(selection.tokens.data() + begin, end - begin, problem.seq_k)) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t token = selection.tokens[static_cast<size_t>(i)];
+      if (token < 0 || token >= problem.seq_k || (i > begin && token <= selection.tokens[static_cast<size_t>(i - 1)])) {
+        return Refuse("decode selection: token " + std::to_string(token) + " of list " + std::to_string(list) +
+                      " leaves [0, seq_k) or is not larger than the token in front of it");
+      }
+    }
+  }
+  const size_t num_alphas = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_qo_heads);
+  if (selection.alpha.empty() && selection.mean_value.empty()) return {};
+  if (selection.alpha.size() != num_alphas ||
+      selection.mean_value.size() != num_lists * static_cast<size_t>(problem.head_dim)) {
+    return Refuse(
+        "decode selection: alpha must hold batch * num_qo_heads and mean_value batch * num_kv_heads * head_dim "
+        "numbers, or both none");
+  }
+  return {};
+}
+
+Status CheckOutput(const AttentionProblem& problem, const AttentionOutput& output) {
+  if (output.o.data == nullptr) return Refuse("attention output: o.data is null");
+  if (problem.seq_q > 1 && output.o.row_stride < problem.head_dim) {
+    return Refuse("attention output: o.row_stride is " + std::to_string(output.o.row_stride) +
+                  ", allowed is head_dim or more");
+  }
+  return {};
+}
+
+}  // namespace headscope::kernels::internal

@@ -1,0 +1,54 @@
+// A model folder: config.json and its weights, one file or shards behind an index.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/model_config.h"
+#include "model/model_session.h"
+#include "model/safetensors.h"
+
+namespace headscope::model {
+
+// The weights of a folder. Opens every shard and checks every header; data is read only by Read.
+class Checkpoint {
+ public:
+  explicit Checkpoint(const std::string& model_dir);  // throws BadInputError
+
+  // The tensor of that name, which counts as used from now on; nullptr when there is none.
+  const TensorEntry* Find(std::string_view name);
+  // Reads a tensor that Find returned.
+  void Read(const TensorEntry& entry, void* into) const;
+  // Throws BadInputError naming a tensor that nobody asked for: a model that we would run without one of its weights is
+  // another model.
+  void RefuseUnread() const;
+
+  const std::string& model_dir() const { return model_dir_; }
+  int64_t NumParameters() const;
+  int64_t Bytes() const;        // of the files
+  int64_t TensorBytes() const;  // of the tensors in them
+  int32_t NumFiles() const { return static_cast<int32_t>(files_.size()); }
+  // The dtype that most parameters are stored in, such as "BF16".
+  std::string MainDType() const;
+  std::string WeightsSha256() const;  // of the shards in the order of their names
+  std::string FileOf(const TensorEntry& entry) const;
+
+ private:
+  struct Place {
+    size_t file = 0;
+    size_t entry = 0;
+  };
+  std::string model_dir_;
+  std::vector<SafetensorsFile> files_;  // in the order of their names
+  std::map<std::string, Place, std::less<>> places_;
+  std::set<std::string, std::less<>> unread_;
+};
+
+// Sizes for `headscope info` and the capture form, from an open checkpoint.
+CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& config);
+
+}  // namespace headscope::model

@@ -1,0 +1,61 @@
+// A loaded model and its KV cache, without LibTorch in sight: for generation, evaluation and capture.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+
+namespace headscope::model {
+
+struct CheckpointSummary {
+  std::string model_type;
+  std::string dtype;  // of the stored weights
+  int64_t num_parameters = 0;
+  int64_t bytes = 0;
+  int32_t num_files = 0;
+  int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0, hidden_size = 0, vocabulary_size = 0;
+  int64_t max_positions = 0;
+  std::string weights_sha256;  // empty unless asked for
+};
+// Reads config.json and the safetensors headers only (and the whole files when with_hash). Throws BadInputError.
+CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash);
+
+struct SessionOptions {
+  // fp32: weights and activations in fp32. bf16: both in bf16, sums in fp32 inside each operator.
+  // auto: bf16 for a bf16 checkpoint on a GPU; on a CPU, which multiplies bf16 matrices several times slower than fp32
+  // ones, the weights are widened to fp32 (exactly) and only q, k and v are rounded to bf16 before attention uses them.
+  // What a trace holds is then still exactly what the model used, in half the space. fp32 for every other checkpoint.
+  std::string dtype = "auto";
+  std::string device = "cpu";   // cpu, cuda, cuda:N
+  int32_t chunk_tokens = 1024;  // tokens per forward pass of a prompt; activations take memory in proportion
+  int32_t num_threads = 0;      // 0: all cores
+};
+
+class ModelSession {
+ public:
+  // Throws BadInputError, DeviceError, std::invalid_argument (an option's value).
+  ModelSession(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress = {});
+  ~ModelSession();
+  // Feeds tokens after those fed before; returns the logits of the last one [vocabulary_size], fp32. Empty when
+  // cancelled. Throws std::invalid_argument when the model has no position left or an id is not in its vocabulary.
+  std::vector<float> Feed(std::span<const int32_t> tokens, const ProgressFunction& progress = {},
+                          const CancelFlag* cancelled = nullptr);
+  // Logits of every fed token [tokens, vocabulary_size]: for tests and losses (the caller keeps the count small).
+  std::vector<float> FeedAllLogits(std::span<const int32_t> tokens);
+  // Greedy continuation; stops at `stop_token` (not returned) or after max_tokens.
+  std::vector<int32_t> Generate(int64_t max_tokens, int32_t stop_token = -1);
+  void Reset();                     // forgets all tokens
+  void Rewind(int64_t num_tokens);  // forgets all tokens after the first num_tokens
+  int64_t num_tokens() const;       // fed or generated so far
+  const CheckpointSummary& summary() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::model

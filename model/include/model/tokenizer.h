@@ -1,0 +1,36 @@
+// tokenizer.json: BPE in the forms of the GPT-2, Llama, Mistral and Qwen families.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headscope::model {
+
+class Tokenizer {
+ public:
+  // Throws BadInputError; a normalizer, pre-tokenizer or model that is not known is refused, never ignored.
+  static Tokenizer Load(const std::string& tokenizer_json_path);
+  // The same from text; `file` only names the source in messages.
+  static Tokenizer Parse(std::string_view text, const std::string& file);
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  // UTF-8 text (any bytes are taken) to ids; add_special_tokens applies the post-processor (such as a leading <s>).
+  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
+  // Bytes of the ids; special tokens are left out unless asked for.
+  std::string Decode(const std::vector<int32_t>& ids, bool keep_special_tokens = false) const;
+  // Bytes of one token (special tokens as their name). Throws std::out_of_range for an unknown id.
+  std::string TokenBytes(int32_t id) const;
+  int32_t vocabulary_size() const;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headscope::model

@@ -1,0 +1,75 @@
+// The forward pass of a Llama-layout decoder with its KV cache. LibTorch stays behind this header.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+#include "model/model_session.h"
+
+namespace headscope::model {
+
+// What one layer's attention worked on in one pass, in host memory, valid during the call. Values are those that
+// attention used.
+struct LayerHeads {
+  int32_t layer = 0;
+  int64_t first_token = 0;  // position of the pass's first token
+  int64_t num_tokens = 0;
+  bool is_bf16 = false;        // else fp32
+  bool exact_in_bf16 = false;  // fp32 numbers that were rounded to bf16
+  // Element strides: head h, token t, component d at h * head_stride + t * token_stride + d.
+  struct Heads {
+    const void* data = nullptr;
+    int64_t head_stride = 0;
+    int64_t token_stride = 0;
+  };
+  Heads q;                     // [num_qo_heads, num_tokens, head_dim], after RoPE
+  Heads k;                     // [num_kv_heads, num_tokens, head_dim], after RoPE
+  Heads v;                     // [num_kv_heads, num_tokens, head_dim]
+  const float* lse = nullptr;  // [num_qo_heads, num_tokens], contiguous, natural log
+};
+
+// Receives the heads of a pass, layer by layer. It only copies: the pass computes the same numbers with and without it.
+class HeadSink {
+ public:
+  virtual ~HeadSink() = default;
+  virtual bool Wants(int32_t layer) const = 0;
+  virtual void Take(const LayerHeads& heads) = 0;
+};
+
+// What Transformer::captures_bf16() will say, before any weight is read. Throws as OpenTransformer does.
+bool CapturesBf16(const std::string& model_dir, const SessionOptions& options);
+
+enum class LogitsOf { kNone, kLastToken, kAllTokens };
+
+class Transformer {
+ public:
+  virtual ~Transformer() = default;
+
+  // One pass over `tokens` (at least one), which follow those fed before. Returns logits [0, 1 or tokens,
+  // vocabulary_size]: the large product with the head is made for the rows that are asked for only. Throws
+  // std::invalid_argument for an id outside the vocabulary or a position past the model's maximum, DeviceError when
+  // memory runs out.
+  virtual std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr) = 0;
+  // Says that the passes up to that position are the chunks of one prompt, which positions that depend on its length
+  // want to know (rope.h). Later passes, and all of them without this call, are steps of their own.
+  virtual void BeginPrompt(int64_t end_position) = 0;
+  // Makes room for that many tokens at once, so that the cache is not copied while it grows.
+  virtual void Reserve(int64_t num_tokens) = 0;
+  // Forgets the tokens after the first `num_tokens`.
+  virtual void Rewind(int64_t num_tokens) = 0;
+  virtual int64_t num_tokens() const = 0;
+
+  virtual const ModelConfig& config() const = 0;
+  virtual const CheckpointSummary& summary() const = 0;
+  virtual bool captures_bf16() const = 0;  // q, k and v are bf16 numbers
+};
+
+// Reads the checkpoint. Throws BadInputError, DeviceError, std::invalid_argument.
+std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const SessionOptions& options,
+                                             const ProgressFunction& progress);
+
+}  // namespace headscope::model

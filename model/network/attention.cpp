@@ -1,0 +1,86 @@
+#include "network/attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace headscope::model {
+namespace {
+
+// LibTorch's fused kernels take [batch, head, row, head_dim] with as many key heads as query heads. A KV head plays the
+// batch and the query heads that share it play the heads, whose keys are then one tensor seen with stride 0.
+// `bias` [rows, keys], added to the scores, or undefined.
+AttentionResult AttendBlock(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, bool causal,
+                            const at::Tensor& bias = {}) {
+  const int64_t kv_heads = k.size(0);
+  const int64_t group = q.size(0) / kv_heads;
+  const at::Tensor grouped = q.view({kv_heads, group, q.size(1), q.size(2)});
+  const auto shared = [&](const at::Tensor& t) {
+    return t.unsqueeze(1).expand({kv_heads, group, t.size(1), t.size(2)});
+  };
+  std::optional<at::Tensor> added;
+  if (bias.defined()) added = bias.expand({kv_heads, group, q.size(1), k.size(1)});
+  at::Tensor output;
+  at::Tensor lse;
+  if (q.is_cuda()) {
+    auto [o, l, seed, offset] = at::_scaled_dot_product_efficient_attention(
+        grouped, shared(k), shared(v), added, /*compute_log_sumexp=*/true, 0.0, causal, scale);
+    output = o;
+    lse = l.narrow(-1, 0, q.size(1));  // the kernel pads its rows
+  } else {
+    std::tie(output, lse) =
+        at::_scaled_dot_product_flash_attention_for_cpu(grouped, shared(k), shared(v), 0.0, causal, added, scale);
+  }
+  return {output.reshape(q.sizes()), lse.to(at::kFloat).reshape({q.size(0), q.size(1)})};
+}
+
+// 0 where a row at `past` + i sees the key, minus infinity elsewhere. The GPU's kernel wants rows that begin at
+// multiples of 16 numbers.
+at::Tensor WindowBias(int64_t rows, int64_t past, int64_t window, const at::TensorOptions& options) {
+  constexpr int64_t kAlignment = 16;
+  const int64_t keys = past + rows;
+  const int64_t padded = (keys + kAlignment - 1) / kAlignment * kAlignment;
+  const at::TensorOptions whole = options.dtype(at::kInt);
+  const at::Tensor distance = at::arange(past, past + rows, whole).unsqueeze(1).sub(at::arange(0, padded, whole));
+  return at::zeros({rows, padded}, options)
+      .masked_fill_(distance.lt(0).logical_or_(distance.ge(window)), -std::numeric_limits<double>::infinity())
+      .narrow(1, 0, keys);
+}
+
+}  // namespace
+
+AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                             int64_t window) {
+  const int64_t rows = q.size(1);
+  const int64_t past = k.size(1) - rows;
+  if (window > 0 && window < past + rows) {
+    // Nothing before the first row's window is looked at.
+    const int64_t hidden = std::max<int64_t>(0, past - window + 1);
+    const at::Tensor near_k = k.narrow(1, hidden, k.size(1) - hidden);
+    const at::Tensor near_v = v.narrow(1, hidden, v.size(1) - hidden);
+    if (rows == 1) return AttendBlock(q, near_k, near_v, scale, false);
+    return AttendBlock(q, near_k, near_v, scale, false, WindowBias(rows, past - hidden, window, q.options()));
+  }
+  if (past == 0) return AttendBlock(q, k, v, scale, true);
+  if (rows == 1) return AttendBlock(q, k, v, scale, false);
+  // The kernels' causal mask is aligned to the first key, ours to the last one. So the past, which every row sees
+  // whole, and the square on the diagonal are two blocks; each row's softmax over both is their sum weighted by exp(lse
+  // of the block - lse of both).
+  const AttentionResult before = AttendBlock(q, k.narrow(1, 0, past), v.narrow(1, 0, past), scale, false);
+  const AttentionResult square = AttendBlock(q, k.narrow(1, past, rows), v.narrow(1, past, rows), scale, true);
+  const at::Tensor lse = at::logaddexp(before.lse, square.lse);
+  const auto weight = [&](const at::Tensor& part) { return at::exp(part - lse).unsqueeze(-1); };
+  const at::Tensor output =
+      before.output.to(at::kFloat).mul(weight(before.lse)).add_(square.output.to(at::kFloat).mul(weight(square.lse)));
+  return {output.to(q.scalar_type()), lse};
+}
+
+}  // namespace headscope::model

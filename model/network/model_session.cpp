@@ -1,0 +1,90 @@
+#include "model/model_session.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/progress_meter.h"
+#include "model/transformer.h"
+
+namespace headscope::model {
+
+struct ModelSession::Impl {
+  Impl(const std::string& model_dir, const SessionOptions& the_options, const ProgressFunction& progress)
+      : options(the_options), transformer(OpenTransformer(model_dir, the_options, progress)) {}
+  SessionOptions options;
+  std::unique_ptr<Transformer> transformer;
+  std::vector<float> last_logits;
+};
+
+ModelSession::ModelSession(const std::string& model_dir, const SessionOptions& options,
+                           const ProgressFunction& progress) {
+  if (options.chunk_tokens < 1)
+    throw std::invalid_argument("--chunk " + std::to_string(options.chunk_tokens) + ": it must be at least 1");
+  impl_ = std::make_unique<Impl>(model_dir, options, progress);
+}
+ModelSession::~ModelSession() = default;
+
+std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const ProgressFunction& progress,
+                                      const CancelFlag* cancelled) {
+  const auto total = static_cast<int64_t>(tokens.size());
+  impl_->transformer->Reserve(impl_->transformer->num_tokens() + total);
+  impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + total);
+  ProgressMeter meter("prefill", "tokens", total, progress);
+  for (int64_t done = 0; done < total;) {
+    if (cancelled != nullptr && cancelled->load()) return {};
+    const int64_t count = std::min<int64_t>(impl_->options.chunk_tokens, total - done);
+    const bool last = done + count == total;
+    std::vector<float> logits =
+        impl_->transformer->Forward(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
+                                    last ? LogitsOf::kLastToken : LogitsOf::kNone);
+    done += count;
+    meter.Report(done);
+    if (last) impl_->last_logits = std::move(logits);
+  }
+  return impl_->last_logits;
+}
+
+std::vector<float> ModelSession::FeedAllLogits(std::span<const int32_t> tokens) {
+  std::vector<float> all;
+  impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + static_cast<int64_t>(tokens.size()));
+  for (size_t done = 0; done < tokens.size();) {
+    const size_t count = std::min(static_cast<size_t>(impl_->options.chunk_tokens), tokens.size() - done);
+    const std::vector<float> logits = impl_->transformer->Forward(tokens.subspan(done, count), LogitsOf::kAllTokens);
+    all.insert(all.end(), logits.begin(), logits.end());
+    done += count;
+  }
+  const auto vocabulary = static_cast<size_t>(impl_->transformer->config().vocabulary_size);
+  if (!all.empty()) impl_->last_logits.assign(all.end() - static_cast<std::ptrdiff_t>(vocabulary), all.end());
+  return all;
+}
+
+std::vector<int32_t> ModelSession::Generate(int64_t max_tokens, int32_t stop_token) {
+  if (impl_->last_logits.empty()) throw std::logic_error("Generate needs tokens that were fed before");
+  std::vector<int32_t> generated;
+  while (static_cast<int64_t>(generated.size()) < max_tokens) {
+    const std::vector<float>& logits = impl_->last_logits;
+    const auto best = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    if (best == stop_token) break;
+    generated.push_back(best);
+    impl_->last_logits = impl_->transformer->Forward(std::span(&best, 1), LogitsOf::kLastToken);
+  }
+  return generated;
+}
+
+void ModelSession::Rewind(int64_t num_tokens) {
+  impl_->transformer->Rewind(num_tokens);
+  impl_->last_logits.clear();
+}
+void ModelSession::Reset() {
+  Rewind(0);
+}
+int64_t ModelSession::num_tokens() const {
+  return impl_->transformer->num_tokens();
+}
+const CheckpointSummary& ModelSession::summary() const {
+  return impl_->transformer->summary();
+}
+
+}  // namespace headscope::model

@@ -1,0 +1,64 @@
+#include "network/torch_library.h"
+
+#include <dlfcn.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "base/errors.h"
+
+namespace headscope::model {
+namespace {
+
+const TorchLibrary* Load() {
+  // By its name: the program's own search path names the folder that it was built into.
+  void* const library = dlopen(kTorchLibraryFile, RTLD_NOW | RTLD_LOCAL);
+  void* const entry = library == nullptr ? nullptr : dlsym(library, kTorchLibraryEntry);
+  if (entry == nullptr) {
+    const char* const said = dlerror();
+    const std::string reason = said == nullptr ? "no reason is given" : said;
+    for (const char* no_memory :
+         {"failed to map segment", "annot allocate memory", "out of memory", "cannot map zero-fill"}) {
+      if (reason.find(no_memory) == std::string::npos) continue;
+      throw DeviceError("LibTorch, which runs the model, cannot be loaded: the memory is used up (" + reason +
+                        "); close other programs or raise the limit (ulimit -v)");
+    }
+    throw std::runtime_error("LibTorch, which runs the model, cannot be loaded (" + reason +
+                             "); build headscope where it runs: scripts/run installs LibTorch and builds");
+  }
+  return reinterpret_cast<TorchLibraryEntry*>(entry)();
+}
+
+// Loaded once, by whoever asks first, and never unloaded: its operators stay registered. After a failure the next call
+// tries again. Throws std::runtime_error.
+const TorchLibrary& Torch() {
+  static const TorchLibrary* const library = Load();
+  return *library;
+}
+
+}  // namespace
+
+std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const SessionOptions& options,
+                                             const ProgressFunction& progress) {
+  return Torch().open_transformer(model_dir, options, progress);
+}
+
+bool CapturesBf16(const std::string& model_dir, const SessionOptions& options) {
+  return Torch().captures_bf16(model_dir, options);
+}
+
+std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,
+                                                           const std::string& device, int32_t num_threads) {
+  return Torch().make_reference_attention(problem, device, num_threads);
+}
+
+std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const std::string& device,
+                                           int32_t num_threads) {
+  return Torch().make_matrix_product(size, dtype, device, num_threads);
+}
+
+std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const std::string& device, int32_t num_threads) {
+  return Torch().make_copy(bytes, device, num_threads);
+}
+
+}  // namespace headscope::model

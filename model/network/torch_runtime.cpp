@@ -1,0 +1,138 @@
+#include "network/torch_runtime.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/device_name.h"
+#include "base/errors.h"
+
+namespace headscope::model {
+namespace {
+
+constexpr std::string_view kUseCpu = "use --device cpu";
+
+// libtorch_cuda.so lies beside the libtorch_cpu.so that this process runs with; loading it registers the CUDA
+// operators.
+void LoadCudaLibrary() {
+  static void* library = nullptr;
+  if (library != nullptr) return;
+  Dl_info cpu_half{};
+  const auto address = reinterpret_cast<const void*>(&at::set_num_threads);
+  if (dladdr(address, &cpu_half) == 0)
+    throw DeviceError("device cuda: LibTorch's folder was not found; " + std::string(kUseCpu));
+  const std::filesystem::path path = std::filesystem::path(cpu_half.dli_fname).parent_path() / "libtorch_cuda.so";
+  library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    throw DeviceError(std::string("device cuda: LibTorch's CUDA library cannot be loaded (") + dlerror() +
+                      "); install a torch package with CUDA or " + std::string(kUseCpu));
+  }
+}
+
+// LibTorch has two teams, OpenMP's and that of its own thread pool, both of which this thread is a part of; one more
+// thread writes what is recorded.
+void RequireThreads(int32_t team) {
+  const int64_t needed = 2 * (int64_t{team} - 1) + 1;
+  std::mutex gate;
+  std::vector<std::thread> threads;
+  std::string reason;
+  {
+    const std::lock_guard closed(gate);  // all of them are there at the same time
+    try {
+      threads.reserve(static_cast<size_t>(needed));
+      while (static_cast<int64_t>(threads.size()) < needed) {
+        threads.emplace_back([&gate] { const std::lock_guard open(gate); });
+      }
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+  }
+  const size_t started = threads.size();
+  for (std::thread& thread : threads) thread.join();
+  if (static_cast<int64_t>(started) == needed) return;
+  throw DeviceError("--threads " + std::to_string(team) + ": the system gives " + std::to_string(started) + " of the " +
+                    std::to_string(needed) + " threads that this takes (" + reason +
+                    "); end other programs, raise the limit (ulimit -u or -v, a container's limit of processes)" +
+                    (team > 1 ? " or give --threads 1" : ""));
+}
+
+}  // namespace
+
+c10::Device OpenDevice(const std::string& name) {
+  const DeviceName wanted = ParseDeviceName(name);
+  if (!wanted.is_gpu) return c10::Device(c10::kCPU);
+  LoadCudaLibrary();
+  int available = 0;
+  try {
+    if (at::hasCUDA()) available = at::detail::getCUDAHooks().deviceCount();
+  } catch (...) {
+    RethrowTorchError("--device " + name, "");
+  }
+  if (available == 0)
+    throw DeviceError("--device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
+  if (wanted.gpu >= available) {
+    throw DeviceError("--device " + name + ": this machine has " + std::to_string(available) +
+                      (available == 1 ? " GPU, cuda:0" : " GPUs, counted from 0; name one of them"));
+  }
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(wanted.gpu)};
+}
+
+NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device) {
+  if (dtype == "fp32") return {at::kFloat, at::kFloat};
+  if (dtype == "bf16") return {at::kBFloat16, at::kBFloat16};
+  if (dtype != "auto") throw std::invalid_argument("--dtype \"" + dtype + "\": it must be auto, fp32 or bf16");
+  if (stored != "BF16") return {at::kFloat, at::kFloat};
+  // Matrix products in bf16 run at a quarter of fp32's speed on a CPU without bf16 instructions, and fp32 is never less
+  // exact.
+  return device.is_cuda() ? NumberTypes{at::kBFloat16, at::kBFloat16} : NumberTypes{at::kFloat, at::kBFloat16};
+}
+
+at::ScalarType ParseScalarType(const std::string& dtype) {
+  if (dtype == "fp32") return at::kFloat;
+  if (dtype == "bf16") return at::kBFloat16;
+  if (dtype == "fp16") return at::kHalf;
+  throw std::invalid_argument("dtype \"" + dtype + "\": it must be fp32, bf16 or fp16");
+}
+
+void SetTorchThreads(int32_t num_threads) {
+  const int32_t wanted =
+      num_threads > 0 ? num_threads : static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
+  RequireThreads(wanted);
+  at::set_num_threads(wanted);
+  at::parallel_for(0, wanted, 1, [](int64_t, int64_t) {});  // OpenMP starts its team at its first loop
+}
+
+void RethrowTorchError(const std::string& doing, std::string_view smaller) {
+  const std::string less(smaller);
+  const std::string gpu_full = doing + ": the GPU's memory is used up; free some of it" +
+                               (less.empty() ? " or " : ", " + less + ", or ") + std::string(kUseCpu);
+  const std::string host_full =
+      doing + ": the memory is used up; close other programs" + (less.empty() ? "" : ", or " + less);
+  try {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw DeviceError(gpu_full);
+  } catch (const std::bad_alloc&) {
+    throw DeviceError(host_full);
+  } catch (const c10::Error& error) {
+    const std::string_view what = error.what_without_backtrace();
+    const auto says = [&](std::string_view words) { return what.find(words) != std::string_view::npos; };
+    // The CPU's allocator reports as a plain error; so do CUDA (no room for a context or a stream) and the libraries
+    // above it (no room for their workspaces).
+    if (says("DefaultCPUAllocator")) throw DeviceError(host_full);
+    if (says("out of memory") || says("_ALLOC_FAILED")) throw DeviceError(gpu_full);
+    throw std::runtime_error(doing + ": " + std::string(what.substr(0, what.find('\n'))));
+  }
+}
+
+}  // namespace headscope::model

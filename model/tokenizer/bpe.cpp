@@ -1,0 +1,137 @@
+#include "tokenizer/bpe.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <tuple>
+
+#include "tokenizer/unicode_text.h"
+
+namespace headscope::model {
+
+struct BytePairMerger::Symbol {
+  int32_t id;
+  int32_t previous;  // index into the list, -1: none
+  int32_t next;
+};
+
+namespace {
+
+uint64_t PairKey(int32_t left, int32_t right) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+}
+
+struct Candidate {
+  int32_t rank;
+  int32_t position;
+  int32_t merged_id;
+  bool operator>(const Candidate& other) const {
+    return std::tie(rank, position) > std::tie(other.rank, other.position);
+  }
+};
+
+constexpr int32_t kRemoved = -1;
+
+}  // namespace
+
+MergeTable::MergeTable(const std::vector<MergeRule>& merges) {
+  size_t size = 16;
+  while (size < 2 * merges.size()) size *= 2;
+  slots_.assign(size, {.pair = 0, .merge = {.rank = -1, .id = 0}});
+  for (size_t rank = 0; rank < merges.size(); ++rank) {
+    const MergeRule& rule = merges[rank];
+    // Of two equal rules the last one holds, as in the tokenizers library.
+    const uint64_t pair = PairKey(rule.left, rule.right);
+    slots_[SlotOf(pair)] = {.pair = pair, .merge = {.rank = static_cast<int32_t>(rank), .id = rule.merged}};
+  }
+}
+
+size_t MergeTable::SlotOf(uint64_t pair) const {
+  const size_t mask = slots_.size() - 1;
+  size_t at = hash_(pair) & mask;
+  while (slots_[at].merge.rank >= 0 && slots_[at].pair != pair) at = (at + 1) & mask;
+  return at;
+}
+
+const MergeTable::Merge* MergeTable::Find(int32_t left, int32_t right) const {
+  const Slot& slot = slots_[SlotOf(PairKey(left, right))];
+  return slot.merge.rank >= 0 ? &slot.merge : nullptr;
+}
+
+BytePairMerger::BytePairMerger(const TokenizerSpec& spec)
+    : byte_ids_(spec.byte_ids),
+      over_characters_(spec.over_characters),
+      character_ids_(spec.character_ids),
+      merges_(spec.merges) {
+  if (!spec.ignore_merges) return;
+  whole_pieces_.reserve(spec.tokens.count());
+  spec.tokens.ForEach([&](int32_t id, std::string_view bytes) {
+    if (!std::binary_search(spec.added_only.begin(), spec.added_only.end(), id)) whole_pieces_.emplace(bytes, id);
+  });
+}
+
+std::vector<BytePairMerger::Symbol> BytePairMerger::Symbols(std::string_view piece) const {
+  std::vector<Symbol> symbols;
+  symbols.reserve(piece.size());
+  const auto add = [&](int32_t id) {
+    const auto count = static_cast<int32_t>(symbols.size());
+    symbols.push_back({id, count - 1, count + 1});
+  };
+  for (size_t at = 0; at < piece.size();) {
+    if (over_characters_) {
+      const Character c = FrontCharacter(piece.substr(at));
+      const auto known = std::lower_bound(character_ids_.begin(), character_ids_.end(), std::pair(c.code, INT32_MIN));
+      if (c.length > 0 && known != character_ids_.end() && known->first == c.code) {
+        add(known->second);
+        at += c.length;
+        continue;
+      }
+      // A character without a token of its own is spelled by its bytes, all of them.
+      for (size_t left = std::max<size_t>(c.length, 1); left > 0; --left)
+        add(byte_ids_[static_cast<unsigned char>(piece[at++])]);
+      continue;
+    }
+    add(byte_ids_[static_cast<unsigned char>(piece[at++])]);
+  }
+  symbols.back().next = -1;
+  return symbols;
+}
+
+void BytePairMerger::Encode(std::string_view piece, std::vector<int32_t>* ids) const {
+  if (piece.empty()) return;
+  if (const auto whole = whole_pieces_.find(piece); whole != whole_pieces_.end()) {
+    ids->push_back(whole->second);
+    return;
+  }
+  std::vector<Symbol> symbols = Symbols(piece);
+  const auto count = static_cast<int32_t>(symbols.size());
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> heap;
+  const auto offer = [&](int32_t left) {
+    if (left < 0) return;
+    const Symbol& symbol = symbols[static_cast<size_t>(left)];
+    if (symbol.next < 0) return;
+    if (const MergeTable::Merge* merge = merges_.Find(symbol.id, symbols[static_cast<size_t>(symbol.next)].id)) {
+      heap.push({merge->rank, left, merge->id});
+    }
+  };
+  for (int32_t i = 0; i < count; ++i) offer(i);
+  while (!heap.empty()) {
+    const Candidate best = heap.top();
+    heap.pop();
+    Symbol& left = symbols[static_cast<size_t>(best.position)];
+    if (left.id == kRemoved || left.next < 0) continue;
+    Symbol& right = symbols[static_cast<size_t>(left.next)];
+    const MergeTable::Merge* merge = merges_.Find(left.id, right.id);
+    if (merge == nullptr || merge->id != best.merged_id) continue;  // one of the two has changed since
+    left.id = merge->id;
+    left.next = right.next;
+    right.id = kRemoved;
+    if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = best.position;
+    offer(left.previous);
+    offer(best.position);
+  }
+  for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next)
+    ids->push_back(symbols[static_cast<size_t>(i)].id);
+}
+
+}  // namespace headscope::model

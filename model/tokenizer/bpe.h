@@ -1,0 +1,57 @@
+// Byte-pair merging of one piece of text, which begins as its bytes or as its characters.
+//
+// Method: symbols in a linked list, the possible merges in a heap ordered by (rank, position); entries that a merge
+// made stale are skipped when they come up. O(n log n) for a piece of n bytes, where rescanning for the best pair would
+// be quadratic.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/seeded_hash.h"
+#include "tokenizer/tokenizer_spec.h"
+
+namespace headscope::model {
+
+// The merge rule of two tokens that stand side by side. 32 bytes a rule at most.
+class MergeTable {
+ public:
+  explicit MergeTable(const std::vector<MergeRule>& merges);
+  struct Merge {
+    int32_t rank;
+    int32_t id;
+  };
+  const Merge* Find(int32_t left, int32_t right) const;  // nullptr: none
+
+ private:
+  struct Slot {
+    uint64_t pair;
+    Merge merge;  // rank below 0: free
+  };
+  size_t SlotOf(uint64_t pair) const;  // where it is, or would be
+  SeededHash hash_;
+  std::vector<Slot> slots_;  // a power of two of them, at most half in use
+};
+
+class BytePairMerger {
+ public:
+  // Keeps views into spec.tokens.
+  explicit BytePairMerger(const TokenizerSpec& spec);
+  // Appends the ids of `piece` (any bytes).
+  void Encode(std::string_view piece, std::vector<int32_t>* ids) const;
+
+ private:
+  struct Symbol;
+  std::vector<Symbol> Symbols(std::string_view piece) const;
+  std::array<int32_t, 256> byte_ids_;
+  bool over_characters_;
+  std::vector<std::pair<uint32_t, int32_t>> character_ids_;
+  MergeTable merges_;
+  std::unordered_map<std::string_view, int32_t, SeededHash> whole_pieces_;  // filled only for ignore_merges
+};
+
+}  // namespace headscope::model

@@ -1,0 +1,30 @@
+#include "model/model_tokenizer.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "model/input_file.h"
+
+namespace headscope::model {
+
+std::string TokenizerPath(const std::string& model_dir) {
+  return (std::filesystem::path(model_dir) / "tokenizer.json").string();
+}
+
+Tokenizer LoadModelTokenizer(const std::string& model_dir, const ModelConfig& config) {
+  const std::string path = TokenizerPath(model_dir);
+  Tokenizer tokenizer = Tokenizer::Load(path);
+  if (tokenizer.vocabulary_size() > config.vocabulary_size) {
+    const int32_t id = tokenizer.vocabulary_size() - 1;  // the largest id is always a token's
+    // Quoted and escaped: a token is any bytes.
+    const std::string token = nlohmann::json(tokenizer.TokenBytes(id).substr(0, 100))
+                                  .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    Refuse(path, "token " + token,
+           "has the id " + std::to_string(id) + " and the model's ids end at " +
+               std::to_string(config.vocabulary_size - 1) + " (vocab_size in config.json)",
+           "use the tokenizer.json that was published with these weights");
+  }
+  return tokenizer;
+}
+
+}  // namespace headscope::model

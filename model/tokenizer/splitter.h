@@ -1,0 +1,34 @@
+// Cuts text at what a pattern matches: a regular expression with Unicode classes, or a literal text.
+//
+// The text is looked through for bytes that are not UTF-8 once; the expression sees the valid stretches between, one by
+// one, without another look. Such bytes match nothing, so they come out as parts of their own and no byte is lost.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace headscope::model {
+
+class Splitter {
+ public:
+  // PCRE2 with Unicode properties; throws std::invalid_argument if it does not compile.
+  explicit Splitter(const std::string& pattern, bool literal = false);
+
+  // Matches and the stretches between them, in order, as views into `text`. Thread-safe. Throws BadInputError when the
+  // expression needs more steps than a split of words ever does.
+  using Visit = std::function<void(std::string_view part, bool matches)>;
+  void ForEachPart(std::string_view text, const Visit& visit) const;
+
+ private:
+  void SplitValid(std::string_view text, const Visit& visit) const;
+  void SplitLiteral(std::string_view text, const Visit& visit) const;
+  struct Free {
+    void operator()(void* code) const;
+  };
+  std::unique_ptr<void, Free> code_;  // pcre2_code
+  std::string literal_;
+};
+
+}  // namespace headscope::model

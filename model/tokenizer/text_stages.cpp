@@ -1,0 +1,202 @@
+#include "tokenizer/text_stages.h"
+
+#include <array>
+#include <utility>
+
+namespace headscope::model {
+namespace {
+
+constexpr size_t kMaxSteps = 32;            // of a stage; real ones have three
+constexpr size_t kLongestReplacement = 64;  // bytes
+
+// Splits that are known to mean the same in PCRE2 (with Unicode properties) as in the tokenizers library, and to take
+// time in proportion to the text: a file may not bring an expression of its own.
+constexpr std::string_view kGpt2Split = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::array<std::string_view, 11> kKnownSplits = {
+    // GPT-2, also what ByteLevel means by use_regex
+    kGpt2Split,
+    // Llama 3: digits in groups of three
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // Qwen 2 and 3: single digits
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // Qwen 3.5: marks are part of words
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // Mistral's tekken: words change at capitals
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // DeepSeek's three, which follow each other
+    R"(\p{N}{1,3})", R"([一-龥぀-ゟ゠-ヿ]+)",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    // Parts of others
+    R"(\p{N})", R"(\p{N}+)", R"(\s+)"};
+
+// \s stands for White_Space in the tokenizers library; line breaks may be written as themselves.
+std::string ToPcre2(std::string_view pattern) {
+  std::string out;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '\\') {
+      out += pattern[i];
+      continue;
+    }
+    const char escaped = pattern[++i];  // no known pattern ends in a backslash
+    if (escaped == 's' || escaped == 'S')
+      out += escaped == 's' ? R"(\p{White_Space})" : R"(\P{White_Space})";
+    else
+      out.append(1, '\\').append(1, escaped);
+  }
+  return out;
+}
+
+std::string WithEscapedBreaks(std::string_view pattern) {
+  std::string out;
+  for (const char c : pattern) {
+    if (c == '\r' || c == '\n')
+      out += c == '\r' ? R"(\r)" : R"(\n)";
+    else
+      out += c;
+  }
+  return out;
+}
+
+void RefuseMoreSteps(const JsonFields& step, size_t known) {
+  if (known == kMaxSteps) step.RefuseField("type", "stands after 32 other steps", kKnownTokenizers);
+}
+
+std::string ShortText(const JsonFields& fields, std::string_view key) {
+  std::string text = fields.Text(key);
+  if (text.size() > kLongestReplacement)
+    fields.RefuseField(key, "has more than 64 bytes, which no replacement needs", kKnownTokenizers);
+  return text;
+}
+
+NormalizerStep ReadReplace(const JsonFields& step) {
+  NormalizerStep read{.kind = NormalizerStep::Kind::kReplace, .pattern = {}, .content = ShortText(step, "content")};
+  const JsonFields pattern = step.Object("pattern");
+  if (!pattern.Has("String")) step.RefuseField("pattern", "only a String is supported", kKnownTokenizers);
+  read.pattern = ShortText(pattern, "String");
+  if (read.pattern.empty()) pattern.RefuseField("String", "is empty", "remove the step");
+  return read;
+}
+
+void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
+  using Kind = NormalizerStep::Kind;
+  constexpr std::array<std::pair<std::string_view, Kind>, 5> kPlain = {{{"NFC", Kind::kNfc},
+                                                                        {"NFD", Kind::kNfd},
+                                                                        {"NFKC", Kind::kNfkc},
+                                                                        {"NFKD", Kind::kNfkd},
+                                                                        {"Lowercase", Kind::kLowercase}}};
+  RefuseMoreSteps(step, spec->normalizer.size());
+  const std::string type = step.Text("type");
+  for (const auto& [name, kind] : kPlain) {
+    if (name == type) {
+      spec->normalizer.push_back({.kind = kind, .pattern = {}, .content = {}});
+      return;
+    }
+  }
+  if (type == "Replace") {
+    spec->normalizer.push_back(ReadReplace(step));
+  } else if (type == "Prepend") {
+    spec->normalizer.push_back({.kind = Kind::kPrepend, .pattern = {}, .content = ShortText(step, "prepend")});
+  } else if (type == "Strip") {
+    spec->normalizer.push_back({.kind = Kind::kStrip,
+                                .strip_left = step.Boolean("strip_left", true),
+                                .strip_right = step.Boolean("strip_right", true),
+                                .pattern = {},
+                                .content = {}});
+  } else {
+    step.RefuseField("type", Quoted(type) + " is not supported here",
+                     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, Replace and Prepend are");
+  }
+}
+
+SplitBehavior ReadBehavior(const JsonFields& split) {
+  constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames = {
+      {{"Isolated", SplitBehavior::kIsolated},
+       {"Removed", SplitBehavior::kRemoved},
+       {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+       {"MergedWithNext", SplitBehavior::kMergedWithNext},
+       {"Contiguous", SplitBehavior::kContiguous}}};
+  const std::string name = split.Text("behavior");
+  for (const auto& [known, behavior] : kNames) {
+    if (known == name) return behavior;
+  }
+  split.RefuseField("behavior", Quoted(name) + " is not known", kKnownTokenizers);
+}
+
+PreTokenizerStep ReadSplit(const JsonFields& split) {
+  PreTokenizerStep step;
+  step.behavior = ReadBehavior(split);
+  step.invert = split.Boolean("invert", false);
+  const JsonFields pattern = split.Object("pattern");
+  if (pattern.Has("String")) {
+    step.literal = true;
+    step.pattern = pattern.Text("String");
+    if (step.pattern.empty()) pattern.RefuseField("String", "is empty", "remove the step");
+    return step;
+  }
+  const std::string written = WithEscapedBreaks(pattern.Text("Regex"));
+  for (const std::string_view known : kKnownSplits) {
+    if (known == written) step.pattern = ToPcre2(known);
+  }
+  if (step.pattern.empty())
+    split.RefuseField("pattern.Regex", "is not one of the splits that headscope knows", kKnownTokenizers);
+  return step;
+}
+
+PreTokenizerStep ReadMetaspace(const JsonFields& step) {
+  PreTokenizerStep read{.kind = PreTokenizerStep::Kind::kMetaspace, .pattern = {}};
+  read.pattern = ShortText(step, "replacement");
+  if (step.Boolean("split", true)) step.RefuseField("split", "true is not supported", kKnownTokenizers);
+  const std::string scheme = step.Text("prepend_scheme", step.Boolean("add_prefix_space", true) ? "always" : "never");
+  if (scheme != "always" && scheme != "first" && scheme != "never")
+    step.RefuseField("prepend_scheme", Quoted(scheme) + " is not known", kKnownTokenizers);
+  read.prefix = scheme == "always"  ? PreTokenizerStep::Prefix::kAlways
+                : scheme == "first" ? PreTokenizerStep::Prefix::kFirst
+                                    : PreTokenizerStep::Prefix::kNever;
+  return read;
+}
+
+}  // namespace
+
+void ReadNormalizer(const JsonFields& root, TokenizerSpec* spec) {
+  if (!root.Has("normalizer")) return;
+  ForEachStep(root.Object("normalizer"), "normalizers",
+              [&](const JsonFields& step) { ReadNormalizerStep(step, spec); });
+}
+
+bool ReadPreTokenizer(const JsonFields& root, TokenizerSpec* spec) {
+  if (!root.Has("pre_tokenizer")) return false;
+  bool byte_level = false;
+  ForEachStep(root.Object("pre_tokenizer"), "pretokenizers", [&](const JsonFields& step) {
+    std::vector<PreTokenizerStep>& steps = spec->pre_tokenizer;
+    RefuseMoreSteps(step, steps.size());
+    const std::string type = step.Text("type");
+    if (byte_level) step.RefuseField("type", "a step after ByteLevel is not supported", kKnownTokenizers);
+    if (type == "Split") {
+      steps.push_back(ReadSplit(step));
+    } else if (type == "Digits") {
+      PreTokenizerStep digits;
+      digits.pattern = step.Boolean("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)";
+      steps.push_back(digits);
+    } else if (type == "Metaspace") {
+      steps.push_back(ReadMetaspace(step));
+    } else if (type == "ByteLevel") {
+      byte_level = true;
+      // The library's own defaults, for files of its older versions: both true.
+      if (step.Boolean("add_prefix_space", true)) {
+        PreTokenizerStep space;
+        space.kind = PreTokenizerStep::Kind::kPrefixSpace;
+        steps.push_back(space);
+      }
+      if (step.Boolean("use_regex", true)) {
+        PreTokenizerStep split;
+        split.pattern = ToPcre2(kGpt2Split);
+        steps.push_back(split);
+      }
+    } else {
+      step.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
+    }
+  });
+  return byte_level;
+}
+
+}  // namespace headscope::model

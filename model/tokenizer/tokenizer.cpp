@@ -1,0 +1,122 @@
+#include "model/tokenizer.h"
+
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <unordered_map>
+#include <utility>
+
+#include "model/input_file.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/seeded_hash.h"
+#include "tokenizer/tokenizer_spec.h"
+
+namespace headscope::model {
+namespace {
+
+constexpr int64_t kMaxTokenizerBytes = 64 << 20;
+
+// A piece's ids are looked up before it is merged again, since words repeat. Long pieces hardly ever do, and a text
+// that repeats none must not fill the memory.
+constexpr size_t kLongestKept = 32;  // bytes
+constexpr size_t kMostKept = 1 << 16;
+
+using KnownPieces = std::unordered_map<std::string, std::vector<int32_t>, SeededHash, std::equal_to<>>;
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  explicit Impl(TokenizerSpec the_spec)
+      : spec(std::move(the_spec)),
+        pre_tokenizer(spec.pre_tokenizer),
+        merger(spec),
+        raw_tokens(spec.added_tokens, false, spec.normalizer),
+        normalized_tokens(spec.added_tokens, true, spec.normalizer) {}
+
+  TokenTable::Token TokenOf(int32_t id) const {
+    const std::optional<TokenTable::Token> token = spec.tokens.Find(id);
+    if (!token) throw std::out_of_range("token id " + std::to_string(id) + " is not in the vocabulary");
+    return *token;
+  }
+
+  void EncodePiece(std::string_view piece, KnownPieces* known, std::vector<int32_t>* ids) const {
+    const auto entry = piece.size() > kLongestKept ? known->end() : known->find(piece);
+    if (entry != known->end()) {
+      ids->insert(ids->end(), entry->second.begin(), entry->second.end());
+      return;
+    }
+    const size_t before = ids->size();
+    merger.Encode(piece, ids);
+    if (piece.size() <= kLongestKept && known->size() < kMostKept) {
+      known->emplace(piece, std::vector<int32_t>(ids->begin() + static_cast<std::ptrdiff_t>(before), ids->end()));
+    }
+  }
+
+  TokenizerSpec spec;
+  PreTokenizer pre_tokenizer;
+  BytePairMerger merger;
+  AddedTokens raw_tokens;
+  AddedTokens normalized_tokens;
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+Tokenizer::~Tokenizer() = default;
+
+Tokenizer Tokenizer::Load(const std::string& tokenizer_json_path) {
+  return Parse(ReadSmallFile(tokenizer_json_path, kMaxTokenizerBytes), tokenizer_json_path);
+}
+
+Tokenizer Tokenizer::Parse(std::string_view text, const std::string& file) {
+  return Tokenizer(std::make_unique<Impl>(ParseTokenizerSpec(text, file)));
+}
+
+std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens) const {
+  const Impl& m = *impl_;
+  std::vector<int32_t> ids;
+  if (add_special_tokens) ids = m.spec.template_before;
+  KnownPieces known;
+  const auto put = [&](int32_t id) { ids.push_back(id); };
+  m.raw_tokens.Cut(
+      text,
+      [&](std::string_view raw) {
+        bool first = raw.data() == text.data();
+        const std::string normal = m.spec.normalizer.empty() ? "" : Normalize(raw, m.spec.normalizer);
+        m.normalized_tokens.Cut(
+            m.spec.normalizer.empty() ? raw : normal,
+            [&](std::string_view plain) {
+              m.pre_tokenizer.ForEachPiece(plain, std::exchange(first, false),
+                                           [&](std::string_view piece) { m.EncodePiece(piece, &known, &ids); });
+            },
+            [&](int32_t id) {
+              first = false;
+              put(id);
+            });
+      },
+      put);
+  if (add_special_tokens) ids.insert(ids.end(), m.spec.template_after.begin(), m.spec.template_after.end());
+  return ids;
+}
+
+std::string Tokenizer::Decode(const std::vector<int32_t>& ids, bool keep_special_tokens) const {
+  std::string bytes;
+  for (const int32_t id : ids) {
+    const TokenTable::Token token = impl_->TokenOf(id);
+    if (keep_special_tokens || !token.special) bytes += token.bytes;
+  }
+  if (impl_->spec.decoded_space_goes && bytes.starts_with(' ')) bytes.erase(0, 1);
+  return bytes;
+}
+
+std::string Tokenizer::TokenBytes(int32_t id) const {
+  return std::string(impl_->TokenOf(id).bytes);
+}
+
+int32_t Tokenizer::vocabulary_size() const {
+  return impl_->spec.tokens.end_id();
+}
+
+}  // namespace headscope::model

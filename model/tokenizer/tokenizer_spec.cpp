@@ -1,0 +1,314 @@
+#include "tokenizer/tokenizer_spec.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "checkpoint/strict_json.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/seeded_hash.h"
+#include "tokenizer/text_stages.h"
+#include "tokenizer/unicode_text.h"
+
+namespace headscope::model {
+namespace {
+
+constexpr int64_t kMaxId = (1 << 24) - 1;
+constexpr size_t kMaxTemplateIds = 4096;  // real templates have a handful
+constexpr size_t kMaxAddedTokens = 1 << 20;
+constexpr std::string_view kSpaceMark = "\u2581";  // what stands for a space where tokens are written as characters
+
+// By the text that stands in the file; views into the file's tree.
+using Vocabulary = std::unordered_map<std::string_view, int32_t, SeededHash>;
+
+int64_t MostId(size_t tokens) {
+  // Ids may have holes, but a number far beyond the tokens that there are is a mistake.
+  return std::min<int64_t>(kMaxId, 4 * (static_cast<int64_t>(tokens) + 1024));
+}
+
+void ReadAddedTokens(const JsonFields& root, TokenizerSpec* spec) {
+  if (!root.Has("added_tokens")) return;
+  root.ForEachObject("added_tokens", [&](size_t, const JsonFields& token) {
+    if (spec->added_tokens.size() == kMaxAddedTokens)
+      root.RefuseField("added_tokens", "holds more than a million tokens", "check that it is the right file");
+    AddedToken added;
+    added.content = token.Text("content");
+    added.id = static_cast<int32_t>(token.Integer("id", 0, kMaxId));
+    added.special = token.Boolean("special", false);
+    added.normalized = token.Boolean("normalized", !added.special);
+    added.single_word = token.Boolean("single_word", false);
+    added.lstrip = token.Boolean("lstrip", false);
+    added.rstrip = token.Boolean("rstrip", false);
+    if (added.content.empty()) token.RefuseField("content", "is empty", "remove the token");
+    spec->added_tokens.push_back(std::move(added));
+  });
+}
+
+// <0x41> and its like; -1 for any other text.
+int ByteOfName(std::string_view name) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  if (name.size() != 6 || !name.starts_with("<0x") || name.back() != '>') return -1;
+  const int high = digit(name[3]);
+  const int low = digit(name[4]);
+  return high < 0 || low < 0 ? -1 : 16 * high + low;
+}
+
+// The bytes that a token of BPE over characters stands for.
+std::string BytesOfCharacters(std::string_view text) {
+  if (const int byte = ByteOfName(text); byte >= 0) return {static_cast<char>(byte)};
+  std::string bytes;
+  for (size_t at = 0; at < text.size();) {
+    if (text.substr(at).starts_with(kSpaceMark)) {
+      bytes += ' ';
+      at += kSpaceMark.size();
+    } else {
+      bytes += text[at++];
+    }
+  }
+  return bytes;
+}
+
+class VocabularyReader {
+ public:
+  VocabularyReader(const JsonFields& model, TokenizerSpec* spec) : model_(model), spec_(*spec) {
+    spec_.byte_ids.fill(-1);
+    for (const AddedToken& token : spec_.added_tokens) added_.emplace(token.content, 0);
+  }
+
+  Vocabulary Read() {
+    const std::optional<JsonValue> vocab = model_.Find("vocab");
+    if (!vocab || !vocab->IsObject()) model_.RefuseField("vocab", "must be an object", "correct it");
+    const int64_t most = MostId(vocab->size() + added_.size());
+    by_text_.reserve(vocab->size());
+    vocab->ForEachMember([&](std::string_view text, const JsonValue& value) {
+      const std::optional<int64_t> id = value.IntegerIn(0, most);
+      if (!id) {
+        model_.RefuseField("vocab",
+                           "the id of " + Quoted(text) + " must be a whole number from 0 to " + std::to_string(most),
+                           "correct it");
+      }
+      Take(text, static_cast<int32_t>(*id));
+    });
+    for (size_t byte = 0; byte < spec_.byte_ids.size(); ++byte) {
+      if (spec_.byte_ids[byte] < 0) {
+        model_.RefuseField("vocab", "has no token for the byte " + std::to_string(byte),
+                           "headscope needs a vocabulary that can spell every text");
+      }
+    }
+    std::sort(spec_.character_ids.begin(), spec_.character_ids.end());
+    for (const AddedToken& token : spec_.added_tokens) {
+      if (added_.at(token.content) == 0) spec_.added_only.push_back(token.id);
+    }
+    std::sort(spec_.added_only.begin(), spec_.added_only.end());
+    return std::move(by_text_);
+  }
+
+ private:
+  void Take(std::string_view text, int32_t id) {
+    by_text_.emplace(text, id);
+    const std::optional<std::string> bytes =
+        spec_.over_characters ? std::optional(BytesOfCharacters(text)) : BytesOfVocabularyText(text);
+    // The name of an added token may stand in the vocabulary too. It is a word like others then, unless it is written
+    // as none.
+    if (const auto added = added_.find(text); added != added_.end()) {
+      spec_.tokens.Add(id, text, false);
+      if (!bytes || *bytes != text) return;
+      added->second = 1;
+    } else {
+      if (!bytes || bytes->empty())
+        model_.RefuseField("vocab", Quoted(text) + " is not written in the byte-level alphabet", kKnownTokenizers);
+      spec_.tokens.Add(id, *bytes, false);
+    }
+    const bool is_byte = spec_.over_characters ? ByteOfName(text) >= 0 : bytes->size() == 1;
+    if (is_byte) {
+      spec_.byte_ids[static_cast<unsigned char>(bytes->front())] = id;
+    } else if (spec_.over_characters) {
+      if (const Character c = FrontCharacter(text); c.length == text.size())
+        spec_.character_ids.emplace_back(c.code, id);
+    }
+  }
+
+  const JsonFields& model_;
+  TokenizerSpec& spec_;
+  Vocabulary by_text_;
+  Vocabulary added_;  // the names of added tokens; 1 for one that is a word of the vocabulary as well
+};
+
+class MergeReader {
+ public:
+  MergeReader(const JsonFields& model, const Vocabulary& by_text, TokenizerSpec* spec)
+      : model_(model), by_text_(by_text), merges_(spec->merges) {}
+
+  void Read() {
+    const JsonValue list = model_.Array("merges");
+    merges_.reserve(list.size());
+    list.ForEachElement([this](const JsonValue& rule) { Take(rule); });
+  }
+
+ private:
+  void Take(const JsonValue& rule) {
+    std::string_view left;
+    std::string_view right;
+    if (rule.IsString()) {
+      const std::string_view text = rule.Text();
+      const size_t space = text.find(' ');
+      if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
+        Refuse("must be two tokens with a space between");
+      left = text.substr(0, space);
+      right = text.substr(space + 1);
+    } else {
+      size_t parts = 0;
+      if (rule.IsArray() && rule.size() == 2) {
+        rule.ForEachElement([&](const JsonValue& part) {
+          if (part.IsString()) (parts++ == 0 ? left : right) = part.Text();
+        });
+      }
+      if (parts != 2) Refuse("must be two tokens");
+    }
+    merged_.assign(left).append(right);
+    const auto left_at = by_text_.find(left);
+    const auto right_at = by_text_.find(right);
+    const auto merged_at = by_text_.find(std::string_view(merged_));
+    if (left_at == by_text_.end() || right_at == by_text_.end() || merged_at == by_text_.end())
+      Refuse("names a token that the vocabulary lacks");
+    merges_.push_back({left_at->second, right_at->second, merged_at->second});
+  }
+  [[noreturn]] void Refuse(std::string_view problem) const {
+    model_.RefuseField("merges[" + std::to_string(merges_.size()) + "]", problem, "correct it");
+  }
+
+  const JsonFields& model_;
+  const Vocabulary& by_text_;
+  std::vector<MergeRule>& merges_;
+  std::string merged_;
+};
+
+void ReadModel(const JsonFields& root, TokenizerSpec* spec) {
+  const JsonFields model = root.Object("model");
+  if (const std::string type = model.Text("type", "BPE"); type != "BPE") {
+    model.RefuseField("type", Quoted(type) + " is not supported", kKnownTokenizers);
+  }
+  if (model.Number("dropout", 0.0) != 0.0)
+    model.RefuseField("dropout", "makes the ids random and is not supported", "set it to null");
+  if (model.Boolean("byte_fallback", false) != spec->over_characters) {
+    model.RefuseField("byte_fallback",
+                      spec->over_characters ? "must be true where the pre_tokenizer has no ByteLevel"
+                                            : "true is not supported beside a ByteLevel pre_tokenizer",
+                      kKnownTokenizers);
+  }
+  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!model.Text(affix, "").empty()) model.RefuseField(affix, "is not supported", kKnownTokenizers);
+  }
+  spec->ignore_merges = model.Boolean("ignore_merges", false);
+  if (spec->ignore_merges && spec->over_characters)
+    model.RefuseField("ignore_merges", "true is not supported without ByteLevel", kKnownTokenizers);
+  const Vocabulary by_text = VocabularyReader(model, spec).Read();
+  MergeReader(model, by_text, spec).Read();
+}
+
+void PutAddedTokens(const JsonFields& root, TokenizerSpec* spec) {
+  const int64_t most = MostId(spec->tokens.count() + spec->added_tokens.size());
+  for (const AddedToken& token : spec->added_tokens) {
+    if (token.id > most) {
+      root.RefuseField("added_tokens", "the id " + std::to_string(token.id) + " lies far outside the vocabulary",
+                       "correct it");
+    }
+    spec->tokens.Add(token.id, token.content, token.special);
+  }
+  if (const std::optional<int32_t> twice = spec->tokens.Sort()) {
+    root.RefuseField("model.vocab", "and added_tokens give the id " + std::to_string(*twice) + " to two tokens",
+                     "correct one of them");
+  }
+}
+
+// The ids of each special token that a template may name.
+std::unordered_map<std::string_view, JsonValue, SeededHash> TemplateTokens(const JsonFields& processor) {
+  std::unordered_map<std::string_view, JsonValue, SeededHash> tokens;
+  const std::optional<JsonValue> all = processor.Find("special_tokens");
+  if (all && all->IsObject()) {
+    all->ForEachMember([&](std::string_view name, const JsonValue& token) { tokens.emplace(name, token); });
+  }
+  return tokens;
+}
+
+void ReadTemplate(const JsonFields& processor, TokenizerSpec* spec) {
+  const auto tokens = TemplateTokens(processor);
+  bool after_text = false;
+  processor.ForEachObject("single", [&](size_t, const JsonFields& piece) {
+    if (piece.Has("Sequence")) {
+      if (after_text) piece.RefuseField("Sequence", "the text stands twice", kKnownTokenizers);
+      after_text = true;
+      return;
+    }
+    const std::string name = piece.Object("SpecialToken").Text("id");
+    const std::string path = std::string("special_tokens.").append(name, 0, 40);
+    const auto token = tokens.find(name);
+    if (token == tokens.end()) processor.RefuseField(path, "the field is missing", "add it to the file");
+    const JsonFields fields(token->second, processor.file(), processor.PathOf(path));
+    const JsonValue ids = fields.Array("ids");
+    if (spec->template_before.size() + spec->template_after.size() + ids.size() > kMaxTemplateIds) {
+      processor.RefuseField("single", "puts more than " + std::to_string(kMaxTemplateIds) + " ids around the text",
+                            "correct it");
+    }
+    ids.ForEachElement([&](const JsonValue& value) {
+      const std::optional<int64_t> id = value.IntegerIn(0, kMaxId);
+      if (!id || !spec->tokens.Find(static_cast<int32_t>(*id)))
+        fields.RefuseField("ids", "names a token that the vocabulary lacks", "correct it");
+      (after_text ? spec->template_after : spec->template_before).push_back(static_cast<int32_t>(*id));
+    });
+  });
+  if (!after_text) processor.RefuseField("single", "does not hold the text", "correct it");
+}
+
+void ReadPostProcessor(const JsonFields& root, TokenizerSpec* spec) {
+  if (!root.Has("post_processor")) return;
+  bool has_template = false;
+  ForEachStep(root.Object("post_processor"), "processors", [&](const JsonFields& processor) {
+    const std::string type = processor.Text("type");
+    if (type == "TemplateProcessing") {
+      if (has_template) processor.RefuseField("type", "two templates are not supported", kKnownTokenizers);
+      has_template = true;
+      ReadTemplate(processor, spec);
+    } else if (type != "ByteLevel") {  // ByteLevel only moves offsets
+      processor.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
+    }
+  });
+}
+
+// What turns tokens back into text: the bytes of each are known by now, so the decoder may say nothing else.
+void ReadDecoder(const JsonFields& root, TokenizerSpec* spec) {
+  ForEachStep(root.Object("decoder"), "decoders", [&](const JsonFields& step) {
+    const std::string type = step.Text("type");
+    const auto known = [&](std::initializer_list<std::string_view> names) {
+      return std::find(names.begin(), names.end(), type) != names.end();
+    };
+    if (spec->over_characters ? !known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}) : type != "ByteLevel")
+      step.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
+    if (type == "Strip") spec->decoded_space_goes = step.Integer("start", 0, 1, 0) == 1;
+    if (type == "Metaspace") {
+      spec->decoded_space_goes =
+          step.Text("prepend_scheme", step.Boolean("add_prefix_space", true) ? "always" : "never") != "never";
+    }
+  });
+}
+
+}  // namespace
+
+TokenizerSpec ParseTokenizerSpec(std::string_view text, const std::string& file) {
+  const JsonTree whole(text, file);
+  const JsonFields root(whole.Root(), file, "");
+  TokenizerSpec spec;
+  for (const char* stage : {"truncation", "padding"}) {
+    if (root.Has(stage)) root.RefuseField(stage, "would change the ids and is not supported", "set it to null");
+  }
+  ReadAddedTokens(root, &spec);
+  ReadNormalizer(root, &spec);
+  spec.over_characters = !ReadPreTokenizer(root, &spec);
+  ReadModel(root, &spec);
+  PutAddedTokens(root, &spec);
+  ReadPostProcessor(root, &spec);
+  ReadDecoder(root, &spec);
+  return spec;
+}
+
+}  // namespace headscope::model

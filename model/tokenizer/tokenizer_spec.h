@@ -1,0 +1,60 @@
+// tokenizer.json as plain data: what it asks for, checked against what headscope can do.
+//
+// The file describes a pipeline of added tokens, normalizer, pre-tokenizer, model and post-processor. Each stage is
+// read by a table of the known kinds; an unknown kind, or a known one with an option that would change the ids, is
+// refused by name. Two kinds of model are read: byte-level BPE (GPT-2, Llama 3, Qwen) and BPE over characters with
+// tokens for single bytes (Llama 2, Mistral). Families that are not here yet (Unigram, WordPiece) become new rows.
+//
+// Memory follows what the file holds, never a number in it (docs/design.md, "Files of others").
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/token_table.h"
+
+namespace headscope::model {
+
+struct AddedToken {
+  std::string content;
+  int32_t id = 0;
+  bool special = false;      // left out of decoded text
+  bool normalized = false;   // looked for in the normalized text
+  bool single_word = false;  // only where no letter stands beside it
+  bool lstrip = false;       // takes the white space before it
+  bool rstrip = false;       // and after it
+};
+
+struct MergeRule {
+  int32_t left = 0;
+  int32_t right = 0;
+  int32_t merged = 0;
+};
+
+struct TokenizerSpec {
+  std::vector<NormalizerStep> normalizer;
+  std::vector<PreTokenizerStep> pre_tokenizer;
+  TokenTable tokens;
+  std::array<int32_t, 256> byte_ids{};  // the token of each single byte
+  // BPE over characters: the tokens that are one character, in the order of the characters. Empty for byte-level BPE.
+  std::vector<std::pair<uint32_t, int32_t>> character_ids;
+  bool over_characters = false;
+  std::vector<MergeRule> merges;         // in the order of their rank
+  bool ignore_merges = false;            // a piece that is a token is that token, whatever the merges say
+  std::vector<AddedToken> added_tokens;  // in the file's order
+  std::vector<int32_t> added_only;       // the ids of those that are not words of the vocabulary as well, sorted
+  std::vector<int32_t> template_before;  // ids that the post-processor puts before and after the text
+  std::vector<int32_t> template_after;
+  bool decoded_space_goes = false;  // decoded text loses one space at its front
+};
+
+// `file` only names the source. Throws BadInputError.
+TokenizerSpec ParseTokenizerSpec(std::string_view text, const std::string& file);
+
+}  // namespace headscope::model

@@ -1,0 +1,92 @@
+"""Writes the seeds of the fuzzers of model/: a folder per fuzzer, small valid files that reach its reader's every branch.
+
+    model_seeds.py [FOLDER]     by default the folder of this script
+
+The files lie in the repository; tests/model/mutation_test.cpp reads them all.
+"""
+import json
+import pathlib
+import struct
+import sys
+
+SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+BASE = dict(hidden_size=64, intermediate_size=96, vocab_size=100, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024)
+
+
+def config(model_type, **fields):
+    return json.dumps({"model_type": model_type, **BASE, **fields}).encode()
+
+
+def alphabet():
+    """Characters of the byte-level alphabet, by byte."""
+    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in own]
+    return [chr(byte) if byte in own else chr(0x100 + others.index(byte)) for byte in range(256)]
+
+
+def byte_level(**fields):
+    vocab = {text: byte for byte, text in enumerate(alphabet())}
+    vocab.update({"th": 256, "he": 257, "the": 258, "\u0120the": 259})
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}, "post_processor": None,
+            "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "byte_fallback": False, "ignore_merges": False, "vocab": vocab,
+                      "merges": ["t h", "h e", ["th", "e"], "\u0120 the"]}, **fields}
+
+
+def tokenizers():
+    added = [{"id": 260, "content": "<|end|>", "single_word": False, "lstrip": True, "rstrip": True, "normalized": False, "special": True},
+             {"id": 261, "content": "caf\u00e9", "single_word": True, "lstrip": False, "rstrip": False, "normalized": True, "special": False}]
+    template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+                "special_tokens": {"<|end|>": {"id": "<|end|>", "ids": [260], "tokens": ["<|end|>"]}}}
+    yield "gpt2", byte_level()
+    yield "qwen", byte_level(added_tokens=added, normalizer={"type": "NFC"}, post_processor=template, pre_tokenizer={"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": SPLIT}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}]})
+    steps = [{"type": name} for name in ("NFD", "NFKC", "NFKD", "Lowercase")] + [
+        {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "Replace", "pattern": {"String": "``"}, "content": '"'}, {"type": "Prepend", "prepend": "x"}]
+    splits = [{"type": "Split", "pattern": {"String": letter}, "behavior": behavior, "invert": behavior == "Contiguous"} for letter, behavior in
+              zip("aeiou", ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"))]
+    yield "stages", byte_level(added_tokens=added, normalizer={"type": "Sequence", "normalizers": steps}, pre_tokenizer={"type": "Sequence", "pretokenizers": [
+        *splits, {"type": "Digits", "individual_digits": True}, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]})
+    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"<0x{byte:02X}>": 3 + byte for byte in range(256)}, "\u2581": 259, "t": 260, "h": 261, "e": 262, "th": 263, "\u2581th": 264}
+    names = [{"id": number, "content": content, "special": True} for number, content in enumerate(("<unk>", "<s>", "</s>"))]
+    yield "llama2", byte_level(added_tokens=names, pre_tokenizer={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False},
+                               decoder={"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+                                                                         {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+                               model={"type": "BPE", "dropout": None, "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True, "vocab": vocab,
+                                      "merges": ["t h", "\u2581 th"]})
+
+
+def header(tensors, size):
+    return struct.pack("<q", size) + json.dumps(tensors).encode()
+
+
+def seeds():
+    yield "config", "llama3.json", config("llama", rope_theta=5e5, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rope_scaling={
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 256})
+    yield "config", "mistral.json", config("mistral", sliding_window=512, head_dim=32)
+    yield "config", "qwen2.json", config("qwen2", use_sliding_window=True, sliding_window=512, max_window_layers=1, rope_scaling={
+        "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256, "beta_fast": 16, "mscale": 1.0, "mscale_all_dim": 0.7, "truncate": False})
+    yield "config", "qwen3.json", config("qwen3", head_dim=16, use_sliding_window=True, sliding_window=64, layer_types=["full_attention", "sliding_attention"],
+                                         rope_parameters={"rope_type": "dynamic", "rope_theta": 1e6, "factor": 2.0, "partial_rotary_factor": 0.5})
+    yield "config", "longrope.json", config("llama", rope_parameters={"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8,
+                                                                      "original_max_position_embeddings": 256, "attention_factor": 1.2})
+    for name, spec in tokenizers():
+        text = json.dumps(spec, ensure_ascii=False, separators=(",", ":")).encode()
+        yield "tokenizer", name + ".json", text
+        yield "words", name, text + b"\0" + "the  cafe\u0301 <|end|> 12 \ufb01n\n``x'll  ".encode() + b"\xff\xc3"
+    yield "safetensors", "tensors", header({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+                                            "b": {"dtype": "BF16", "shape": [], "data_offsets": [24, 26]}, "c": {"dtype": "U8", "shape": [0], "data_offsets": [26, 26]}}, 26)
+    yield "prompt", "words", "the cat <s> na\u00efve \u4f60\u597d 123's\r\n\t  x".encode() + b"\xff\xe2\x82"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
+    for kind, name, data in seeds():
+        folder = root / f"model_{kind}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+main()

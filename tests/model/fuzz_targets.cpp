@@ -1,0 +1,79 @@
+#include "fuzz_targets.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
+
+#include "base/errors.h"
+#include "model/model_config.h"
+#include "model/safetensors.h"
+#include "model/tokenizer.h"
+#include "tokenizer/tokenizer_spec.h"
+
+namespace headscope::model {
+namespace {
+
+template <typename Parse>
+int Try(const Parse& parse) {
+  try {
+    parse();
+  } catch (const BadInputError&) {
+    return 1;
+  }
+  return 0;
+}
+
+std::string_view View(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+}  // namespace
+
+int FuzzSafetensors(const uint8_t* data, size_t size) {
+  int64_t data_size = 0;
+  if (size < sizeof data_size) return 1;
+  std::memcpy(&data_size, data, sizeof data_size);
+  return Try([&] { ParseSafetensorsHeader(View(data, size).substr(sizeof data_size), data_size, "fuzz"); });
+}
+
+int FuzzConfig(const uint8_t* data, size_t size) {
+  return Try([&] { ParseModelConfig(View(data, size), "fuzz"); });
+}
+
+int FuzzTokenizer(const uint8_t* data, size_t size) {
+  return Try([&] { ParseTokenizerSpec(View(data, size), "fuzz"); });
+}
+
+int FuzzWords(const uint8_t* data, size_t size) {
+  const std::string_view whole = View(data, size);
+  const size_t end = whole.find('\0');
+  if (end == std::string_view::npos) return 1;
+  return Try([&] {
+    const Tokenizer tokenizer = Tokenizer::Parse(whole.substr(0, end), "fuzz");
+    try {
+      tokenizer.Decode(tokenizer.Encode(whole.substr(end + 1), true), true);
+    } catch (const std::out_of_range&) {
+      std::fputs("an id is not in the vocabulary\n", stderr);
+      std::abort();
+    }
+  });
+}
+
+int FuzzPrompt(const uint8_t* data, size_t size) {
+  static const Tokenizer tokenizer = Tokenizer::Load(HEADSCOPE_SOURCE_DIR "/data/reference_model/tokenizer.json");
+  const std::string_view text = View(data, size);
+  if (tokenizer.Decode(tokenizer.Encode(text, false), /*keep_special_tokens=*/true) == text) return 0;
+  std::fputs("the tokens of a text do not spell it\n", stderr);
+  std::abort();
+}
+
+}  // namespace headscope::model
+
+#ifdef HEADSCOPE_FUZZ
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  headscope::model::HEADSCOPE_FUZZ(data, size);
+  return 0;
+}
+#endif

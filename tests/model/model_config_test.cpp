@@ -1,0 +1,175 @@
+#include "model/model_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/errors.h"
+
+namespace headscope::model {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+json Llama() {
+  return {{"model_type", "llama"},  {"hidden_size", 64},        {"intermediate_size", 96},        {"vocab_size", 100},
+          {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"max_position_embeddings", 1024}};
+}
+
+ModelConfig Parse(const json& config) {
+  return ParseModelConfig(config.dump(), "config.json");
+}
+
+std::string RefusalWith(const std::string& key, const json& value, json config = Llama()) {
+  config[key] = value;
+  try {
+    Parse(config);
+  } catch (const BadInputError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("config.json: "), HasSubstr("; ")));
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ModelConfig, FillsInTheFamilysDefaults) {
+  const ModelConfig config = Parse(Llama());
+  EXPECT_EQ(config.num_kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 16);
+  EXPECT_FALSE(config.tied_embeddings);
+  EXPECT_FALSE(config.qkv_bias);
+  EXPECT_EQ(config.rope.theta, 10000);
+}
+
+TEST(ModelConfig, ReadsBothPlacesOfRope) {
+  json old_style = Llama();
+  old_style["rope_theta"] = 5e5;
+  old_style["rope_scaling"] = {{"type", "linear"}, {"factor", 4}};
+  json new_style = Llama();
+  new_style["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 4}, {"rope_theta", 5e5}};
+  for (const json& style : {old_style, new_style}) {
+    const ModelConfig config = Parse(style);
+    EXPECT_EQ(config.rope.type, RopeType::kLinear);
+    EXPECT_EQ(config.rope.theta, 5e5);
+    EXPECT_EQ(config.rope.factor, 4);
+  }
+  old_style["rope_parameters"] = new_style["rope_parameters"];
+  EXPECT_THROW(Parse(old_style), BadInputError);
+}
+
+TEST(ModelConfig, RefusesWhatWouldBeAnotherModel) {
+  EXPECT_THAT(RefusalWith("model_type", "gemma2"), AllOf(HasSubstr("model_type"), HasSubstr("llama, mistral")));
+  EXPECT_THAT(RefusalWith("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config"));
+  EXPECT_THAT(RefusalWith("rope_scaling", {{"rope_type", "mrope"}, {"factor", 2}}),
+              AllOf(HasSubstr("rope_scaling.rope_type"), HasSubstr("mrope"), HasSubstr("yarn, longrope")));
+  EXPECT_THAT(RefusalWith("hidden_act", "gelu"), HasSubstr("hidden_act"));
+  EXPECT_THAT(RefusalWith("layer_types", {"full_attention", "sliding_attention"}), HasSubstr("layer_types"));
+  EXPECT_THAT(RefusalWith("layer_types", {"full_attention", "linear_attention"}), HasSubstr("linear_attention"));
+  EXPECT_THAT(RefusalWith("layer_types", {"full_attention"}), HasSubstr("one for each of the 2 layers"));
+  EXPECT_THAT(RefusalWith("rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}), HasSubstr("full_attention"));
+}
+
+json Family(const char* model_type) {
+  json config = Llama();
+  config["model_type"] = model_type;
+  config["num_key_value_heads"] = 2;
+  return config;
+}
+
+// Once, each of these was refused.
+TEST(ModelConfig, TakesWindowsAsTheFamiliesMeanThem) {
+  json mistral = Family("mistral");
+  EXPECT_EQ(Parse(mistral).window_per_layer, (std::vector<int32_t>{4096, 4096})) << "an absent key";
+  mistral["sliding_window"] = 512;
+  EXPECT_EQ(Parse(mistral).window_per_layer, (std::vector<int32_t>{512, 512}));
+  mistral["sliding_window"] = nullptr;
+  EXPECT_EQ(Parse(mistral).window_per_layer, (std::vector<int32_t>{0, 0}));
+  for (const char* type : {"qwen2", "qwen3"}) {
+    json qwen = Family(type);
+    qwen["sliding_window"] = 512;
+    qwen["max_window_layers"] = 1;
+    EXPECT_EQ(Parse(qwen).window_per_layer, (std::vector<int32_t>{0, 0})) << "use_sliding_window is false";
+    qwen["use_sliding_window"] = true;
+    EXPECT_EQ(Parse(qwen).window_per_layer, (std::vector<int32_t>{0, 512}));
+    qwen["layer_types"] = {"sliding_attention", "full_attention"};
+    EXPECT_EQ(Parse(qwen).window_per_layer, (std::vector<int32_t>{512, 0}));
+    qwen["sliding_window"] = nullptr;
+    EXPECT_THROW(Parse(qwen), BadInputError);
+    qwen["sliding_window"] = 0;
+    EXPECT_THAT(RefusalWith("sliding_window", 0, qwen), HasSubstr("sliding_window"));
+  }
+}
+
+TEST(ModelConfig, TakesTheFamilysPositionsWhereTheFileNamesNone) {
+  for (const auto& [type, positions] : {std::pair{"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}}) {
+    json config = Family(type);
+    config.erase("max_position_embeddings");
+    EXPECT_EQ(Parse(config).max_positions, positions) << type;
+    try {
+      RequirePositions(Parse(config), "--length", 200000);
+      ADD_FAILURE() << "200000 tokens were accepted";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("config.json has no max_position_embeddings"));
+    }
+  }
+}
+
+TEST(ModelConfig, ReadsEveryKindOfRope) {
+  const json yarn = {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 256}};
+  json config = Llama();
+  config["rope_scaling"] = yarn;
+  EXPECT_EQ(Parse(config).rope.type, RopeType::kYarn);
+  EXPECT_EQ(Parse(config).rope.original_max_positions, 256);
+  EXPECT_NEAR(Parse(config).rope.attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
+  config["original_max_position_embeddings"] = 128;
+  EXPECT_EQ(Parse(config).rope.original_max_positions, 128) << "the top level wins";
+  config = Llama();
+  config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2}};
+  EXPECT_EQ(Parse(config).rope.type, RopeType::kDynamic);
+  EXPECT_EQ(Parse(config).max_positions, 2048) << "such a model runs past its length";
+  config["rope_scaling"] = {{"type", "longrope"}, {"short_factor", {1, 1, 1, 1, 1, 1, 1, 1}}, {"long_factor", {2}}};
+  EXPECT_THAT(RefusalWith("vocab_size", 100, config), AllOf(HasSubstr("long_factor"), HasSubstr("must have 8")));
+  config["rope_scaling"]["long_factor"] = config["rope_scaling"]["short_factor"];
+  EXPECT_EQ(Parse(config).rope.long_factors.size(), 8U);
+  config["rope_scaling"]["long_factor"][3] = 0;
+  EXPECT_THAT(RefusalWith("vocab_size", 100, config), HasSubstr("long_factor"));
+  config = Llama();
+  config["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(Parse(config).rope.rotary_dim, 8);
+  for (const json& bad : {json(0), json(-1), json(1.5), json(0.1875)})
+    EXPECT_THAT(RefusalWith("partial_rotary_factor", bad), HasSubstr("partial_rotary_factor")) << bad;
+}
+
+TEST(ModelConfig, RefusesValuesOutsideTheirRange) {
+  for (const char* key : {"hidden_size", "intermediate_size", "vocab_size", "num_hidden_layers", "num_attention_heads",
+                          "max_position_embeddings"}) {
+    for (const json& bad :
+         {json(0), json(-1), json(1.5), json("4"), json(1e30), json(UINT64_MAX), json(true), json(json::array())}) {
+      EXPECT_THAT(RefusalWith(key, bad), HasSubstr(key)) << bad;
+    }
+    if (std::string(key) != "max_position_embeddings") {
+      EXPECT_THAT(RefusalWith(key, nullptr), AllOf(HasSubstr(key), HasSubstr("missing")));
+    }
+  }
+  EXPECT_THAT(RefusalWith("num_key_value_heads", 3), HasSubstr("does not divide"));
+  EXPECT_THAT(RefusalWith("head_dim", 7), HasSubstr("not even"));
+  EXPECT_THAT(RefusalWith("num_attention_heads", 3), HasSubstr("head_dim"));
+  EXPECT_THAT(RefusalWith("rms_norm_eps", 0), HasSubstr("rms_norm_eps"));
+  EXPECT_THAT(RefusalWith("rope_theta", 0), HasSubstr("rope_theta"));
+}
+
+TEST(ModelConfig, RefusesJsonThatTwoReadersCouldReadDifferently) {
+  const std::string twice = R"({"model_type":"llama","model_type":"mistral"})";
+  EXPECT_THROW(ParseModelConfig(twice, "config.json"), BadInputError);
+  EXPECT_THROW(ParseModelConfig("", "config.json"), BadInputError);
+  EXPECT_THROW(ParseModelConfig("[]", "config.json"), BadInputError);
+  EXPECT_THROW(ParseModelConfig(std::string(200000, '['), "config.json"), BadInputError);
+  EXPECT_THROW(ParseModelConfig("{\"a\":\"\xff\"}", "config.json"), BadInputError);
+}
+
+}  // namespace
+}  // namespace headscope::model

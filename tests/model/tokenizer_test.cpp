@@ -1,0 +1,167 @@
+#include "model/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/errors.h"
+#include "checkpoint_files.h"
+
+namespace headscope::model {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kOracle = HEADSCOPE_BINARY_DIR "/oracle/tokenizer/";
+
+// The cases that tests/oracle/tokenizer_cases.py wrote for one tokenizer.
+class Cases {
+ public:
+  explicit Cases(const std::string& kind) : bytes_(ReadWholeFile(kOracle + kind + "/cases.bin")) {}
+  bool Done() const { return at_ == bytes_.size(); }
+  std::string Text() {
+    const size_t length = Length();
+    at_ += length;
+    return bytes_.substr(at_ - length, length);
+  }
+  std::vector<int32_t> Ids() {
+    std::vector<int32_t> ids(Length());
+    std::memcpy(ids.data(), bytes_.data() + at_, ids.size() * sizeof(int32_t));
+    at_ += ids.size() * sizeof(int32_t);
+    return ids;
+  }
+
+ private:
+  uint32_t Length() {
+    uint32_t length = 0;
+    std::memcpy(&length, bytes_.data() + at_, sizeof length);
+    at_ += sizeof length;
+    return length;
+  }
+  std::string bytes_;
+  size_t at_ = 0;
+};
+
+class TokenizerOracle : public ::testing::TestWithParam<const char*> {};
+
+// Once, every tokenizer with a normalizer was refused, Qwen's among them, and so were Digits, add_prefix_space, all
+// behaviours but Isolated, every flag of an added token, and the tokenizers of Llama 2 and Mistral.
+TEST_P(TokenizerOracle, GivesTheIdsOfTheTokenizersLibrary) {
+  Cases cases(GetParam());
+  const Tokenizer tokenizer = Tokenizer::Load(kOracle + GetParam() + "/tokenizer.json");
+  // Nothing but bytes and merges: what goes in comes out.
+  const std::set<std::string> whole = {"own", "gpt2", "llama3", "tekken", "deepseek"};
+  int checked = 0;
+  while (!cases.Done()) {
+    const std::string text = cases.Text();
+    const std::vector<int32_t> ids = tokenizer.Encode(text, false);
+    ASSERT_EQ(ids, cases.Ids()) << "text " << ::testing::PrintToString(text.substr(0, 400));
+    std::vector<int32_t> special = tokenizer.Encode(text, true);
+    special.resize(std::min(special.size(), size_t{4}));
+    ASSERT_EQ(special, cases.Ids()) << "text " << ::testing::PrintToString(text.substr(0, 400));
+    if (whole.contains(GetParam())) {
+      ASSERT_EQ(tokenizer.Decode(ids, true), text);
+    }
+    ++checked;
+  }
+  EXPECT_GT(checked, 1500);
+}
+INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
+                         ::testing::Values("own", "gpt2", "llama3", "qwen", "llama3_trained", "gpt2_prefix", "tekken",
+                                           "deepseek", "nfd_digits", "nfkc_digits", "nfkd_lower", "behaviors", "llama2",
+                                           "mistral"),
+                         [](const auto& form) { return std::string(form.param); });
+
+TEST(Tokenizer, AnyBytesComeBack) {
+  const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
+  uint32_t state = 1;
+  for (int trial = 0; trial < 500; ++trial) {
+    std::string bytes;
+    for (int i = 0; i < trial % 97; ++i) bytes += static_cast<char>((state = state * 1664525U + 1013904223U) >> 24);
+    ASSERT_EQ(tokenizer.Decode(tokenizer.Encode(bytes, false), true), bytes);
+  }
+}
+
+// Time in proportion to length, within a logarithm: merging that looks at the whole text for every merge would take 64
+// times as long for 8 times the text. Of CPU time, since other programs take the clock's.
+TEST(Tokenizer, LongTextsTakeTimeInProportion) {
+  const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
+  const auto seconds = [&](const std::string& text) {
+    const std::clock_t begin = std::clock();
+    EXPECT_FALSE(tokenizer.Encode(text, false).empty());
+    return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  };
+  std::string prose = ReadWholeFile(HEADSCOPE_SOURCE_DIR "/data/prompts/prose.txt");
+  while (tokenizer.Encode(prose, false).size() < 131072) prose += prose;
+  // One unbroken run of letters is the worst case for merging.
+  for (const std::string& text : {prose, std::string(300000, 'a'), std::string(300000, ' '), std::string(300000, '\''),
+                                  std::string(300000, '\n')}) {
+    const double eighth = seconds(text.substr(0, text.size() / 8));
+    EXPECT_LT(seconds(text), 24 * eighth + 0.05);
+  }
+}
+
+TEST(Tokenizer, SpecialTokensAreLeftOutOfTextUnlessAskedFor) {
+  const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
+  const std::vector<int32_t> ids = tokenizer.Encode("a</s>b", true);
+  EXPECT_EQ(tokenizer.Decode(ids), "ab");
+  EXPECT_EQ(tokenizer.Decode(ids, true), "<s>a</s>b");
+  EXPECT_EQ(tokenizer.TokenBytes(0), "<s>");
+  EXPECT_THROW(tokenizer.TokenBytes(4096), std::out_of_range);
+  EXPECT_THROW(tokenizer.TokenBytes(-1), std::out_of_range);
+}
+
+class ChangedTokenizer : public ::testing::Test {
+ protected:
+  json spec = json::parse(ReadWholeFile(ReferenceModel() + "/tokenizer.json"));
+  std::string Refusal() const {
+    const TemporaryFolder folder;
+    try {
+      Tokenizer::Load(folder.Write("tokenizer.json", spec.dump()));
+    } catch (const BadInputError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+};
+
+TEST_F(ChangedTokenizer, UnknownStagesAreRefusedByName) {
+  ASSERT_EQ(Refusal(), "accepted");
+  const json original = spec;
+  const auto refusal_with = [&](const char* pointer, const json& value) {
+    spec = original;
+    spec[json::json_pointer(pointer)] = value;
+    return Refusal();
+  };
+  EXPECT_THAT(refusal_with("/normalizer", {{"type", "BertNormalizer"}}),
+              AllOf(HasSubstr("normalizer"), HasSubstr("BertNormalizer"), HasSubstr("NFC")));
+  EXPECT_THAT(refusal_with("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", "b"}}),
+              HasSubstr("normalizer.pattern"));
+  EXPECT_THAT(refusal_with("/model/type", "WordPiece"), HasSubstr("model.type"));
+  EXPECT_THAT(refusal_with("/model/byte_fallback", true), HasSubstr("byte_fallback"));
+  EXPECT_THAT(refusal_with("/model/dropout", 0.1), HasSubstr("dropout"));
+  EXPECT_THAT(refusal_with("/model/end_of_word_suffix", "</w>"), HasSubstr("end_of_word_suffix"));
+  EXPECT_THAT(refusal_with("/pre_tokenizer", {{"type", "Whitespace"}}), HasSubstr("pre_tokenizer"));
+  EXPECT_THAT(refusal_with("/pre_tokenizer/pretokenizers/0/pattern/Regex", "(a+)+$"), HasSubstr("pattern.Regex"));
+  EXPECT_THAT(refusal_with("/pre_tokenizer/pretokenizers/0/behavior", "Doubled"), HasSubstr("behavior"));
+  EXPECT_THAT(refusal_with("/post_processor/type", "BertProcessing"), HasSubstr("post_processor.type"));
+  EXPECT_THAT(refusal_with("/decoder/type", "WordPiece"), HasSubstr("decoder.type"));
+  EXPECT_THAT(refusal_with("/added_tokens/0/lstrip", "yes"), HasSubstr("added_tokens[0].lstrip"));
+  EXPECT_THAT(refusal_with("/added_tokens/0/id", 16000000), HasSubstr("added_tokens"));
+  EXPECT_THAT(refusal_with("/truncation", {{"max_length", 5}}), HasSubstr("truncation"));
+  EXPECT_THAT(refusal_with("/model/merges/0", {"nowhere", "x"}), HasSubstr("merges[0]"));
+  EXPECT_THAT(refusal_with("/model/merges/0", 5), HasSubstr("merges[0]"));
+  EXPECT_THAT(refusal_with("/model/vocab/!", 4000000000U), HasSubstr("vocab"));
+  spec = original;
+  spec["model"]["vocab"].erase("!");
+  EXPECT_THAT(Refusal(), HasSubstr("vocab"));
+}
+
+}  // namespace
+}  // namespace headscope::model
