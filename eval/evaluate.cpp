@@ -44,7 +44,7 @@ void CheckRequest(const EvaluateRequest& request, const model::ModelConfig& conf
   };
   at_least_one("--samples", request.samples);
   at_least_one("--questions", request.questions_per_context);
-  for (const std::string& task : request.tasks) TaskHelp(task);  // refuses an unknown name
+  for (const std::string& task : request.tasks) FindTask(task);  // refuses an unknown name
   for (const int64_t length : request.lengths) {
     at_least_one("--length", length);
     RequirePositions(config, "--length", length);
@@ -69,7 +69,8 @@ class Evaluation {
     TaskScore score;
     score.task = task;
     score.length = length;
-    if (task == "prose") {
+    score.asks = FindTask(task).asks();
+    if (!score.asks) {
       ScoreProse(&score);
     } else {
       ScoreQuestions(&score);

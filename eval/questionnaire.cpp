@@ -11,7 +11,7 @@ Questionnaire::Questionnaire(const EvaluateRequest& request, const model::Tokeni
 
 TaskSet Questionnaire::NextSet(const TaskScore& score) const {
   const int32_t wanted = std::min(request_.questions_per_context, request_.samples - score.samples);
-  return maker_.Make(score.task, score.length, SeedOf(score), wanted);
+  return maker_.Make(FindTask(score.task), score.length, SeedOf(score), wanted);
 }
 
 TaskMaker::ProseWindow Questionnaire::NextWindow(const TaskScore& score) const {
@@ -40,8 +40,8 @@ int64_t Questionnaire::CountTokens(const CancelFlag* cancelled) const {
       TaskScore score;
       score.task = task;
       score.length = length;
-      if (task == "prose") {
-        maker_.Make(task, length, SeedOf(score), 1);
+      if (const Task& kind = FindTask(task); !kind.asks()) {
+        maker_.Make(kind, length, SeedOf(score), 1);
         tokens += NumWindows() * length;
         continue;
       }

@@ -16,7 +16,7 @@ class Questionnaire {
 
   // The next context of the score's task and length, after those that the score counts.
   TaskSet NextSet(const TaskScore& score) const;
-  TaskMaker::ProseWindow NextWindow(const TaskScore& score) const;  // of the task prose
+  TaskMaker::ProseWindow NextWindow(const TaskScore& score) const;  // of a task that asks nothing
   int32_t NumWindows() const;
 
   // Tokens that the model reads and generates for one question, asked once; for a context and all of its questions.

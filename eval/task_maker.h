@@ -2,21 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/random.h"
 #include "eval/tasks.h"
+#include "task.h"
 
 namespace headscope::eval {
-
-struct TaskQuestion {
-  std::vector<int32_t> tokens;  // of the question, ending where the answer begins
-  std::vector<int32_t> answer;
-  std::string answer_text;
-  std::vector<int64_t> fact_positions;
-};
 
 // A context and questions about it. Each question is asked after the context alone, as if it were the only one.
 struct TaskSet {
@@ -30,9 +23,8 @@ class TaskMaker {
   TaskMaker(const model::Tokenizer& tokenizer, std::string_view text);
 
   // Context and the longest of the questions with its answer make `length` tokens. At most `num_questions` questions: a
-  // task has no more of them than it has facts. Throws std::invalid_argument for an unknown name or a length that is
-  // too short.
-  TaskSet Make(std::string_view name, int64_t length, uint64_t seed, int32_t num_questions) const;
+  // task has no more of them than it has facts. Throws std::invalid_argument for a length that is too short.
+  TaskSet Make(const Task& task, int64_t length, uint64_t seed, int32_t num_questions) const;
   // `length` tokens of the filler, with the leading special token, from a random line on; the filler's other tokens
   // (none when the window is longer).
   struct ProseWindow {
@@ -42,23 +34,12 @@ class TaskMaker {
   ProseWindow WindowAndRest(int64_t length, uint64_t seed) const;
 
  private:
-  struct Fact;
-  struct Draft;
-  struct Question;
-  std::vector<int32_t> Encode(std::string_view text) const { return tokenizer_.Encode(text, false); }
-  TaskQuestion MakeQuestion(const std::string& head, const std::string& answer, const std::string& rest) const;
-  Draft Needles(Random* random, int32_t num_questions) const;
-  Draft Records(Random* random, int32_t num_questions) const;
-  Draft Chains(Random* random, int32_t num_questions) const;
-  Draft Repetitions(Random* random, int32_t num_questions) const;
-  TaskSet Place(const Draft& draft, std::string_view name, int64_t length, Random* random) const;
+  TaskSet Place(const Draft& draft, const Task& task, int64_t length, Random* random) const;
 
-  const model::Tokenizer& tokenizer_;
+  TaskText text_;
   std::vector<int32_t> begin_;       // what the tokenizer puts before every text
   std::vector<int32_t> prose_;       // read as a ring
   std::vector<size_t> line_starts_;  // indices into prose_
-  std::vector<int32_t> plain_;       // tokens for random chunks: not special, no line feed
-  int32_t line_feed_ = 0;
 };
 
 }  // namespace headscope::eval

@@ -1,33 +1,72 @@
 #include "eval/tasks.h"
 
 #include <stdexcept>
+#include <utility>
 
 #include "task_maker.h"
+#include "tasks/list.h"
 
 namespace headscope::eval {
 
+TaskText::TaskText(const model::Tokenizer& tokenizer) : tokenizer_(tokenizer), line_feed_(Encode("\n").at(0)) {
+  for (int32_t id = 0; id < tokenizer_.vocabulary_size(); ++id) {
+    const std::string shown = tokenizer_.Decode({id});
+    if (!shown.empty() && shown.find('\n') == std::string::npos) plain_.push_back(id);
+  }
+}
+
+TaskQuestion TaskText::MakeQuestion(const std::string& head, const std::string& answer, const std::string& rest) const {
+  const std::vector<int32_t> whole = Encode(head + answer + rest);
+  TaskQuestion question;
+  question.answer_text = answer;
+  size_t bytes = 0;
+  for (const int32_t id : whole) {
+    const size_t token_begin = bytes;
+    bytes += tokenizer_.TokenBytes(id).size();
+    if (bytes <= head.size()) {
+      question.tokens.push_back(id);
+    } else if (token_begin < head.size() + answer.size()) {
+      question.answer.push_back(id);
+    }
+  }
+  return question;
+}
+
+const std::vector<const Task*>& Tasks() {
+#define HEADSCOPE_ADDRESS(name) &name(),
+  static const std::vector<const Task*> tasks = {HEADSCOPE_TASKS(HEADSCOPE_ADDRESS)};
+#undef HEADSCOPE_ADDRESS
+  return tasks;
+}
+
+const Task& FindTask(std::string_view name) {
+  std::string known;
+  for (const Task* task : Tasks()) {
+    if (task->name() == name) return *task;
+    known += known.empty() ? "" : task == Tasks().back() ? " or " : ", ";
+    known += task->name();
+  }
+  throw std::invalid_argument("--task \"" + std::string(name) + "\": it must be " + known);
+}
+
 const std::vector<std::string>& TaskNames() {
-  static const std::vector<std::string> names = {"passkey", "kv", "variables", "repeat", "prose"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Task* task : Tasks()) all.emplace_back(task->name());
+    return all;
+  }();
   return names;
 }
 
 std::string TaskHelp(std::string_view name) {
-  if (name == "passkey") return "17 lines 'The pass key for K is V.' at random places of a text; asks for one";
-  if (name == "kv")
-    return "128 lines {\"key\": \"K\", \"value\": \"V\"} at random places of a text; asks for one value";
-  if (name == "variables")
-    return "5 chains VAR A = 12345, VAR B = VAR A, VAR C = VAR B at random places of a text; asks to trace one back";
-  if (name == "repeat")
-    return "64 random tokens at a random place of a text; shows the first 14 again and asks for the rest";
-  if (name == "prose") return "plain text without a question";
-  throw std::invalid_argument("--task \"" + std::string(name) +
-                              "\": it must be passkey, kv, variables, repeat or prose");
+  return std::string(FindTask(name).help());
 }
 
 TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const model::Tokenizer& tokenizer,
                     std::string_view text) {
+  const Task& task = FindTask(name);
   const TaskMaker maker(tokenizer, text);
-  TaskSet set = maker.Make(name, length, seed, 1);
+  TaskSet set = maker.Make(task, length, seed, 1);
   TaskPrompt prompt;
   prompt.tokens = std::move(set.context);
   if (!set.questions.empty()) {

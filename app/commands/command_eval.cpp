@@ -25,7 +25,7 @@ std::string Line(const eval::TaskScore& score) {
   std::ostringstream out;
   out << std::left << std::setw(12) << score.task << std::right << std::setw(8) << score.length << std::setw(9)
       << score.samples << std::setw(10) << score.contexts << std::fixed << std::setprecision(3);
-  if (score.task == "prose") {
+  if (!score.asks) {
     out << std::setw(10) << "" << std::setw(11) << "" << std::setw(10) << score.nats_per_token << std::setw(10)
         << score.trigram_nats_per_token;
   } else {

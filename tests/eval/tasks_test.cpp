@@ -72,7 +72,7 @@ TEST_F(Tasks, FactsStandWhereTheySayAndHoldTheAnswer) {
 TEST_F(Tasks, NoAnswerHoldsAZeroByte) {
   const TaskMaker maker(tokenizer, prose);
   for (const uint64_t seed : {254, 304, 320}) {
-    const TaskSet set = maker.Make("repeat", 1024, seed, 1);
+    const TaskSet set = maker.Make(FindTask("repeat"), 1024, seed, 1);
     ASSERT_EQ(set.questions.size(), 1U);
     EXPECT_EQ(set.questions[0].answer.size(), 50U);
     EXPECT_EQ(set.questions[0].answer_text.find('\0'), std::string::npos) << seed;
@@ -102,7 +102,7 @@ TEST_F(Tasks, TooShortLengthNamesTheLeast) {
 
 TEST_F(Tasks, QuestionsOfOneContextDiffer) {
   const TaskMaker maker(tokenizer, prose);
-  const TaskSet set = maker.Make("passkey", 4096, 1, 100);
+  const TaskSet set = maker.Make(FindTask("passkey"), 4096, 1, 100);
   ASSERT_EQ(set.questions.size(), 17U);
   std::set<std::vector<int32_t>> different;
   for (const TaskQuestion& question : set.questions) different.insert(question.tokens);

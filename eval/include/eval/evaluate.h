@@ -8,13 +8,14 @@
 
 #include "base/errors.h"
 #include "base/progress.h"
+#include "eval/tasks.h"
 #include "model/model_session.h"
 
 namespace headscope::eval {
 
 struct EvaluateRequest {
   std::string model_dir;
-  std::vector<std::string> tasks = {"passkey", "kv", "variables", "repeat", "prose"};
+  std::vector<std::string> tasks = TaskNames();
   std::vector<int64_t> lengths = {4096, 8192, 16384};  // tokens, answer included
   int32_t samples = 40;  // questions per task and length; prose reads samples / questions_per_context windows
   // Questions about one context, each asked right after the context as if it were the only one: the context, which
@@ -29,12 +30,13 @@ struct EvaluateRequest {
 struct TaskScore {
   std::string task;
   int64_t length = 0;
+  bool asks = true;  // false: a text without questions, scored by its loss
   int32_t samples = 0;
   int32_t contexts = 0;
   double exact = 0;      // share of samples whose whole answer was generated greedily, token for token
   double per_token = 0;  // share of answer tokens that the model prefers after the right answer up to there
-  // prose only: mean loss, and that of an interpolated trigram model (absolute discounting) which counted the same text
-  // outside the window.
+  // Without questions only: mean loss, and that of an interpolated trigram model (absolute discounting) which counted
+  // the same text outside the window.
   double nats_per_token = 0;
   double trigram_nats_per_token = 0;
   double seconds = 0;

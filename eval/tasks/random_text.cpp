@@ -1,0 +1,30 @@
+#include "tasks/random_text.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace headscope::eval {
+
+std::string Digits(Random* random, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) text += static_cast<char>('0' + random->Below(10));
+  return text;
+}
+
+std::string Capitals(Random* random, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i) text += static_cast<char>('A' + random->Below(26));
+  return text;
+}
+
+std::vector<size_t> Choose(Random* random, size_t bound, size_t count) {
+  count = std::min(count, bound);
+  std::vector<size_t> numbers(bound);
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  for (size_t i = 0; i < count; ++i) std::swap(numbers[i], numbers[i + random->Below(bound - i)]);
+  numbers.resize(count);
+  return numbers;
+}
+
+}  // namespace headscope::eval
