@@ -8,7 +8,7 @@
 #include "analysis/compare.h"
 #include "analysis/measured_heads.h"
 #include "compare/decode_steps.h"
-#include "kernels/method.h"
+#include "kernels/decode_method.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {

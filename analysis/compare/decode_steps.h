@@ -5,7 +5,7 @@
 #include <span>
 
 #include "analysis/head_tensors.h"
-#include "kernels/method.h"
+#include "kernels/decode_method.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/attention_problem.h"
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"

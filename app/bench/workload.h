@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/index_file.h"
+#include "kernels/decode_method.h"
 #include "kernels/fixed_index.h"
 #include "kernels/method.h"
 #include "kernels/seeded_problem.h"

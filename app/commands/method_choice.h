@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 
 namespace headscope::app {

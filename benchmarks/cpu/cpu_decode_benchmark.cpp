@@ -26,7 +26,7 @@
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
-#include "kernels/method.h"
+#include "kernels/decode_method.h"
 #include "model/reference_attention.h"
 
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <new>
 
-#include "kernels/method.h"
 #include "kernels/parallel.h"
+#include "kernels/run_options.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels::internal {

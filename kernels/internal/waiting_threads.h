@@ -11,8 +11,8 @@
 #include <new>
 #include <utility>
 
-#include "kernels/method.h"
 #include "kernels/parallel.h"
+#include "kernels/run_options.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels::internal {

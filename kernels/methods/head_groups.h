@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "kernels/attention_problem.h"
-#include "kernels/method.h"
+#include "kernels/decode_selection.h"
+#include "kernels/run_options.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::kernels::internal {

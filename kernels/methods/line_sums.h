@@ -7,7 +7,7 @@
 
 #include "kernels/attention_problem.h"
 #include "kernels/cpu_scores.h"
-#include "kernels/method.h"
+#include "kernels/run_options.h"
 
 namespace headscope::kernels::internal {
 

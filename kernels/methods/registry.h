@@ -1,6 +1,7 @@
 // The list of methods: a new one is a file that defines a function of this shape, and one line here.
 #pragma once
 
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 
 #define HEADSCOPE_PREFILL_METHODS(METHOD) \

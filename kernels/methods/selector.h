@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 
 namespace headscope::kernels::internal {

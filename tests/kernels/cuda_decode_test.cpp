@@ -18,7 +18,7 @@
 #include "float_codes.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
-#include "kernels/method.h"
+#include "kernels/decode_method.h"
 #include "problem_shape.h"
 #include "support/gpu.h"
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "random_problem.h"
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/cpu_executor.h"
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "random_problem.h"
 

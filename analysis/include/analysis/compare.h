@@ -12,6 +12,7 @@
 #include "analysis/measured_heads.h"
 #include "analysis/types/comparison.h"
 #include "analysis/types/kept_steps.h"
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
 

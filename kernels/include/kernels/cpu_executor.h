@@ -10,7 +10,8 @@
 #pragma once
 
 #include "kernels/attention_problem.h"
-#include "kernels/method.h"
+#include "kernels/decode_selection.h"
+#include "kernels/run_options.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/method.h"
+#include "kernels/run_options.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels {

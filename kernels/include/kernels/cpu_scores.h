@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "kernels/attention_problem.h"
-#include "kernels/method.h"
+#include "kernels/run_options.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels {

@@ -11,7 +11,8 @@
 
 #include "kernels/attention_problem.h"
 #include "kernels/cuda_decode.h"
-#include "kernels/method.h"
+#include "kernels/decode_selection.h"
+#include "kernels/run_options.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "kernels/attention_problem.h"
-#include "kernels/method.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"
 

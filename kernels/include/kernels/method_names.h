@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/decode_method.h"
 #include "kernels/method.h"
 
 namespace headscope::kernels {

@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "kernels/attention_problem.h"
-#include "kernels/method.h"
+#include "kernels/run_options.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels {
