@@ -11,8 +11,7 @@ struct CheckedMethod {
   kernels::ParameterValues values;
 
   const kernels::MethodSpec& spec() const { return *method.spec(); }
-  // Dense has no parameters: it is the baseline itself.
-  bool IsDense() const { return spec().name == "dense"; }
+  bool IsBaseline() const { return spec().baseline; }
 };
 
 }  // namespace headscope::analysis

@@ -39,10 +39,10 @@ Status DecodeComparison::PrepareDense() {
   if (device_ == nullptr) {
     if (Status status = MakeDecodeDevice(measured_, steps_, options_, &device_); !status.ok()) return status;
   }
-  const kernels::DecodeMethod* dense = kernels::FindDecodeMethod("dense");
-  static const kernels::ParameterValues kNoValues(dense->spec());
-  options_.Report({"dense", "decode", 0, options_.repeats});
-  Status status = device_->Prepare(*dense, kNoValues, &dense_, &dense_work_);
+  const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
+  static const kernels::ParameterValues kNoValues(dense.spec());
+  options_.Report({dense.spec().name, "decode", 0, options_.repeats});
+  Status status = device_->Prepare(dense, kNoValues, &dense_, &dense_work_);
   if (!status.ok()) dense_ = {};
   return status;
 }
@@ -111,8 +111,10 @@ Status DecodeComparison::Run(const std::vector<CheckedMethod>& methods, const st
   if (Status status = PrepareDense(); !status.ok()) return status;
   if (Status status = PrepareOther(); !status.ok()) return status;
   std::vector<RoundEntry> entries;
-  entries.push_back(
-      {"dense", [this](double* select, double* attend) { return dense_work_->Once(select, attend); }, {}, {}});
+  entries.push_back({kernels::DecodeBaseline().spec().name,
+                     [this](double* select, double* attend) { return dense_work_->Once(select, attend); },
+                     {},
+                     {}});
   if (!other_.empty()) {
     entries.push_back({options_.other_dense.name,
                        [this](double*, double* attend) {
@@ -133,7 +135,7 @@ Status DecodeComparison::Run(const std::vector<CheckedMethod>& methods, const st
   for (size_t m = 0; m < methods.size(); ++m) {
     const CheckedMethod& asked = methods[m];
     if (asked.method.decode == nullptr) continue;
-    if (!asked.IsDense()) {
+    if (!asked.IsBaseline()) {
       options_.Report({asked.spec().name, "decode", 0, options_.repeats});
       std::unique_ptr<DecodeWork> work;
       if (Status status = device_->Prepare(*asked.method.decode, asked.values, &runs[m], &work); !status.ok())
@@ -146,7 +148,7 @@ Status DecodeComparison::Run(const std::vector<CheckedMethod>& methods, const st
       works.push_back(std::move(work));
     }
     for (size_t h = 0; h < heads.size(); ++h) {
-      Status status = Judge(asked.IsDense() ? dense_ : runs[m], heads[h], &(*results)[h * methods.size() + m]);
+      Status status = Judge(asked.IsBaseline() ? dense_ : runs[m], heads[h], &(*results)[h * methods.size() + m]);
       if (!status.ok()) return status;
     }
   }
@@ -169,8 +171,8 @@ Status DecodeComparison::Run(const std::vector<CheckedMethod>& methods, const st
       result.chosen_per = ChosenPer(*asked.method.decode, *measured_);
       result.baseline = baseline;
       result.dense_attend = dense;
-      result.attend = asked.IsDense() ? own_dense : entries[entry_of[m]].Attend();
-      if (!asked.IsDense()) result.select = entries[entry_of[m]].Select();
+      result.attend = asked.IsBaseline() ? own_dense : entries[entry_of[m]].Attend();
+      if (!asked.IsBaseline()) result.select = entries[entry_of[m]].Select();
       result.speedup = Speedup(result);
       if (result.speedup > kBytesTolerance * result.bytes_allow) {
         char times[32];

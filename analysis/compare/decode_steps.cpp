@@ -52,7 +52,7 @@ kernels::DecodeSelection SelectionOfHead(const kernels::DecodeSelection& selecti
 }
 
 bool ChoosesByPlace(const kernels::DecodeMethod& method) {
-  return method.spec().name == "dense" || method.spec().family == "static pattern";
+  return method.spec().IsStatic();
 }
 
 DecodeSteps::DecodeSteps(const HeadFrame& frame, HeadId first_head, int32_t rows)

@@ -71,11 +71,11 @@ Status PrefillComparison::PrepareDense() {
   if (device_ == nullptr) {
     if (Status status = MakePrefillDevice(measured_, options_, &device_); !status.ok()) return status;
   }
-  const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
-  static const kernels::ParameterValues kNoValues(dense->spec());
+  const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
+  static const kernels::ParameterValues kNoValues(dense.spec());
   PrefillRun run;
-  options_.Report({"dense", "prefill", 0, options_.repeats});
-  if (Status status = device_->Prepare(*dense, kNoValues, &run, &dense_work_); !status.ok()) return status;
+  options_.Report({dense.spec().name, "prefill", 0, options_.repeats});
+  if (Status status = device_->Prepare(dense, kNoValues, &run, &dense_work_); !status.ok()) return status;
   dense_ = std::move(run);
   return {};
 }
@@ -126,15 +126,17 @@ Status PrefillComparison::Run(const std::vector<CheckedMethod>& methods, const s
   std::vector<std::unique_ptr<PrefillWork>> works;
   const bool measures_dense = pinned_.repeats == 0;
   if (measures_dense) {
-    entries.push_back(
-        {"dense", [this](double* select, double* attend) { return dense_work_->Once(select, attend); }, {}, {}});
+    entries.push_back({kernels::PrefillBaseline().spec().name,
+                       [this](double* select, double* attend) { return dense_work_->Once(select, attend); },
+                       {},
+                       {}});
   }
   std::vector<size_t> entry_of(methods.size());
   for (size_t m = 0; m < methods.size(); ++m) {
     const CheckedMethod& asked = methods[m];
     if (asked.method.prefill == nullptr) continue;
     PrefillRun own;
-    if (!asked.IsDense()) {
+    if (!asked.IsBaseline()) {
       options_.Report({asked.spec().name, "prefill", 0, options_.repeats});
       std::unique_ptr<PrefillWork> work;
       if (Status status = device_->Prepare(*asked.method.prefill, asked.values, &own, &work); !status.ok())
@@ -147,7 +149,7 @@ Status PrefillComparison::Run(const std::vector<CheckedMethod>& methods, const s
       works.push_back(std::move(work));
     }
     for (size_t h = 0; h < heads.size(); ++h) {
-      Status status = Judge(asked.IsDense() ? dense_ : own, heads[h], &(*results)[h * methods.size() + m]);
+      Status status = Judge(asked.IsBaseline() ? dense_ : own, heads[h], &(*results)[h * methods.size() + m]);
       if (!status.ok()) return status;
     }
   }
@@ -162,12 +164,12 @@ Status PrefillComparison::Run(const std::vector<CheckedMethod>& methods, const s
       MethodResult& result = (*results)[h * methods.size() + m];
       result.phase = "prefill";
       result.device = device_->name();
-      result.chosen_per = asked.spec().family.starts_with("dynamic") ? "query head" : "place";
+      result.chosen_per = NameOf(asked.spec().chosen_per);
       result.baseline = "headscope";
       result.dense_attend = dense;
-      result.attend = asked.IsDense() ? dense : entries[entry_of[m]].Attend();
-      if (!asked.IsDense()) result.select = entries[entry_of[m]].Select();
-      result.speedup = asked.IsDense() ? 1 : Speedup(result);
+      result.attend = asked.IsBaseline() ? dense : entries[entry_of[m]].Attend();
+      if (!asked.IsBaseline()) result.select = entries[entry_of[m]].Select();
+      result.speedup = asked.IsBaseline() ? 1 : Speedup(result);
     }
   }
   return {};

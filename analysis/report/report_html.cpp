@@ -5,6 +5,7 @@
 #include "analysis/report.h"
 #include "analysis/types/number_text.h"
 #include "head/head_checks.h"
+#include "kernels/method_names.h"
 #include "report/axis.h"
 #include "report/head_matrix.h"
 
@@ -130,6 +131,12 @@ std::vector<MethodSummary> Summarise(const std::vector<MethodResult>& results) {
   return all;
 }
 
+// False of a method that this headscope does not know.
+bool IsBaseline(const std::string& method) {
+  const kernels::MethodSpec* const spec = kernels::FindMethod(method).spec();
+  return spec != nullptr && spec->baseline;
+}
+
 std::string SummaryTable(const std::vector<MethodResult>& results, const std::string& phase) {
   std::string html = "<table><tr>" +
                      Cells({"method", "device", "heads", "kept", "CRA least", "CRA mean", "relative error", "cosine",
@@ -141,8 +148,7 @@ std::string SummaryTable(const std::vector<MethodResult>& results, const std::st
     if (summary.phase != phase) continue;
     any = true;
     const auto heads = static_cast<double>(summary.heads);
-    html += std::string("<tr") +
-            (summary.method == "dense" || summary.method == "decode/dense" ? " class=\"base\"" : "") + ">" +
+    html += std::string("<tr") + (IsBaseline(summary.method) ? " class=\"base\"" : "") + ">" +
             Cells({EscapeHtml(summary.method), EscapeHtml(summary.device), std::to_string(summary.heads),
                    FormatNumber("%.2f %%", 100 * summary.kept / heads), FormatNumber("%.4f", summary.cra_min),
                    FormatNumber("%.4f", summary.cra_mean / heads), FormatNumber("%.2e", summary.error / heads),

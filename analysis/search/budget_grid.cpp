@@ -20,8 +20,7 @@ double FittingStep(double step, double maximum, int64_t most_steps) {
 BudgetGrid::BudgetGrid(const kernels::ParameterSpec& spec, int64_t num_tokens, int64_t most_steps)
     : minimum_(spec.minimum), maximum_(spec.maximum), step_(spec.step) {
   if (spec.type == kernels::ParameterType::kInteger) {
-    const int64_t covering = (num_tokens + spec.tokens_per_unit - 1) / spec.tokens_per_unit;
-    maximum_ = std::max(minimum_, std::min(maximum_, static_cast<double>(covering)));
+    maximum_ = LargestUseful(spec, num_tokens, /*head_dim=*/0);
     step_ = FittingStep(step_, maximum_, most_steps);
   }
   // A multiple that is the minimum or the maximum but for rounding is that end itself.

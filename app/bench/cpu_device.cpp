@@ -109,7 +109,7 @@ class CpuDevice : public Device {
     });
     work.bytes_moved = DecodeBytes(placed.problem, *work.selection, 0);
     // A dense step has nothing to select: its list is that of the step before and one token more.
-    if (method.spec().name == "dense") work.select = nullptr;
+    if (method.spec().baseline) work.select = nullptr;
     return {work};
   }
 

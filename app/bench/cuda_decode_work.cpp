@@ -106,7 +106,7 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
 std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                        const kernels::ParameterValues& values, const kernels::RunOptions& options) {
   const std::string& name = method.spec().name;
-  if (name == "dense") return {DenseWork(device, placed)};
+  if (method.spec().baseline) return {DenseWork(device, placed)};
   if (name != "sparq") {
     throw UsageError("--methods decode/" + name + ": decode kernels for GPUs are dense and sparq; use --device cpu");
   }

@@ -226,7 +226,7 @@ class Runner {
   }
 
   static bool IsDense(const Workload& workload) {
-    if (workload.decode != nullptr) return workload.decode->spec().name == "dense";
+    if (workload.decode != nullptr) return workload.decode->spec().baseline;
     return workload.saved == nullptr && workload.prefill == nullptr &&
            workload.fixed.pattern == kernels::FixedSet::Pattern::kDense;
   }

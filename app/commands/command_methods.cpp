@@ -29,7 +29,31 @@ const char* PhaseName(kernels::Phase phase) {
 }
 
 const char* TypeName(ParameterType type) {
-  return type == ParameterType::kInteger ? "integer" : type == ParameterType::kReal ? "real" : "flag";
+  switch (type) {
+    case ParameterType::kInteger:
+      return "integer";
+    case ParameterType::kReal:
+      return "real";
+    case ParameterType::kFlag:
+      return "flag";
+    case ParameterType::kChoice:
+      break;
+  }
+  return "choice";
+}
+
+const char* BoundName(kernels::Bound bound) {
+  switch (bound) {
+    case kernels::Bound::kSeqLen:
+      return "seq_len";
+    case kernels::Bound::kBlocks:
+      return "blocks";
+    case kernels::Bound::kHeadDim:
+      return "head_dim";
+    case kernels::Bound::kNothing:
+      break;
+  }
+  return "nothing";
 }
 
 const char* RoleName(kernels::ParameterRole role) {
@@ -50,21 +74,43 @@ std::string Number(double value) {
   return text.str();
 }
 
+std::string ValueAsTyped(const ParameterSpec& parameter, double value) {
+  return parameter.type == ParameterType::kChoice ? ValueText(parameter, value) : Number(value);
+}
+
+// "1 .. 64 chunks", or what there is to choose from.
+std::string RangeText(const ParameterSpec& parameter) {
+  std::string text;
+  if (parameter.type == ParameterType::kChoice) {
+    for (const std::string& choice : parameter.choices) text += (text.empty() ? "" : " | ") + choice;
+    return text;
+  }
+  const std::string unit = UnitText(parameter);
+  return Number(parameter.minimum) + " .. " + Number(parameter.maximum) + (unit.empty() ? "" : " " + unit);
+}
+
+nlohmann::ordered_json ToJson(const ParameterSpec& parameter) {
+  nlohmann::ordered_json json = {{"name", parameter.name},
+                                 {"type", TypeName(parameter.type)},
+                                 {"default", parameter.default_value},
+                                 {"minimum", parameter.minimum},
+                                 {"maximum", parameter.maximum},
+                                 {"step", parameter.step},
+                                 {"logarithmic", parameter.logarithmic},
+                                 {"unit", UnitText(parameter)},
+                                 {"help", parameter.help},
+                                 {"cost", parameter.cost},
+                                 {"role", RoleName(parameter.role)},
+                                 {"bound", BoundName(BoundOf(parameter.unit))},
+                                 {"tokens_per_unit", parameter.tokens_per_unit},
+                                 {"scaled_floor", parameter.scaled_floor}};
+  if (parameter.type == ParameterType::kChoice) json["choices"] = parameter.choices;
+  return json;
+}
+
 nlohmann::ordered_json ToJson(const MethodSpec& spec) {
   nlohmann::ordered_json parameters = nlohmann::ordered_json::array();
-  for (const ParameterSpec& parameter : spec.parameters) {
-    parameters.push_back({{"name", parameter.name},
-                          {"type", TypeName(parameter.type)},
-                          {"default", parameter.default_value},
-                          {"minimum", parameter.minimum},
-                          {"maximum", parameter.maximum},
-                          {"step", parameter.step},
-                          {"logarithmic", parameter.logarithmic},
-                          {"unit", parameter.unit},
-                          {"help", parameter.help},
-                          {"cost", parameter.cost},
-                          {"role", RoleName(parameter.role)}});
-  }
+  for (const ParameterSpec& parameter : spec.parameters) parameters.push_back(ToJson(parameter));
   return {{"name", spec.name},
           {"option", kernels::UniqueName(spec)},
           {"title", spec.title},
@@ -72,6 +118,14 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
           {"paper", spec.paper},
           {"summary", spec.summary},
           {"phase", PhaseName(spec.phase)},
+          {"traits",
+           {{"baseline", spec.baseline},
+            {"static", spec.IsStatic()},
+            {"chosen_per", NameOf(spec.chosen_per)},
+            {"keeps_state", spec.keeps_state},
+            {"needs_history", spec.needs_history},
+            {"reads_v", spec.reads_v},
+            {"reads_output", spec.reads_output}}},
           {"parameters", parameters}};
 }
 
@@ -80,9 +134,8 @@ void Describe(const MethodSpec& spec, std::ostream& out) {
       << "\n  source: " << spec.paper << '\n';
   for (const ParameterSpec& parameter : spec.parameters) {
     out << "  " << std::left << std::setw(16) << parameter.name << " default " << std::setw(8)
-        << Number(parameter.default_value) << ' ' << Number(parameter.minimum) << " .. " << Number(parameter.maximum)
-        << (parameter.unit.empty() ? "" : " " + parameter.unit) << "\n      " << parameter.help
-        << (parameter.cost.empty() ? "" : ". Raising it: " + parameter.cost) << '\n';
+        << ValueAsTyped(parameter, parameter.default_value) << ' ' << RangeText(parameter) << "\n      "
+        << parameter.help << (parameter.cost.empty() ? "" : ". Raising it: " + parameter.cost) << '\n';
   }
 }
 

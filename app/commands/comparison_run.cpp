@@ -41,7 +41,7 @@ int64_t RunsOf(const std::vector<MethodChoice>& methods, const analysis::Compare
   int64_t runs = 0;
   for (const MethodChoice& method : methods) {
     (method.prefill != nullptr ? prefill : decode) = true;
-    runs += method.spec->name == "dense" ? 0 : 1;
+    runs += method.spec->baseline ? 0 : 1;
   }
   return (runs + (prefill ? 1 : 0) + (decode ? 1 : 0)) * (options.repeats + 1);
 }

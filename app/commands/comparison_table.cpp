@@ -6,6 +6,7 @@
 #include <map>
 
 #include "commands/head_selection.h"
+#include "kernels/method_spec.h"
 
 namespace headscope::app {
 namespace {
@@ -157,7 +158,7 @@ std::string Footer(const std::vector<MethodResult>& results,
              (one ? "" : "; its heads share the times") + ".");
   }
   for (const MethodResult& result : results) {
-    if (result.chosen_per == "KV head") {
+    if (result.chosen_per == kernels::NameOf(kernels::ChosenPer::kKvHead)) {
       say_once(result.method + " chooses once per KV head, for its " +
                std::to_string(result.measured_heads / result.measured_kv_heads) +
                " query heads together: its paper's form for grouped queries (--measure head: per query head).");

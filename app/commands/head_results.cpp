@@ -65,9 +65,9 @@ void CheckMethodsRun(int32_t head_dim, const std::string& source) {
   options.repeats = 1;
   options.num_threads = 1;
   analysis::MethodResult result;
-  const kernels::PrefillMethod& dense = *kernels::FindPrefillMethod("dense");
+  const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
   const kernels::Status status =
-      analysis::HeadComparison(head, options).Run("dense", kernels::ParameterValues(dense.spec()), &result);
+      analysis::HeadComparison(head, options).Run(dense.spec().name, kernels::ParameterValues(dense.spec()), &result);
   if (status.code() != kernels::StatusCode::kUnsupported) return CheckStatus(status, source);
   throw UsageError(source + ": methods cannot run on its heads (" + status.message() +
                    "); they can be captured, analysed and drawn, so leave out what runs methods");

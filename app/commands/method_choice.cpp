@@ -11,9 +11,6 @@ namespace headscope::app {
 namespace {
 
 constexpr int64_t kFullBudgetTokens = 65536;  // from here on a demonstration runs the defaults
-constexpr double kBudgetFloor = 32.0;
-constexpr double kBlockFloor = 8.0;
-constexpr double kForcedFloor = 4.0;
 
 MethodChoice Choose(const std::string& name, const std::string& option = "--method") {
   const kernels::NamedMethod named = kernels::FindMethod(name);
@@ -60,13 +57,10 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
   for (MethodChoice& choice : choices) {
     if (choice.decode != nullptr) continue;
     for (const kernels::ParameterSpec& parameter : choice.spec->parameters) {
-      // Budgets only (hundreds of tokens, lines or blocks); block edges, strides and probe sizes are smaller and stay.
-      const bool budget = parameter.type == kernels::ParameterType::kInteger && parameter.default_value >= 100 &&
-                          parameter.name.starts_with("n_");
-      const bool forced = parameter.name.starts_with("forced_");
-      if (!budget && !forced) continue;
-      const double floor = forced ? kForcedFloor : parameter.unit == "blocks" ? kBlockFloor : kBudgetFloor;
-      const double value = std::max({parameter.minimum, floor, std::round(parameter.default_value * factor)});
+      // Block edges, strides and probe sizes are no budgets and stay.
+      if (parameter.scaled_floor <= 0) continue;
+      const double value =
+          std::max({parameter.minimum, parameter.scaled_floor, std::round(parameter.default_value * factor)});
       const std::string error = choice.values.Set(*choice.spec, parameter.name, std::min(value, parameter.maximum));
       if (!error.empty()) throw CommandError(choice.name + ": " + error);
     }
@@ -79,9 +73,9 @@ std::string DemonstrationNote(int64_t seq_len) {
   std::ostringstream out;
   out << "Budgets are not the methods' defaults, which are meant for long prompts: those counted in tokens, lines or "
          "blocks are multiplied by "
-      << seq_len << " / " << kFullBudgetTokens << " (at least " << kBudgetFloor << "; " << kBlockFloor << " blocks; "
-      << kForcedFloor
-      << " lines that are kept unasked). The methods so keep different shares, and a row is to be read with its share "
+      << seq_len << " / " << kFullBudgetTokens
+      << " (each down to a floor of its own: \"scaled_floor\" in `headscope methods --json`). The methods so keep "
+         "different shares, and a row is to be read with its share "
          "beside it. The column of parameters has what was run.";
   return out.str();
 }

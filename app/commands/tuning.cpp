@@ -46,6 +46,9 @@ Json ParameterJson(const kernels::MethodSpec& spec, const kernels::ParameterValu
       case ParameterType::kFlag:
         json[parameter.name] = values.Flag(parameter.name);
         break;
+      case ParameterType::kChoice:
+        json[parameter.name] = ValueText(parameter, values.Real(parameter.name));
+        break;
     }
   }
   return json;
@@ -87,7 +90,7 @@ analysis::BudgetTarget ParseTarget(const std::string& text) {
 std::string TuningTable(const Tuning& tuning) {
   const std::vector<const ParameterSpec*> budgets = analysis::Budgets(*tuning.method.spec);
   const auto width = [](const ParameterSpec& budget) {
-    return std::max({11, static_cast<int>(budget.name.size()) + 2, static_cast<int>(budget.unit.size()) + 2});
+    return std::max({11, static_cast<int>(budget.name.size()) + 2, static_cast<int>(UnitText(budget).size()) + 2});
   };
   std::ostringstream out;
   out << std::left << std::setw(8) << "head" << std::right;
@@ -96,7 +99,7 @@ std::string TuningTable(const Tuning& tuning) {
       << "CRA mean"
       << "  target\n"
       << std::setw(8) << "";
-  for (const ParameterSpec* budget : budgets) out << std::setw(width(*budget)) << budget->unit;
+  for (const ParameterSpec* budget : budgets) out << std::setw(width(*budget)) << UnitText(*budget);
   out << std::setw(10) << "of pairs" << std::setw(28) << "share of a row's mass"
       << "  " << tuning.target_text << '\n';
   for (const TunedHead& head : tuning.heads) {
@@ -163,7 +166,7 @@ std::string TuningCsv(const Tuning& tuning) {
     csv += std::to_string(head.id.layer) + ',' + std::to_string(head.id.head) + ',' + tuning.method.name + ',';
     csv += head.found.reached ? '1' : '0';
     for (const ParameterSpec& parameter : tuning.method.spec->parameters)
-      csv.append(",").append(analysis::ShortestNumber(head.found.values.Real(parameter.name)));
+      csv.append(",").append(ValueText(parameter, head.found.values.Real(parameter.name)));
     const analysis::MassDistribution& mass = head.found.mass;
     for (const double value : {head.found.kept_fraction, mass.minimum, mass.fifth_percentile, mass.mean})
       csv.append(",").append(analysis::ShortestNumber(value));

@@ -73,17 +73,8 @@ Status CheckDecodeStep(const AttentionProblem& problem) {
 }
 
 Status CheckValues(const MethodSpec& spec, const ParameterValues& values) {
-  ParameterValues checked;
-  for (const ParameterSpec& parameter : spec.parameters) {
-    const auto value = values.values().find(parameter.name);
-    if (value == values.values().end()) {
-      return Refuse("method " + spec.name + ": parameter " + parameter.name +
-                    " has no value; start from the method's defaults");
-    }
-    const std::string error = checked.Set(spec, parameter.name, value->second);
-    if (!error.empty()) return Refuse(error);
-  }
-  return {};
+  const std::string error = values.Check(spec);
+  return error.empty() ? Status() : Refuse(error);
 }
 
 Status CheckIndexOfProblem(const AttentionProblem& problem, const SparseIndexView& index) {

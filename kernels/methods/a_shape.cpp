@@ -13,22 +13,41 @@ namespace headscope::kernels {
 namespace {
 
 MethodSpec MakeSpec() {
-  MethodSpec spec;
-  spec.name = "a-shape";
-  spec.title = "MInference A-shape";
-  spec.family = "static pattern";
-  spec.paper =
-      "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, section 3.2";
-  spec.summary = "Keeps the first n_sink tokens and the newest n_local tokens of every row.";
-  spec.phase = Phase::kPrefill;
-  spec.parameters = {
-      {"n_sink", ParameterType::kInteger, 1024, 0, 1 << 20, 64, true, "tokens", "first tokens that every row keeps",
-       "work per row grows by one pair a token", ParameterRole::kBudget},
-      {"n_local", ParameterType::kInteger, 4096, 1, 1 << 20, 64, true, "tokens",
-       "newest tokens that every row keeps, its own included", "work per row grows by one pair a token",
-       ParameterRole::kBudget},
+  return {
+      .name = "a-shape",
+      .title = "MInference A-shape",
+      .family = "static pattern",
+      .paper =
+          "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, section 3.2",
+      .summary = "Keeps the first n_sink tokens and the newest n_local tokens of every row.",
+      .phase = Phase::kPrefill,
+      .chosen_per = ChosenPer::kPlace,
+      .parameters =
+          {
+              {.name = "n_sink",
+               .default_value = 1024,
+               .minimum = 0,
+               .maximum = 1 << 20,
+               .step = 64,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "first tokens that every row keeps",
+               .cost = "work per row grows by one pair a token",
+               .role = ParameterRole::kBudget,
+               .scaled_floor = 32},
+              {.name = "n_local",
+               .default_value = 4096,
+               .minimum = 1,
+               .maximum = 1 << 20,
+               .step = 64,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "newest tokens that every row keeps, its own included",
+               .cost = "work per row grows by one pair a token",
+               .role = ParameterRole::kBudget,
+               .scaled_floor = 32},
+          },
   };
-  return spec;
 }
 
 // A row keeps column j from the first budget above j on, or from the second that reaches back to it.

@@ -21,19 +21,28 @@ namespace {
 constexpr int32_t kBlock = 64;
 
 MethodSpec MakeSpec() {
-  MethodSpec spec;
-  spec.name = "block-sparse";
-  spec.title = "MInference block-sparse";
-  spec.family = "dynamic pattern";
-  spec.paper =
-      "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, Algorithm 3";
-  spec.summary = "Keeps, per block of 64 queries, the blocks of 64 keys with the largest pooled score.";
-  spec.phase = Phase::kPrefill;
-  spec.parameters = {
-      {"n_blocks", ParameterType::kInteger, 100, 1, 1 << 14, 1, true, "blocks", "key blocks kept per query block",
-       "work per row grows by 64 pairs a block; n_blocks * 64 tokens are dense", ParameterRole::kBudget, kBlock},
+  return {
+      .name = "block-sparse",
+      .title = "MInference block-sparse",
+      .family = "dynamic pattern",
+      .paper =
+          "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, Algorithm 3",
+      .summary = "Keeps, per block of 64 queries, the blocks of 64 keys with the largest pooled score.",
+      .phase = Phase::kPrefill,
+      .chosen_per = ChosenPer::kQueryHead,
+      .parameters = {{.name = "n_blocks",
+                      .default_value = 100,
+                      .minimum = 1,
+                      .maximum = 1 << 14,
+                      .step = 1,
+                      .logarithmic = true,
+                      .unit = Unit::kBlocks,
+                      .help = "key blocks kept per query block",
+                      .cost = "work per row grows by 64 pairs a block; n_blocks * 64 tokens are dense",
+                      .role = ParameterRole::kBudget,
+                      .tokens_per_unit = kBlock,
+                      .scaled_floor = 8}},
   };
-  return spec;
 }
 
 // Means of blocks of 64 rows of a [num_rows, head_dim] tensor: [num_blocks, head_dim] fp32. Sums are in double: the

@@ -7,14 +7,16 @@ namespace headscope::kernels {
 namespace {
 
 MethodSpec MakeSpec(Phase phase) {
-  MethodSpec spec;
-  spec.name = "dense";
-  spec.title = "Dense attention";
-  spec.family = "dense";
-  spec.paper = "Attention Is All You Need, section 3.2.1";
-  spec.summary = "Keeps every earlier token: the baseline that all others are compared with.";
-  spec.phase = phase;
-  return spec;
+  return {
+      .name = "dense",
+      .title = "Dense attention",
+      .family = "dense",
+      .paper = "Attention Is All You Need, section 3.2.1",
+      .summary = "Keeps every earlier token: the baseline that all others are compared with.",
+      .phase = phase,
+      .baseline = true,
+      .chosen_per = ChosenPer::kPlace,
+  };
 }
 
 class DensePrefillMethod final : public internal::PrefillSelector {

@@ -1,6 +1,15 @@
 #include "registry.h"
 
+#include <algorithm>
+
 namespace headscope::kernels {
+namespace {
+
+const auto& Baseline(const auto& methods) {
+  return **std::find_if(methods.begin(), methods.end(), [](const auto* method) { return method->spec().baseline; });
+}
+
+}  // namespace
 
 const std::vector<const PrefillMethod*>& PrefillMethods() {
 #define HEADSCOPE_ADDRESS(name) &name(),
@@ -26,6 +35,14 @@ const DecodeMethod* FindDecodeMethod(std::string_view name) {
     if (method->spec().name == name) return method;
   }
   return nullptr;
+}
+
+const PrefillMethod& PrefillBaseline() {
+  return Baseline(PrefillMethods());
+}
+
+const DecodeMethod& DecodeBaseline() {
+  return Baseline(DecodeMethods());
 }
 
 }  // namespace headscope::kernels

@@ -22,34 +22,56 @@ namespace {
 
 constexpr int32_t kBlock = 64;
 
-MethodSpec MakeSpec() {
-  MethodSpec spec;
-  spec.name = "s2-attention";
-  spec.title = "S2-Attention";
-  spec.family = "static pattern";
-  spec.paper =
-      "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 4";
-  spec.summary = "Keeps local blocks and, per head, another one of every vertical_stride distant blocks.";
-  spec.phase = Phase::kPrefill;
-  spec.parameters = {
-      {"local_blocks", ParameterType::kInteger, 1, 1, 1 << 14, 1, true, "blocks",
-       "newest blocks of 64 tokens that every row keeps", "work per row grows by 64 pairs a block",
-       ParameterRole::kBudget, kBlock},
-      {"vertical_stride", ParameterType::kInteger, 15, 1, 1 << 14, 1, true, "blocks",
-       "one distant block of this many is kept; 1 is dense",
-       "less work; above the number of heads some blocks belong to no head"},
-      {"head_step", ParameterType::kInteger, 1, 0, 1 << 14, 1, false, "blocks",
-       "offset between neighbouring heads; 0 gives every head the same pattern",
-       "nothing; a step that shares a factor with the stride makes heads repeat"},
-      {"offset", ParameterType::kInteger, 0, 0, 1 << 14, 1, false, "blocks", "offset of head 0", "nothing"},
-      {"subtract_offset", ParameterType::kFlag, 0, 0, 1, 1, false, "",
-       "subtract the offset from the key block instead of adding it", "nothing"},
-      {"per_kv_head", ParameterType::kFlag, 0, 0, 1, 1, false, "",
-       "number KV heads instead of query heads: a KV group shares one pattern", "fewer patterns, so a smaller union"},
-      {"max_distance", ParameterType::kInteger, 0, 0, 1 << 14, 1, false, "blocks",
-       "distant blocks this far away or farther are dropped; 0 drops none", "work per row grows with the distance"},
-  };
+ParameterSpec InBlocks(ParameterSpec spec) {
+  spec.maximum = 1 << 14;
+  spec.unit = Unit::kBlocks;
+  spec.tokens_per_unit = kBlock;
   return spec;
+}
+
+MethodSpec MakeSpec() {
+  return {
+      .name = "s2-attention",
+      .title = "S2-Attention",
+      .family = "static pattern",
+      .paper =
+          "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 4",
+      .summary = "Keeps local blocks and, per head, another one of every vertical_stride distant blocks.",
+      .phase = Phase::kPrefill,
+      .chosen_per = ChosenPer::kPlace,
+      .parameters =
+          {
+              InBlocks({.name = "local_blocks",
+                        .default_value = 1,
+                        .minimum = 1,
+                        .logarithmic = true,
+                        .help = "newest blocks of 64 tokens that every row keeps",
+                        .cost = "work per row grows by 64 pairs a block",
+                        .role = ParameterRole::kBudget}),
+              InBlocks({.name = "vertical_stride",
+                        .default_value = 15,
+                        .minimum = 1,
+                        .logarithmic = true,
+                        .help = "one distant block of this many is kept; 1 is dense",
+                        .cost = "less work; above the number of heads some blocks belong to no head"}),
+              InBlocks({.name = "head_step",
+                        .default_value = 1,
+                        .help = "offset between neighbouring heads; 0 gives every head the same pattern",
+                        .cost = "nothing; a step that shares a factor with the stride makes heads repeat"}),
+              InBlocks({.name = "offset", .help = "offset of head 0", .cost = "nothing"}),
+              {.name = "subtract_offset",
+               .type = ParameterType::kFlag,
+               .help = "subtract the offset from the key block instead of adding it",
+               .cost = "nothing"},
+              {.name = "per_kv_head",
+               .type = ParameterType::kFlag,
+               .help = "number KV heads instead of query heads: a KV group shares one pattern",
+               .cost = "fewer patterns, so a smaller union"},
+              InBlocks({.name = "max_distance",
+                        .help = "distant blocks this far away or farther are dropped; 0 drops none",
+                        .cost = "work per row grows with the distance"}),
+          },
+  };
 }
 
 struct Pattern {

@@ -24,32 +24,51 @@ namespace {
 
 constexpr int32_t kBlock = 128;
 
-MethodSpec MakeSpec() {
-  MethodSpec spec;
-  spec.name = "sample-attention";
-  spec.title = "SampleAttention";
-  spec.family = "dynamic pattern";
-  spec.paper =
-      "SampleAttention: Near-Lossless Acceleration of Long Context LLM Inference with Adaptive Structured Sparse "
-      "Attention, section 4";
-  spec.summary = "Keeps the column and diagonal stripes of 128 that reach a share of the mass of sampled rows.";
-  spec.phase = Phase::kPrefill;
-  spec.parameters = {
-      {"alpha_c", ParameterType::kReal, 0.95, 0, 1, 0.01, false, "share of mass",
-       "share of the sampled mass that the kept columns reach (GLM4 at 16K to 48K: 0.95)", "more columns, more work",
-       ParameterRole::kMassShare},
-      {"alpha_s", ParameterType::kReal, 0.95, 0, 1, 0.01, false, "share of mass",
-       "share of the sampled mass that the kept diagonals reach (GLM4 at 16K to 48K: 0.95)",
-       "more diagonals, more work", ParameterRole::kMassShare},
-      {"chunk_n", ParameterType::kInteger, 1, 1, 64, 1, false, "chunks",
-       "regions of rows, each probed by its last 128 rows",
-       "selection time grows in proportion; more stripes are found"},
-      {"own_rows_only", ParameterType::kFlag, 0, 0, 1, 1, false, "",
-       "apply a chunk's stripes to the chunk's own rows instead of to all rows", "less is kept in other chunks"},
-      {"keep_diagonal", ParameterType::kFlag, 0, 0, 1, 1, false, "",
-       "always keep the diagonal blocks (not in the paper)", "one block per row block"},
-  };
+ParameterSpec MassShare(ParameterSpec spec) {
+  spec.type = ParameterType::kReal;
+  spec.default_value = 0.95;
+  spec.step = 0.01;
+  spec.unit = Unit::kShareOfMass;
+  spec.role = ParameterRole::kMassShare;
   return spec;
+}
+
+MethodSpec MakeSpec() {
+  return {
+      .name = "sample-attention",
+      .title = "SampleAttention",
+      .family = "dynamic pattern",
+      .paper =
+          "SampleAttention: Near-Lossless Acceleration of Long Context LLM Inference with Adaptive Structured "
+          "Sparse Attention, section 4",
+      .summary = "Keeps the column and diagonal stripes of 128 that reach a share of the mass of sampled rows.",
+      .phase = Phase::kPrefill,
+      .chosen_per = ChosenPer::kQueryHead,
+      .parameters =
+          {
+              MassShare({.name = "alpha_c",
+                         .help = "share of the sampled mass that the kept columns reach (GLM4 at 16K to 48K: 0.95)",
+                         .cost = "more columns, more work"}),
+              MassShare({.name = "alpha_s",
+                         .help = "share of the sampled mass that the kept diagonals reach (GLM4 at 16K to 48K: 0.95)",
+                         .cost = "more diagonals, more work"}),
+              {.name = "chunk_n",
+               .default_value = 1,
+               .minimum = 1,
+               .maximum = 64,
+               .unit = Unit::kChunks,
+               .help = "regions of rows, each probed by its last 128 rows",
+               .cost = "selection time grows in proportion; more stripes are found"},
+              {.name = "own_rows_only",
+               .type = ParameterType::kFlag,
+               .help = "apply a chunk's stripes to the chunk's own rows instead of to all rows",
+               .cost = "less is kept in other chunks"},
+              {.name = "keep_diagonal",
+               .type = ParameterType::kFlag,
+               .help = "always keep the diagonal blocks (not in the paper)",
+               .cost = "one block per row block"},
+          },
+  };
 }
 
 // What one chunk chose, as stripe numbers, and the rows that it chose for.

@@ -12,22 +12,37 @@ namespace headscope::kernels {
 namespace {
 
 MethodSpec MakeSpec() {
-  MethodSpec spec;
-  spec.name = "sliding-window";
-  spec.title = "Sliding window";
-  spec.family = "static pattern";
-  spec.paper =
-      "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 5.1; "
-      "SparQ Attention, section 5.1 (LM-Infinite)";
-  spec.summary = "Attends the newest n_local tokens and, if n_sink is not 0, the first n_sink.";
-  spec.phase = Phase::kDecode;
-  spec.parameters = {
-      {"n_local", ParameterType::kInteger, 576, 1, 1 << 20, 64, true, "tokens",
-       "newest tokens, the query's own included", "one key and one value more are read a token"},
-      {"n_sink", ParameterType::kInteger, 0, 0, 1 << 20, 1, false, "tokens",
-       "first tokens that are always attended (16 is LM-Infinite)", "one key and one value more are read a token"},
+  return {
+      .name = "sliding-window",
+      .title = "Sliding window",
+      .family = "static pattern",
+      .paper =
+          "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 5.1; "
+          "SparQ Attention, section 5.1 (LM-Infinite)",
+      .summary = "Attends the newest n_local tokens and, if n_sink is not 0, the first n_sink.",
+      .phase = Phase::kDecode,
+      .chosen_per = ChosenPer::kPlace,
+      .parameters =
+          {
+              {.name = "n_local",
+               .default_value = 576,
+               .minimum = 1,
+               .maximum = 1 << 20,
+               .step = 64,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "newest tokens, the query's own included",
+               .cost = "one key and one value more are read a token"},
+              {.name = "n_sink",
+               .default_value = 0,
+               .minimum = 0,
+               .maximum = 1 << 20,
+               .step = 1,
+               .unit = Unit::kTokens,
+               .help = "first tokens that are always attended (16 is LM-Infinite)",
+               .cost = "one key and one value more are read a token"},
+          },
   };
-  return spec;
 }
 
 class SlidingWindowMethod final : public internal::DecodeSelector {

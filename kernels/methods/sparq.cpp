@@ -35,25 +35,52 @@ namespace headscope::kernels {
 namespace {
 
 MethodSpec MakeSpec() {
-  MethodSpec spec;
-  spec.name = "sparq";
-  spec.title = "SparQ Attention";
-  spec.family = "dynamic selection";
-  spec.paper = "SparQ Attention: Bandwidth-Efficient LLM Inference, sections 3 and 4";
-  spec.summary = "Reads a few components of every key to choose the tokens that are attended.";
-  spec.phase = Phase::kDecode;
-  spec.parameters = {
-      {"r", ParameterType::kInteger, 32, 1, 1024, 8, true, "components",
-       "query components that score all keys (the one to tune)", "one element of every key more is read a component"},
-      {"k", ParameterType::kInteger, 128, 1, 1 << 20, 16, true, "tokens", "tokens attended",
-       "one key and one value more are read a token"},
-      {"local_share", ParameterType::kReal, 0.25, 0, 1, 0.05, false, "share of k",
-       "share of k that the newest tokens take by right", "takes places from tokens with larger scores"},
-      {"reallocate", ParameterType::kFlag, 1, 0, 1, 1, false, "",
-       "give the mass of the other tokens to the mean value (the paper omits it for grouped-query models)",
-       "the mean value is read and written"},
+  return {
+      .name = "sparq",
+      .title = "SparQ Attention",
+      .family = "dynamic selection",
+      .paper = "SparQ Attention: Bandwidth-Efficient LLM Inference, sections 3 and 4",
+      .summary = "Reads a few components of every key to choose the tokens that are attended.",
+      .phase = Phase::kDecode,
+      .chosen_per = ChosenPer::kKvHead,
+      .keeps_state = true,
+      .reads_v = true,
+      .parameters =
+          {
+              {.name = "r",
+               .default_value = 32,
+               .minimum = 1,
+               .maximum = 1024,
+               .step = 8,
+               .logarithmic = true,
+               .unit = Unit::kComponents,
+               .help = "query components that score all keys (the one to tune)",
+               .cost = "one element of every key more is read a component"},
+              {.name = "k",
+               .default_value = 128,
+               .minimum = 1,
+               .maximum = 1 << 20,
+               .step = 16,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "tokens attended",
+               .cost = "one key and one value more are read a token"},
+              {.name = "local_share",
+               .type = ParameterType::kReal,
+               .default_value = 0.25,
+               .step = 0.05,
+               .unit = Unit::kShareOfParameter,
+               .share_of = "k",
+               .help = "share of k that the newest tokens take by right",
+               .cost = "takes places from tokens with larger scores"},
+              {.name = "reallocate",
+               .type = ParameterType::kFlag,
+               .default_value = 1,
+               .help = "give the mass of the other tokens to the mean value (the paper omits it for grouped-query "
+                       "models)",
+               .cost = "the mean value is read and written"},
+          },
   };
-  return spec;
 }
 
 // Tokens whose scores stay in L1 from their first component to the last. Fixed, and with it the order of additions:

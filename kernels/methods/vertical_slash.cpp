@@ -22,32 +22,70 @@ namespace {
 constexpr int32_t kBlockRows = 64;
 
 MethodSpec MakeSpec() {
-  MethodSpec spec;
-  spec.name = "vertical-slash";
-  spec.title = "MInference vertical-slash";
-  spec.family = "dynamic pattern";
-  spec.paper =
-      "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, Algorithms 2 and 4";
-  spec.summary = "Keeps the columns and the diagonals that carry most attention in the last query rows.";
-  spec.phase = Phase::kPrefill;
-  spec.parameters = {
-      {"n_vertical", ParameterType::kInteger, 500, 0, 1 << 20, 50, true, "columns",
-       "columns kept (the paper's search starts from 30, 100, 500 and 3000)",
-       "each column is gathered by every row block", ParameterRole::kBudget},
-      {"n_slash", ParameterType::kInteger, 1500, 0, 1 << 20, 50, true, "diagonals",
-       "diagonals kept (the paper's search starts from 2048, 1800, 1500 and 200)",
-       "an isolated diagonal costs 64 columns per row block, a neighbour of another one column",
-       ParameterRole::kBudget},
-      {"last_q", ParameterType::kInteger, 64, 1, 1024, 16, false, "rows", "last query rows that the estimate reads",
-       "selection time grows in proportion"},
-      {"forced_columns", ParameterType::kInteger, 30, 0, 1 << 20, 1, false, "columns",
-       "first columns that are always among n_vertical (the released code's 30; 0 is the algorithm as printed)",
-       "takes places from columns with more mass"},
-      {"forced_slashes", ParameterType::kInteger, 100, 0, 1 << 20, 1, false, "diagonals",
-       "nearest diagonals that are always among n_slash (the released code's 100; 0 is the algorithm as printed)",
-       "takes places from diagonals with more mass"},
+  return {
+      .name = "vertical-slash",
+      .title = "MInference vertical-slash",
+      .family = "dynamic pattern",
+      .paper =
+          "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, Algorithms 2 "
+          "and 4",
+      .summary = "Keeps the columns and the diagonals that carry most attention in the last query rows.",
+      .phase = Phase::kPrefill,
+      .chosen_per = ChosenPer::kQueryHead,
+      .parameters =
+          {
+              {.name = "n_vertical",
+               .default_value = 500,
+               .minimum = 0,
+               .maximum = 1 << 20,
+               .step = 50,
+               .logarithmic = true,
+               .unit = Unit::kColumns,
+               .help = "columns kept (the paper's search starts from 30, 100, 500 and 3000)",
+               .cost = "each column is gathered by every row block",
+               .role = ParameterRole::kBudget,
+               .scaled_floor = 32},
+              {.name = "n_slash",
+               .default_value = 1500,
+               .minimum = 0,
+               .maximum = 1 << 20,
+               .step = 50,
+               .logarithmic = true,
+               .unit = Unit::kDiagonals,
+               .help = "diagonals kept (the paper's search starts from 2048, 1800, 1500 and 200)",
+               .cost = "an isolated diagonal costs 64 columns per row block, a neighbour of another one column",
+               .role = ParameterRole::kBudget,
+               .scaled_floor = 32},
+              {.name = "last_q",
+               .default_value = 64,
+               .minimum = 1,
+               .maximum = 1024,
+               .step = 16,
+               .unit = Unit::kRows,
+               .help = "last query rows that the estimate reads",
+               .cost = "selection time grows in proportion"},
+              {.name = "forced_columns",
+               .default_value = 30,
+               .minimum = 0,
+               .maximum = 1 << 20,
+               .step = 1,
+               .unit = Unit::kColumns,
+               .help = "first columns that are always among n_vertical (the released code's 30; 0 is the algorithm as "
+                       "printed)",
+               .cost = "takes places from columns with more mass",
+               .scaled_floor = 4},
+              {.name = "forced_slashes",
+               .default_value = 100,
+               .minimum = 0,
+               .maximum = 1 << 20,
+               .step = 1,
+               .unit = Unit::kDiagonals,
+               .help = "nearest diagonals that are always among n_slash (the released code's 100; 0 is the algorithm "
+                       "as printed)",
+               .cost = "takes places from diagonals with more mass",
+               .scaled_floor = 4},
+          },
   };
-  return spec;
 }
 
 // The first `forced` lines come before all others.

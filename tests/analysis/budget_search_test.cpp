@@ -24,6 +24,7 @@ using kernels::ParameterRole;
 using kernels::ParameterSpec;
 using kernels::ParameterType;
 using kernels::ParameterValues;
+using kernels::Unit;
 using ::testing::HasSubstr;
 
 constexpr MassStatistic kStatistics[] = {MassStatistic::kMinimum, MassStatistic::kFifthPercentile,
@@ -97,25 +98,25 @@ TEST(MassDistribution, NoRowsGiveZeros) {
 }
 
 TEST(BudgetGrid, HasBothEndsAndTheMultiplesBetween) {
-  const BudgetGrid tokens({"n", ParameterType::kInteger, 0, 1, 1 << 20, 64, true, "", "", ""}, 4200);
+  const BudgetGrid tokens({.name = "n", .minimum = 1, .maximum = 1 << 20, .step = 64, .unit = Unit::kTokens}, 4200);
   ASSERT_EQ(tokens.size(), 67);
   EXPECT_EQ(tokens.Value(0), 1);
   for (int64_t place = 1; place < 66; ++place) EXPECT_EQ(tokens.Value(place), static_cast<double>(64 * place));
   EXPECT_EQ(tokens.Value(66), 4200);
 
-  const BudgetGrid share({"a", ParameterType::kReal, 0, 0, 1, 0.01, false, "", "", ""}, 200);
+  const BudgetGrid share({.name = "a", .type = ParameterType::kReal, .step = 0.01}, 200);
   ASSERT_EQ(share.size(), 101);
   for (int64_t place = 0; place <= 100; ++place)
     EXPECT_EQ(share.Value(place), static_cast<double>(place) / 100) << "the double that reads as written";
 
-  const BudgetGrid fixed({"f", ParameterType::kInteger, 0, 7, 7, 1, false, "", "", ""}, 200);
+  const BudgetGrid fixed({.name = "f", .minimum = 7, .maximum = 7, .unit = Unit::kTokens}, 200);
   EXPECT_EQ(fixed.size(), 1);
   EXPECT_EQ(fixed.Value(0), 7);
 }
 
 // The registry's step of 50 was taken whatever the length: 127 tokens had three places.
 TEST(BudgetGrid, ItsStepFitsTheLength) {
-  const ParameterSpec lines{"n", ParameterType::kInteger, 0, 0, 1 << 20, 50, true, "", "", ""};
+  const ParameterSpec lines{.name = "n", .maximum = 1 << 20, .step = 50, .unit = Unit::kColumns};
   const auto step = [&](int64_t tokens, int64_t most_steps) { return BudgetGrid(lines, tokens, most_steps).step(); };
   EXPECT_EQ(step(1, 0), 1);
   EXPECT_EQ(step(127, 0), 1);
@@ -128,7 +129,8 @@ TEST(BudgetGrid, ItsStepFitsTheLength) {
   EXPECT_EQ(step(40001, 800), 100);
   EXPECT_EQ(step(131072, 800), 200);
   EXPECT_EQ(step(131072, 0), 50) << "a single budget is bisected";
-  ParameterSpec blocks{"b", ParameterType::kInteger, 0, 1, 1 << 14, 1, true, "", "", "", ParameterRole::kBudget, 64};
+  const ParameterSpec blocks{
+      .name = "b", .minimum = 1, .maximum = 1 << 14, .unit = Unit::kBlocks, .tokens_per_unit = 64};
   EXPECT_EQ(BudgetGrid(blocks, 4090).maximum(), 64) << "more blocks than that there are not";
   EXPECT_EQ(BudgetGrid(blocks, 4097).maximum(), 65);
 }
@@ -401,8 +403,12 @@ class NarrowBand final : public kernels::PrefillMethod {
   NarrowBand() {
     spec_.name = "narrow-band";
     spec_.title = "Narrow band";
-    spec_.parameters = {{"width", ParameterType::kInteger, 4, 1, 16, 1, false, "tokens", "newest keys", "work",
-                         ParameterRole::kBudget}};
+    spec_.parameters = {{.name = "width",
+                         .default_value = 4,
+                         .minimum = 1,
+                         .maximum = 16,
+                         .unit = Unit::kTokens,
+                         .role = ParameterRole::kBudget}};
   }
   const kernels::MethodSpec& spec() const override { return spec_; }
   kernels::Status Select(const kernels::AttentionProblem& problem, const ParameterValues& values,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "support/errors.h"
@@ -49,6 +50,17 @@ TEST(DemonstrationMethods, AreAllRegisteredOnes) {
   std::set<std::string> names;
   for (const MethodChoice& choice : choices) names.insert(choice.name);
   EXPECT_EQ(names.size(), choices.size());
+}
+
+// What a prompt of 4096 tokens gets of the papers' lengths, as it was before the registry said which of them shrink.
+TEST(DemonstrationMethods, ShrinkLengthsDownToTheirFloors) {
+  std::map<std::string, std::string> run;
+  for (const MethodChoice& choice : DemonstrationMethods(4096)) run[choice.name] = choice.values.ToString(*choice.spec);
+  EXPECT_EQ(run["a-shape"], "n_sink=64,n_local=256");
+  EXPECT_EQ(run["vertical-slash"], "n_vertical=32,n_slash=94,last_q=64,forced_columns=4,forced_slashes=6");
+  EXPECT_EQ(run["block-sparse"], "n_blocks=8");
+  for (const MethodChoice& choice : DemonstrationMethods(65536))
+    EXPECT_EQ(choice.values, kernels::ParameterValues(*choice.spec)) << choice.name;
 }
 
 }  // namespace

@@ -87,6 +87,7 @@ TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
       ASSERT_EQ(values.Parse(method->spec(), method->spec().name == "sparq" ? "r=8,k=40" : ""), "");
       std::unique_ptr<DecodeMemory> memory;
       ASSERT_TRUE(method->Remember(data.View(), values, {}, &memory).ok());
+      EXPECT_EQ(memory != nullptr, method->spec().keeps_state) << method->spec().name;
       if (memory == nullptr) continue;
       ++remembering;
       for (const int32_t first : {0, 300}) {
@@ -109,6 +110,22 @@ TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
     }
   }
   EXPECT_GT(remembering, 0);
+}
+
+TEST(DecodeMethods, ReadWhatTheirSpecsSay) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(700, 4, 2), &random), other(DecodeShape(700, 4, 2), &random);
+  for (const DecodeMethod* method : DecodeMethods()) {
+    SCOPED_TRACE(method->spec().name);
+    const ParameterValues values(method->spec());
+    DecodeSelection selection, of_other, without_v;
+    ASSERT_TRUE(method->Select(data.View(), values, {}, &selection).ok());
+    ASSERT_TRUE(method->Select(other.View(), values, {}, &of_other).ok());
+    EXPECT_EQ(selection.tokens == of_other.tokens, method->spec().IsStatic());
+    AttentionProblem no_v = data.View();
+    no_v.v.data = nullptr;
+    EXPECT_EQ(method->Select(no_v, values, {}, &without_v).ok(), !method->spec().reads_v);
+  }
 }
 
 TEST(DecodeMethods, RefuseWhatIsNoDecodeStep) {

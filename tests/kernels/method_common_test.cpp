@@ -51,6 +51,21 @@ TEST_P(EveryPrefillMethod, MakesAValidCausalIndexAtEveryLengthAndGroupSize) {
   }
 }
 
+// Other tensors of the same shape, or another query head of the same keys: a method is told to see them or not to.
+TEST_P(EveryPrefillMethod, ChoosesByWhatItsSpecSays) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(700, 2, 1, 16), &random), other(SquareShape(700, 2, 1, 16), &random);
+  const std::string parameters = SmallParameters(GetParam());
+  const SparseIndex index = Select(GetParam(), parameters, data.View());
+  const SparseIndex of_other = Select(GetParam(), parameters, other.View());
+  const bool sees_tensors = MaskOf(index, 0, 0) != MaskOf(of_other, 0, 0);
+  const MethodSpec& spec = FindPrefillMethod(GetParam())->spec();
+  EXPECT_EQ(sees_tensors, !spec.IsStatic());
+  if (sees_tensors) {
+    EXPECT_EQ(MaskOf(index, 0, 0) != MaskOf(index, 0, 1), spec.chosen_per == ChosenPer::kQueryHead);
+  }
+}
+
 TEST(PrefillMethods, DefaultsOfMInferenceKeepAllOfAShortPrompt) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(300), &random);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -94,6 +95,59 @@ TEST(Registry, DescribesEveryMethodAndParameter) {
   for (const DecodeMethod* method : DecodeMethods()) EXPECT_EQ(method->spec().phase, Phase::kDecode);
 }
 
+TEST(Registry, HasOneBaselineOfEachPhaseWithoutParameters) {
+  for (const Phase phase : {Phase::kPrefill, Phase::kDecode}) {
+    int baselines = 0;
+    for (const MethodSpec* spec : AllSpecs()) {
+      if (spec->phase != phase || !spec->baseline) continue;
+      ++baselines;
+      EXPECT_TRUE(spec->parameters.empty()) << spec->name;
+      EXPECT_TRUE(spec->IsStatic()) << spec->name;
+    }
+    EXPECT_EQ(baselines, 1);
+  }
+  EXPECT_TRUE(PrefillBaseline().spec().baseline);
+  EXPECT_EQ(&PrefillBaseline(), FindPrefillMethod("dense"));
+  EXPECT_TRUE(DecodeBaseline().spec().baseline);
+  EXPECT_EQ(&DecodeBaseline(), FindDecodeMethod("dense"));
+}
+
+TEST(Registry, ParametersAreWhole) {
+  for (const MethodSpec* spec : AllSpecs()) {
+    for (const ParameterSpec& parameter : spec->parameters) {
+      SCOPED_TRACE(spec->name + " " + parameter.name);
+      const bool is_choice = parameter.type == ParameterType::kChoice;
+      EXPECT_EQ(is_choice, !parameter.choices.empty());
+      if (is_choice || parameter.type == ParameterType::kFlag) {
+        EXPECT_EQ(parameter.minimum, 0);
+        EXPECT_EQ(parameter.maximum, is_choice ? static_cast<double>(parameter.choices.size()) - 1 : 1);
+      }
+      EXPECT_EQ(parameter.unit == Unit::kShareOfParameter, !parameter.share_of.empty());
+      EXPECT_EQ(parameter.unit == Unit::kBlocks, parameter.tokens_per_unit > 1);
+      EXPECT_LE(parameter.scaled_floor, std::max(parameter.default_value, 0.0));
+      EXPECT_EQ(parameter.role == ParameterRole::kMassShare, parameter.unit == Unit::kShareOfMass);
+    }
+  }
+}
+
+TEST(Units, AreReadAsCounts) {
+  EXPECT_EQ(UnitText({.unit = Unit::kTokens}), "tokens");
+  EXPECT_EQ(UnitText({.unit = Unit::kBlocks}, /*one=*/true), "block");
+  EXPECT_EQ(UnitText({.unit = Unit::kShareOfMass}, /*one=*/true), "share of mass");
+  EXPECT_EQ(UnitText({.unit = Unit::kShareOfParameter, .share_of = "k"}), "share of k");
+  EXPECT_EQ(UnitText({}), "");
+}
+
+TEST(Units, BoundAParameter) {
+  const ParameterSpec blocks{.minimum = 1, .maximum = 1 << 14, .unit = Unit::kBlocks, .tokens_per_unit = 64};
+  EXPECT_EQ(LargestUseful(blocks, 4097, 0), 65);
+  EXPECT_EQ(LargestUseful(blocks, int64_t{1} << 31, 0), 1 << 14);
+  const ParameterSpec components{.minimum = 1, .maximum = 1024, .unit = Unit::kComponents};
+  EXPECT_EQ(LargestUseful(components, 4097, 96), 96);
+  EXPECT_EQ(LargestUseful(components, 4097, 0), 1024) << "not known";
+  EXPECT_EQ(LargestUseful({.maximum = 7}, 3, 3), 7) << "a pure number";
+}
+
 TEST(ParameterValues, PrintWhatTheyParse) {
   for (const MethodSpec* spec : AllSpecs()) {
     ParameterValues values(*spec);
@@ -148,6 +202,56 @@ TEST(ParameterValues, RefuseInOneSentenceAndChangeNothing) {
     EXPECT_EQ(values, before) << text;
   }
   EXPECT_THAT(ParameterValues().Set(FindPrefillMethod("dense")->spec(), "k", 1), HasSubstr("dense has no parameters"));
+}
+
+enum class Pooling : uint8_t { kMean, kMaximum, kNorm };
+
+MethodSpec PoolingSpec() {
+  return {.name = "pooled",
+          .parameters = {{.name = "pooling",
+                          .type = ParameterType::kChoice,
+                          .default_value = 1,
+                          .maximum = 2,
+                          .choices = {"mean", "max", "norm"}},
+                         {.name = "count", .default_value = 3, .maximum = 9}}};
+}
+
+TEST(ParameterValues, AChoiceIsTypedAndPrintedByItsName) {
+  const MethodSpec spec = PoolingSpec();
+  ParameterValues values(spec);
+  EXPECT_EQ(values.Choice<Pooling>("pooling"), Pooling::kMaximum);
+  EXPECT_EQ(values.ToString(spec), "pooling=max,count=3");
+  EXPECT_EQ(values.Parse(spec, "pooling=norm"), "");
+  EXPECT_EQ(values.Choice<Pooling>("pooling"), Pooling::kNorm);
+  ParameterValues read(spec);
+  EXPECT_EQ(read.Parse(spec, values.ToString(spec)), "");
+  EXPECT_EQ(read, values);
+  EXPECT_EQ(values.Set(spec, "pooling", 0), "");
+  EXPECT_EQ(values.ToString(spec), "pooling=mean,count=3");
+  EXPECT_NE(values.Set(spec, "pooling", 3), "");
+  for (const char* text : {"pooling=average", "pooling=1", "pooling=", "pooling=Mean"}) {
+    const ParameterValues before = values;
+    EXPECT_THAT(values.Parse(spec, text), HasSubstr("legal is mean, max, norm")) << text;
+    EXPECT_EQ(values, before);
+  }
+}
+
+TEST(ParameterValues, WordsAreForFlagsOnly) {
+  const MethodSpec spec = PoolingSpec();
+  ParameterValues values(spec);
+  EXPECT_THAT(values.Parse(spec, "count=true"), HasSubstr("\"count=true\" is not name=number"));
+  EXPECT_EQ(values.Integer("count"), 3);
+}
+
+TEST(ParameterValues, CheckSaysWhetherTheyAreAMethodsOwn) {
+  const MethodSpec spec = PoolingSpec();
+  EXPECT_EQ(ParameterValues(spec).Check(spec), "");
+  EXPECT_THAT(ParameterValues().Check(spec), HasSubstr("pooling has no value; start from the method's defaults"));
+  MethodSpec wider = spec;
+  wider.parameters[1].maximum = 100;
+  ParameterValues values(wider);
+  ASSERT_EQ(values.Set(wider, "count", 50), "");
+  EXPECT_THAT(values.Check(spec), HasSubstr("count is 50, legal is"));
 }
 
 TEST(ParameterValues, AskingForAnUnknownNameIsAProgrammingError) {

@@ -328,16 +328,19 @@ TEST_F(MethodTrialTest, NoMaskIsAskedForWhileNobodyLooks) {
 }
 
 TEST(ParameterStepTest, StepsFollowTheSpec) {
-  const kernels::ParameterSpec factor{"window", kernels::ParameterType::kInteger, 64, 1, 4096, 2, true, "", "", ""};
+  const kernels::ParameterSpec factor{
+      .name = "window", .default_value = 64, .minimum = 1, .maximum = 4096, .step = 2, .logarithmic = true};
   EXPECT_EQ(SteppedValue(factor, 64, +1), 128);
   EXPECT_EQ(SteppedValue(factor, 64, -1), 32);
   EXPECT_EQ(SteppedValue(factor, 3000, +1), 4096);
   EXPECT_EQ(SteppedValue(factor, 1, -1), 1);
   // The registry's steps of logarithmic parameters count tokens; they are no factors.
-  const kernels::ParameterSpec tokens{"n", kernels::ParameterType::kInteger, 4096, 1, 1 << 20, 64, true, "", "", ""};
+  const kernels::ParameterSpec tokens{
+      .name = "n", .default_value = 4096, .minimum = 1, .maximum = 1 << 20, .step = 64, .logarithmic = true};
   EXPECT_EQ(SteppedValue(tokens, 4096, -1), 2048);
   EXPECT_EQ(SteppedValue(tokens, 4096, +1), 8192);
-  const kernels::ParameterSpec share{"share", kernels::ParameterType::kReal, 0.5, 0, 1, 0.05, false, "", "", ""};
+  const kernels::ParameterSpec share{
+      .name = "share", .type = kernels::ParameterType::kReal, .default_value = 0.5, .step = 0.05};
   EXPECT_NEAR(SteppedValue(share, 0.5, +1), 0.55, 1e-12);
   EXPECT_NEAR(SnappedValue(share, 0.512), 0.5, 1e-12);
   EXPECT_EQ(SnappedValue(share, 7), 1);

@@ -138,21 +138,20 @@ TEST(SliderEndTest, IsWhatTheTraceHasOfTheUnit) {
   TraceSummary trace;
   trace.num_tokens = 4100;
   trace.head_dim = 64;
-  const auto end = [&](const char* unit, double maximum, double minimum = 1) {
-    kernels::ParameterSpec spec;
-    spec.minimum = minimum;
-    spec.maximum = maximum;
-    spec.unit = unit;
-    return SliderEnd(spec, trace);
+  using kernels::Unit;
+  const auto end = [&](Unit unit, double maximum, double minimum = 1) {
+    return SliderEnd({.minimum = minimum, .maximum = maximum, .unit = unit, .tokens_per_unit = 64}, trace);
   };
-  for (const char* unit : {"tokens", "columns", "diagonals", "rows"}) EXPECT_EQ(end(unit, 1 << 20), 4100) << unit;
-  EXPECT_EQ(end("blocks", 1 << 14), 65) << "the last one is short";
-  EXPECT_EQ(end("components", 1024), 64);
-  EXPECT_EQ(end("tokens", 1024), 1024) << "the parameter's own end is nearer";
-  EXPECT_EQ(end("tokens", 1 << 20, 5000), 5000) << "a range is never empty";
-  for (const char* unit : {"", "share of mass", "chunks"}) EXPECT_EQ(end(unit, 64), 64) << unit;
+  for (const Unit unit : {Unit::kTokens, Unit::kColumns, Unit::kDiagonals, Unit::kRows})
+    EXPECT_EQ(end(unit, 1 << 20), 4100) << kernels::UnitText({.unit = unit});
+  EXPECT_EQ(end(Unit::kBlocks, 1 << 14), 65) << "the last one is short";
+  EXPECT_EQ(end(Unit::kComponents, 1024), 64);
+  EXPECT_EQ(end(Unit::kTokens, 1024), 1024) << "the parameter's own end is nearer";
+  EXPECT_EQ(end(Unit::kTokens, 1 << 20, 5000), 5000) << "a range is never empty";
+  for (const Unit unit : {Unit::kNone, Unit::kShareOfMass, Unit::kChunks})
+    EXPECT_EQ(end(unit, 64), 64) << kernels::UnitText({.unit = unit});
   trace = {};
-  EXPECT_EQ(end("tokens", 1 << 20), 1 << 20) << "no trace";
+  EXPECT_EQ(end(Unit::kTokens, 1 << 20), 1 << 20) << "no trace";
 }
 
 TEST(AxisTicksTest, StepsAreRoundAndFarEnoughApart) {

@@ -37,24 +37,49 @@ FakeWorkbench::FakeWorkbench(int64_t num_tokens) : num_tokens_(num_tokens) {
   dense.name = "dense";
   dense.title = "Dense";
   dense.family = "dense";
+  dense.baseline = true;
   kernels::MethodSpec band;
   band.name = "band";
   band.title = "Band with sinks";
   band.family = "static pattern";
   band.summary = "Keeps the newest keys and the first.";
   band.parameters = {
-      {"window", kernels::ParameterType::kInteger, 64, 1, 4096, 2, true, "tokens", "newest keys kept",
-       "time in proportion"},
-      {"sinks", kernels::ParameterType::kInteger, 4, 0, 64, 1, false, "tokens", "first keys kept", "little"},
-      {"share", kernels::ParameterType::kReal, 0.5, 0, 1, 0.05, false, "", "not used by the band", "nothing"},
-      {"exact", kernels::ParameterType::kFlag, 0, 0, 1, 1, false, "", "not used by the band", "nothing"},
+      {.name = "window",
+       .default_value = 64,
+       .minimum = 1,
+       .maximum = 4096,
+       .step = 2,
+       .logarithmic = true,
+       .unit = kernels::Unit::kTokens,
+       .help = "newest keys kept",
+       .cost = "time in proportion"},
+      {.name = "sinks",
+       .default_value = 4,
+       .maximum = 64,
+       .unit = kernels::Unit::kTokens,
+       .help = "first keys kept",
+       .cost = "little"},
+      {.name = "share",
+       .type = kernels::ParameterType::kReal,
+       .default_value = 0.5,
+       .step = 0.05,
+       .help = "not used by the band",
+       .cost = "nothing"},
+      {.name = "exact", .type = kernels::ParameterType::kFlag, .help = "not used by the band", .cost = "nothing"},
   };
   kernels::MethodSpec decode;
   decode.name = "newest";
   decode.title = "Newest tokens";
   decode.phase = kernels::Phase::kDecode;
-  decode.parameters = {
-      {"local", kernels::ParameterType::kInteger, 32, 1, 4096, 2, true, "tokens", "newest keys kept", "time"}};
+  decode.parameters = {{.name = "local",
+                        .default_value = 32,
+                        .minimum = 1,
+                        .maximum = 4096,
+                        .step = 2,
+                        .logarithmic = true,
+                        .unit = kernels::Unit::kTokens,
+                        .help = "newest keys kept",
+                        .cost = "time"}};
   kernels::MethodSpec dense_decode = dense;
   dense_decode.phase = kernels::Phase::kDecode;
   methods_ = {dense, band, dense_decode, decode};

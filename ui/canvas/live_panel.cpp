@@ -29,8 +29,10 @@ std::string NumberText(const kernels::ParameterSpec& spec, double value) {
 std::string ParameterHelp(const kernels::ParameterSpec& spec, const kernels::ParameterSpec& registered) {
   std::string text = spec.help;
   if (!spec.cost.empty()) text.append("\nRaising it: ").append(spec.cost);
+  if (spec.type == kernels::ParameterType::kChoice)
+    return text.append("\nThe default is ").append(ValueText(spec, spec.default_value)).append(".");
   text.append("\n").append(NumberText(spec, spec.minimum)).append(" to ").append(NumberText(spec, spec.maximum));
-  if (!spec.unit.empty()) text.append(" ").append(spec.unit);
+  if (const std::string unit = UnitText(spec); !unit.empty()) text.append(" ").append(unit);
   if (spec.maximum < registered.maximum) text.append(" in this trace");
   text.append(", default ").append(NumberText(spec, spec.default_value));
   return text.append(".\nCtrl+click to type, double click for the default.");
@@ -252,6 +254,10 @@ void LivePanel::DrawParameter(CanvasModel& model, const kernels::ParameterSpec& 
     MarkStop({spec.name, [set](int notches) { set(notches > 0 ? 1 : 0); }, [set, on] { set(on ? 0 : 1); }, {}});
     value = on ? 1 : 0;
     HelpTooltip(ParameterHelp(spec, registered));
+  } else if (spec.type == kernels::ParameterType::kChoice) {
+    changed = DrawChoice(spec, &value);
+    MarkStop({spec.name, step, {}, {}});
+    HelpTooltip(ParameterHelp(spec, registered));
   } else {
     changed = DrawSlider(trial, spec, &value);
     MarkStop({spec.name, step, {}, [set, spec](bool last) { set(last ? spec.maximum : spec.minimum); }});
@@ -272,6 +278,19 @@ void LivePanel::DrawParameter(CanvasModel& model, const kernels::ParameterSpec& 
   ImGui::PopID();
 }
 
+bool LivePanel::DrawChoice(const kernels::ParameterSpec& spec, double* value) {
+  ImGui::AlignTextToFramePadding();
+  ImGui::TextUnformatted(spec.name.c_str());
+  ImGui::SameLine(kLabelWidth);
+  ImGui::SetNextItemWidth(-1);
+  std::string names;  // each ends with a zero
+  for (const std::string& choice : spec.choices) names.append(choice).push_back('\0');
+  auto place = static_cast<int>(*value);
+  if (!ImGui::Combo("##value", &place, names.c_str())) return false;
+  *value = place;
+  return true;
+}
+
 bool LivePanel::DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(spec.name.c_str());
@@ -280,9 +299,7 @@ bool LivePanel::DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spe
   ImGuiSliderFlags flags = ImGuiSliderFlags_AlwaysClamp;
   if (spec.logarithmic) flags |= ImGuiSliderFlags_Logarithmic;
   std::string format = spec.type == kernels::ParameterType::kInteger ? "%.0f" : "%.4g";
-  // "1 block" of a unit in the plural.
-  const bool one = *value == 1 && spec.type == kernels::ParameterType::kInteger && spec.unit.ends_with('s');
-  if (spec.unit.size() <= kLongestUnit) format += " " + spec.unit.substr(0, spec.unit.size() - (one ? 1 : 0));
+  if (UnitText(spec).size() <= kLongestUnit) format += " " + UnitText(spec, /*one=*/*value == 1);
   const bool changed =
       ImGui::SliderScalar("##value", ImGuiDataType_Double, value, &spec.minimum, &spec.maximum, format.c_str(), flags);
   if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(ImGuiMouseButton_Left) && !ImGui::GetIO().KeyCtrl) {

@@ -55,6 +55,7 @@ class LivePanel {
   void DrawMethod(CanvasModel& model);
   bool DrawMethodList(MethodTrial& trial);  // true when another method was picked
   void DrawParameter(CanvasModel& model, const kernels::ParameterSpec& registered);
+  static bool DrawChoice(const kernels::ParameterSpec& spec, double* value);  // true when another one was picked
   bool DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value);
   // panel_kept.cpp
   void DrawKept(CanvasModel& model);

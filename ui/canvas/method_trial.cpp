@@ -26,17 +26,7 @@ double SteppedValue(const kernels::ParameterSpec& spec, double value, int direct
 }
 
 double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace) {
-  constexpr int64_t kTokensPerBlock = 64;  // of every method that counts blocks
-  int64_t most = 0;
-  if (spec.unit == "tokens" || spec.unit == "columns" || spec.unit == "diagonals" || spec.unit == "rows") {
-    most = trace.num_tokens;
-  } else if (spec.unit == "blocks") {
-    most = (trace.num_tokens + kTokensPerBlock - 1) / kTokensPerBlock;
-  } else if (spec.unit == "components") {
-    most = trace.head_dim;
-  }
-  if (most <= 0) return spec.maximum;
-  return std::clamp(static_cast<double>(most), spec.minimum, spec.maximum);
+  return kernels::LargestUseful(spec, trace.num_tokens, trace.head_dim);
 }
 
 MethodTrial::MethodTrial() : self_(std::make_shared<MethodTrial*>(this)) {}

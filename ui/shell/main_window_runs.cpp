@@ -37,7 +37,7 @@ void MainWindow::RunAllMethods() {
   canvas_->CancelRun();
   // The dense baseline comes with every run.
   for (const kernels::MethodSpec& method : canvas_->methods()) {
-    if (method.name != "dense") pending_runs_.push_back({*store_.selected(), method.name, canvas_->ValuesOf(method)});
+    if (!method.baseline) pending_runs_.push_back({*store_.selected(), method.name, canvas_->ValuesOf(method)});
   }
   BeginRuns();
 }
@@ -173,7 +173,8 @@ void MainWindow::StopSearch() {
 void MainWindow::ShowRun(const analysis::MethodResult& run) {
   store_.Select(run.head);
   // Dense decode is no choice of the panel: it is what decode methods are measured beside.
-  if (run.method == "decode/dense") return;
+  const std::vector<kernels::MethodSpec>& offered = canvas_->methods();
+  if (std::none_of(offered.begin(), offered.end(), [&](const auto& spec) { return spec.name == run.method; })) return;
   SetMethodState({QString::fromStdString(run.method), QString::fromStdString(run.parameters), canvas_->mass_target()});
   canvas_->ShowResult(run);
 }

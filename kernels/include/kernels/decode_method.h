@@ -50,5 +50,7 @@ class DecodeMethod {
 const std::vector<const DecodeMethod*>& DecodeMethods();
 // nullptr when there is none of that name.
 const DecodeMethod* FindDecodeMethod(std::string_view name);
+// The method whose spec says that it is the baseline.
+const DecodeMethod& DecodeBaseline();
 
 }  // namespace headscope::kernels

@@ -44,5 +44,7 @@ class PrefillMethod {
 const std::vector<const PrefillMethod*>& PrefillMethods();
 // nullptr when there is none of that name.
 const PrefillMethod* FindPrefillMethod(std::string_view name);
+// The method whose spec says that it is the baseline.
+const PrefillMethod& PrefillBaseline();
 
 }  // namespace headscope::kernels

@@ -1,5 +1,6 @@
-// What a method says of itself: the one source of the command line's options, the window's sliders, the tuner's search
-// space, `headscope methods` and the tables in docs/. Plain data: any room may include this header.
+// What a method says of itself: the one source of the command line's options, the window's controls, the tuner's search
+// space, `headscope methods` and the tables in docs/. Code outside a method's own file decides by these traits, never
+// by a name or a text. Plain data: any room may include this header.
 #pragma once
 
 #include <cstdint>
@@ -11,47 +12,111 @@
 namespace headscope::kernels {
 
 enum class Phase { kPrefill, kDecode };
-enum class ParameterType { kInteger, kReal, kFlag };
+
+enum class ParameterType {
+  kInteger,
+  kReal,
+  kFlag,
+  kChoice,  // one of ParameterSpec::choices; its value is the place in that list
+};
+
+// What a parameter counts. Its text (UnitText) and what bounds it (LargestUseful) follow from this.
+enum class Unit {
+  kNone,  // a pure number
+  kTokens,
+  kColumns,
+  kDiagonals,
+  kRows,
+  kBlocks,      // of tokens_per_unit tokens
+  kChunks,      // regions of rows
+  kComponents,  // of a head's vectors
+  kShareOfMass,
+  kShareOfParameter,  // ParameterSpec::share_of names it
+};
+
+// What limits how large a value of a unit makes a difference.
+enum class Bound {
+  kNothing,
+  kSeqLen,   // the number of tokens
+  kBlocks,   // the number of blocks of tokens_per_unit tokens
+  kHeadDim,  // the components of a head's vectors
+};
+Bound BoundOf(Unit unit);
 
 // What a parameter is to somebody who looks for the cheapest setting that still keeps a given mass.
 enum class ParameterRole {
   kOther,
   // Says how much is kept: a larger value never drops a pair that a smaller one keeps, so bisection finds the least
-  // value for a target. An integer budget counts tokens or groups of them: above the sequence length it changes
-  // nothing.
+  // value for a target.
   kBudget,
   // A budget that is itself a share of attention mass, 0 to 1: a target for the kept mass can be written straight into
   // it.
   kMassShare,
 };
 
+// Written with designated initialisers: what is left out has the value below.
 struct ParameterSpec {
-  std::string name;  // as typed: lower case, underscores
+  std::string name = {};  // as typed: lower case, underscores
   ParameterType type = ParameterType::kInteger;
   double default_value = 0;
-  double minimum = 0;  // legal range, inclusive
-  double maximum = 0;
+  double minimum = 0;        // legal range, inclusive
+  double maximum = 1;        // of a choice: the number of choices less 1
   double step = 1;           // what one notch of a slider or one tuner step changes
   bool logarithmic = false;  // sliders and the tuner move by factors
-  std::string unit;          // "tokens", "blocks", "share of mass", ...; empty for a pure count
-  std::string help;          // one line
-  std::string cost;          // what raising it costs, one line
+  Unit unit = Unit::kNone;
+  std::string share_of = {};  // of Unit::kShareOfParameter: that parameter's name
+  std::string help = {};      // one line
+  std::string cost = {};      // what raising it costs, one line
   ParameterRole role = ParameterRole::kOther;
-  int32_t tokens_per_unit = 1;  // of an integer budget: what one more of it covers, so that a sequence bounds it
+  int32_t tokens_per_unit = 1;  // of blocks: how many tokens one has
+  // Above 0: the default is meant for long prompts. A demonstration on a short one shrinks it in proportion, down to
+  // this.
+  double scaled_floor = 0;
+  std::vector<std::string> choices = {};  // of ParameterType::kChoice: their names, as typed
+};
+
+// By what a method tells apart what it keeps.
+enum class ChosenPer {
+  kPlace,      // positions and the head's number alone: whatever Q, K and V hold, the choice is the same
+  kQueryHead,  // by the tensors, for every query head
+  kKvHead,     // by the tensors, for the query heads of a KV head together
 };
 
 struct MethodSpec {
-  std::string name;     // as typed: "vertical-slash"
-  std::string title;    // as shown: "MInference vertical-slash"
-  std::string family;   // "dense", "static pattern", "dynamic pattern", ...
-  std::string paper;    // title and section of the source
-  std::string summary;  // one line
+  std::string name = {};     // as typed: "vertical-slash"
+  std::string title = {};    // as shown: "MInference vertical-slash"
+  std::string family = {};   // as shown: "static pattern", "dynamic pattern", ...
+  std::string paper = {};    // title and section of the source
+  std::string summary = {};  // one line
   Phase phase = Phase::kPrefill;
-  std::vector<ParameterSpec> parameters;
+
+  // Traits.
+  bool baseline = false;  // keeps everything and has no parameters: what others are compared with
+  ChosenPer chosen_per = ChosenPer::kPlace;
+  bool keeps_state = false;    // has something of its own beside the KV cache, which grows with it from step to step
+  bool needs_history = false;  // chooses by the steps before as well: a step cannot be had without these
+  bool reads_v = false;        // with some setting at least, its choice or what it adds to the output is made of V
+  bool reads_output = false;   // learns from the attention that its own steps had
+
+  std::vector<ParameterSpec> parameters = {};
+
+  // Chooses without looking at Q, K and V.
+  bool IsStatic() const { return chosen_per == ChosenPer::kPlace; }
 };
 
-// Values of a method's parameters, defaults first. Real, integer and flag values are all held as doubles; integers are
-// exact to 2^53.
+// "tokens", "share of mass", "share of k", ..; empty for a pure number. `one`: of a count of one, "token".
+std::string UnitText(const ParameterSpec& spec, bool one = false);
+// "place", "query head" or "KV head".
+std::string_view NameOf(ChosenPer chosen_per);
+// The largest value that makes a difference for a sequence of num_tokens and heads of head_dim components (0: not
+// known). A value above it is legal where the parameter's own range has it.
+double LargestUseful(const ParameterSpec& spec, int64_t num_tokens, int64_t head_dim);
+
+// A value as it is typed: a choice by its name, other values by the shortest text that reads back as the same double.
+std::string ValueText(const ParameterSpec& spec, double value);
+
+// Values of a method's parameters, defaults first; every one was checked when it came in. Real, integer and flag values
+// and the places of choices are all held as doubles; integers are exact to 2^53.
 class ParameterValues {
  public:
   ParameterValues() = default;
@@ -60,13 +125,21 @@ class ParameterValues {
   // Sets one value. Returns an empty string, or one sentence: the parameter, the value and the legal range or the known
   // names.
   std::string Set(const MethodSpec& spec, std::string_view name, double value);
-  // Parses "name=value,name=value" over the present values. Same errors as Set; nothing is changed on error.
+  // Parses "name=value,name=value" over the present values: a number, of a flag also true/false, on/off or yes/no, of a
+  // choice one of its names. Same errors as Set; nothing is changed on error.
   std::string Parse(const MethodSpec& spec, std::string_view text);
+  // Whether these are values of that method, every parameter's: an empty string, or one sentence.
+  std::string Check(const MethodSpec& spec) const;
 
   double Real(std::string_view name) const;
   int Integer(std::string_view name) const;
   bool Flag(std::string_view name) const { return Real(name) != 0; }
-  // "name=value,..." with every parameter, in the spec's order.
+  // Of an enumeration whose values are listed in the order of ParameterSpec::choices, from 0 on.
+  template <typename Enumeration>
+  Enumeration Choice(std::string_view name) const {
+    return static_cast<Enumeration>(Integer(name));
+  }
+  // "name=value,..." with every parameter, in the spec's order, as Parse() reads it.
   std::string ToString(const MethodSpec& spec) const;
   const std::map<std::string, double, std::less<>>& values() const { return values_; }
   friend bool operator==(const ParameterValues&, const ParameterValues&) = default;
