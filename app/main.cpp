@@ -13,6 +13,8 @@
 #include "base/errors.h"
 #include "commands/command.h"
 #include "data/trace_schema.h"
+#include "manual/completions.h"
+#include "manual/man_page.h"
 #include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -75,6 +77,11 @@ int Main(int argc, char** argv) {
   app.require_subcommand(0, 1);
   std::string open_path;
   app.add_option("path", open_path, "Trace or model folder to open in the window")->type_name("TRACE|MODEL_DIR");
+  // For the build, which installs what they print; no group hides them from --help and from the manual itself.
+  std::string shell;
+  bool man_page = false;
+  app.add_option("--completions", shell, "Print a completion script: bash, zsh or fish")->group("");
+  app.add_flag("--man-page", man_page, "Print the manual page, for man(1)")->group("");
 
   Action action;
   AddDemoCommand(app, action);
@@ -119,6 +126,13 @@ int Main(int argc, char** argv) {
     }
     Say(ParseRefusal(error));
     return kWrongUsage;
+  }
+  if (man_page || !shell.empty()) {
+    action = [&] {
+      const ProgramText text = Describe(app);
+      WriteText(man_page ? ManPage(text, HEADSCOPE_VERSION) : Completions(text, shell), "", false);
+      return kDone;
+    };
   }
   if (!action) {
     action = [&] {

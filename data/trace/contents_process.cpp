@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/program_files.h"
 #include "data/trace_schema.h"
 
 namespace headscope::data {
@@ -26,16 +27,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Beside the running program, or where the build put it (the tests' programs lie elsewhere).
+// An installed headscope has it in its library folder. In a build it lies beside the program, and tests, which lie
+// elsewhere, know where that is.
 std::string FindProgram() {
-  std::error_code ignored;
-  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  for (const std::string& path :
-       {(here.parent_path() / "headscope-contents").string(), std::string(HEADSCOPE_CONTENTS_PROGRAM)}) {
-    if (access(path.c_str(), X_OK) == 0) return path;
-  }
-  throw TraceError((here.parent_path() / "headscope-contents").string() +
-                   ": is missing; HDF5 files are read by this program beside headscope: build or install it again");
+  const bool installed = IsInstalled();
+  const std::string path = ((installed ? InstalledLibraryFolder() : ProgramFolder()) / "headscope-contents").string();
+  if (access(path.c_str(), X_OK) == 0) return path;
+  if (!installed && access(HEADSCOPE_CONTENTS_PROGRAM, X_OK) == 0) return HEADSCOPE_CONTENTS_PROGRAM;
+  throw TraceError(path + ": is missing; headscope reads HDF5 files through this program: build or install it again");
 }
 
 [[noreturn]] void RefuseToStart(int error) {
