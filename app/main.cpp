@@ -28,29 +28,28 @@
 namespace headscope::app {
 namespace {
 
-int Refuse(const std::exception& error, ExitCode code) {
-  Say(error.what());
-  return code;
-}
-
 // Runs the chosen action under the error policy: one sentence on stderr and the exit code that scripts rely on.
-int Run(const Action& action) {
+int Run(const CLI::App& app, const Action& action) {
+  const auto refuse = [&](const std::exception& error, ExitCode code) {
+    Say(NameTheOption(app, error.what()));
+    return code;
+  };
   try {
     const int code = action();
     if (code == kInterrupted) Say("interrupted");
     return code;
   } catch (const UsageError& error) {
-    return Refuse(error, kWrongUsage);
+    return refuse(error, kWrongUsage);
   } catch (const std::invalid_argument& error) {
-    return Refuse(error, kWrongUsage);
+    return refuse(error, kWrongUsage);
   } catch (const std::out_of_range& error) {
-    return Refuse(error, kWrongUsage);
+    return refuse(error, kWrongUsage);
   } catch (const BadInputError& error) {
-    return Refuse(error, kBadInput);
+    return refuse(error, kBadInput);
   } catch (const data::BadTraceError& error) {
-    return Refuse(error, kBadInput);
+    return refuse(error, kBadInput);
   } catch (const DeviceError& error) {
-    return Refuse(error, kDeviceOrMemoryMissing);
+    return refuse(error, kDeviceOrMemoryMissing);
   } catch (const std::bad_alloc&) {
     Say(kOutOfMemory);
     return kDeviceOrMemoryMissing;
@@ -113,7 +112,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help and --version
-    return Run([&] {
+    return Run(app, [&] {
       std::ostringstream text;
       app.exit(asked, text, std::cerr);
       WriteText(text.str(), "", false);
@@ -140,7 +139,7 @@ int Main(int argc, char** argv) {
       return OpenWindow(argc, argv, open_path);
     };
   }
-  return Run(action);
+  return Run(app, action);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ DeviceName ParseDeviceName(const std::string& text) {
     const auto [end, error] = std::from_chars(first, last, gpu);
     if (error == std::errc() && end == last && gpu >= 0 && gpu < kMostGpus) return {.is_gpu = true, .gpu = gpu};
   }
-  throw std::invalid_argument("--device " + text + ": it must be cpu, cuda or cuda:N (N is a GPU's number, from 0)");
+  throw std::invalid_argument("device " + text + ": it must be cpu, cuda or cuda:N (N is a GPU's number, from 0)");
 }
 
 }  // namespace headscope

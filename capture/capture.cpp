@@ -70,8 +70,8 @@ struct RecordedHeads {
 };
 
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::ModelConfig& config) {
-  if (request.task) RequirePositions(config, "--length", request.task_length);
-  RequirePositions(config, "--decode", request.decode_tokens);
+  if (request.task) RequirePositions(config, "length", request.task_length);
+  RequirePositions(config, "decode", request.decode_tokens);
   return {ChooseNumbers(request.layers, config.num_layers, "layer"),
           ChooseNumbers(request.heads, config.num_qo_heads, "head")};
 }
@@ -80,7 +80,7 @@ void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const m
   const int64_t needed = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
   if (needed <= config.max_positions) return;
   const std::string decoded =
-      request.decode_tokens == 0 ? "" : " and --decode adds " + std::to_string(request.decode_tokens);
+      request.decode_tokens == 0 ? "" : " and decoding adds " + std::to_string(request.decode_tokens);
   const std::string name = request.prompt_file ? "the prompt " + *request.prompt_file : "the prompt";
   throw std::invalid_argument(name + " has " + std::to_string(prompt.tokens.size()) + " tokens" + decoded +
                               ", but the model has " + PositionsText(config) + "; use a shorter prompt" +
@@ -211,9 +211,9 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   // Everything that can be refused is refused before a file is made, and what config.json, tokenizer.json and the free
   // space decide before the weights are read.
   if (request.decode_tokens < 0)
-    throw std::invalid_argument("--decode " + std::to_string(request.decode_tokens) + ": it must not be negative");
+    throw std::invalid_argument("decode " + std::to_string(request.decode_tokens) + ": it must not be negative");
   if (request.chunk_tokens < 1)
-    throw std::invalid_argument("--chunk " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
+    throw std::invalid_argument("chunk " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
   for (const std::string& input : InputFiles(request)) {
     std::error_code not_there;
     if (std::filesystem::equivalent(request.output_path, input, not_there)) {

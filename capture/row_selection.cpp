@@ -20,8 +20,7 @@ RowSelection::RowSelection(const std::string& text) {
     const auto [parsed, error] = std::from_chars(text.data() + colon + 1, end, count_);
     valid = error == std::errc() && parsed == end && count_ >= 1;
   }
-  if (!valid)
-    throw std::invalid_argument("--rows \"" + text + "\": it must be all, last:N or every:N with N at least 1");
+  if (!valid) throw std::invalid_argument("rows \"" + text + "\": it must be all, last:N or every:N with N at least 1");
 }
 
 bool RowSelection::Keeps(int64_t position, int64_t prompt_tokens) const {

@@ -61,8 +61,7 @@ TraceTarget::TraceTarget(std::string path, bool overwrite) : path_(std::move(pat
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(path_, ignored);
   if (fs::exists(status)) {
-    if (!overwrite)
-      throw data::TraceError(path_ + ": exists already; choose another name or allow overwriting (--force)");
+    if (!overwrite) throw data::TraceError(path_ + ": exists already; choose another name or allow overwriting");
     if (!fs::is_regular_file(status)) throw data::TraceError(path_ + ": is not a regular file; choose another name");
     writing_path_ = FreePartialName(path_);
   }

@@ -42,12 +42,12 @@ void CheckRequest(const EvaluateRequest& request, const model::ModelConfig& conf
     if (value < 1)
       throw std::invalid_argument(std::string(name) + " " + std::to_string(value) + ": it must be at least 1");
   };
-  at_least_one("--samples", request.samples);
-  at_least_one("--questions", request.questions_per_context);
+  at_least_one("samples", request.samples);
+  at_least_one("questions", request.questions_per_context);
   for (const std::string& task : request.tasks) FindTask(task);  // refuses an unknown name
   for (const int64_t length : request.lengths) {
-    at_least_one("--length", length);
-    RequirePositions(config, "--length", length);
+    at_least_one("length", length);
+    RequirePositions(config, "length", length);
   }
 }
 

@@ -29,7 +29,7 @@ TaskSet TaskMaker::Place(const Draft& draft, const Task& task, int64_t length, R
     longest = std::max(longest, asked.question.tokens.size() + asked.question.answer.size());
   fixed += longest;
   if (length < static_cast<int64_t>(fixed + kLeastProse)) {
-    throw std::invalid_argument("--length " + std::to_string(length) + ": the task " + std::string(task.name()) +
+    throw std::invalid_argument("length " + std::to_string(length) + ": the task " + std::string(task.name()) +
                                 " needs at least " + std::to_string(fixed + kLeastProse) +
                                 " tokens with this tokenizer");
   }
@@ -90,7 +90,7 @@ TaskSet TaskMaker::Make(const Task& task, int64_t length, uint64_t seed, int32_t
   if (!task.asks()) {
     const auto least = static_cast<int64_t>(begin_.size()) + 1;
     if (length < least)
-      throw std::invalid_argument("--length " + std::to_string(length) + ": the task " + std::string(task.name()) +
+      throw std::invalid_argument("length " + std::to_string(length) + ": the task " + std::string(task.name()) +
                                   " needs at least " + std::to_string(least) + " tokens");
     return {WindowAndRest(length, seed).tokens, {}};
   }

@@ -46,7 +46,7 @@ const Task& FindTask(std::string_view name) {
     known += known.empty() ? "" : task == Tasks().back() ? " or " : ", ";
     known += task->name();
   }
-  throw std::invalid_argument("--task \"" + std::string(name) + "\": it must be " + known);
+  throw std::invalid_argument("task \"" + std::string(name) + "\": it must be " + known);
 }
 
 const std::vector<std::string>& TaskNames() {

@@ -11,13 +11,14 @@ std::string HeadName(HeadId id) {
 
 Status CheckPrefillHead(const HeadFrame& frame, HeadId id) {
   if (frame.num_rows == 0)
-    return {StatusCode::kUnsupported, "head " + HeadName(id) + " has no recorded query rows: record some with --rows"};
+    return {StatusCode::kUnsupported,
+            "head " + HeadName(id) + " has no recorded query rows: capture again and record some"};
   if (!frame.RowsContiguous()) {
     return {StatusCode::kUnsupported,
             "head " + HeadName(id) + " was recorded with gaps between its query rows (positions " +
                 std::to_string(frame.row_positions.front()) + " to " + std::to_string(frame.row_positions.back()) +
                 ", " + std::to_string(frame.num_rows) +
-                " rows): record with --rows all or --rows last:N to run prefill methods"};
+                " rows): record all rows, or the last N, to run prefill methods"};
   }
   return {};
 }

@@ -35,7 +35,7 @@ Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaSco
   }
   return {StatusCode::kUnsupported,
           "head " + HeadName(head.id) +
-              " holds values that neither bf16 nor fp16 has, so the GPU would round them: record with --dtype bf16"};
+              " holds values that neither bf16 nor fp16 has, so the GPU would round them: record it in bf16"};
 }
 
 }  // namespace headscope::analysis

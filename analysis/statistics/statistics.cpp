@@ -145,7 +145,8 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   statistics.num_tokens = head.num_tokens;
   const std::vector<RowBlock> blocks = ChooseRows(head, options.block_size, options.max_rows);
   if (blocks.empty()) {
-    throw std::invalid_argument("head " + HeadName(head.id) + " has no recorded query rows: record some with --rows");
+    throw std::invalid_argument("head " + HeadName(head.id) +
+                                " has no recorded query rows: capture again and record some");
   }
 
   std::vector<size_t> first_entry;

@@ -164,7 +164,7 @@ Ratios RatiosOf(const Report& report, const Section& section, const Row& row) {
 std::string Table(const Report& report) {
   std::string out = report.device_name + "; median +- median absolute deviation of " + std::to_string(report.repeats) +
                     " repeats, " + report.cache_policy + "\n";
-  out += "ceilings: matrix product of " + std::to_string(report.product.size) + " rows " +
+  out += "roofline: matrix product of " + std::to_string(report.product.size) + " rows " +
          FormatNumber("%.4g", Rate(report.product.work, report.product.ms) * 1e-12) + " TFLOP/s (+-" +
          Spread(report.product.ms) + "), ";
   if (OwnCeilings(report)) {

@@ -70,7 +70,7 @@ class Runner {
       for (int i = 0; i < total; ++i) {
         const double ms = Time([&] { work.Run(); });
         if (i >= kWarmUp) times.push_back(ms);
-        options_.progress("ceilings: " + ceiling->name, i + 1, total);
+        options_.progress("roofline: " + ceiling->name, i + 1, total);
       }
     } catch (const Stopped&) {
       report_.interrupted = true;

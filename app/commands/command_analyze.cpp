@@ -190,7 +190,7 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
   command
       ->add_option(
           "--metrics", arguments->metrics,
-          "Columns of the printed table (those that say most): " + Listed(analysis::Metrics(), &MetricInfo::name))
+          "Columns of the printed table (the most telling ones): " + Listed(analysis::Metrics(), &MetricInfo::name))
       ->delimiter(',')
       ->type_name("a,b");
   command->add_flag("--all", arguments->all, "Print every metric");
@@ -219,7 +219,7 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
   command->add_option("-o,--output", arguments->output, "Write everything to .json, .csv or .h5")->type_name("OUT");
   command->add_option("--threads", options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->callback([=, &action] { action = [=] { return RunAnalyze(*arguments); }; });
 }
 

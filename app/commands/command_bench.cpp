@@ -185,7 +185,7 @@ int RunBench(const BenchArguments& arguments) {
 
 void AddBenchCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
-      "bench", "Time executors and selectors on fixed problems, beside dense attention and the machine's ceilings");
+      "bench", "Time executors and selectors on fixed problems, next to dense attention and the machine's roofline");
   auto arguments = std::make_shared<BenchArguments>();
   command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
   auto* lengths = command
@@ -213,7 +213,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)");
   command
       ->add_option("--save-index", arguments->save_folder,
-                   "Write every prefill index to this folder; made when it is not there")
+                   "Write every prefill index to this folder; created if missing")
       ->type_name("DIR");
   command
       ->add_option("--index", arguments->index_files,
@@ -225,7 +225,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   command->add_option("-o,--output", arguments->output, "Write everything as JSON (schema headscope-bench-1)")
       ->type_name("OUT.json");
   command->add_flag("--force", arguments->force, "Replace existing files");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->callback([=, &action] { action = [=] { return RunBench(*arguments); }; });
 }
 

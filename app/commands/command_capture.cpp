@@ -98,7 +98,7 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("--device", request.device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();
   command->add_option("--threads", request.num_threads, "CPU threads (0: all cores)")->capture_default_str();
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->callback([=, &action] { action = [=] { return RunCapture(*arguments); }; });
 }
 

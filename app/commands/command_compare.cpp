@@ -72,7 +72,7 @@ int RunCompare(CompareArguments arguments) {
 }  // namespace
 
 void AddCompareCommand(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("compare", "Run sparse methods beside dense attention on recorded heads");
+  CLI::App* command = app.add_subcommand("compare", "Run sparse methods next to dense attention on recorded heads");
   auto arguments = std::make_shared<CompareArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   command
@@ -97,7 +97,7 @@ void AddCompareCommand(CLI::App& app, Action& action) {
   command->add_option("--threads", arguments->options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Write the results to .json, .csv or .h5")->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->callback([=, &action] { action = [=] { return RunCompare(*arguments); }; });
 }
 

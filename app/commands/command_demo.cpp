@@ -196,7 +196,7 @@ void AddDemoCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "demo", "Without a display: capture, analyse, compare all methods, draw; writes DIR/report.html");
   auto arguments = std::make_shared<DemoArguments>();
-  command->add_option("-o,--output", arguments->output_dir, "Folder to write to; made when it is not there")
+  command->add_option("-o,--output", arguments->output_dir, "Folder to write to; created if missing")
       ->required()
       ->type_name("DIR");
   command->add_option("--model", arguments->model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
@@ -206,7 +206,7 @@ void AddDemoCommand(CLI::App& app, Action& action) {
   command->add_option("--repeat", arguments->repeats, "Timed repeats of each method")->capture_default_str();
   command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_flag("--force", arguments->force, "Replace what an earlier demo wrote");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->callback([=, &action] { action = [=] { return RunDemo(*arguments); }; });
 }
 

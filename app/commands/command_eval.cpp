@@ -76,7 +76,7 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   command->add_option("--dtype", request.session.dtype, "auto, fp32 or bf16")->capture_default_str();
   command->add_option("--device", request.session.device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--threads", request.session.num_threads, "CPU threads (0: all cores)")->capture_default_str();
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->callback([=, &action] { action = [=] { return RunEval(*arguments); }; });
 }
 

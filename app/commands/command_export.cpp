@@ -51,21 +51,22 @@ int RunExport(const ExportArguments& arguments) {
 }  // namespace
 
 void AddExportCommand(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("export", "Write a part of a trace as a trace, CSV or JSON");
+  CLI::App* command = app.add_subcommand("export", "Write part of a trace as a smaller trace, CSV or JSON");
   auto arguments = std::make_shared<ExportArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
   command->add_option("--layers", arguments->layers, "Layers, such as 0-3,7 (all)");
   command->add_option("--heads", arguments->heads, "Query heads (all); the KV heads that they read come along");
   command
-      ->add_option("--tokens", arguments->tokens,
-                   "Tokens begin:end (all), counted from 0 again in the file, which also tells where they were; lse "
-                   "stays the one over all keys that the model saw, those before begin too (lse_keys says how many)")
+      ->add_option(
+          "--tokens", arguments->tokens,
+          "Tokens begin:end (all). The file counts them from 0 and records where they were; lse still covers every "
+          "key that the model saw (lse_keys says how many)")
       ->type_name("a:b");
   command->add_option("-o,--output", arguments->output, "File to write: .h5, .csv or .json")
       ->required()
       ->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->callback([=, &action] { action = [=] { return RunExport(*arguments); }; });
 }
 

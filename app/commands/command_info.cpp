@@ -165,7 +165,7 @@ void AddInfoCommand(CLI::App& app, Action& action) {
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   command->add_option("path", *path, "Trace or checkpoint folder")->required()->type_name("FILE|DIR");
-  command->add_flag("--json", *json, "As JSON (schema headscope-info-1)");
+  command->add_flag("--json", *json, "Print JSON (schema headscope-info-1)");
   command->callback([=, &action] {
     action = [=] {
       std::error_code unreadable;  // what cannot even be looked up is no folder, and the trace's reader says why

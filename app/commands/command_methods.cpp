@@ -170,7 +170,7 @@ void AddMethodsCommand(CLI::App& app, Action& action) {
   auto name = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   command->add_option("name", *name, "One method, with its parameters")->type_name("NAME");
-  command->add_flag("--json", *json, "Everything, as JSON (schema headscope-methods-1)");
+  command->add_flag("--json", *json, "Print everything as JSON (schema headscope-methods-1)");
   command->callback([=, &action] { action = [=] { return ListMethods(*name, *json); }; });
 }
 

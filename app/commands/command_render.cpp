@@ -140,7 +140,7 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("-o,--output", arguments->output, "Picture to write (.png)")->required()->type_name("OUT");
   command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->callback([=, &action] { action = [=] { return RunRender(*arguments); }; });
 }
 

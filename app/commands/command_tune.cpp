@@ -229,7 +229,7 @@ int RunTune(const TuneArguments& arguments) {
 
 void AddTuneCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
-      "tune", "Find every head's cheapest budgets of a method that keep a wanted share of attention");
+      "tune", "Find each head's cheapest parameters of a method that keep a target share of the attention mass");
   auto arguments = std::make_shared<TuneArguments>();
   command
       ->add_option("traces", arguments->traces,
@@ -242,11 +242,10 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->required()
       ->type_name("NAME[:k=v,..]");
   command
-      ->add_option(
-          "--target", arguments->target,
-          "What a head must keep of its rows' attention mass, as a share between 0 and 1: cra=T in every row "
-          "(SampleAttention's CRA), cra-p5=T in all but fewer than 5 % of the rows (the window's Meet target), "
-          "cra-mean=T on the mean of the rows")
+      ->add_option("--target", arguments->target,
+                   "Share of the attention mass, from 0 to 1, that a head must keep: cra=T in every row "
+                   "(SampleAttention's CRA), "
+                   "cra-p5=T in more than 95 % of the rows (the window's Meet target), cra-mean=T on average")
       ->required()
       ->type_name("cra|cra-p5|cra-mean=T");
   command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
@@ -259,16 +258,17 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--threads", arguments->num_threads, "CPU threads (0: all cores)")->capture_default_str();
   command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
   command->footer(
-      "The setting of a head is the cheapest of a grid: of all those that reach the target, the one with the fewest "
-      "kept pairs (of equal ones, with the smallest first budget, then the smallest second). The grid of a budget is "
-      "its minimum, the multiples of a step, and its maximum. Integer budgets end where they cover the longest trace, "
-      "and their step is the registry's (`headscope methods NAME --json`: 50 lines, 64 tokens, 1 block), its largest "
-      "divisor that gives at least 64 steps for shorter traces, doubled while a method with two budgets has more than "
-      "800; shares of mass go in hundredths. What was searched is printed, and is the file's \"grid\".\n"
-      "Kept shares are of the pairs that the model itself attends, budgets in the method's own units (`headscope "
-      "methods NAME`).\nCtrl-C writes no file: it prints the heads that are done, and exits with 130.");
+      "Each head gets the cheapest setting of a grid: of all that reach the target, the one with the fewest kept "
+      "pairs; of equal ones, the smallest first budget, then the smallest second. A budget's grid is its minimum, the "
+      "multiples of a step, and its maximum. Integer budgets end where they cover the longest trace. Their step is the "
+      "registry's (`headscope methods NAME --json`: 50 lines, 64 tokens, 1 block); for shorter traces its largest "
+      "divisor that gives at least 64 steps; and twice that while a method with two budgets has more than 800. Shares "
+      "of mass go in hundredths. The grid is printed, and stands in the file as \"grid\".\n"
+      "Kept shares are of the pairs that the model itself attends to; budgets are in the method's own units "
+      "(`headscope "
+      "methods NAME`).\nCtrl-C writes no file: it prints the heads that are done and exits with 130.");
   command->callback([=, &action] { action = [=] { return RunTune(*arguments); }; });
 }
 

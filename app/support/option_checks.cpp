@@ -52,9 +52,9 @@ CLI::Validator WholeNumber(Bounds bounds) {
     const char* const end = text.data() + text.size();
     const auto [parsed, error] = std::from_chars(text.data(), end, value);
     if (error == std::errc() && parsed == end && value >= bounds.least && value <= bounds.most) return std::string();
-    std::string refusal = text;
-    refusal.append(" is not a whole number from ").append(std::to_string(bounds.least));
-    return refusal.append(" to ").append(std::to_string(bounds.most));
+    std::string refusal = "must be an integer from ";
+    refusal.append(std::to_string(bounds.least)).append(" to ").append(std::to_string(bounds.most));
+    return refusal.append(", not ").append(text);
   };
   return CLI::Validator(check, "");
 }
@@ -126,6 +126,19 @@ std::string ParseRefusal(const CLI::ParseError& error) {
   if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr)
     return std::string(error.what()) + "; give both or neither";
   return std::string(error.what()) + "; `headscope --help` and `headscope COMMAND --help` list what is known";
+}
+
+std::string NameTheOption(const CLI::App& app, std::string sentence) {
+  const size_t name_end = sentence.find(' ');
+  if (name_end == std::string::npos) return sentence;
+  // "NAME VALUE: ..."; a value with spaces in it is in quotation marks.
+  const bool quoted = sentence.compare(name_end + 1, 1, "\"") == 0;
+  const size_t value_end = sentence.find(quoted ? "\":" : ":", name_end + 2);
+  if (value_end == std::string::npos || (!quoted && sentence.find(' ', name_end + 1) < value_end)) return sentence;
+  for (const CLI::App* command : app.get_subcommands()) {
+    if (command->get_option_no_throw("--" + sentence.substr(0, name_end)) != nullptr) return "--" + sentence;
+  }
+  return sentence;
 }
 
 std::string UnknownArgument(const CLI::App& app, const std::string& argument) {

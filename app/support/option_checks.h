@@ -19,6 +19,11 @@ std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv)
 // A refused command line (of CLI11) as one sentence.
 std::string ParseRefusal(const CLI::ParseError& error);
 
+// What to say on the command line of a refusal by a lower room. Those name the field ("length 20: the task needs ..."),
+// never an option, because the window shows the same sentences; where the subcommand that runs has an option of the
+// field's name, the sentence names that ("--length 20: ...").
+std::string NameTheOption(const CLI::App& app, std::string sentence);
+
 // What to say of a first argument that is neither a subcommand nor something that exists: names the nearest
 // subcommand when one is within two edits.
 std::string UnknownArgument(const CLI::App& app, const std::string& argument);

@@ -11,8 +11,8 @@ namespace {
 constexpr char kFormat[] = "headscope-index";
 constexpr int32_t kVersion = 1;
 constexpr UntrustedFileKind kIndexKind{
-    "an index file", "give a file that headscope bench --save-index wrote",
-    "the file is damaged or was not written by headscope: write it again with headscope bench --save-index"};
+    "an index file", "give an index file that headscope bench wrote",
+    "the file is damaged or was not written by headscope: write it again with headscope bench"};
 
 // The integers of the root group, for both directions.
 struct IntegerField {

@@ -89,7 +89,7 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
   const fs::file_status status = fs::symlink_status(path, ignored);
   if (fs::exists(status)) {
     if (!overwrite) {
-      throw TraceError(path + ": exists already; choose another name or allow overwriting (--force)");
+      throw TraceError(path + ": exists already; choose another name or allow overwriting");
     }
     if (!fs::is_regular_file(status)) {
       throw TraceError(path + ": is not a regular file; choose another name");

@@ -21,7 +21,7 @@ struct ModelSession::Impl {
 ModelSession::ModelSession(const std::string& model_dir, const SessionOptions& options,
                            const ProgressFunction& progress) {
   if (options.chunk_tokens < 1)
-    throw std::invalid_argument("--chunk " + std::to_string(options.chunk_tokens) + ": it must be at least 1");
+    throw std::invalid_argument("chunk " + std::to_string(options.chunk_tokens) + ": it must be at least 1");
   impl_ = std::make_unique<Impl>(model_dir, options, progress);
 }
 ModelSession::~ModelSession() = default;

@@ -19,7 +19,7 @@
 namespace headscope::model {
 namespace {
 
-constexpr std::string_view kFewerTokens = "choose shorter --lengths, fewer --heads or a smaller --batch";
+constexpr std::string_view kFewerTokens = "choose shorter lengths, fewer heads or a smaller batch";
 
 void Check(const ReferenceAttentionProblem& problem) {
   const bool sizes = problem.batch > 0 && problem.num_qo_heads > 0 && problem.num_kv_heads > 0 &&

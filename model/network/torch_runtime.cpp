@@ -20,7 +20,7 @@
 namespace headscope::model {
 namespace {
 
-constexpr std::string_view kUseCpu = "use --device cpu";
+constexpr std::string_view kUseCpu = "use the CPU";
 
 // libtorch_cuda.so lies beside the libtorch_cpu.so that this process runs with; loading it registers the CUDA
 // operators.
@@ -60,10 +60,10 @@ void RequireThreads(int32_t team) {
   const size_t started = threads.size();
   for (std::thread& thread : threads) thread.join();
   if (static_cast<int64_t>(started) == needed) return;
-  throw DeviceError("--threads " + std::to_string(team) + ": the system gives " + std::to_string(started) + " of the " +
+  throw DeviceError("threads " + std::to_string(team) + ": the system gives " + std::to_string(started) + " of the " +
                     std::to_string(needed) + " threads that this takes (" + reason +
                     "); end other programs, raise the limit (ulimit -u or -v, a container's limit of processes)" +
-                    (team > 1 ? " or give --threads 1" : ""));
+                    (team > 1 ? " or use one thread" : ""));
 }
 
 }  // namespace
@@ -76,12 +76,12 @@ c10::Device OpenDevice(const std::string& name) {
   try {
     if (at::hasCUDA()) available = at::detail::getCUDAHooks().deviceCount();
   } catch (...) {
-    RethrowTorchError("--device " + name, "");
+    RethrowTorchError("device " + name, "");
   }
   if (available == 0)
-    throw DeviceError("--device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
+    throw DeviceError("device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
   if (wanted.gpu >= available) {
-    throw DeviceError("--device " + name + ": this machine has " + std::to_string(available) +
+    throw DeviceError("device " + name + ": this machine has " + std::to_string(available) +
                       (available == 1 ? " GPU, cuda:0" : " GPUs, counted from 0; name one of them"));
   }
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(wanted.gpu)};
@@ -90,7 +90,7 @@ c10::Device OpenDevice(const std::string& name) {
 NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device) {
   if (dtype == "fp32") return {at::kFloat, at::kFloat};
   if (dtype == "bf16") return {at::kBFloat16, at::kBFloat16};
-  if (dtype != "auto") throw std::invalid_argument("--dtype \"" + dtype + "\": it must be auto, fp32 or bf16");
+  if (dtype != "auto") throw std::invalid_argument("dtype \"" + dtype + "\": it must be auto, fp32 or bf16");
   if (stored != "BF16") return {at::kFloat, at::kFloat};
   // Matrix products in bf16 run at a quarter of fp32's speed on a CPU without bf16 instructions, and fp32 is never less
   // exact.

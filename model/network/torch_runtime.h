@@ -36,7 +36,7 @@ at::ScalarType ParseScalarType(const std::string& dtype);
 void SetTorchThreads(int32_t num_threads);
 
 // Names what would need less memory, as a remedy.
-inline constexpr std::string_view kSmallerRun = "use a shorter prompt or --dtype bf16";
+inline constexpr std::string_view kSmallerRun = "use a shorter prompt or bf16";
 
 // To be called in a catch block, so that no error of LibTorch's own leaves this room: those carry a trace of C++
 // frames. Throws DeviceError when LibTorch, CUDA or the allocator ran out of memory while `doing` (`smaller` may be

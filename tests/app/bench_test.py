@@ -183,7 +183,7 @@ class Figures:
     def test_table_has_every_row(self):
         for _, row in self.rows():
             self.assertIn(row["method"], self.measured.stdout)
-        self.assertIn("ceilings: matrix product", self.measured.stdout)
+        self.assertIn("roofline: matrix product", self.measured.stdout)
         # Whose dense a ratio refers to is said where it is printed.
         reference = {"cpu": "LibTorch", "cuda": "cuDNN"}[self.device]
         for phase in ("prefill", "decode"):

@@ -252,7 +252,7 @@ class Results(TraceCase):
     def test_help_lists_the_values_and_speaks_of_its_command_alone(self):
         for command, values in (("render", ("inferno", "viridis", "counted among the recorded")), ("demo", ("passkey", "prose")),
                                 ("analyze", ("kurtosis", "sink_mass")), ("export", ("lse_keys",)),
-                                ("tune", ("cra-p5=T in all but fewer than 5 %", "a share between 0 and 1", "in the method's own units"))):
+                                ("tune", ("cra-p5=T in more than 95 % of the rows", "from 0 to 1", "in the method's own units"))):
             text = re.sub(r"\s+", " ", run(command, "--help").stdout)
             for value in values:
                 self.assertIn(value, text)

@@ -38,6 +38,17 @@ class Lists : public testing::Test {
   std::string text_, trace_;
 };
 
+TEST_F(Lists, AreNamedAsOptionsWhereALowerRoomNamesTheField) {
+  EXPECT_EQ(NameTheOption(app_, "text a: it is short"), "text a: it is short") << "before anything is parsed";
+  app_.parse("bench --text a");
+  EXPECT_EQ(NameTheOption(app_, "text a: it is short"), "--text a: it is short");
+  EXPECT_EQ(NameTheOption(app_, "text \"a b\": it is long"), "--text \"a b\": it is long");
+  for (const char* other :
+       {"text a b: no one value", "trace x.h5: is a positional", "unknown a: b", "text", "text a", ""}) {
+    EXPECT_EQ(NameTheOption(app_, other), other);
+  }
+}
+
 TEST_F(Lists, ThatAreFullPass) {
   EXPECT_EQ(Refusal({"bench", "--lengths", "512,3", "--metrics=a,b", "--text", "a,,b"}), "");
   EXPECT_EQ(Refusal({"bench", "--lengths", "512", "--lengths", "1024", "-m", "a"}), "");

@@ -114,7 +114,7 @@ TEST_P(BadIndices, AreRefusedWithOneSentence) {
   H5Fclose(file);
   EXPECT_THAT([&] { ReadIndexFile(path); },
               ThrowsMessage<BadTraceError>(AllOf(StartsWith(path + ": " + GetParam().field + ": "),
-                                                 HasSubstr(GetParam().problem), HasSubstr("--save-index"))));
+                                                 HasSubstr(GetParam().problem), HasSubstr("headscope bench"))));
 }
 
 // Nothing of it is stored, and each would take 3 GiB of memory.

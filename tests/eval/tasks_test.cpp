@@ -142,7 +142,7 @@ class EvaluateWithoutWeights : public ::testing::Test {
 TEST_F(EvaluateWithoutWeights, RefusesTheRequestFirst) {
   EXPECT_THAT(Refusal<BadInputError>(), HasSubstr("model.safetensors")) << "a good request gets as far as the weights";
   request.lengths = {4096, 17000};
-  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("--length 17000: the model has 16384 positions"));
+  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("length 17000: the model has 16384 positions"));
   request.lengths = {4096, 600};
   request.tasks = {"passkey", "kv"};
   EXPECT_THAT(Refusal<std::invalid_argument>(), HasSubstr("the task kv needs at least"));
@@ -150,7 +150,7 @@ TEST_F(EvaluateWithoutWeights, RefusesTheRequestFirst) {
   EXPECT_THAT(Refusal<std::invalid_argument>(), HasSubstr("\"nosuch\""));
   request = Request();
   request.samples = 0;
-  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("--samples 0"));
+  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("samples 0"));
   request = Request();
   request.prose_path.clear();
   EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("prose_path"));
