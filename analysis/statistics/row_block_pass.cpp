@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "analysis/types/rounding.h"
+#include "statistics/row_statistics.h"
 
 namespace headscope::analysis {
 namespace {
@@ -52,20 +53,6 @@ std::vector<int32_t> TopKCounts() {
   std::vector<int32_t> counts;
   for (int32_t k = 1; k <= kLargestTopK; k *= 2) counts.push_back(k);
   return counts;
-}
-
-double ExcessKurtosis(const float* values, int64_t num_values) {
-  double mean = 0;
-  for (int64_t i = 0; i < num_values; ++i) mean += static_cast<double>(values[i]);
-  mean /= static_cast<double>(num_values);
-  double second = 0, fourth = 0;
-  for (int64_t i = 0; i < num_values; ++i) {
-    const double square = (static_cast<double>(values[i]) - mean) * (static_cast<double>(values[i]) - mean);
-    second += square;
-    fourth += square * square;
-  }
-  if (second == 0) return kNan;
-  return fourth * static_cast<double>(num_values) / (second * second) - 3.0;
 }
 
 std::vector<RowBlock> ChooseRows(const HeadTensors& head, int32_t block_size, int64_t max_rows) {
@@ -196,7 +183,7 @@ void RowBlockPass::AnalyseRow(int64_t row, const float* batch_scores, int64_t fi
   Exponentiate(extent, lse, &numbers);
   numbers.entropy = RoundedUpToZero(Entropy(p_.data(), scores, width, lse));
   numbers.max_probability = width > 0 ? RoundedShare(static_cast<double>(kernels::MaxOf(p_.data(), width))) : 0;
-  numbers.kurtosis = ExcessKurtosis(head_.q.data() + row * head_.head_dim, head_.head_dim);
+  FillRowStatistics(head_, row, {p_.data(), static_cast<size_t>(width)}, numbers.outside_mass, entry, table);
 
   const float* far_p = p_.data() + (extent.far_begin - extent.begin);
   for (const int32_t index : top_columns_.Select(far_p, extent.far_end - extent.far_begin, options_.retrieval_tokens)) {

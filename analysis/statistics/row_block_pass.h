@@ -45,18 +45,18 @@ struct RowNumbers {
   double entropy = 0, max_probability = 0;
   double sink_mass = 0, local_mass = 0, retrieval_mass = 0;
   double outside_mass = 0;  // on keys that a cut trace does not hold
-  double kurtosis = 0;      // NaN: all components of q are equal
   int64_t num_columns = 0;
 };
 
 // The numbers of all rows; each row is written by one worker, so that sums over rows do not depend on the threads.
 struct RowTable {
   std::vector<RowNumbers> rows;
-  std::vector<double> top_mass;      // [rows, counts]
-  std::vector<int64_t> needed;       // [rows, targets]
-  std::vector<double> agreement;     // [rows, r x k]; NaN: too few columns for a choice
-  std::vector<double> block_chance;  // [row blocks]: what as many blocks would hold of the far mass if it lay evenly
-  std::vector<double> block_mass;    // [row blocks]: mass of the best key blocks, summed over the block's rows
+  std::vector<double> row_statistics;  // [rows, RowStatistics()]
+  std::vector<double> top_mass;        // [rows, counts]
+  std::vector<int64_t> needed;         // [rows, targets]
+  std::vector<double> agreement;       // [rows, r x k]; NaN: too few columns for a choice
+  std::vector<double> block_chance;    // [row blocks]: what as many blocks would hold of the far mass if it lay evenly
+  std::vector<double> block_mass;      // [row blocks]: mass of the best key blocks, summed over the block's rows
 };
 
 inline constexpr int32_t kLargestTopK = 1024;
@@ -96,8 +96,5 @@ class RowBlockPass {
   std::vector<std::vector<int32_t>> exact_top_;  // [rows, k]
   std::vector<uint8_t> marked_;  // [tokens]: columns of one exact list, while another is compared with it
 };
-
-// Excess kurtosis m4 / m2^2 - 3 of the components (biased moments); NaN when they are all equal.
-double ExcessKurtosis(const float* values, int64_t num_values);
 
 }  // namespace headscope::analysis

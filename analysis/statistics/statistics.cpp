@@ -9,10 +9,12 @@
 #include <string>
 
 #include "analysis/types/rounding.h"
+#include "analysis/types/row_statistic.h"
 #include "head/head_checks.h"
 #include "kernels/parallel.h"
 #include "statistics/classify.h"
 #include "statistics/row_block_pass.h"
+#include "statistics/row_statistics.h"
 #include "statistics/statistics_on_gpu.h"
 
 namespace headscope::analysis {
@@ -62,14 +64,17 @@ std::vector<float> Profile(const std::vector<double>& sums, int32_t bins, int64_
 }
 
 void FillRowMeans(const RowTable& table, const StatisticsOptions& options, HeadStatistics* statistics) {
-  std::vector<double> kurtosis, retrieval;
+  std::vector<double> retrieval;
   int64_t columns = 0;
   for (const RowNumbers& row : table.rows) {
-    kurtosis.push_back(row.kurtosis);
     retrieval.push_back(row.retrieval_mass);
     columns += row.num_columns;
   }
-  statistics->kurtosis = MeanOfDefined(kurtosis, 0, 1, 0.0);
+  const std::vector<const RowStatistic*>& by_row = RowStatistics();
+  for (size_t i = 0; i < by_row.size(); ++i) {
+    statistics->row_means.push_back(
+        {by_row[i]->info().name, MeanOfDefined(table.row_statistics, i, by_row.size(), by_row[i]->without_rows())});
+  }
   statistics->entropy = MeanOverRows(table, [](const RowNumbers& row) { return row.entropy; });
   statistics->max_probability = MeanOverRows(table, [](const RowNumbers& row) { return row.max_probability; });
   statistics->sink_mass = MeanOverRows(table, [](const RowNumbers& row) { return row.sink_mass; });
@@ -157,6 +162,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   }
   RowTable table;
   table.rows.resize(num_rows);
+  table.row_statistics.resize(num_rows * RowStatistics().size());
   table.top_mass.resize(num_rows * TopKCounts().size());
   table.needed.resize(num_rows * options.cra_targets.size());
   table.agreement.resize(num_rows * options.agreement_r.size() * options.agreement_k.size());
@@ -167,6 +173,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   Status on_gpu(StatusCode::kUnsupported, head.gpu_refusal);
   if (head.gpu != nullptr) on_gpu = RunRowsOnGpu(head, options, blocks, &table, &lines);
   if (on_gpu.code() == StatusCode::kCancelled) return statistics;
+  if (on_gpu.ok() && !FillRowStatisticsOfHead(head, options, blocks, &table)) return statistics;
   statistics.device = on_gpu.ok() ? head.gpu_name : "cpu";
   statistics.note = on_gpu.message();
   // What the GPU does not take, or has no memory for, is computed here.

@@ -53,9 +53,6 @@ void FillRows(const HeadTensors& head, const kernels::RowNumbers& numbers, RowTa
     of_row.retrieval_mass = RoundedShare(static_cast<double>(numbers.retrieval_mass[row]));
     of_row.outside_mass = std::max(0.0, 1 - in_trace[row]);
   }
-  kernels::ParallelFor(static_cast<int64_t>(table->rows.size()), 0, nullptr, [&](int64_t row, int32_t) {
-    table->rows[static_cast<size_t>(row)].kurtosis = ExcessKurtosis(head.q.data() + row * head.head_dim, head.head_dim);
-  });
 }
 
 void FillAgreement(const std::vector<int32_t>& common, const StatisticsOptions& options, RowTable* table) {

@@ -6,6 +6,7 @@
 
 #include "analysis/types/head_statistics.h"
 #include "analysis/types/metric_list.h"
+#include "analysis/types/row_statistic.h"
 
 namespace headscope::analysis {
 namespace {
@@ -75,9 +76,11 @@ Metric Mass(const char* name, const char* title, const char* help, double HeadSt
 std::vector<Metric> MakeMetrics() {
   std::vector<Metric> metrics;
   metrics.push_back(Sparsity(0.95));
-  metrics.push_back({{"kurtosis", "Kurtosis of q", "",
-                      "excess (Fisher) kurtosis of q's components, mean over rows; 0 for a Gaussian", true, 0, 0},
-                     [](const HeadStatistics& statistics) { return statistics.kurtosis; }});
+  for (const RowStatistic* statistic : RowStatistics()) {
+    metrics.push_back({statistic->info(), [name = statistic->info().name](const HeadStatistics& statistics) {
+                         return RowMeanOf(statistics, name);
+                       }});
+  }
   metrics.push_back({{"entropy", "Entropy", "nats", "entropy of a row's probabilities, mean over rows", false, 0, 0},
                      [](const HeadStatistics& statistics) { return statistics.entropy; }});
   metrics.push_back(Mass("max_probability", "Largest probability", "largest probability of a row, mean over rows",
@@ -166,6 +169,23 @@ double MetricValue(const HeadStatistics& statistics, const std::string& name) {
     }
   }
   return kUnknown;
+}
+
+double RowMeanOf(const HeadStatistics& statistics, std::string_view name) {
+  for (const RowMean& entry : statistics.row_means) {
+    if (entry.name == name) return entry.mean;
+  }
+  return kUnknown;
+}
+
+void SetRowMean(HeadStatistics* statistics, const std::string& name, double mean) {
+  for (RowMean& entry : statistics->row_means) {
+    if (entry.name == name) {
+      entry.mean = mean;
+      return;
+    }
+  }
+  statistics->row_means.push_back({name, mean});
 }
 
 const char* HeadClassName(HeadClass head_class) {

@@ -1,10 +1,14 @@
 #include "statistics_store.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "analysis/types/row_statistic.h"
 
 namespace headscope::analysis {
 
@@ -13,23 +17,43 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadId, layer, head)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKMass, k, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKAgreement, r, k, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SparsityAtCra, target, sparsity)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, id, kv_head, num_rows, num_tokens, device, note, kurtosis, entropy,
-                                   max_probability, top_k_mass, agreement, sparsity, sink_mass, local_mass,
-                                   vertical_mass, slash_mass, block_mass, retrieval_mass, retrieval_peak, outside_mass,
-                                   column_profile, diagonal_profile, head_class, class_reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowMean, name, mean)
+#define HEADSCOPE_HEAD_FIELDS                                                                                  \
+  id, kv_head, num_rows, num_tokens, device, note, row_means, entropy, max_probability, top_k_mass, agreement, \
+      sparsity, sink_mass, local_mass, vertical_mass, slash_mass, block_mass, retrieval_mass, retrieval_peak,  \
+      outside_mass, column_profile, diagonal_profile, head_class, class_reason
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, HEADSCOPE_HEAD_FIELDS)
+
+namespace {
+// Compiles only while the list above has every field: one that it lacks would come back from the file as 0.
+[[maybe_unused]] auto AllFields(HeadStatistics& statistics) {
+  auto& [HEADSCOPE_HEAD_FIELDS] = statistics;
+  return std::tie(HEADSCOPE_HEAD_FIELDS);
+}
+}  // namespace
+#undef HEADSCOPE_HEAD_FIELDS
 
 }  // namespace headscope::analysis
 
 namespace headscope::app {
 namespace {
 
-constexpr char kSchema[] = "headscope-statistics-cache-3";
+constexpr char kSchema[] = "headscope-statistics-cache-4";
 
 // FNV-1a, 64 bits: a file name, not a proof.
 uint64_t Hash(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return hash;
+}
+
+// False: kept by a program that knew other statistics.
+bool HasEveryRowMean(const analysis::HeadStatistics& head) {
+  const std::vector<const analysis::RowStatistic*>& known = analysis::RowStatistics();
+  return std::equal(known.begin(), known.end(), head.row_means.begin(), head.row_means.end(),
+                    [](const analysis::RowStatistic* statistic, const analysis::RowMean& mean) {
+                      return statistic->info().name == mean.name;
+                    });
 }
 
 }  // namespace
@@ -57,7 +81,11 @@ std::vector<analysis::HeadStatistics> StatisticsStore::Load() const {
   try {
     const nlohmann::json json = nlohmann::json::parse(file);
     if (json.at("schema") != kSchema) return {};
-    return json.at("heads").get<std::vector<analysis::HeadStatistics>>();
+    auto heads = json.at("heads").get<std::vector<analysis::HeadStatistics>>();
+    for (const analysis::HeadStatistics& head : heads) {
+      if (!HasEveryRowMean(head)) return {};
+    }
+    return heads;
   } catch (const nlohmann::json::exception&) {
     return {};
   }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "analysis/types/head_statistics.h"
+#include "analysis/types/row_statistic.h"
 
 namespace headscope::app {
 namespace {
@@ -41,10 +42,12 @@ HeadStatistics EveryFieldDifferent() {
   head.note = "a note";
   double next = 0;
   for (double* value :
-       {&head.kurtosis, &head.entropy, &head.max_probability, &head.sink_mass, &head.local_mass, &head.vertical_mass,
-        &head.slash_mass, &head.block_mass, &head.retrieval_mass, &head.retrieval_peak, &head.outside_mass}) {
+       {&head.entropy, &head.max_probability, &head.sink_mass, &head.local_mass, &head.vertical_mass, &head.slash_mass,
+        &head.block_mass, &head.retrieval_mass, &head.retrieval_peak, &head.outside_mass}) {
     *value = (next += 1) / 16;
   }
+  for (const analysis::RowStatistic* statistic : analysis::RowStatistics())
+    head.row_means.push_back({statistic->info().name, (next += 1) / 16});
   for (int32_t k = 1; k <= 1024; k *= 2) head.top_k_mass.push_back({k, (next += 1) / 64});
   for (const int32_t r : {8, 16, 32}) {
     for (const int32_t k : {32, 128}) head.agreement.push_back({r, k, (next += 1) / 64});
@@ -75,6 +78,13 @@ TEST_F(StatisticsStoreTest, EveryMetricComesBack) {
   EXPECT_EQ(loaded[0].diagonal_profile, head.diagonal_profile);
   EXPECT_EQ(loaded[0].head_class, head.head_class);
   EXPECT_EQ(loaded[0].class_reason, head.class_reason);
+}
+
+TEST_F(StatisticsStoreTest, NumbersOfAnotherListOfStatisticsAreComputedAgain) {
+  HeadStatistics head = EveryFieldDifferent();
+  head.row_means.front().name = "forgotten";
+  ASSERT_EQ(Store().Save({head}), "");
+  EXPECT_TRUE(Store().Load().empty());
 }
 
 TEST_F(StatisticsStoreTest, AChangedTraceFindsNothing) {

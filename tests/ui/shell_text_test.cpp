@@ -60,7 +60,7 @@ TEST(FuzzyMatch, FindsTheBestOfAllPlacements) {
 
 TEST(HeadFilter, LayersHeadsClassesAndNumbersMustAllHold) {
   analysis::HeadStatistics statistics;
-  statistics.kurtosis = 2.5;
+  analysis::SetRowMean(&statistics, "kurtosis", 2.5);
   statistics.sink_mass = 0.75;
   statistics.head_class = analysis::HeadClass::kSinkLocal;
   const auto accepts = [&](const char* text, HeadId head) {
@@ -98,7 +98,7 @@ TEST(HeadFilter, AHeadWithoutNumbersFailsComparisonsAndClasses) {
   EXPECT_FALSE(HeadFilter::Parse("kurtosis<9").Accepts({4, 1}, nullptr));
   // NaN is neither above nor below.
   analysis::HeadStatistics statistics;
-  statistics.kurtosis = std::nan("");
+  analysis::SetRowMean(&statistics, "kurtosis", std::nan(""));
   EXPECT_FALSE(HeadFilter::Parse("kurtosis<9").Accepts({4, 1}, &statistics));
   EXPECT_FALSE(HeadFilter::Parse("kurtosis>=9").Accepts({4, 1}, &statistics));
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace headscope::analysis {
@@ -29,6 +30,12 @@ struct SparsityAtCra {
   double sparsity = 0;  // 1 - kept pairs / causal pairs, fewest largest entries per row
 };
 
+// The mean over rows of a statistic that is taken row by row.
+struct RowMean {
+  std::string name;  // RowStatistic::info().name
+  double mean = 0;
+};
+
 struct HeadStatistics {
   HeadId id;
   int32_t kv_head = 0;
@@ -36,7 +43,7 @@ struct HeadStatistics {
   int64_t num_tokens = 0;            // keys
   std::string device;                // where they were computed: "cpu" or the GPU's name
   std::string note;                  // why on the CPU, where a GPU was asked for; else empty
-  double kurtosis = 0;               // excess kurtosis of q's components, mean over rows
+  std::vector<RowMean> row_means;    // analysis/types/row_statistic.h, in its order
   double entropy = 0;                // nats, mean over rows
   double max_probability = 0;        // mean over rows of the row maximum
   std::vector<TopKMass> top_k_mass;  // k = 1, 2, 4 .. 1024
@@ -57,6 +64,10 @@ struct HeadStatistics {
   HeadClass head_class = HeadClass::kUnknown;
   std::string class_reason;  // the numbers that decided it, one line
 };
+
+// Of statistics->row_means. NaN for one that is not there.
+double RowMeanOf(const HeadStatistics& statistics, std::string_view name);
+void SetRowMean(HeadStatistics* statistics, const std::string& name, double mean);
 
 // One number of a head that can colour the matrix or fill a column of the table.
 struct MetricInfo {

@@ -1,0 +1,15 @@
+// The list of statistics that are means over rows: a new one is a file in this folder that defines a function of this
+// shape, and one line here.
+#pragma once
+
+#include "analysis/types/row_statistic.h"
+
+#define HEADSCOPE_ROW_STATISTICS(STATISTIC) STATISTIC(QueryKurtosis)
+
+namespace headscope::analysis {
+
+#define HEADSCOPE_DECLARE(name) const RowStatistic& name();
+HEADSCOPE_ROW_STATISTICS(HEADSCOPE_DECLARE)
+#undef HEADSCOPE_DECLARE
+
+}  // namespace headscope::analysis

@@ -1,0 +1,12 @@
+#include "list.h"
+
+namespace headscope::analysis {
+
+const std::vector<const RowStatistic*>& RowStatistics() {
+#define HEADSCOPE_ADDRESS(name) &name(),
+  static const std::vector<const RowStatistic*> statistics = {HEADSCOPE_ROW_STATISTICS(HEADSCOPE_ADDRESS)};
+#undef HEADSCOPE_ADDRESS
+  return statistics;
+}
+
+}  // namespace headscope::analysis
