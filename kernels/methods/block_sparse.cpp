@@ -38,7 +38,7 @@ MethodSpec MakeSpec() {
                       .logarithmic = true,
                       .unit = Unit::kBlocks,
                       .help = "key blocks kept per query block",
-                      .cost = "work per row grows by 64 pairs a block; n_blocks * 64 tokens are dense",
+                      .cost = "64 more pairs per row and block; the first n_blocks * 64 tokens are dense",
                       .role = ParameterRole::kBudget,
                       .tokens_per_unit = kBlock,
                       .scaled_floor = 8}},

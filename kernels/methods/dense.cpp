@@ -12,7 +12,7 @@ MethodSpec MakeSpec(Phase phase) {
       .title = "Dense attention",
       .family = "dense",
       .paper = "Attention Is All You Need, section 3.2.1",
-      .summary = "Keeps every earlier token: the baseline that all others are compared with.",
+      .summary = "Keeps every earlier token: the baseline for all others.",
       .phase = phase,
       .baseline = true,
       .chosen_per = ChosenPer::kPlace,

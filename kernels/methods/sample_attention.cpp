@@ -58,15 +58,15 @@ MethodSpec MakeSpec() {
                .maximum = 64,
                .unit = Unit::kChunks,
                .help = "regions of rows, each probed by its last 128 rows",
-               .cost = "selection time grows in proportion; more stripes are found"},
+               .cost = "selection takes proportionally longer; more stripes are found"},
               {.name = "own_rows_only",
                .type = ParameterType::kFlag,
                .help = "apply a chunk's stripes to the chunk's own rows instead of to all rows",
-               .cost = "less is kept in other chunks"},
+               .cost = "rows of other chunks keep less"},
               {.name = "keep_diagonal",
                .type = ParameterType::kFlag,
                .help = "always keep the diagonal blocks (not in the paper)",
-               .cost = "one block per row block"},
+               .cost = "one more block per row block"},
           },
   };
 }

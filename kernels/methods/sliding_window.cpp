@@ -19,7 +19,7 @@ MethodSpec MakeSpec() {
       .paper =
           "Efficient LLM Training and Serving with Heterogeneous Context Sharding among Attention Heads, section 5.1; "
           "SparQ Attention, section 5.1 (LM-Infinite)",
-      .summary = "Attends the newest n_local tokens and, if n_sink is not 0, the first n_sink.",
+      .summary = "Attends to the newest n_local tokens and, if n_sink is not 0, to the first n_sink.",
       .phase = Phase::kDecode,
       .chosen_per = ChosenPer::kPlace,
       .parameters =
@@ -31,16 +31,16 @@ MethodSpec MakeSpec() {
                .step = 64,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "newest tokens, the query's own included",
-               .cost = "one key and one value more are read a token"},
+               .help = "newest tokens, including the query's own",
+               .cost = "one more key and value to read per token"},
               {.name = "n_sink",
                .default_value = 0,
                .minimum = 0,
                .maximum = 1 << 20,
                .step = 1,
                .unit = Unit::kTokens,
-               .help = "first tokens that are always attended (16 is LM-Infinite)",
-               .cost = "one key and one value more are read a token"},
+               .help = "first tokens that are always attended to (16 is LM-Infinite)",
+               .cost = "one more key and value to read per token"},
           },
   };
 }
