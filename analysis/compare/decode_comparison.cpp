@@ -80,10 +80,12 @@ Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* re
   std::vector<float> masses, own, dense;
   std::vector<float> reference(static_cast<size_t>(steps_.count() * head_dim));
   for (int64_t step = 0; step < steps_.count(); ++step) {
-    const kernels::DecodeSelection selection = SelectionOfHead(run.selections[static_cast<size_t>(step)], head);
+    const kernels::DecodeSelection selection =
+        kernels::SelectionOfHead(run.selections[static_cast<size_t>(step)], head);
     const kernels::AttentionProblem problem = HeadOfProblem(steps_.Problem(device_->Problem(), step), head);
-    masses.push_back(static_cast<float>(steps_.KeptMass(judged_.Get(id), step, selection.tokens)));
-    kept += static_cast<int64_t>(selection.tokens.size());
+    const std::vector<int32_t> tokens = kernels::KeptTokens(selection, problem.seq_k);
+    masses.push_back(static_cast<float>(steps_.KeptMass(judged_.Get(id), step, tokens)));
+    kept += static_cast<int64_t>(tokens.size());
     attended += problem.seq_k;
     kernels::AttentionOutput output;
     output.o = {reference.data() + step * head_dim, head_dim, head_dim, head_dim};

@@ -65,8 +65,8 @@ Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& metho
       return;
     }
     kept->steps[step] = {head.row_positions[static_cast<size_t>(steps.Row(i))], head.AttendedColumns(steps.Row(i)),
-                         Intervals(selection.tokens, steps.FirstToken(i))};
-    result.kept_mass[step] = static_cast<float>(steps.KeptMass(head, i, selection.tokens));
+                         Intervals(selection.pages, steps.FirstToken(i))};
+    result.kept_mass[step] = static_cast<float>(steps.KeptMass(head, i, selection.pages));
   });
   if (!failure.ok()) return failure;
   if (!finished) return {StatusCode::kCancelled, "cancelled"};

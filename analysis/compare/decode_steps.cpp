@@ -17,39 +17,7 @@ const void* Offset(const void* data, int64_t elements, kernels::DType dtype) {
   return static_cast<const char*>(data) + elements * SizeOf(dtype);
 }
 
-// Leaves the tokens from `first` on, counted from there, of every list. Lists of a static pattern are alike.
-void DropBefore(int32_t first, int32_t head_dim, kernels::DecodeSelection* selection) {
-  std::vector<int32_t> left;
-  std::vector<int64_t> begins = {0};
-  for (size_t list = 0; list + 1 < selection->token_begin.size(); ++list) {
-    const auto begin = selection->tokens.begin() + selection->token_begin[list];
-    const auto end = selection->tokens.begin() + selection->token_begin[list + 1];
-    const auto kept = std::lower_bound(begin, end, first);
-    if (list == 0) selection->elements_moved -= 2 * int64_t{kept - begin} * head_dim;
-    for (auto token = kept; token != end; ++token) left.push_back(*token - first);
-    begins.push_back(static_cast<int64_t>(left.size()));
-  }
-  selection->tokens = std::move(left);
-  selection->token_begin = std::move(begins);
-}
-
 }  // namespace
-
-kernels::DecodeSelection SelectionOfHead(const kernels::DecodeSelection& selection, int32_t head) {
-  const auto kv_head = static_cast<size_t>(head / (selection.num_qo_heads / selection.num_kv_heads));
-  kernels::DecodeSelection one;
-  one.num_qo_heads = one.num_kv_heads = 1;
-  one.tokens.assign(selection.tokens.begin() + selection.token_begin[kv_head],
-                    selection.tokens.begin() + selection.token_begin[kv_head + 1]);
-  one.token_begin = {0, static_cast<int64_t>(one.tokens.size())};
-  one.elements_moved = selection.elements_moved;
-  if (selection.alpha.empty()) return one;
-  one.alpha = {selection.alpha[static_cast<size_t>(head)]};
-  const auto head_dim = static_cast<int64_t>(selection.mean_value.size()) / selection.num_kv_heads;
-  const auto mean = selection.mean_value.begin() + static_cast<int64_t>(kv_head) * head_dim;
-  one.mean_value.assign(mean, mean + head_dim);
-  return one;
-}
 
 bool ChoosesByPlace(const kernels::DecodeMethod& method) {
   return method.spec().IsStatic();
@@ -96,7 +64,8 @@ Status DecodeSteps::Select(const kernels::DecodeMethod& method, const kernels::P
   if (!ChoosesByPlace(method)) return method.Select(Problem(whole, step), values, options, selection);
   if (Status status = method.Select(ProblemFrom(whole, step, 0), values, options, selection); !status.ok())
     return status;
-  if (first > 0) DropBefore(first, frame_.head_dim, selection);
+  const kernels::AttentionProblem from_start = ProblemFrom(whole, step, 0);
+  kernels::DropTokensBefore(first, from_start.seq_k, frame_.head_dim, selection);
   return {};
 }
 

@@ -46,9 +46,6 @@ class DecodeSteps {
   int64_t first_row_ = 0, count_ = 0;
 };
 
-// The part of a selection that query head `head` of its problem has: one query head, one KV head.
-kernels::DecodeSelection SelectionOfHead(const kernels::DecodeSelection& selection, int32_t head);
-
 // Whether a decode method chooses by place alone, whatever Q and K hold.
 bool ChoosesByPlace(const kernels::DecodeMethod& method);
 

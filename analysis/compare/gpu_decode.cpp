@@ -53,7 +53,7 @@ class GpuDecode final : public DecodeDevice {
                                     {timed_.options.num_threads, timed_.options.cancelled}, Selection(run, step));
       double dropped = 0;
       if (status.ok()) status = timed_.heads->PoisonOutput();
-      if (status.ok()) status = made->Step(step, &dropped, sparq ? Selection(run, step)->tokens.data() : nullptr);
+      if (status.ok()) status = made->Step(step, &dropped, sparq ? Selection(run, step)->pages.data() : nullptr);
       std::vector<float> o;
       if (status.ok()) status = timed_.heads->ReadOutput(timed_.heads->heads().num_qo_heads, &o);
       if (!status.ok()) return status;
@@ -99,8 +99,8 @@ class GpuDecode final : public DecodeDevice {
   // Every KV head keeps the same tokens.
   Status RunKnownTokens(int64_t step, const kernels::DecodeSelection& selection, double* milliseconds) {
     AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
-    const auto end = selection.tokens.begin() + selection.token_begin[1];
-    if (Status status = Gather({selection.tokens.begin(), end}, &problem); !status.ok()) return status;
+    const auto end = selection.pages.begin() + selection.page_begin[1];
+    if (Status status = Gather({selection.pages.begin(), end}, &problem); !status.ok()) return status;
     Workspace workspace;
     if (Status status = MakeWorkspace(problem, {}, &workspace); !status.ok()) return status;
     return TimeStep(milliseconds, [&] {

@@ -195,7 +195,7 @@ int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens
 
 int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection,
                     int64_t components) {
-  return BytesOf(problem, static_cast<int64_t>(selection.tokens.size()), components);
+  return BytesOf(problem, kernels::NumTokens(selection, problem.seq_k), components);
 }
 
 int64_t AppendBytes(const kernels::AttentionProblem& problem) {

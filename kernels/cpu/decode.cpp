@@ -1,5 +1,5 @@
 // DecodeCpu: the query heads of a KV head pass over its selected keys together, so that every key is read once per
-// group; token lists are cut into slices, which run on all threads and are merged by their log-sum-exps.
+// group; lists are cut into slices, which run on all threads and are merged by their log-sum-exps.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -58,39 +58,64 @@ HWY_EXPORT(AttendSlice);
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// Fixed, so that results do not depend on the number of threads; 512 keys of 128 dimensions in fp32 are 512 KiB, some
-// tens of microseconds of one core, and beginning and merging a slice takes a fraction of one.
-constexpr int64_t kSliceTokens = 512;
 
 struct Slice {
   DecodeSlice work;
-  int64_t first_row;  // in the partial results
+  int64_t first_row;     // in the partial results
+  const int32_t* pages;  // of the list
+  int64_t begin;         // the slice's first token's number in the list
 };
 
 std::vector<Slice> CutIntoSlices(const AttentionProblem& problem, const DecodeSelection& selection) {
   std::vector<Slice> slices;
   int64_t rows = 0;
+  const int64_t page_size = selection.page_size;
+  const int64_t weight_row = static_cast<int64_t>(selection.pages.size()) * page_size;
+  const int64_t weight_stride = selection.weight_rows == 1 ? 0 : weight_row;
   for (int32_t list = 0; list < problem.batch * problem.num_kv_heads; ++list) {
     const int32_t first_head = list % problem.num_kv_heads * problem.GroupSize();
+    const int64_t first_page = selection.page_begin[static_cast<size_t>(list)];
+    const int64_t count = NumTokens(selection, list, problem.seq_k);
     for (int32_t head = 0; head < problem.GroupSize(); head += kMaxSliceRows) {
-      int64_t begin = selection.token_begin[static_cast<size_t>(list)];
-      const int64_t end = selection.token_begin[static_cast<size_t>(list) + 1];
+      int64_t begin = 0;
       // An empty list is one empty slice: its heads' outputs must be written too.
       do {
         const int32_t num_heads = std::min(kMaxSliceRows, problem.GroupSize() - head);
-        const int64_t slice_end = std::min(begin + kSliceTokens, end);
+        const int64_t slice_end = std::min(begin + kSliceTokens, count);
+        const float* const weights = selection.weights.empty() ? nullptr
+                                                               : selection.weights.data() + head * weight_stride +
+                                                                     first_page * page_size + begin;
         slices.push_back({{.sequence = list / problem.num_kv_heads,
                            .head = first_head + head,
                            .num_heads = num_heads,
-                           .tokens = selection.tokens.data() + begin,
-                           .count = slice_end - begin},
-                          rows});
+                           .tokens = page_size == 1 ? selection.pages.data() + first_page + begin : nullptr,
+                           .count = slice_end - begin,
+                           .weights = weights,
+                           .weight_stride = weight_stride},
+                          rows,
+                          selection.pages.data() + first_page,
+                          begin});
         rows += num_heads;
         begin = slice_end;
-      } while (begin < end);
+      } while (begin < count);
     }
   }
   return slices;
+}
+
+// The slice's tokens, where it has pages.
+DecodeSlice WithTokens(const Slice& slice, int64_t page_size, SliceScratch& scratch) {
+  DecodeSlice work = slice.work;
+  if (page_size == 1) return work;
+  for (int64_t i = 0; i < work.count;) {
+    const int64_t number = slice.begin + i, page = number / page_size;
+    const int64_t token = slice.pages[page] * page_size + number % page_size;
+    const int64_t run = std::min(work.count - i, (page + 1) * page_size - number);
+    for (int64_t t = 0; t < run; ++t) scratch.tokens[i + t] = static_cast<int32_t>(token + t);
+    i += run;
+  }
+  work.tokens = scratch.tokens;
+  return work;
 }
 
 // A running combination of softmax results over disjoint key sets.
@@ -155,8 +180,8 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
       for (int64_t i = begin; i < end; ++i) {
         const Slice& slice = slices[static_cast<size_t>(i)];
         HWY_DYNAMIC_DISPATCH(AttendSlice)
-        (problem, slice.work, partial_o.data() + slice.first_row * head_dim, partial_lse.data() + slice.first_row,
-         *mine);
+        (problem, WithTokens(slice, selection.page_size, *mine), partial_o.data() + slice.first_row * head_dim,
+         partial_lse.data() + slice.first_row, *mine);
       }
     });
     if (!status.ok()) return status;
@@ -178,8 +203,8 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
       i = end;
     }
   } catch (const std::bad_alloc&) {
-    return {StatusCode::kOutOfMemory,
-            "not enough memory for the partial results of " + std::to_string(selection.tokens.size()) + " tokens"};
+    return {StatusCode::kOutOfMemory, "not enough memory for the partial results of " +
+                                          std::to_string(NumTokens(selection, problem.seq_k)) + " tokens"};
   }
   return {};
 }

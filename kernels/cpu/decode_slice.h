@@ -10,6 +10,9 @@ namespace headscope::kernels {
 
 // Query heads of one KV head that share a pass over its keys.
 inline constexpr int32_t kMaxSliceRows = 32;
+// Tokens of a slice. Fixed, so that results do not depend on the number of threads; 512 keys of 128 dimensions in fp32
+// are 512 KiB, some tens of microseconds of one core, and beginning and merging a slice takes a fraction of one.
+inline constexpr int32_t kSliceTokens = 512;
 // Keys per online-softmax step: their values stay in L1 while the query heads pass over them in turn.
 inline constexpr int32_t kSliceBlock = 64;
 
@@ -17,8 +20,12 @@ struct DecodeSlice {
   int32_t sequence;
   int32_t head;  // first query head
   int32_t num_heads;
-  const int32_t* tokens;  // [count], strictly increasing
+  // [count], strictly increasing; where there are pages, filled by the thread that attends the slice.
+  const int32_t* tokens;
   int64_t count;
+  // Of the slice's first token, for its first query head; null: every weight is 1.
+  const float* weights;
+  int64_t weight_stride;  // to the next query head's; 0: they share the weights
 };
 
 struct SliceScratch {
@@ -27,7 +34,8 @@ struct SliceScratch {
       : row_floats((head_dim + 15) / 16 * 16),
         q(AllocateFloats(rows * row_floats)),
         o(AllocateFloats(rows * row_floats)),
-        scores(AllocateFloats(int64_t{rows} * kSliceBlock)) {
+        scores(AllocateFloats(int64_t{rows} * kSliceBlock)),
+        log_weights(AllocateFloats(kSliceBlock)) {
     std::fill_n(scores.get(), int64_t{rows} * kSliceBlock, 0.0f);  // what lies behind a short block is read, not used
   }
 
@@ -35,6 +43,8 @@ struct SliceScratch {
   AlignedFloats q;                           // [rows, row_floats], in the units of `maximum`; zeros behind head_dim
   AlignedFloats o;                           // [rows, row_floats], not yet divided by `sum`
   AlignedFloats scores;                      // [rows, kSliceBlock]
+  AlignedFloats log_weights;                 // [kSliceBlock], base 2
+  int32_t tokens[kSliceTokens];              // of a slice of pages
   alignas(64) float maximum[kMaxSliceRows];  // of the scores so far, base 2; -inf before the first
   alignas(64) float sum[kMaxSliceRows];      // of 2^(score - maximum)
   alignas(64) float decay[kMaxSliceRows];    // what the last step did to `o` and `sum`

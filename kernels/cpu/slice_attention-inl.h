@@ -89,9 +89,9 @@ class SliceAttention {
       const auto keys = static_cast<int32_t>(std::min<int64_t>(kSliceBlock, slice_.count - begin));
       const auto next = static_cast<int32_t>(std::min<int64_t>(kSliceBlock, slice_.count - begin - keys));
       if (side_by_side) {
-        AddBlock(TokenRun{tokens[0] + begin}, keys, next);
+        AddBlock(TokenRun{tokens[0] + begin}, begin, keys, next);
       } else {
-        AddBlock(TokenList{tokens + begin}, keys, next);
+        AddBlock(TokenList{tokens + begin}, begin, keys, next);
       }
     }
   }
@@ -116,9 +116,12 @@ class SliceAttention {
   static constexpr int32_t kHeld = kSliceLanes == 16 || HWY_TARGET == HWY_NEON ? 16 : 8;
 
   template <class Tokens>
-  HWY_INLINE void AddBlock(const Tokens& tokens, int32_t keys, int32_t next) {
+  HWY_INLINE void AddBlock(const Tokens& tokens, int64_t begin, int32_t keys, int32_t next) {
     Score(tokens, keys);
-    for (int32_t row = 0; row < slice_.num_heads; ++row) Soften(row, keys);
+    for (int32_t row = 0; row < slice_.num_heads; ++row) {
+      if (slice_.weights != nullptr && (row == 0 || slice_.weight_stride != 0)) TakeWeights(row, begin, keys);
+      Soften(row, keys);
+    }
     AddValues(tokens, keys, next);
   }
 
@@ -141,6 +144,13 @@ class SliceAttention {
     }
   }
 
+  // A weight w counts as log2(w) on the score: 1 changes no bit, 0 leaves the token out.
+  void TakeWeights(int32_t row, int64_t begin, int32_t keys) {
+    const float* const weights = slice_.weights + row * slice_.weight_stride + begin;
+    for (int32_t i = 0; i < keys; ++i) scratch_.log_weights[i] = std::log2(weights[i]);
+    std::fill(scratch_.log_weights.get() + keys, scratch_.log_weights.get() + kSliceBlock, 0.0f);
+  }
+
   // One online-softmax step of a row: scores become weights 2^(score - maximum).
   HWY_INLINE void Soften(int32_t row, int32_t keys) {
     const FloatTag df;
@@ -151,6 +161,10 @@ class SliceAttention {
       const auto cap = hn::Set(df, cap_);
       for (int32_t i = 0; i < padded; i += kSliceLanes)
         hn::Store(hn::Mul(cap, Tanh(hn::Load(df, scores + i))), df, scores + i);
+    }
+    if (slice_.weights != nullptr) {
+      for (int32_t i = 0; i < padded; i += kSliceLanes)
+        hn::Store(hn::Add(hn::Load(df, scores + i), hn::Load(df, scratch_.log_weights.get() + i)), df, scores + i);
     }
     std::fill(scores + keys, scores + padded, kMinusInfinity);
     auto largest = hn::Load(df, scores);

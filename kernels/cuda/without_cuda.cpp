@@ -1,5 +1,6 @@
 // The CUDA calls of a build without CUDA: each says so.
 #include "kernels/cuda_decode.h"
+#include "kernels/cuda_decode_selection.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_select.h"
@@ -55,6 +56,17 @@ Status DecodeSparqCuda(const AttentionProblem&, const SparqCudaOptions&, const T
   return NoCuda();
 }
 Status AppendTokenCuda(const AttentionProblem&, const TransposedKeys&, float*, void*) {
+  return NoCuda();
+}
+Status UploadSelection(const AttentionProblem&, const DecodeSelection&, CudaSelectionBuffers*) {
+  return NoCuda();
+}
+void FreeSelection(CudaSelectionBuffers*) {}
+size_t SelectionWorkspaceBytes(const AttentionProblem&, const CudaSelection&) {
+  return 0;
+}
+Status AttendSelectionCuda(const AttentionProblem&, const CudaSelection&, const AttentionOutput&, void*, size_t,
+                           void*) {
   return NoCuda();
 }
 bool HasCudaSelector(std::string_view) {

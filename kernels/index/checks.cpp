@@ -26,13 +26,63 @@ Status CheckTensor(const char* name, const StridedTensor<const void>& tensor, in
   return {};
 }
 
-// Whether the tokens are strictly increasing and in [0, seq_k). Without a branch in its loop: the list of a dense step
-// is as long as its keys, and vector code walks over it in little of the step's time.
-bool IsAscending(const int32_t* tokens, int64_t count, int32_t seq_k) {
+// Whether the pages are strictly increasing and in [0, num_pages). Without a branch in its loop: the list of a dense
+// step is as long as its keys, and vector code walks over it in little of the step's time.
+bool IsAscending(const int32_t* pages, int64_t count, int64_t num_pages) {
   if (count == 0) return true;
   int32_t unordered = 0;
-  for (int64_t i = 1; i < count; ++i) unordered |= static_cast<int32_t>(tokens[i] <= tokens[i - 1]);
-  return unordered == 0 && tokens[0] >= 0 && tokens[count - 1] < seq_k;
+  for (int64_t i = 1; i < count; ++i) unordered |= static_cast<int32_t>(pages[i] <= pages[i - 1]);
+  return unordered == 0 && pages[0] >= 0 && pages[count - 1] < num_pages;
+}
+
+Status CheckPages(const AttentionProblem& problem, const DecodeSelection& selection) {
+  if (selection.page_size < 1) {
+    return Refuse("decode selection: page_size is " + std::to_string(selection.page_size) + ", allowed is 1 or more");
+  }
+  const size_t num_lists = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_kv_heads);
+  const auto size = static_cast<int64_t>(selection.pages.size());
+  if (selection.page_begin.size() != num_lists + 1 || selection.page_begin.front() != 0 ||
+      selection.page_begin.back() != size) {
+    return Refuse(
+        "decode selection: page_begin must hold batch * num_kv_heads + 1 offsets from 0 to the number of pages");
+  }
+  const int64_t num_pages = (int64_t{problem.seq_k} + selection.page_size - 1) / selection.page_size;
+  for (size_t list = 0; list < num_lists; ++list) {
+    const int64_t begin = selection.page_begin[list];
+    const int64_t end = selection.page_begin[list + 1];
+    if (begin > end || end > size)
+      return Refuse("decode selection: page_begin of list " + std::to_string(list) + " is larger than its end");
+    if (IsAscending(selection.pages.data() + begin, end - begin, num_pages)) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      const int32_t page = selection.pages[static_cast<size_t>(i)];
+      if (page < 0 || page >= num_pages || (i > begin && page <= selection.pages[static_cast<size_t>(i - 1)])) {
+        const std::string kind = selection.page_size == 1 ? "token " : "page ";
+        return Refuse("decode selection: " + kind + std::to_string(page) + " of list " + std::to_string(list) +
+                      " leaves the cache or is not larger than the one in front of it");
+      }
+    }
+  }
+  return {};
+}
+
+Status CheckWeights(const AttentionProblem& problem, const DecodeSelection& selection) {
+  if (selection.weight_rows != 1 && selection.weight_rows != problem.GroupSize()) {
+    return Refuse("decode selection: weight_rows is " + std::to_string(selection.weight_rows) +
+                  ", allowed is 1 or num_qo_heads / num_kv_heads");
+  }
+  if (selection.weights.empty()) return {};
+  const size_t rows = static_cast<size_t>(selection.weight_rows), page = static_cast<size_t>(selection.page_size);
+  if (selection.weights.size() != rows * selection.pages.size() * page) {
+    return Refuse("decode selection: weights holds " + std::to_string(selection.weights.size()) +
+                  " numbers, allowed is weight_rows * pages * page_size, or none");
+  }
+  for (const float weight : selection.weights) {
+    if (!std::isfinite(weight) || weight < 0) {
+      return Refuse("decode selection: a weight is " + std::to_string(weight) +
+                    ", allowed are finite numbers that are 0 or more");
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -97,27 +147,10 @@ Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSele
       selection.num_kv_heads != problem.num_kv_heads) {
     return Refuse("decode selection: batch, num_qo_heads or num_kv_heads differs from the attention problem's");
   }
+  status = CheckPages(problem, selection);
+  if (status.ok()) status = CheckWeights(problem, selection);
+  if (!status.ok()) return status;
   const size_t num_lists = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_kv_heads);
-  const int64_t num_tokens = static_cast<int64_t>(selection.tokens.size());
-  if (selection.token_begin.size() != num_lists + 1 || selection.token_begin.front() != 0 ||
-      selection.token_begin.back() != num_tokens) {
-    return Refuse(
-        "decode selection: token_begin must hold batch * num_kv_heads + 1 offsets from 0 to the number of tokens");
-  }
-  for (size_t list = 0; list < num_lists; ++list) {
-    const int64_t begin = selection.token_begin[list];
-    const int64_t end = selection.token_begin[list + 1];
-    if (begin > end || end > num_tokens)
-      return Refuse("decode selection: token_begin of list " + std::to_string(list) + " is larger than its end");
-    if (IsAscending(selection.tokens.data() + begin, end - begin, problem.seq_k)) continue;
-    for (int64_t i = begin; i < end; ++i) {
-      const int32_t token = selection.tokens[static_cast<size_t>(i)];
-      if (token < 0 || token >= problem.seq_k || (i > begin && token <= selection.tokens[static_cast<size_t>(i - 1)])) {
-        return Refuse("decode selection: token " + std::to_string(token) + " of list " + std::to_string(list) +
-                      " leaves [0, seq_k) or is not larger than the token in front of it");
-      }
-    }
-  }
   const size_t num_alphas = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_qo_heads);
   if (selection.alpha.empty() && selection.mean_value.empty()) return {};
   if (selection.alpha.size() != num_alphas ||

@@ -114,14 +114,14 @@ DecodeSelection SelectSameTokens(const AttentionProblem& problem, const std::vec
   selection.batch = problem.batch;
   selection.num_qo_heads = problem.num_qo_heads;
   selection.num_kv_heads = problem.num_kv_heads;
-  selection.token_begin.push_back(0);
+  selection.page_begin.push_back(0);
   int64_t tokens_per_head = 0;
   for (int64_t list = 0; list < int64_t{problem.batch} * problem.num_kv_heads; ++list) {
     for (const ColumnRange& range : ranges) {
-      for (int32_t token = range.begin; token < range.end; ++token) selection.tokens.push_back(token);
+      for (int32_t token = range.begin; token < range.end; ++token) selection.pages.push_back(token);
     }
-    selection.token_begin.push_back(static_cast<int64_t>(selection.tokens.size()));
-    tokens_per_head = selection.token_begin.back() - selection.token_begin[static_cast<size_t>(list)];
+    selection.page_begin.push_back(static_cast<int64_t>(selection.pages.size()));
+    tokens_per_head = selection.page_begin.back() - selection.page_begin[static_cast<size_t>(list)];
   }
   selection.elements_moved = (2 * tokens_per_head + 2) * problem.head_dim;
   return selection;

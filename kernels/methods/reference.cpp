@@ -40,20 +40,23 @@ class Row {
     return cap > 0 ? cap * std::tanh(scale * dot / cap) : scale * dot;
   }
 
-  // Softmax over the columns times V; returns the natural-log LSE. No column, or none with a score above -inf: zeros
-  // and -inf. A NaN among the scores makes all of it NaN.
-  double Attend(const std::vector<int32_t>& columns, std::vector<double>* output) const {
+  // Softmax over the columns, weighted where there are weights, times V; returns the natural-log LSE. No column, or
+  // none with a score above -inf: zeros and -inf. A NaN among the scores makes all of it NaN. A column of weight 0 is
+  // none.
+  double Attend(const std::vector<int32_t>& columns, const float* weights, std::vector<double>* output) const {
     output->assign(q_.size(), 0.0);
     std::vector<double> scores;
     double maximum = kMinusInfinity;
-    for (const int32_t column : columns) {
-      scores.push_back(Score(column));
+    for (size_t i = 0; i < columns.size(); ++i) {
+      scores.push_back(weights != nullptr && weights[i] == 0 ? kMinusInfinity : Score(columns[i]));
       if (scores.back() > maximum || std::isnan(scores.back())) maximum = scores.back();
     }
     if (maximum == kMinusInfinity) return kMinusInfinity;
     double sum = 0;
     for (size_t i = 0; i < columns.size(); ++i) {
-      const double weight = std::exp(scores[i] - maximum);
+      if (weights != nullptr && weights[i] == 0) continue;
+      const double weight =
+          std::exp(scores[i] - maximum) * (weights != nullptr ? static_cast<double>(weights[i]) : 1.0);
       const int64_t value = Offset(problem_.v, sequence_, kv_head_, columns[i]);
       sum += weight;
       for (size_t d = 0; d < q_.size(); ++d) {
@@ -71,6 +74,18 @@ class Row {
   int64_t kv_head_;
   std::vector<double> q_;
 };
+
+// Page by page: the columns that a list names.
+std::vector<int32_t> ColumnsOf(const AttentionProblem& problem, const DecodeSelection& selection, size_t list) {
+  std::vector<int32_t> columns;
+  for (int64_t i = selection.page_begin[list]; i < selection.page_begin[list + 1]; ++i) {
+    for (int32_t t = 0; t < selection.page_size; ++t) {
+      const int64_t column = int64_t{selection.pages[static_cast<size_t>(i)]} * selection.page_size + t;
+      if (column < problem.seq_k) columns.push_back(static_cast<int32_t>(column));
+    }
+  }
+  return columns;
+}
 
 void Store(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t row,
            const std::vector<double>& values, double lse, const AttentionOutput& output) {
@@ -100,7 +115,7 @@ Status AttendReference(const AttentionProblem& problem, const SparseIndexView& i
         for (const ColumnRange& range : ranges) {
           for (int32_t column = range.begin; column < range.end; ++column) columns.push_back(column);
         }
-        const double lse = Row(problem, sequence, head, row).Attend(columns, &values);
+        const double lse = Row(problem, sequence, head, row).Attend(columns, nullptr, &values);
         Store(problem, sequence, head, row, values, lse, output);
       }
     }
@@ -118,9 +133,12 @@ Status DecodeReference(const AttentionProblem& problem, const DecodeSelection& s
     for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
       const size_t list = static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_kv_heads) +
                           static_cast<size_t>(head / problem.GroupSize());
-      const std::vector<int32_t> columns(selection.tokens.begin() + selection.token_begin[list],
-                                         selection.tokens.begin() + selection.token_begin[list + 1]);
-      const double lse = Row(problem, sequence, head, 0).Attend(columns, &values);
+      const int64_t first = selection.page_begin[list] * selection.page_size;
+      const int64_t row_length = static_cast<int64_t>(selection.pages.size()) * selection.page_size;
+      const int64_t weight_row = selection.weight_rows == 1 ? 0 : head % problem.GroupSize();
+      const float* const weights =
+          selection.weights.empty() ? nullptr : selection.weights.data() + weight_row * row_length + first;
+      const double lse = Row(problem, sequence, head, 0).Attend(ColumnsOf(problem, selection, list), weights, &values);
       if (!selection.alpha.empty()) {
         const double alpha = selection.alpha[static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_qo_heads) +
                                              static_cast<size_t>(head)];

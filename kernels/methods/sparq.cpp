@@ -309,10 +309,10 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
   joined.batch = problem.batch;
   joined.num_qo_heads = problem.num_qo_heads;
   joined.num_kv_heads = problem.num_kv_heads;
-  joined.token_begin.push_back(0);
+  joined.page_begin.push_back(0);
   for (const HeadChoice& choice : choices) {
-    joined.tokens.insert(joined.tokens.end(), choice.tokens.begin(), choice.tokens.end());
-    joined.token_begin.push_back(static_cast<int64_t>(joined.tokens.size()));
+    joined.pages.insert(joined.pages.end(), choice.tokens.begin(), choice.tokens.end());
+    joined.page_begin.push_back(static_cast<int64_t>(joined.pages.size()));
     joined.alpha.insert(joined.alpha.end(), choice.alpha.begin(), choice.alpha.end());
     joined.mean_value.insert(joined.mean_value.end(), choice.mean_value.begin(), choice.mean_value.end());
   }

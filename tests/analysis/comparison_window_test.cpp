@@ -255,7 +255,7 @@ TEST_P(ModelWindow, DecodeMethodsSeeTheWindow) {
       problem.v.data = head_->v.data() + int64_t{first} * head_->head_dim;
       kernels::DecodeSelection selection;
       ASSERT_TRUE(method->Select(problem, values, {}, &selection).ok());
-      for (const int32_t token : selection.tokens) {
+      for (const int32_t token : selection.pages) {
         if (first + token >= attended.begin) kept[step][static_cast<size_t>(first + token)] = true;
       }
     }

@@ -110,8 +110,8 @@ TEST(LayerComparison, SparqChoosesPerKvHeadInALayerAndPerQueryHeadAlone) {
                     .Select(*kernels::FindDecodeMethod("sparq"), sparq.values, layer.measured->Problem(), step,
                             {1, nullptr}, &selection)
                     .ok());
-    ASSERT_EQ(selection.token_begin.size(), 3u);
-    const std::vector<int32_t> tokens(selection.tokens.begin() + selection.token_begin[1], selection.tokens.end());
+    ASSERT_EQ(selection.page_begin.size(), 3u);
+    const std::vector<int32_t> tokens(selection.pages.begin() + selection.page_begin[1], selection.pages.end());
     mean += steps.KeptMass(*layer.heads[6], step, tokens) / 5;
   }
   EXPECT_NEAR(grouped.cra_mean, mean, 1e-6);

@@ -161,8 +161,8 @@ TEST(DecodeBytesTest, CountsEveryListOfASelection) {
   problem.dtype = kernels::DType::kBFloat16;
   kernels::DecodeSelection selection;
   selection.num_kv_heads = 2;
-  selection.token_begin = {0, 1, 5};
-  selection.tokens = {7, 0, 1, 2, 3};
+  selection.page_begin = {0, 1, 5};
+  selection.pages = {7, 0, 1, 2, 3};
   EXPECT_EQ(DecodeBytes(problem, selection, 16), (2 * 1000 * 16 + 2 * 5 * 64) * 2);
 }
 

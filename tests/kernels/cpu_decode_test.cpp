@@ -38,13 +38,13 @@ DecodeSelection RandomSelection(std::mt19937& random, const AttentionProblem& p,
   selection.batch = p.batch;
   selection.num_qo_heads = p.num_qo_heads;
   selection.num_kv_heads = p.num_kv_heads;
-  selection.token_begin.push_back(0);
+  selection.page_begin.push_back(0);
   std::bernoulli_distribution kept(share);
   for (int32_t list = 0; list < p.batch * p.num_kv_heads; ++list) {
     for (int32_t token = 0; token < p.seq_k; ++token) {
-      if (!(with_empty && list == 1) && kept(random)) selection.tokens.push_back(token);
+      if (!(with_empty && list == 1) && kept(random)) selection.pages.push_back(token);
     }
-    selection.token_begin.push_back(static_cast<int64_t>(selection.tokens.size()));
+    selection.page_begin.push_back(static_cast<int64_t>(selection.pages.size()));
   }
   if (with_mean) {
     std::uniform_real_distribution<float> alpha(0.0f, 1.0f);
@@ -202,10 +202,10 @@ TEST(CpuDecodeStatus, RefusesAndCancels) {
   const DecodeSelection good = RandomSelection(random, owned.problem, 0.5, false, false);
   Output output(owned.problem);
   DecodeSelection bad = good;
-  bad.tokens.back() = 100;
+  bad.pages.back() = 100;
   EXPECT_THAT(DecodeCpu(owned.problem, bad, output.view, {}).message(), testing::HasSubstr("token 100"));
   bad = good;
-  bad.tokens[1] = bad.tokens[0];
+  bad.pages[1] = bad.pages[0];
   EXPECT_EQ(DecodeCpu(owned.problem, bad, output.view, {}).code(), StatusCode::kInvalidArgument);
   AttentionProblem problem = owned.problem;
   problem.head_dim = 60;

@@ -68,15 +68,15 @@ std::vector<int32_t> LargestComponents(const OwnedProblem& owned, int32_t sequen
 // to rounding); alpha is their mass.
 void ExpectIsTheDefinition(const OwnedProblem& owned, const SparqCudaOptions& sparq, const DecodeSelection& selection) {
   const AttentionProblem& p = owned.problem;
-  ASSERT_EQ(selection.token_begin.size(), static_cast<size_t>(p.batch * p.num_kv_heads + 1));
+  ASSERT_EQ(selection.page_begin.size(), static_cast<size_t>(p.batch * p.num_kv_heads + 1));
   for (int32_t list = 0; list < p.batch * p.num_kv_heads; ++list) {
     const int32_t sequence = list / p.num_kv_heads, kv_head = list % p.num_kv_heads;
     const std::vector<int32_t> components = LargestComponents(owned, sequence, kv_head, sparq.rank);
     std::vector<bool> kept(static_cast<size_t>(p.seq_k), false);
     int32_t count = 0;
-    for (int64_t i = selection.token_begin[static_cast<size_t>(list)];
-         i < selection.token_begin[static_cast<size_t>(list) + 1]; ++i, ++count)
-      kept[static_cast<size_t>(selection.tokens[static_cast<size_t>(i)])] = true;
+    for (int64_t i = selection.page_begin[static_cast<size_t>(list)];
+         i < selection.page_begin[static_cast<size_t>(list) + 1]; ++i, ++count)
+      kept[static_cast<size_t>(selection.pages[static_cast<size_t>(i)])] = true;
     ASSERT_EQ(count, sparq.num_tokens);
     std::vector<double> summed(static_cast<size_t>(p.seq_k), 0.0);
     for (int32_t i = 0; i < p.GroupSize(); ++i) {
@@ -181,7 +181,7 @@ TEST(CpuSparqCalls, ResultsHaveTheSameBitsWithAnyNumberOfThreads) {
       ASSERT_TRUE(
           SelectSparqCpu(owned.problem, {}, beside.keys, beside.mean.data(), {.num_threads = threads}, &selection)
               .ok());
-      EXPECT_EQ(selection.tokens, expected.tokens);
+      EXPECT_EQ(selection.pages, expected.pages);
       EXPECT_EQ(selection.alpha, expected.alpha);
     }
   }

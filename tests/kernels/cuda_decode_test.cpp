@@ -256,8 +256,8 @@ TEST_P(CudaDecode, SparqChoosesAndAttendsAsTheCpuDoes) {
     // Scores are summed in another order than on the CPU, so a token at the very threshold may change places.
     const std::vector<int32_t> tokens = chosen.Download();
     for (size_t list = 0; list < lists; ++list) {
-      const auto* begin = selection.tokens.data() + selection.token_begin[list];
-      const auto* end = selection.tokens.data() + selection.token_begin[list + 1];
+      const auto* begin = selection.pages.data() + selection.page_begin[list];
+      const auto* end = selection.pages.data() + selection.page_begin[list + 1];
       const auto* mine = tokens.data() + list * static_cast<size_t>(c.num_tokens);
       std::vector<int32_t> common;
       std::set_intersection(begin, end, mine, mine + (end - begin), std::back_inserter(common));

@@ -66,7 +66,7 @@ TEST(DecodeMethods, GiveSortedTokensAtEveryLengthAndGroupSize) {
         const RandomProblem data(shape, &random);
         const DecodeSelection selection = SelectTokens(method->spec().name, "", data.View());
         Decode(data, selection);  // refuses unsorted, doubled or foreign tokens
-        ASSERT_EQ(selection.token_begin.size(), 5u);
+        ASSERT_EQ(selection.page_begin.size(), 5u);
         for (size_t list = 0; list < 4; ++list) EXPECT_FALSE(TokensOf(selection, list).empty());
       }
     }
@@ -101,8 +101,8 @@ TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
           ASSERT_TRUE(method->Select(step, values, {}, &expected).ok());
           ASSERT_TRUE(memory->MoveTo(step, first, {}).ok());
           ASSERT_TRUE(memory->Select(step, first, {}, &selection).ok());
-          EXPECT_EQ(selection.tokens, expected.tokens) << first << " to " << end;
-          EXPECT_EQ(selection.token_begin, expected.token_begin);
+          EXPECT_EQ(selection.pages, expected.pages) << first << " to " << end;
+          EXPECT_EQ(selection.page_begin, expected.page_begin);
           EXPECT_THAT(selection.alpha, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.alpha));
           EXPECT_THAT(selection.mean_value, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.mean_value));
         }
@@ -133,14 +133,14 @@ TEST(DecodeMethods, RefuseWhatIsNoDecodeStep) {
   const RandomProblem data(DecodeShape(64), &random);
   for (const DecodeMethod* method : DecodeMethods()) {
     DecodeSelection selection;
-    selection.tokens = {42};
+    selection.pages = {42};
     auto expect_refused = [&](auto change, const std::string& words) {
       AttentionProblem problem = data.View();
       change(problem);
       const Status status = method->Select(problem, ParameterValues(method->spec()), {}, &selection);
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << method->spec().name << ": " << words;
       EXPECT_THAT(status.message(), HasSubstr(words));
-      EXPECT_THAT(selection.tokens, ElementsAre(42));
+      EXPECT_THAT(selection.pages, ElementsAre(42));
     };
     expect_refused([](AttentionProblem& p) { p.first_position = 10; }, "first_position is 10");
     expect_refused([](AttentionProblem& p) { p.seq_q = 2; }, "seq_q is 2");
@@ -259,7 +259,7 @@ TEST(SparQ, DoesNotDependOnTheOrderOfComponents) {
   }
   const DecodeSelection expected = SelectTokens("sparq", "r=5,k=30", data.View());
   const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30", reversed.View());
-  EXPECT_EQ(selection.tokens, expected.tokens);
+  EXPECT_EQ(selection.pages, expected.pages);
   EXPECT_THAT(selection.alpha, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.alpha));
 }
 
@@ -312,7 +312,7 @@ TEST(SparQ, EqualQueryHeadsEqualOneHead) {
   }
   const DecodeSelection expected = SelectTokens("sparq", "r=5,k=30", one.View());
   const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30", four.View());
-  EXPECT_EQ(selection.tokens, expected.tokens);
+  EXPECT_EQ(selection.pages, expected.pages);
   for (const float alpha : selection.alpha) EXPECT_NEAR(alpha, expected.alpha[0], 1e-6);
 }
 
@@ -324,7 +324,7 @@ TEST(SparQ, WithoutReallocationHasNoMeanAndReadsNoV) {
   const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30,reallocate=0", without_v);
   EXPECT_TRUE(selection.alpha.empty());
   EXPECT_TRUE(selection.mean_value.empty());
-  EXPECT_EQ(selection.tokens, SelectTokens("sparq", "r=5,k=30", data.View()).tokens);
+  EXPECT_EQ(selection.pages, SelectTokens("sparq", "r=5,k=30", data.View()).pages);
   DecodeSelection unchanged;
   const DecodeMethod* method = FindDecodeMethod("sparq");
   const Status status = method->Select(without_v, ParameterValues(method->spec()), {}, &unchanged);

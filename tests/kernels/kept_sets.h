@@ -57,8 +57,8 @@ inline DecodeSelection SelectTokens(const std::string& method, const std::string
 }
 
 inline std::vector<int32_t> TokensOf(const DecodeSelection& selection, size_t list) {
-  return {selection.tokens.begin() + selection.token_begin[list],
-          selection.tokens.begin() + selection.token_begin[list + 1]};
+  return {selection.pages.begin() + selection.page_begin[list],
+          selection.pages.begin() + selection.page_begin[list + 1]};
 }
 
 inline Mask MaskOf(const SparseIndex& index, int32_t sequence = 0, int32_t head = 0) {

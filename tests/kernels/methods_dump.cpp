@@ -115,12 +115,12 @@ class Dumper {
     DecodeSelection selection;
     const Status status = FindDecodeMethod(c.method)->Select(problem, values, {}, &selection);
     if (!status.ok()) return status;
-    const size_t num_lists = selection.token_begin.size() - 1;
+    const size_t num_lists = selection.page_begin.size() - 1;
     std::vector<unsigned char> kept(num_lists * static_cast<size_t>(c.shape.seq_k), 0);
     for (size_t list = 0; list < num_lists; ++list) {
-      for (int64_t i = selection.token_begin[list]; i < selection.token_begin[list + 1]; ++i) {
-        kept[list * static_cast<size_t>(c.shape.seq_k) +
-             static_cast<size_t>(selection.tokens[static_cast<size_t>(i)])] = 1;
+      for (int64_t i = selection.page_begin[list]; i < selection.page_begin[list + 1]; ++i) {
+        kept[list * static_cast<size_t>(c.shape.seq_k) + static_cast<size_t>(selection.pages[static_cast<size_t>(i)])] =
+            1;
       }
     }
     WriteFile("kept", kept);

@@ -184,8 +184,8 @@ TEST(DecodeReference, MixesInTheMeanValue) {
   DecodeSelection selection;
   selection.num_qo_heads = 2;
   selection.num_kv_heads = 1;
-  selection.token_begin = {0, 1};
-  selection.tokens = {7};
+  selection.page_begin = {0, 1};
+  selection.pages = {7};
   selection.alpha = {0.25f, 1.0f};
   selection.mean_value.assign(16, 8.0f);
   std::vector<float> o(32);
@@ -203,8 +203,8 @@ TEST(DecodeReference, RefusesBrokenSelections) {
   DecodeSelection valid;
   valid.num_qo_heads = 1;
   valid.num_kv_heads = 1;
-  valid.token_begin = {0, 2};
-  valid.tokens = {3, 39};
+  valid.page_begin = {0, 2};
+  valid.pages = {3, 39};
   std::vector<float> o(16);
   auto refused = [&](auto change, const std::string& words) {
     DecodeSelection selection = valid;
@@ -214,12 +214,12 @@ TEST(DecodeReference, RefusesBrokenSelections) {
     EXPECT_THAT(status.message(), HasSubstr(words));
   };
   EXPECT_TRUE(DecodeReference(data.View(), valid, {{o.data(), 0, 0, 16}, nullptr}).ok());
-  refused([](DecodeSelection& s) { s.tokens = {39, 3}; }, "token 3 of list 0");
-  refused([](DecodeSelection& s) { s.tokens = {3, 3}; }, "token 3 of list 0");
-  refused([](DecodeSelection& s) { s.tokens = {3, 40}; }, "token 40 of list 0");
-  refused([](DecodeSelection& s) { s.tokens = {-1, 3}; }, "token -1 of list 0");
-  refused([](DecodeSelection& s) { s.token_begin = {0, 3}; }, "token_begin");
-  refused([](DecodeSelection& s) { s.token_begin = {2}; }, "token_begin");
+  refused([](DecodeSelection& s) { s.pages = {39, 3}; }, "token 3 of list 0");
+  refused([](DecodeSelection& s) { s.pages = {3, 3}; }, "token 3 of list 0");
+  refused([](DecodeSelection& s) { s.pages = {3, 40}; }, "token 40 of list 0");
+  refused([](DecodeSelection& s) { s.pages = {-1, 3}; }, "token -1 of list 0");
+  refused([](DecodeSelection& s) { s.page_begin = {0, 3}; }, "page_begin");
+  refused([](DecodeSelection& s) { s.page_begin = {2}; }, "page_begin");
   refused([](DecodeSelection& s) { s.alpha = {0.5f}; }, "mean_value");
   refused([](DecodeSelection& s) { s.num_qo_heads = 2; }, "num_qo_heads");
 }

@@ -65,7 +65,10 @@ Status CheckTransposed(const AttentionProblem& problem, const TransposedKeys& tr
 
 }  // namespace
 
-Status CheckDecodeShape(const AttentionProblem& problem) {
+namespace {
+
+// One query row a sequence, the newest token, and no more lists than a grid has room for.
+Status CheckStep(const AttentionProblem& problem) {
   if (Status status = CheckShape(problem); !status.ok()) return status;
   const auto number = [](int64_t value) { return std::to_string(value); };
   if (problem.seq_q != 1) {
@@ -75,19 +78,13 @@ Status CheckDecodeShape(const AttentionProblem& problem) {
     return Invalid("first_position " + number(problem.first_position) +
                    ": decode's query is the newest token and stands at seq_k - 1 (" + number(problem.seq_k - 1) + ")");
   }
-  if (problem.head_dim != 64 && problem.head_dim != 128) {
-    return Unsupported("head_dim " + number(problem.head_dim) + ": the CUDA decode executor takes 64 or 128");
-  }
-  if (problem.dtype == DType::kFloat32) {
-    return Unsupported("dtype fp32: the CUDA decode executor takes bf16 or fp16");
-  }
   const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
   if (lists > 65535) return Unsupported("batch * num_kv_heads " + number(lists) + ": at most 65535 a call");
   return {};
 }
 
-Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& output) {
-  if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
+// q, k, v and o: present, aligned as the kernels read them, heads and sequences of o apart.
+Status CheckTensors(const AttentionProblem& problem, const AttentionOutput& output) {
   if (Status status = CheckPointer("q.data", problem.q.data, 16); !status.ok()) return status;
   if (Status status =
           CheckStrides("q", problem.head_dim, Dimension{"head_stride", problem.q.head_stride, problem.num_qo_heads},
@@ -103,6 +100,36 @@ Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& outpu
     if (Status status = CheckPointer("output.lse", output.lse, alignof(float)); !status.ok()) return status;
   }
   return CheckDisjoint("output.o", output.o, problem);
+}
+
+}  // namespace
+
+Status CheckDecodeShape(const AttentionProblem& problem) {
+  if (Status status = CheckStep(problem); !status.ok()) return status;
+  if (problem.head_dim != 64 && problem.head_dim != 128) {
+    return Unsupported("head_dim " + std::to_string(problem.head_dim) + ": the CUDA decode executor takes 64 or 128");
+  }
+  if (problem.dtype == DType::kFloat32) {
+    return Unsupported("dtype fp32: the CUDA decode executor takes bf16 or fp16");
+  }
+  return {};
+}
+
+Status CheckSelectionShape(const AttentionProblem& problem) {
+  if (Status status = CheckStep(problem); !status.ok()) return status;
+  if (problem.head_dim == 64 || problem.head_dim == 128 || problem.head_dim == 256) return {};
+  return Unsupported("head_dim " + std::to_string(problem.head_dim) +
+                     ": the CUDA executor of decode selections takes 64, 128 or 256");
+}
+
+Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& output) {
+  if (Status status = CheckDecodeShape(problem); !status.ok()) return status;
+  return CheckTensors(problem, output);
+}
+
+Status CheckSelectionStep(const AttentionProblem& problem, const AttentionOutput& output) {
+  if (Status status = CheckSelectionShape(problem); !status.ok()) return status;
+  return CheckTensors(problem, output);
 }
 
 Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& transposed,

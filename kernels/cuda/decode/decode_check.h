@@ -13,6 +13,10 @@ Status CheckDecodeShape(const AttentionProblem& problem);
 // above.
 Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& output);
 
+// The same for a step over any selection: fp32 as well, and head_dim 64, 128 or 256. Errors as above.
+Status CheckSelectionShape(const AttentionProblem& problem);
+Status CheckSelectionStep(const AttentionProblem& problem, const AttentionOutput& output);
+
 // What SparQ asks for besides. Errors as above.
 Status CheckSparq(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& transposed,
                   const float* mean_value);

@@ -1,0 +1,240 @@
+// Checks, upload, scratch layout and dispatch of a decode step over any selection (kernels/cuda_decode_selection.h).
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "cuda_error.h"
+#include "current_device.h"
+#include "decode/decode_check.h"
+#include "decode/selection_params.h"
+#include "device_memory.h"
+#include "device_pointers.h"
+#include "index/checks.h"
+#include "kernels/cuda_decode.h"
+#include "kernels/cuda_decode_selection.h"
+#include "problem_check.h"
+
+namespace headscope::kernels {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+// A stretch is a whole number of turns of a block's warps, and no shorter than what hides a block's beginning and end.
+constexpr int32_t kStretchTokens = 128;
+constexpr int32_t kBlocksPerMultiprocessor = 4;
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool DenseTakes(const AttentionProblem& problem, const CudaSelection& selection) {
+  return selection.dense && decode::CheckDecodeShape(problem).ok();
+}
+
+struct SelectionPlan {
+  int32_t head_blocks = 1, stretches = 1, stretch = 0;
+  int64_t part_sums = 0;  // offset
+  int64_t total = 0;      // bytes
+};
+
+SelectionPlan Plan(const AttentionProblem& problem, const CudaSelection& selection, int32_t num_multiprocessors) {
+  SelectionPlan plan;
+  const int32_t places = decode::SelectionHeads(problem.GroupSize());
+  plan.head_blocks = (problem.GroupSize() + places - 1) / places;
+  const int64_t parts = int64_t{problem.batch} * problem.num_kv_heads * plan.head_blocks;
+  const int64_t wanted = std::max<int64_t>(1, int64_t{num_multiprocessors} * kBlocksPerMultiprocessor / parts);
+  const int64_t longest = std::max(1, selection.longest_list);
+  const int64_t units = (longest + kStretchTokens - 1) / kStretchTokens;
+  const int64_t units_each = (units + wanted - 1) / wanted;
+  plan.stretch = static_cast<int32_t>(std::min<int64_t>(units_each * kStretchTokens, 1 << 28));
+  plan.stretches = static_cast<int32_t>((longest + plan.stretch - 1) / plan.stretch);
+  if (plan.stretches == 1) return plan;
+  const int64_t rows = int64_t{problem.batch} * problem.num_qo_heads * plan.stretches;
+  plan.part_sums = RoundUp(rows * problem.head_dim * 4);
+  plan.total = plan.part_sums + RoundUp(rows * 8);
+  return plan;
+}
+
+Status CheckSelectionView(const AttentionProblem& problem, const CudaSelection& selection) {
+  const auto invalid = [](const std::string& message) { return Status(StatusCode::kInvalidArgument, message); };
+  if (selection.page_size < 1)
+    return invalid("selection.page_size " + std::to_string(selection.page_size) + ": it must be at least 1");
+  if (selection.weight_rows != 1 && selection.weight_rows != problem.GroupSize()) {
+    return invalid("selection.weight_rows " + std::to_string(selection.weight_rows) +
+                   ": it must be 1 or num_qo_heads / num_kv_heads");
+  }
+  if (selection.longest_list < 0 || selection.longest_list > problem.seq_k) {
+    return invalid("selection.longest_list " + std::to_string(selection.longest_list) +
+                   ": it must lie in 0 .. seq_k (" + std::to_string(problem.seq_k) + ")");
+  }
+  if ((selection.alpha == nullptr) != (selection.mean_value == nullptr))
+    return invalid("selection.alpha and selection.mean_value: both or none");
+  if (Status status = CheckPointer("selection.page_begin", selection.page_begin, 8); !status.ok()) return status;
+  if (selection.num_pages == 0) return {};
+  return CheckPointer("selection.pages", selection.pages, 4);
+}
+
+decode::DecodeOperands Operands(const AttentionProblem& problem, const AttentionOutput& output) {
+  return {.q = problem.q.data,
+          .k = problem.k.data,
+          .v = problem.v.data,
+          .o = output.o.data,
+          .q_batch = problem.q.batch_stride,
+          .q_head = problem.q.head_stride,
+          .k_batch = problem.k.batch_stride,
+          .k_head = problem.k.head_stride,
+          .k_row = problem.k.row_stride,
+          .v_batch = problem.v.batch_stride,
+          .v_head = problem.v.head_stride,
+          .v_row = problem.v.row_stride,
+          .o_batch = output.o.batch_stride,
+          .o_head = output.o.head_stride,
+          .num_kv_heads = problem.num_kv_heads,
+          .group = problem.GroupSize(),
+          .seq_k = problem.seq_k,
+          .scale =
+              problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim))};
+}
+
+}  // namespace
+
+Status UploadSelection(const AttentionProblem& problem, const DecodeSelection& selection,
+                       CudaSelectionBuffers* buffers) {
+  if (buffers == nullptr) return {StatusCode::kInvalidArgument, "UploadSelection: buffers is null."};
+  // The kernels trust their lists, so no list gets to a GPU unchecked.
+  if (Status status = internal::CheckSelectionOfProblem(problem, selection); !status.ok()) return status;
+  struct Part {
+    const void* source;
+    size_t bytes;
+    int64_t offset;
+  };
+  Part parts[] = {{selection.page_begin.data(), selection.page_begin.size() * 8, 0},
+                  {selection.pages.data(), selection.pages.size() * 4, 0},
+                  {selection.weights.data(), selection.weights.size() * 4, 0},
+                  {selection.alpha.data(), selection.alpha.size() * 4, 0},
+                  {selection.mean_value.data(), selection.mean_value.size() * 4, 0}};
+  int64_t total = 0;
+  for (Part& part : parts) {
+    part.offset = total;
+    total += RoundUp(static_cast<int64_t>(part.bytes));
+  }
+  // A generation uploads one selection a step: memory that is large enough stays.
+  if (buffers->allocation == nullptr || buffers->bytes < static_cast<size_t>(total)) {
+    DeviceMemory memory;
+    if (Status status = AllocateOnDevice(total, "a decode selection", &memory); !status.ok()) return status;
+    FreeSelection(buffers);
+    buffers->allocation = memory.release();
+    buffers->bytes = static_cast<size_t>(total);
+  }
+  char* const base = static_cast<char*>(buffers->allocation);
+  for (const Part& part : parts) {
+    if (part.bytes == 0) continue;
+    Status status = CudaStatus(cudaMemcpy(base + part.offset, part.source, part.bytes, cudaMemcpyHostToDevice),
+                               "copying a decode selection to the GPU");
+    if (!status.ok()) return status;
+  }
+  CudaSelection view;
+  view.page_size = selection.page_size;
+  view.weight_rows = selection.weight_rows;
+  view.num_pages = static_cast<int64_t>(selection.pages.size());
+  view.page_begin = reinterpret_cast<const int64_t*>(base + parts[0].offset);
+  view.pages = reinterpret_cast<const int32_t*>(base + parts[1].offset);
+  if (!selection.weights.empty()) view.weights = reinterpret_cast<const float*>(base + parts[2].offset);
+  if (!selection.alpha.empty()) {
+    view.alpha = reinterpret_cast<const float*>(base + parts[3].offset);
+    view.mean_value = reinterpret_cast<const float*>(base + parts[4].offset);
+  }
+  for (int64_t list = 0; list < int64_t{problem.batch} * problem.num_kv_heads; ++list) {
+    const int64_t tokens = NumTokens(selection, list, problem.seq_k);
+    view.longest_list = std::max(view.longest_list, static_cast<int32_t>(tokens));
+  }
+  view.dense = IsDense(selection, problem.seq_k);
+  buffers->view = view;
+  return {};
+}
+
+void FreeSelection(CudaSelectionBuffers* buffers) {
+  if (buffers == nullptr || buffers->allocation == nullptr) return;
+  cudaFree(buffers->allocation);
+  *buffers = {};
+}
+
+size_t SelectionWorkspaceBytes(const AttentionProblem& problem, const CudaSelection& selection) {
+  if (!decode::CheckSelectionShape(problem).ok()) return 0;  // the call itself will name the field
+  if (DenseTakes(problem, selection)) return DecodeWorkspaceBytes(problem, {});
+  CurrentDevice device;
+  if (!FindCurrentDevice(&device).ok()) return 0;
+  return static_cast<size_t>(Plan(problem, selection, device.num_multiprocessors).total);
+}
+
+Status AttendSelectionCuda(const AttentionProblem& problem, const CudaSelection& selection,
+                           const AttentionOutput& output, void* workspace, size_t workspace_bytes, void* stream) {
+  if (Status status = decode::CheckSelectionStep(problem, output); !status.ok()) return status;
+  if (Status status = CheckSelectionView(problem, selection); !status.ok()) return status;
+  if (DenseTakes(problem, selection)) return DecodeDenseCuda(problem, output, workspace, workspace_bytes, stream);
+  CurrentDevice device;
+  if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
+  const SelectionPlan plan = Plan(problem, selection, device.num_multiprocessors);
+  if (plan.total > 0) {
+    if (workspace == nullptr || workspace_bytes < static_cast<size_t>(plan.total)) {
+      return {StatusCode::kInvalidArgument,
+              "workspace: " + std::to_string(plan.total) + " bytes are needed (SelectionWorkspaceBytes)"};
+    }
+    if (Status status = CheckPointer("workspace", workspace, kAlignment); !status.ok()) return status;
+  }
+  const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
+  if (lists * plan.head_blocks * plan.stretches > std::numeric_limits<int32_t>::max()) {
+    return {StatusCode::kUnsupported,
+            "batch * num_qo_heads " + std::to_string(int64_t{problem.batch} * problem.num_qo_heads) +
+                ": more blocks than a launch has; split the batch"};
+  }
+  Status status = CheckOnDevice({{"q.data", problem.q.data},
+                                 {"k.data", problem.k.data},
+                                 {"v.data", problem.v.data},
+                                 {"output.o.data", output.o.data},
+                                 {"output.lse", output.lse},
+                                 {"selection.page_begin", selection.page_begin},
+                                 {"selection.pages", selection.num_pages > 0 ? selection.pages : nullptr},
+                                 {"selection.weights", selection.weights},
+                                 {"selection.alpha", selection.alpha},
+                                 {"selection.mean_value", selection.mean_value},
+                                 {"workspace", plan.total > 0 ? workspace : nullptr}},
+                                stream);
+  if (!status.ok()) return status;
+  decode::SelectionParams params{};
+  params.x = Operands(problem, output);
+  params.soft_cap = problem.soft_cap;
+  params.lse = output.lse;
+  params.page_size = selection.page_size;
+  params.page_begin = selection.page_begin;
+  params.pages = selection.pages;
+  params.weights = selection.weights;
+  params.weight_stride = selection.weight_rows == 1 ? 0 : selection.num_pages * selection.page_size;
+  params.alpha = selection.alpha;
+  params.mean = selection.mean_value;
+  params.lists = static_cast<int32_t>(lists);
+  params.head_blocks = plan.head_blocks;
+  params.stretches = plan.stretches;
+  params.stretch = plan.stretch;
+  params.part_o = static_cast<float*>(workspace);
+  if (plan.total > 0) params.part_sum = reinterpret_cast<float2*>(static_cast<char*>(workspace) + plan.part_sums);
+  auto* const on = static_cast<cudaStream_t>(stream);
+  cudaError_t error = cudaSuccess;
+  switch (problem.dtype) {
+    case DType::kFloat32:
+      error = decode::LaunchSelection<float>(params, problem.head_dim, on);
+      break;
+    case DType::kBFloat16:
+      error = decode::LaunchSelection<__nv_bfloat16>(params, problem.head_dim, on);
+      break;
+    case DType::kFloat16:
+      error = decode::LaunchSelection<__half>(params, problem.head_dim, on);
+      break;
+  }
+  return CudaStatus(error, "SelectionKernel (" + Describe(problem) + ")");
+}
+
+}  // namespace headscope::kernels

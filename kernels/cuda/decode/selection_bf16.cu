@@ -1,0 +1,8 @@
+// Decode over any selection, bf16.
+#include "decode/selection_kernels.cuh"
+
+namespace headscope::kernels::decode {
+
+template cudaError_t LaunchSelection<__nv_bfloat16>(const SelectionParams&, int, cudaStream_t);
+
+}  // namespace headscope::kernels::decode

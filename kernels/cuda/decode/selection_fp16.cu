@@ -1,0 +1,8 @@
+// Decode over any selection, fp16.
+#include "decode/selection_kernels.cuh"
+
+namespace headscope::kernels::decode {
+
+template cudaError_t LaunchSelection<__half>(const SelectionParams&, int, cudaStream_t);
+
+}  // namespace headscope::kernels::decode

@@ -1,0 +1,43 @@
+// What the kernels of a decode step over any selection are called with (kernels/cuda_decode_selection.h).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "decode/decode_params.h"
+
+namespace headscope::kernels::decode {
+
+constexpr int kSelectionWarps = 4;
+
+struct SelectionParams {
+  DecodeOperands x;
+  float soft_cap;
+  float* lse;  // may be null
+  int32_t page_size;
+  const int64_t* page_begin;
+  const int32_t* pages;
+  const float* weights;  // may be null
+  int64_t weight_stride;  // between the rows of weights of a KV head's query heads; 0: they share one
+  const float* alpha;     // may be null, and mean then too
+  const float* mean;
+  int32_t lists;
+  int32_t head_blocks;  // of a KV head: each takes at most so many query heads as its kernel has places for
+  int32_t stretches;    // of a list
+  int32_t stretch;      // tokens
+  // With one stretch nothing of it is used: [batch * num_qo_heads, stretches, head_dim], and maximum (base 2) and sum.
+  float* part_o;
+  float2* part_sum;
+};
+
+// Query heads that a block has places for, of a group.
+constexpr int SelectionHeads(int group) {
+  return group == 1 ? 1 : group <= 4 ? 4 : 8;
+}
+
+// The first CUDA error, or cudaSuccess.
+template <typename T>
+cudaError_t LaunchSelection(const SelectionParams& params, int head_dim, cudaStream_t stream);
+
+}  // namespace headscope::kernels::decode
