@@ -21,7 +21,7 @@ constexpr double kBytesTolerance = 1.1;
 // SparQ Attention, section 4: over grouped queries it sums |q| and the approximate scores within a group, and so makes
 // one choice per KV head. Alone, a head is a group of one.
 std::string ChosenPer(const kernels::DecodeMethod& method, const MeasuredHeads& heads) {
-  if (ChoosesByPlace(method)) return "place";
+  if (method.spec().IsStatic()) return "place";
   return heads.GroupSize() > 1 ? "KV head" : "query head";
 }
 

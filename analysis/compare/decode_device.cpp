@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "analysis/types/timing.h"
+#include "compare/decode_walk.h"
 #include "compare/unknown_device.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
@@ -26,7 +27,6 @@ class CpuDecode final : public DecodeDevice {
     run->o.assign(static_cast<size_t>(steps_.count() * StepSize()), 0.0f);
     run->select_device = name_;
     auto made = std::make_unique<Work>(*this, method, values, run);
-    if (Status status = made->Remember(); !status.ok()) return status;
     double select_ms = 0, attend_ms = 0;
     if (Status status = made->Once(&select_ms, &attend_ms); !status.ok()) return status;
     *work = std::move(made);
@@ -38,34 +38,29 @@ class CpuDecode final : public DecodeDevice {
    public:
     Work(const CpuDecode& device, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
          DecodeRun* run)
-        : device_(device), method_(method), values_(values), run_(run) {}
-
-    Status Remember() {
-      return method_.Remember(device_.Problem(), values_, {device_.options_.num_threads, device_.options_.cancelled},
-                              &memory_);
-    }
+        : device_(device),
+          run_(run),
+          options_{device.options_.num_threads, device.options_.cancelled},
+          walk_(device.steps_, method, values, device.Problem(), device.heads_->lse, options_),
+          lse_(static_cast<size_t>(device.heads_->num_qo_heads)) {}
 
     Status Once(double* select_ms, double* attend_ms) override {
       const DecodeSteps& steps = device_.steps_;
-      const kernels::RunOptions options{device_.options_.num_threads, device_.options_.cancelled};
       const kernels::AttentionProblem whole = device_.Problem();
+      if (Status status = walk_.Start(); !status.ok()) return status;
       for (int64_t step = 0; step < steps.count(); ++step) {
         kernels::DecodeSelection& selection = run_->selections[static_cast<size_t>(step)];
-        const kernels::AttentionProblem problem = steps.Problem(whole, step);
-        if (memory_ != nullptr) {
-          if (Status status = memory_->MoveTo(problem, steps.FirstToken(step), options); !status.ok()) return status;
-        }
-        const Stopwatch select_watch;
-        Status selected = memory_ != nullptr ? memory_->Select(problem, steps.FirstToken(step), options, &selection)
-                                             : steps.Select(method_, values_, whole, step, options, &selection);
-        if (!selected.ok()) return selected;
-        *select_ms += select_watch.Milliseconds();
+        if (Status status = walk_.Select(step, &selection, select_ms); !status.ok()) return status;
+        float* const o = run_->o.data() + step * device_.StepSize();
         kernels::AttentionOutput output;
-        output.o = kernels::ContiguousTensor<void>(run_->o.data() + step * device_.StepSize(), whole.num_qo_heads, 1,
-                                                   whole.head_dim);
+        output.o = kernels::ContiguousTensor<void>(o, whole.num_qo_heads, 1, whole.head_dim);
+        if (walk_.WantsOutput()) output.lse = lse_.data();
+        const kernels::AttentionProblem problem = steps.Problem(whole, step);
         const Stopwatch attend_watch;
-        if (Status status = kernels::DecodeCpu(problem, selection, output, options); !status.ok()) return status;
+        if (Status status = kernels::DecodeCpu(problem, selection, output, options_); !status.ok()) return status;
         *attend_ms += attend_watch.Milliseconds();
+        if (!walk_.WantsOutput()) continue;
+        if (Status status = walk_.Attended(step, selection, o, lse_.data()); !status.ok()) return status;
       }
       *select_ms /= static_cast<double>(steps.count());
       *attend_ms /= static_cast<double>(steps.count());
@@ -74,10 +69,10 @@ class CpuDecode final : public DecodeDevice {
 
    private:
     const CpuDecode& device_;
-    const kernels::DecodeMethod& method_;
-    const kernels::ParameterValues& values_;
     DecodeRun* const run_;
-    std::unique_ptr<kernels::DecodeMemory> memory_;  // what the method keeps beside the cache, if anything
+    const kernels::RunOptions options_;
+    DecodeWalk walk_;
+    std::vector<float> lse_;  // [num_qo_heads], of a step
   };
 
   int64_t StepSize() const { return int64_t{heads_->num_qo_heads} * heads_->head_dim; }

@@ -1,20 +1,20 @@
-#include <chrono>
-#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "analysis/compare.h"
 #include "analysis/types/mass_distribution.h"
 #include "compare/decode_steps.h"
+#include "compare/decode_walk.h"
 #include "compare/mask_quality.h"
+#include "kernels/contiguous.h"
+#include "kernels/cpu_executor.h"
 #include "kernels/method_names.h"
-#include "kernels/parallel.h"
 
 namespace headscope::analysis {
 namespace {
 
 using kernels::ColumnRange;
 using kernels::Status;
-using kernels::StatusCode;
 
 // Sorted tokens of a step's problem as intervals of the head's key columns.
 std::vector<ColumnRange> Intervals(const std::vector<int32_t>& tokens, int32_t first) {
@@ -49,35 +49,32 @@ Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& metho
   kept->steps.resize(static_cast<size_t>(steps.count()));
   DecodePreview result;
   result.kept_mass.resize(kept->steps.size());
-  std::vector<double> select_ms(kept->steps.size());
-  std::mutex mutex;
-  Status failure;
-  // One thread a step: a step of one head has nothing to share out.
-  const bool finished = kernels::ParallelFor(steps.count(), num_threads, cancelled, [&](int64_t i, int32_t) {
+  const kernels::RunOptions options{num_threads, cancelled};
+  DecodeWalk walk(steps, method, values, whole, head.lse, options);
+  if (Status status = walk.Start(); !status.ok()) return status;
+  double milliseconds = 0;
+  std::vector<float> o(static_cast<size_t>(head.head_dim)), lse(1);
+  for (int64_t i = 0; i < steps.count(); ++i) {
     kernels::DecodeSelection selection;
-    const auto start = std::chrono::steady_clock::now();
-    const Status status = steps.Select(method, values, whole, i, {1, cancelled}, &selection);
+    if (Status status = walk.Select(i, &selection, &milliseconds); !status.ok()) return status;
+    const kernels::AttentionProblem problem = steps.Problem(whole, i);
+    const std::vector<int32_t> tokens = kernels::KeptTokens(selection, problem.seq_k);
     const auto step = static_cast<size_t>(i);
-    select_ms[step] = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    if (!status.ok()) {
-      const std::lock_guard lock(mutex);
-      failure = status;
-      return;
-    }
     kept->steps[step] = {head.row_positions[static_cast<size_t>(steps.Row(i))], head.AttendedColumns(steps.Row(i)),
-                         Intervals(selection.pages, steps.FirstToken(i))};
-    result.kept_mass[step] = static_cast<float>(steps.KeptMass(head, i, selection.pages));
-  });
-  if (!failure.ok()) return failure;
-  if (!finished) return {StatusCode::kCancelled, "cancelled"};
+                         Intervals(tokens, steps.FirstToken(i))};
+    result.kept_mass[step] = static_cast<float>(steps.KeptMass(head, i, tokens));
+    if (!walk.WantsOutput()) continue;
+    // A method that learns from its own attention chooses the next step by it.
+    const kernels::AttentionOutput output{kernels::ContiguousTensor<void>(o.data(), 1, 1, head.head_dim), lse.data()};
+    Status status = kernels::DecodeCpu(problem, selection, output, options);
+    if (status.ok()) status = walk.Attended(i, selection, o.data(), lse.data());
+    if (!status.ok()) return status;
+  }
 
   int64_t kept_pairs = 0, attended_pairs = 0;
-  double milliseconds = 0;
-  for (size_t step = 0; step < kept->steps.size(); ++step) {
-    const KeptStep& one = kept->steps[step];
+  for (const KeptStep& one : kept->steps) {
     kept_pairs += Length(one.kept);
     attended_pairs += one.attended.end - one.attended.begin;
-    milliseconds += select_ms[step];
   }
   const auto num_steps = static_cast<double>(kept->steps.size());
   const MassDistribution mass = DistributeMass(result.kept_mass);

@@ -1,8 +1,6 @@
 #include "compare/decode_steps.h"
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "analysis/tiles.h"
 #include "head/head_checks.h"
@@ -18,10 +16,6 @@ const void* Offset(const void* data, int64_t elements, kernels::DType dtype) {
 }
 
 }  // namespace
-
-bool ChoosesByPlace(const kernels::DecodeMethod& method) {
-  return method.spec().IsStatic();
-}
 
 DecodeSteps::DecodeSteps(const HeadFrame& frame, HeadId first_head, int32_t rows)
     : frame_(frame), first_head_(first_head), count_(std::clamp<int64_t>(rows, 0, frame.num_rows)) {
@@ -41,8 +35,8 @@ double DecodeSteps::KeptMass(const HeadTensors& head, int64_t step, std::span<co
   return mass;
 }
 
-kernels::AttentionProblem DecodeSteps::ProblemFrom(const kernels::AttentionProblem& whole, int64_t step,
-                                                   int32_t first) const {
+kernels::AttentionProblem DecodeSteps::Problem(const kernels::AttentionProblem& whole, int64_t step) const {
+  const int32_t first = FirstToken(step);
   kernels::AttentionProblem problem = whole;
   problem.seq_q = 1;
   problem.seq_k = frame_.row_positions[static_cast<size_t>(Row(step))] + 1 - first;
@@ -53,20 +47,30 @@ kernels::AttentionProblem DecodeSteps::ProblemFrom(const kernels::AttentionProbl
   return problem;
 }
 
-kernels::AttentionProblem DecodeSteps::Problem(const kernels::AttentionProblem& whole, int64_t step) const {
-  return ProblemFrom(whole, step, FirstToken(step));
+kernels::DecodePrompt DecodeSteps::Prompt(const kernels::AttentionProblem& whole, std::span<const float> lse) const {
+  kernels::DecodePrompt prompt;
+  prompt.first_token = FirstToken(0);
+  prompt.capacity = frame_.row_positions.back() + 1;
+  prompt.layer = first_head_.layer;
+  prompt.cache = Problem(whole, 0);
+  --prompt.cache.seq_k;
+  const int32_t end = prompt.first_token + prompt.cache.seq_k;
+  int64_t row = Row(0);
+  const auto position = [&](int64_t of) { return frame_.row_positions[static_cast<size_t>(of)]; };
+  while (row > 0 && position(row - 1) == end - 1 - (Row(0) - row) && position(row - 1) >= prompt.first_token) --row;
+  prompt.cache.seq_q = static_cast<int32_t>(Row(0) - row);
+  prompt.cache.first_position = prompt.cache.seq_k - prompt.cache.seq_q;
+  prompt.cache.q.data = Offset(whole.q.data, row * whole.q.row_stride, whole.dtype);
+  if (!lse.empty()) {
+    prompt.lse = lse.data() + row;
+    prompt.lse_head_stride = frame_.num_rows;
+    prompt.lse_batch_stride = frame_.num_rows * whole.num_qo_heads;
+  }
+  return prompt;
 }
 
-Status DecodeSteps::Select(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                           const kernels::AttentionProblem& whole, int64_t step, const kernels::RunOptions& options,
-                           kernels::DecodeSelection* selection) const {
-  const int32_t first = FirstToken(step);
-  if (!ChoosesByPlace(method)) return method.Select(Problem(whole, step), values, options, selection);
-  if (Status status = method.Select(ProblemFrom(whole, step, 0), values, options, selection); !status.ok())
-    return status;
-  const kernels::AttentionProblem from_start = ProblemFrom(whole, step, 0);
-  kernels::DropTokensBefore(first, from_start.seq_k, frame_.head_dim, selection);
-  return {};
+kernels::DecodeStep DecodeSteps::Step(const kernels::AttentionProblem& whole, int64_t step) const {
+  return {.problem = Problem(whole, step), .first_token = FirstToken(step)};
 }
 
 }  // namespace headscope::analysis

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "analysis/head_tensors.h"
-#include "kernels/decode_method.h"
+#include "kernels/decode_policy.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
@@ -28,25 +28,19 @@ class DecodeSteps {
   // The step's part of the whole problem, wherever its tensors are.
   kernels::AttentionProblem Problem(const kernels::AttentionProblem& whole, int64_t step) const;
 
-  // What the method keeps on a step, in tokens of the step's problem. A method that chooses by scores sees what the
-  // model sees: the keys inside the window. A static pattern names places in the whole sequence; those before the
-  // window are dropped.
-  kernels::Status Select(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                         const kernels::AttentionProblem& whole, int64_t step, const kernels::RunOptions& options,
-                         kernels::DecodeSelection* selection) const;
+  // What a generation of these steps begins with: K and V of the tokens that the first step sees before its own, and
+  // the recorded rows that stand right before it. `lse` [num_qo_heads, num_rows] is the whole problem's; empty:
+  // unknown.
+  kernels::DecodePrompt Prompt(const kernels::AttentionProblem& whole, std::span<const float> lse) const;
+  kernels::DecodeStep Step(const kernels::AttentionProblem& whole, int64_t step) const;
 
   // Share of a head's attention at the step, by the recorded LSE, that lies on these tokens of the step's problem.
   double KeptMass(const HeadTensors& head, int64_t step, std::span<const int32_t> tokens) const;
 
  private:
-  kernels::AttentionProblem ProblemFrom(const kernels::AttentionProblem& whole, int64_t step, int32_t first) const;
-
   const HeadFrame& frame_;
   const HeadId first_head_;  // for messages
   int64_t first_row_ = 0, count_ = 0;
 };
-
-// Whether a decode method chooses by place alone, whatever Q and K hold.
-bool ChoosesByPlace(const kernels::DecodeMethod& method);
 
 }  // namespace headscope::analysis

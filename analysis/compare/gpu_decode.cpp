@@ -2,14 +2,18 @@
 //
 // A method that chooses by place needs no selection: a serving engine's cache holds just the tokens that it keeps (all
 // of them for dense, a ring of the newest, with sinks in front), so dense decode runs over these, brought together
-// beforehand. SparQ chooses and attends in one launch, over a component-major second copy of K.
+// beforehand. SparQ chooses and attends in one launch, over a component-major second copy of K. Every other method
+// chooses on the CPU, and its lists are attended here.
 #include <algorithm>
 #include <utility>
 
+#include "analysis/types/timing.h"
 #include "compare/decode_device.h"
+#include "compare/decode_walk.h"
 #include "compare/timed_gpu.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_decode.h"
+#include "kernels/cuda_decode_selection.h"
 #include "kernels/sparq_setup.h"
 
 namespace headscope::analysis {
@@ -36,26 +40,31 @@ class GpuDecode final : public DecodeDevice {
 
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
-    const bool sparq = method.spec().name == "sparq";
-    if (!sparq && !ChoosesByPlace(method)) {
-      return {StatusCode::kUnsupported,
-              "decode method " + method.spec().name + " has no kernel for GPUs: choose --device cpu, or leave it out"};
-    }
+    kernels::SparqCudaOptions sparq;
+    const Way way = method.IsSparq(values, steps_.Problem(Problem(), 0), &sparq) ? Way::kSparq
+                    : method.spec().IsStatic()                                   ? Way::kKnownTokens
+                                                                                 : Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
-    run->select_device = name();
-    if (sparq && !timed_.heads->exact())
-      run->note = "sparq chooses by Q and K rounded to bf16: the trace holds finer values";
+    run->select_device = way == Way::kSelection ? "cpu" : name();
+    if (way == Way::kSelection)
+      run->note = method.spec().name + " selects on the CPU: no kernel for GPUs chooses for it";
+    if (way != Way::kKnownTokens && !timed_.heads->exact()) {
+      if (!run->note.empty()) run->note += "; ";
+      run->note += method.spec().name + " chooses by Q and K rounded to bf16: the trace holds finer values";
+    }
     run->o.clear();
-    auto made = std::make_unique<Work>(*this, sparq, values, run);
+    auto made = std::make_unique<Work>(*this, way, method, values, run);
+    if (Status status = made->walk.Start(); !status.ok()) return status;
     for (int64_t step = 0; step < steps_.count(); ++step) {
       // What is kept, by the CPU's selector: of SparQ, alpha and the mean value that the reference needs.
-      Status status = steps_.Select(method, values, timed_.heads->host_problem(), step,
-                                    {timed_.options.num_threads, timed_.options.cancelled}, Selection(run, step));
       double dropped = 0;
-      if (status.ok()) status = timed_.heads->PoisonOutput();
-      if (status.ok()) status = made->Step(step, &dropped, sparq ? Selection(run, step)->pages.data() : nullptr);
+      Status status = timed_.heads->PoisonOutput();
+      if (status.ok()) status = made->walk.Select(step, Selection(run, step), &dropped);
+      if (status.ok())
+        status =
+            made->Attend(step, &dropped, &dropped, way == Way::kSparq ? Selection(run, step)->pages.data() : nullptr);
       std::vector<float> o;
-      if (status.ok()) status = timed_.heads->ReadOutput(timed_.heads->heads().num_qo_heads, &o);
+      if (status.ok()) status = made->ReadStep(step, &o);
       if (!status.ok()) return status;
       run->o.insert(run->o.end(), o.begin(), o.end());
     }
@@ -68,39 +77,119 @@ class GpuDecode final : public DecodeDevice {
     return &run->selections[static_cast<size_t>(step)];
   }
 
+  // How a step of a method is run.
+  enum class Way { kKnownTokens, kSparq, kSelection };
+
   class Work final : public DecodeWork {
    public:
-    Work(GpuDecode& device, bool sparq, const kernels::ParameterValues& values, DecodeRun* run)
-        : device_(device), sparq_(sparq), values_(values), run_(run) {}
+    Work(GpuDecode& device, Way way, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+         DecodeRun* run)
+        : walk(device.steps_, method, values, device.Problem(), device.timed_.heads->heads().lse,
+               {device.timed_.options.num_threads, device.timed_.options.cancelled}),
+          device_(device),
+          way_(way),
+          method_(method),
+          values_(values),
+          run_(run) {}
+    ~Work() override { kernels::FreeSelection(&uploaded_); }
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
 
-    Status Once(double*, double* attend_ms) override {
-      for (int64_t step = 0; step < device_.steps_.count(); ++step) {
-        double milliseconds = 0;
-        if (Status status = Step(step, &milliseconds, nullptr); !status.ok()) return status;
-        *attend_ms += milliseconds / static_cast<double>(device_.steps_.count());
+    // Chooses anew where that is the CPU's, whose lists are then copied to the GPU: part of what choosing takes.
+    Status Once(double* select_ms, double* attend_ms) override {
+      const auto count = static_cast<double>(device_.steps_.count());
+      if (way_ == Way::kSelection) {
+        if (Status status = walk.Start(); !status.ok()) return status;
       }
+      double select = 0, attend = 0;
+      for (int64_t step = 0; step < device_.steps_.count(); ++step) {
+        Status status;
+        if (way_ == Way::kSelection) status = walk.Select(step, Selection(run_, step), &select);
+        double milliseconds = 0;
+        if (status.ok()) status = Attend(step, &select, &milliseconds, nullptr);
+        attend += milliseconds;
+        std::vector<float> dropped;
+        if (status.ok() && walk.WantsOutput()) status = ReadStep(step, &dropped);
+        if (!status.ok()) return status;
+      }
+      *select_ms += select / count;
+      *attend_ms += attend / count;
       return {};
     }
 
     // chosen: where SparQ's own choice goes, or null.
-    Status Step(int64_t step, double* milliseconds, int32_t* chosen) {
+    Status Attend(int64_t step, double* upload_ms, double* milliseconds, int32_t* chosen) {
       const kernels::DecodeSelection& selection = *Selection(run_, step);
-      return sparq_ ? device_.RunSparq(values_, step, selection, milliseconds, chosen)
-                    : device_.RunKnownTokens(step, selection, milliseconds);
+      switch (way_) {
+        case Way::kKnownTokens:
+          return device_.RunKnownTokens(step, selection, milliseconds);
+        case Way::kSparq:
+          return device_.RunSparq(method_, values_, step, selection, milliseconds, chosen);
+        case Way::kSelection:
+          break;
+      }
+      const AttentionProblem problem = device_.steps_.Problem(device_.timed_.heads->problem(), step);
+      const Stopwatch watch;
+      Status status = kernels::UploadSelection(problem, selection, &uploaded_);
+      *upload_ms += watch.Milliseconds();
+      return status.ok() ? device_.RunSelection(problem, uploaded_.view, milliseconds) : status;
     }
+
+    // The step's output, which a method that learns from it is told.
+    Status ReadStep(int64_t step, std::vector<float>* o) {
+      const int32_t num_heads = device_.timed_.heads->heads().num_qo_heads;
+      if (Status status = device_.timed_.heads->ReadOutput(num_heads, o); !status.ok()) return status;
+      if (!walk.WantsOutput()) return {};
+      std::vector<float> lse(static_cast<size_t>(num_heads));
+      Status status = device_.ReadLse(&lse);
+      return status.ok() ? walk.Attended(step, *Selection(run_, step), o->data(), lse.data()) : status;
+    }
+
+    DecodeWalk walk;
 
    private:
     GpuDecode& device_;
-    const bool sparq_;
+    const Way way_;
+    const kernels::DecodeMethod& method_;
     const kernels::ParameterValues& values_;
     DecodeRun* const run_;
+    kernels::CudaSelectionBuffers uploaded_;
   };
+
+  // Of the last step that ran.
+  Status ReadLse(std::vector<float>* lse) const {
+    return DownloadFromGpu(lse_.get(), static_cast<int64_t>(lse->size() * sizeof(float)), lse->data());
+  }
+
+  // Where the executor leaves a step's lse.
+  Status StepOutput(kernels::AttentionOutput* output) {
+    *output = timed_.heads->step_output();
+    if (lse_ == nullptr) {
+      const int64_t bytes = timed_.heads->heads().num_qo_heads * int64_t{sizeof(float)};
+      if (Status status = AllocateOnGpu(bytes, "the log-sum-exp of a step", &lse_); !status.ok()) return status;
+    }
+    output->lse = static_cast<float*>(lse_.get());
+    return {};
+  }
+
+  // A selection that lies on the GPU.
+  Status RunSelection(const AttentionProblem& problem, const kernels::CudaSelection& selection, double* milliseconds) {
+    kernels::AttentionOutput output;
+    if (Status status = StepOutput(&output); !status.ok()) return status;
+    Workspace workspace;
+    workspace.bytes = kernels::SelectionWorkspaceBytes(problem, selection);
+    if (Status status = ClearedWorkspace(&workspace); !status.ok()) return status;
+    return TimeStep(milliseconds, [&] {
+      return kernels::AttendSelectionCuda(problem, selection, output, workspace.memory.get(), workspace.bytes,
+                                          /*stream=*/nullptr);
+    });
+  }
 
   // Every KV head keeps the same tokens.
   Status RunKnownTokens(int64_t step, const kernels::DecodeSelection& selection, double* milliseconds) {
     AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
-    const auto end = selection.pages.begin() + selection.page_begin[1];
-    if (Status status = Gather({selection.pages.begin(), end}, &problem); !status.ok()) return status;
+    const std::vector<int32_t> tokens = kernels::TokensOfList(selection, 0, problem.seq_k);
+    if (Status status = Gather(tokens, &problem); !status.ok()) return status;
     Workspace workspace;
     if (Status status = MakeWorkspace(problem, {}, &workspace); !status.ok()) return status;
     return TimeStep(milliseconds, [&] {
@@ -145,10 +234,11 @@ class GpuDecode final : public DecodeDevice {
     return status;
   }
 
-  Status RunSparq(const kernels::ParameterValues& values, int64_t step, const kernels::DecodeSelection& selection,
-                  double* milliseconds, int32_t* chosen_tokens) {
+  Status RunSparq(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, int64_t step,
+                  const kernels::DecodeSelection& selection, double* milliseconds, int32_t* chosen_tokens) {
     const AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
-    const kernels::SparqCudaOptions options = kernels::SparqOptions(values, problem);
+    kernels::SparqCudaOptions options;
+    method.IsSparq(values, problem, &options);
     const auto mean_bytes = static_cast<int64_t>(selection.mean_value.size() * sizeof(float));
     const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * options.num_tokens * int64_t{sizeof(int32_t)};
     GpuMemory mean, chosen;
@@ -206,6 +296,11 @@ class GpuDecode final : public DecodeDevice {
   static Status MakeWorkspace(const AttentionProblem& problem, const kernels::SparqCudaOptions& options,
                               Workspace* workspace) {
     workspace->bytes = kernels::DecodeWorkspaceBytes(problem, options);
+    return ClearedWorkspace(workspace);
+  }
+
+  // Memory of workspace->bytes, zeroed.
+  static Status ClearedWorkspace(Workspace* workspace) {
     Status status = AllocateOnGpu(static_cast<int64_t>(workspace->bytes), "a decode step", &workspace->memory);
     if (!status.ok()) return status;
     return GpuStatus(cudaMemset(workspace->memory.get(), 0, workspace->bytes), "clearing a decode step's memory");
@@ -222,6 +317,7 @@ class GpuDecode final : public DecodeDevice {
   const TimedGpu timed_;
   const DecodeSteps& steps_;
   GpuMemory kept_k_, kept_v_;     // of a step whose tokens do not lie side by side
+  GpuMemory lse_;                 // [num_qo_heads], of a step; made when needed
   GpuMemory transposed_, moved_;  // K component-major, whole and from a window's first token on; made when needed
 };
 

@@ -2,15 +2,14 @@
 #include <chrono>
 #include <cstring>
 #include <new>
-#include <stdexcept>
 #include <thread>
 
 #include "bench/device.h"
+#include "bench/host_decode_step.h"
 #include "commands/head_results.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
-#include "kernels/sparq_setup.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -103,21 +102,23 @@ class CpuDevice : public Device {
 
   std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                  const kernels::ParameterValues& values) override {
-    if (method.spec().name == "sparq") return SparqWork(placed, values);
-    SelectedWork work = WorkOf(placed, [this, &placed, &method, values](kernels::DecodeSelection* made) {
-      return method.Select(placed.problem, values, options_, made);
-    });
-    work.bytes_moved = DecodeBytes(placed.problem, *work.selection, 0);
+    if (kernels::SparqCudaOptions sparq; method.IsSparq(values, placed.problem, &sparq))
+      return SparqWork(placed, sparq);
+    const auto step = std::make_shared<HostDecodeStep>(method, values, placed.problem, options_);
+    const kernels::DecodeSelection& selection = step->Select();
+    DecodeWork work;
+    if (step->NeedsPreparing()) work.prepare = [step] { step->Prepare(); };
     // A dense step has nothing to select: its list is that of the step before and one token more.
-    if (method.spec().baseline) work.select = nullptr;
+    if (!method.spec().baseline) work.select = [step] { step->Select(); };
+    work.attend = [this, &placed, step] {
+      Require(kernels::DecodeCpu(placed.problem, step->selection(), placed.output, options_));
+    };
+    work.bytes_moved =
+        method.spec().IsStatic() ? DecodeBytes(placed.problem, selection, 0) : MovedBytes(placed.problem, selection);
     return {work};
   }
 
  private:
-  struct SelectedWork : DecodeWork {
-    std::shared_ptr<kernels::DecodeSelection> selection;
-  };
-
   // What SparQ keeps beside the cache.
   struct SparqState {
     std::vector<std::byte> memory;
@@ -127,10 +128,9 @@ class CpuDevice : public Device {
   };
 
   template <typename Select>
-  SelectedWork WorkOf(const PlacedProblem& placed, Select select) {
-    SelectedWork work;
+  DecodeWork WorkOf(const PlacedProblem& placed, Select select) {
+    DecodeWork work;
     const auto selection = std::make_shared<kernels::DecodeSelection>();
-    work.selection = selection;
     work.select = [select, selection] {
       kernels::DecodeSelection made;
       Require(select(&made));
@@ -143,9 +143,8 @@ class CpuDevice : public Device {
     return work;
   }
 
-  std::vector<DecodeWork> SparqWork(const PlacedProblem& placed, const kernels::ParameterValues& values) {
+  std::vector<DecodeWork> SparqWork(const PlacedProblem& placed, const kernels::SparqCudaOptions& sparq) {
     const kernels::AttentionProblem& problem = placed.problem;
-    const kernels::SparqCudaOptions sparq = kernels::SparqOptions(values, problem);
     const auto state = std::make_shared<SparqState>();
     Require(kernels::TransposeKeysCpu(problem, options_, &state->memory, &state->keys));
     state->mean.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim));
@@ -203,12 +202,8 @@ int64_t AppendBytes(const kernels::AttentionProblem& problem) {
          (3 * kernels::SizeOf(problem.dtype) + 2 * int64_t{sizeof(float)});
 }
 
-int64_t EstimateComponents(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                           const kernels::AttentionProblem& problem) {
-  const std::string& name = method.spec().name;
-  if (name == "sparq") return kernels::SparqOptions(values, problem).rank;
-  if (name == "dense" || name == "sliding-window") return 0;
-  throw std::logic_error("decode method " + name + ": EstimateComponents does not say what its estimate reads");
+int64_t MovedBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection) {
+  return int64_t{problem.batch} * problem.num_kv_heads * selection.elements_moved * kernels::SizeOf(problem.dtype);
 }
 
 std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options) {

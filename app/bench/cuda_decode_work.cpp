@@ -1,8 +1,13 @@
 #include "bench/cuda_decode_work.h"
 
-#include <algorithm>
+#include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <memory>
+
+#include "bench/host_decode_step.h"
 #include "kernels/cuda_decode.h"
+#include "kernels/cuda_decode_selection.h"
 #include "kernels/sparq_setup.h"
 #include "support/errors.h"
 
@@ -101,16 +106,70 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
   return {two_copies, one_copy, append};
 }
 
+// A method that chooses on the CPU: what it reads lies there beforehand, and its lists' way to the GPU is part of what
+// choosing takes.
+struct HostSelection {
+  std::vector<char> q, k, v;
+  kernels::AttentionProblem problem;
+  std::unique_ptr<HostDecodeStep> step;
+  kernels::CudaSelectionBuffers uploaded;
+  std::shared_ptr<void> workspace;
+  size_t workspace_bytes = 0;
+
+  HostSelection() = default;
+  HostSelection(const HostSelection&) = delete;
+  HostSelection& operator=(const HostSelection&) = delete;
+  ~HostSelection() { kernels::FreeSelection(&uploaded); }
+};
+
+DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
+                       const kernels::ParameterValues& values, const kernels::RunOptions& options) {
+  const AttentionProblem& problem = placed.problem;
+  const auto state = std::make_shared<HostSelection>();
+  const auto size = static_cast<size_t>(kernels::SizeOf(problem.dtype));
+  const auto download = [&](const void* from, int64_t elements, std::vector<char>* to) {
+    to->resize(static_cast<size_t>(elements) * size);
+    device.Download(from, static_cast<int64_t>(to->size()), to->data());
+    return static_cast<const void*>(to->data());
+  };
+  state->problem = problem;
+  state->problem.q.data =
+      download(problem.q.data, int64_t{problem.batch} * problem.num_qo_heads * problem.head_dim, &state->q);
+  state->problem.k.data = download(problem.k.data, KeyElements(problem), &state->k);
+  state->problem.v.data = download(problem.v.data, KeyElements(problem), &state->v);
+  state->step = std::make_unique<HostDecodeStep>(method, values, state->problem, options);
+  DecodeWork work;
+  work.variant = "selects on the CPU";
+  if (state->step->NeedsPreparing()) work.prepare = [state] { state->step->Prepare(); };
+  work.select = [&device, &placed, state] {
+    // The clock runs from the device's start: what it was given before this is no part of it.
+    if (cudaStreamSynchronize(nullptr) != cudaSuccess) throw CommandError("waiting for the GPU failed");
+    Require(kernels::UploadSelection(placed.problem, state->step->Select(), &state->uploaded));
+    const size_t bytes = kernels::SelectionWorkspaceBytes(placed.problem, state->uploaded.view);
+    if (bytes <= state->workspace_bytes) return;
+    const std::vector<char> zeros(bytes);
+    state->workspace = device.Allocate(static_cast<int64_t>(bytes));
+    device.Upload(zeros.data(), static_cast<int64_t>(bytes), state->workspace.get());
+    state->workspace_bytes = bytes;
+  };
+  work.attend = [&placed, state] {
+    Require(kernels::AttendSelectionCuda(placed.problem, state->uploaded.view, placed.output, state->workspace.get(),
+                                         state->workspace_bytes, nullptr));
+  };
+  work.select();
+  work.bytes_moved = method.spec().IsStatic() ? DecodeBytes(problem, state->step->selection(), 0)
+                                              : MovedBytes(problem, state->step->selection());
+  return work;
+}
+
 }  // namespace
 
 std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                        const kernels::ParameterValues& values, const kernels::RunOptions& options) {
-  const std::string& name = method.spec().name;
   if (method.spec().baseline) return {DenseWork(device, placed)};
-  if (name != "sparq") {
-    throw UsageError("--methods decode/" + name + ": decode kernels for GPUs are dense and sparq; use --device cpu");
-  }
-  return SparqWork(device, placed, kernels::SparqOptions(values, placed.problem), options.num_threads);
+  if (kernels::SparqCudaOptions sparq; method.IsSparq(values, placed.problem, &sparq))
+    return SparqWork(device, placed, sparq, options.num_threads);
+  return {SelectOnCpu(device, placed, method, values, options)};
 }
 
 }  // namespace headscope::app::bench

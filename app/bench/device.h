@@ -39,8 +39,9 @@ struct PrefillWork {
 
 // One way to do a decode step; a method may have several.
 struct DecodeWork {
-  std::string variant;           // "" or what tells it from the others: "one copy of K"
-  std::function<void()> select;  // empty where one launch selects and attends
+  std::string variant;            // "" or what tells it from the others: "one copy of K"
+  std::function<void()> prepare;  // before every select, outside its time; may be empty
+  std::function<void()> select;   // empty where one launch selects and attends
   std::function<void()> attend;
   int64_t bytes_moved = 0;  // that the step, select and attend together, has to move at least
   bool upkeep = false;      // what a method costs beside its steps; not an attention of its own
@@ -54,9 +55,8 @@ int64_t DecodeBytes(const kernels::AttentionProblem& problem, const kernels::Dec
                     int64_t components);
 // Of SparQ's upkeep: the new token's row of K read and written, that of V read, the mean value read and written.
 int64_t AppendBytes(const kernels::AttentionProblem& problem);
-// `components` of a registered method; std::logic_error for one that bench has not been told about.
-int64_t EstimateComponents(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-                           const kernels::AttentionProblem& problem);
+// The same of any step, as its selection says.
+int64_t MovedBytes(const kernels::AttentionProblem& problem, const kernels::DecodeSelection& selection);
 
 class Device {
  public:
@@ -90,7 +90,8 @@ class Device {
   virtual PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) = 0;
   virtual PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
                                       const kernels::ParameterValues& values) = 0;
-  // A decode step (problem.seq_q == 1). Throws UsageError for a method that this device has no kernel for.
+  // A decode step (problem.seq_q == 1). A method that this device cannot choose for chooses on the CPU, and its variant
+  // says so.
   virtual std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                          const kernels::ParameterValues& values) = 0;
 };

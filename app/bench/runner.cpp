@@ -17,8 +17,8 @@ constexpr double kMostDisagreement = 1e-2;
 // One row of a section while it is measured.
 struct Case {
   Row row;
-  // One of each per place that the section's steps walk over; `select` and `read` may be empty.
-  std::vector<std::function<void()>> select, attend, read;
+  // One of each per place that the section's steps walk over; all but `attend` may be empty.
+  std::vector<std::function<void()>> prepare, select, attend, read;
   std::vector<double> select_ms, attend_ms, total_ms, read_ms;
 
   void Close() {
@@ -177,6 +177,9 @@ class Runner {
     const size_t places = one->attend.size();
     const auto time = [&](const Functions& first, const Functions& second, std::vector<double>* figures) {
       if (first.empty()) return;
+      if (&first == &one->select) {
+        for (const auto& prepare : one->prepare) prepare();
+      }
       const double ms = Time([&] {
         for (size_t place = 0; place < places; ++place) {
           first[place]();
@@ -272,6 +275,7 @@ class Runner {
           one.row.bytes_moved = work.bytes_moved;
         }
         Case& one = (*cases)[variant++];
+        if (work.prepare) one.prepare.push_back(std::move(work.prepare));
         if (work.select) one.select.push_back(std::move(work.select));
         one.attend.push_back(std::move(work.attend));
       }

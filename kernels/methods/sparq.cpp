@@ -11,7 +11,6 @@
 // its setting for grouped-query models: alpha is 1.
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <new>
 #include <string>
@@ -323,51 +322,100 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
   return {};
 }
 
-// K once more, by components, and the mean of V at every step that has been asked for.
-class SparQMemory final : public DecodeMemory {
+// K once more, by components, and the mean of V.
+class SparQPolicy final : public DecodePolicy {
  public:
-  static Status Make(const AttentionProblem& cache, const ParameterValues& values, const RunOptions& options,
-                     std::unique_ptr<DecodeMemory>* made) {
-    auto memory = std::make_unique<SparQMemory>();
-    memory->values_ = values;
-    Status status = TransposeKeysCpu(cache, options, &memory->bytes_, &memory->keys_);
-    if (status.ok()) *made = std::move(memory);
+  explicit SparQPolicy(const ParameterValues& values) : values_(values) {}
+
+  Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions*) override {
+    bytes_.clear();
+    mean_.clear();
+    capacity_ = prompt.capacity;
+    if (prompt.cache.seq_k == 0) return {};
+    return MakeKeys(prompt.cache, prompt.first_token, options);
+  }
+
+  Status Append(const DecodeStep& step, const RunOptions& options) override {
+    const int32_t end = step.first_token + step.problem.seq_k;
+    Status status;
+    if (bytes_.empty() || step.first_token < keys_first_ || step.first_token > keys_end_ ||
+        end - keys_first_ > keys_.component_stride) {
+      status = MakeKeys(step.problem, step.first_token, options);
+    }
+    TransposedKeys keys = From(step);
+    while (status.ok() && keys_end_ < end) status = AppendTokenCpu(UpTo(step, ++keys_end_), keys, nullptr);
+    if (status.ok() && SparqOptions(values_, step.problem).mean_value) status = MoveMean(step, options);
     return status;
   }
 
-  Status MoveTo(const AttentionProblem& step, int32_t first, const RunOptions& options) override {
-    if (!SparqOptions(values_, step).mean_value) return {};
-    std::vector<float>& mean = means_[{first, step.seq_k}];
-    if (!mean.empty()) return {};
-    std::vector<float> made(static_cast<size_t>(int64_t{step.batch} * step.num_kv_heads * step.head_dim));
-    Status status = MeanValueCpu(step, options, made.data());
-    if (status.ok()) mean = std::move(made);
-    return status;
-  }
-
-  Status Select(const AttentionProblem& step, int32_t first, const RunOptions& options,
-                DecodeSelection* selection) const override {
-    TransposedKeys keys = keys_;
-    keys.data = static_cast<std::byte*>(keys.data) + first * SizeOf(step.dtype);
-    const auto mean = means_.find({first, step.seq_k});
-    return SelectSparqCpu(step, SparqOptions(values_, step), keys, mean == means_.end() ? nullptr : mean->second.data(),
-                          options, selection);
+  Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
+              DecodeEvictions*) override {
+    return SelectSparqCpu(step.problem, SparqOptions(values_, step.problem), From(step),
+                          mean_.empty() ? nullptr : mean_.data(), options, selection);
   }
 
  private:
-  ParameterValues values_;
+  Status MakeKeys(AttentionProblem problem, int32_t first, const RunOptions& options) {
+    problem.seq_q = 1;  // a prompt may come without queries; none is looked at
+    problem.q = problem.k;
+    // Without a capacity, room for as many tokens again: a copy is not made anew at every token.
+    const int64_t room = capacity_ > 0 ? int64_t{capacity_} - first : 2 * int64_t{problem.seq_k};
+    keys_first_ = first;
+    keys_end_ = first + problem.seq_k;
+    return TransposeKeysCpu(problem, options, &bytes_, &keys_, room);
+  }
+
+  // The copy from the step's first token on.
+  TransposedKeys From(const DecodeStep& step) const {
+    TransposedKeys keys = keys_;
+    keys.data = static_cast<std::byte*>(keys.data) + (step.first_token - keys_first_) * SizeOf(step.problem.dtype);
+    return keys;
+  }
+
+  // The step's problem as it was when the sequence ended there.
+  static AttentionProblem UpTo(const DecodeStep& step, int32_t end) {
+    AttentionProblem problem = step.problem;
+    problem.seq_k = end - step.first_token;
+    problem.first_position = problem.seq_k - 1;
+    return problem;
+  }
+
+  // Token by token where the step's tokens only grow; from all of V where it goes back or a window has moved.
+  Status MoveMean(const DecodeStep& step, const RunOptions& options) {
+    const int32_t end = step.first_token + step.problem.seq_k;
+    if (!mean_.empty() && step.first_token == mean_first_ && end >= mean_end_) {
+      Status status;
+      while (status.ok() && mean_end_ < end) status = AppendTokenCpu(UpTo(step, ++mean_end_), {}, mean_.data());
+      return status;
+    }
+    const AttentionProblem& problem = step.problem;
+    mean_.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim));
+    mean_first_ = step.first_token;
+    mean_end_ = end;
+    return MeanValueCpu(problem, options, mean_.data());
+  }
+
+  const ParameterValues values_;
+  int32_t capacity_ = 0;
   std::vector<std::byte> bytes_;
   TransposedKeys keys_;
-  std::map<std::pair<int32_t, int32_t>, std::vector<float>> means_;  // by a step's first token and number of tokens
+  int32_t keys_first_ = 0, keys_end_ = 0;  // tokens of the sequence that the copy holds
+  std::vector<float> mean_;
+  int32_t mean_first_ = 0, mean_end_ = 0;  // tokens whose mean that is
 };
 
 class SparQMethod final : public internal::DecodeSelector {
  public:
   SparQMethod() : DecodeSelector(MakeSpec()) {}
 
-  Status Remember(const AttentionProblem& cache, const ParameterValues& values, const RunOptions& options,
-                  std::unique_ptr<DecodeMemory>* memory) const override {
-    return SparQMemory::Make(cache, values, options, memory);
+  std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
+    return std::make_unique<SparQPolicy>(values);
+  }
+
+  bool IsSparq(const ParameterValues& values, const AttentionProblem& problem,
+               SparqCudaOptions* options) const override {
+    *options = SparqOptions(values, problem);
+    return true;
   }
 
  private:

@@ -22,37 +22,35 @@ int64_t StrideOf(int64_t seq_k, int64_t element) {
   return (lines | 1) * kLineBytes / element;
 }
 
+constexpr int64_t kTile = 64;  // tokens whose rows stay in the cache while their components are written
+constexpr int64_t kTilesAtOnce = 64;
+
+// Tokens [first, end) of one KV head.
 template <typename Element>
-void TransposeHead(const Element* from, int64_t row_stride, int64_t seq_k, int64_t head_dim, Element* to,
-                   int64_t stride) {
-  constexpr int64_t kTile = 64;  // tokens whose rows stay in the cache while their components are written
-  for (int64_t first = 0; first < seq_k; first += kTile) {
-    const int64_t end = std::min(first + kTile, seq_k);
-    for (int64_t d = 0; d < head_dim; ++d) {
-      for (int64_t token = first; token < end; ++token) to[d * stride + token] = from[token * row_stride + d];
+void TransposeTokens(const AttentionProblem& problem, int64_t list, int64_t first, int64_t end,
+                     const TransposedKeys& keys) {
+  const int64_t sequence = list / problem.num_kv_heads, kv_head = list % problem.num_kv_heads;
+  const Element* const from =
+      static_cast<const Element*>(problem.k.data) + sequence * problem.k.batch_stride + kv_head * problem.k.head_stride;
+  Element* const to = static_cast<Element*>(keys.data) + sequence * keys.batch_stride + kv_head * keys.head_stride;
+  for (; first < end; first += kTile) {
+    const int64_t tile_end = std::min(first + kTile, end);
+    for (int64_t d = 0; d < problem.head_dim; ++d) {
+      for (int64_t token = first; token < tile_end; ++token)
+        to[d * keys.component_stride + token] = from[token * problem.k.row_stride + d];
     }
   }
-}
-
-template <typename Element>
-void TransposeList(const AttentionProblem& problem, int64_t list, const TransposedKeys& keys) {
-  const int64_t sequence = list / problem.num_kv_heads, kv_head = list % problem.num_kv_heads;
-  TransposeHead(
-      static_cast<const Element*>(problem.k.data) + sequence * problem.k.batch_stride + kv_head * problem.k.head_stride,
-      problem.k.row_stride, problem.seq_k, problem.head_dim,
-      static_cast<Element*>(keys.data) + sequence * keys.batch_stride + kv_head * keys.head_stride,
-      keys.component_stride);
 }
 
 }  // namespace
 
 Status TransposeKeysCpu(const AttentionProblem& problem, const RunOptions& options, std::vector<std::byte>* memory,
-                        TransposedKeys* keys) {
+                        TransposedKeys* keys, int64_t capacity) {
   if (Status status = internal::CheckProblem(problem, /*reads_v=*/false); !status.ok()) return status;
   const int64_t element = SizeOf(problem.dtype);
   const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
   TransposedKeys made;
-  made.component_stride = StrideOf(problem.seq_k, element);
+  made.component_stride = StrideOf(std::max<int64_t>(problem.seq_k, capacity), element);
   made.head_stride = problem.head_dim * made.component_stride;
   made.batch_stride = problem.num_kv_heads * made.head_stride;
   std::vector<std::byte> bytes;
@@ -64,12 +62,16 @@ Status TransposeKeysCpu(const AttentionProblem& problem, const RunOptions& optio
   }
   const auto address = reinterpret_cast<uintptr_t>(bytes.data());
   made.data = bytes.data() + (kLineBytes - static_cast<int64_t>(address % kLineBytes)) % kLineBytes;
-  Status status = internal::ParallelFor(num_lists, 1, options, [&](int64_t begin, int64_t end, int32_t) {
-    for (int64_t list = begin; list < end; ++list) {
+  const int64_t chunk = kTile * kTilesAtOnce;
+  const int64_t chunks = (problem.seq_k + chunk - 1) / chunk;
+  Status status = internal::ParallelFor(num_lists * chunks, 1, options, [&](int64_t begin, int64_t end, int32_t) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t list = i / chunks, first = i % chunks * chunk,
+                    behind = std::min<int64_t>(first + chunk, problem.seq_k);
       if (element == 4) {
-        TransposeList<float>(problem, list, made);
+        TransposeTokens<float>(problem, list, first, behind, made);
       } else {
-        TransposeList<uint16_t>(problem, list, made);
+        TransposeTokens<uint16_t>(problem, list, first, behind, made);
       }
     }
   });

@@ -1,8 +1,13 @@
 // Methods measured on the GPU keep what they keep on the CPU, and lose what they lose there.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "analysis/compare.h"
+#include "compare/decode_device.h"
+#include "evicting_method.h"
 #include "head_pair.h"
+#include "kernels/cpu_executor.h"
 #include "kernels/method_names.h"
 #include "support/gpu.h"
 
@@ -160,6 +165,47 @@ TEST_P(LayerOnTheGpu, KeepsWhatTheCpuKeepsOfEveryHead) {
     EXPECT_GT(gpu[i].attend.median_ms, 0);
     EXPECT_EQ(gpu[i].baseline, "headscope");
     EXPECT_EQ(gpu[i].chosen_per == "KV head", sparq);
+  }
+}
+
+// A method that no kernel chooses for selects on the CPU, keeps its state there, and is attended on the GPU.
+TEST_P(LayerOnTheGpu, RunsAMethodThatSelectsOnTheCpu) {
+  CompareOptions options;
+  options.decode_rows = 5;
+  options.device = "cuda";
+  const DecodeSteps steps(*layer_.measured, {3, 0}, options.decode_rows);
+  std::unique_ptr<DecodeDevice> device;
+  ASSERT_TRUE(MakeDecodeDevice(layer_.measured, steps, options, &device).ok());
+  const testing::EvictingMethod method;
+  DecodeRun run;
+  std::unique_ptr<DecodeWork> work;
+  kernels::Status status = device->Prepare(method, {}, &run, &work);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(run.select_device, "cpu");
+  EXPECT_EQ(run.note, "evicting selects on the CPU: no kernel for GPUs chooses for it");
+  double select_ms = 0, attend_ms = 0;
+  status = work->Once(&select_ms, &attend_ms);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_GT(select_ms, 0);
+  EXPECT_GT(attend_ms, 0);
+  EXPECT_EQ(method.seen->begins, 2);
+  EXPECT_EQ(method.seen->attended, 10);
+  const int64_t head_dim = GetParam().head_dim, heads = int64_t{kKvHeads} * kGroup;
+  for (int64_t step = 0; step < steps.count(); ++step) {
+    std::vector<float> expected(static_cast<size_t>(heads * head_dim));
+    std::vector<float> lse(static_cast<size_t>(heads));
+    ASSERT_TRUE(kernels::DecodeReference(steps.Problem(device->Problem(), step),
+                                         run.selections[static_cast<size_t>(step)],
+                                         {{expected.data(), heads * head_dim, head_dim, head_dim}, lse.data()})
+                    .ok());
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto value = static_cast<double>(run.o[static_cast<size_t>(step) * expected.size() + i]);
+      error += std::pow(value - static_cast<double>(expected[i]), 2);
+      norm += std::pow(static_cast<double>(expected[i]), 2);
+    }
+    EXPECT_LE(std::sqrt(error), kRounding * std::sqrt(norm)) << "step " << step;
+    for (size_t i = 0; i < lse.size() && step + 1 == steps.count(); ++i) EXPECT_NEAR(method.seen->lse[i], lse[i], 1e-3);
   }
 }
 

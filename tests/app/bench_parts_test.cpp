@@ -166,14 +166,15 @@ TEST(DecodeBytesTest, CountsEveryListOfASelection) {
   EXPECT_EQ(DecodeBytes(problem, selection, 16), (2 * 1000 * 16 + 2 * 5 * 64) * 2);
 }
 
-TEST(DecodeBytesTest, KnowsTheEstimateOfEveryRegisteredMethod) {
+// Of every step that is not timed by a formula of its own.
+TEST(DecodeBytesTest, OfAnyOtherStepIsWhatItsSelectionMoved) {
   kernels::AttentionProblem problem;
-  problem.seq_k = 1000;
-  problem.head_dim = 64;
-  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
-    const kernels::ParameterValues values(method->spec());
-    EXPECT_EQ(EstimateComponents(*method, values, problem) > 0, method->spec().name == "sparq") << method->spec().name;
-  }
+  problem.batch = 3;
+  problem.num_kv_heads = 2;
+  problem.dtype = kernels::DType::kBFloat16;
+  kernels::DecodeSelection selection;
+  selection.elements_moved = 1000;
+  EXPECT_EQ(MovedBytes(problem, selection), 3 * 2 * 1000 * 2);
 }
 
 Section DecodeSection() {

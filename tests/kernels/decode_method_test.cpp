@@ -9,6 +9,7 @@
 
 #include "kept_sets.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/decode_driver.h"
 
 namespace headscope::kernels {
 namespace {
@@ -85,10 +86,13 @@ TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
       const RandomProblem data(shape, &random);
       ParameterValues values(method->spec());
       ASSERT_EQ(values.Parse(method->spec(), method->spec().name == "sparq" ? "r=8,k=40" : ""), "");
-      std::unique_ptr<DecodeMemory> memory;
-      ASSERT_TRUE(method->Remember(data.View(), values, {}, &memory).ok());
-      EXPECT_EQ(memory != nullptr, method->spec().keeps_state) << method->spec().name;
-      if (memory == nullptr) continue;
+      if (!method->spec().keeps_state || method->spec().needs_history) continue;
+      DecodeDriver driver(*method, values);
+      DecodePrompt prompt;
+      prompt.cache = data.View();
+      prompt.cache.seq_k = 400;
+      prompt.cache.seq_q = 0;
+      ASSERT_TRUE(driver.Begin(prompt, {}).ok());
       ++remembering;
       for (const int32_t first : {0, 300}) {
         for (const int32_t end : {500, 700, 500}) {
@@ -99,8 +103,8 @@ TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
           step.v.data = static_cast<const char*>(step.v.data) + first * step.v.row_stride * SizeOf(dtype);
           DecodeSelection expected, selection;
           ASSERT_TRUE(method->Select(step, values, {}, &expected).ok());
-          ASSERT_TRUE(memory->MoveTo(step, first, {}).ok());
-          ASSERT_TRUE(memory->Select(step, first, {}, &selection).ok());
+          ASSERT_TRUE(driver.Append({step, first}, {}).ok());
+          ASSERT_TRUE(driver.Step({step, first}, {}, &selection).ok());
           EXPECT_EQ(selection.pages, expected.pages) << first << " to " << end;
           EXPECT_EQ(selection.page_begin, expected.page_begin);
           EXPECT_THAT(selection.alpha, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.alpha));
@@ -121,7 +125,7 @@ TEST(DecodeMethods, ReadWhatTheirSpecsSay) {
     DecodeSelection selection, of_other, without_v;
     ASSERT_TRUE(method->Select(data.View(), values, {}, &selection).ok());
     ASSERT_TRUE(method->Select(other.View(), values, {}, &of_other).ok());
-    EXPECT_EQ(selection.tokens == of_other.tokens, method->spec().IsStatic());
+    EXPECT_EQ(selection.pages == of_other.pages, method->spec().IsStatic());
     AttentionProblem no_v = data.View();
     no_v.v.data = nullptr;
     EXPECT_EQ(method->Select(no_v, values, {}, &without_v).ok(), !method->spec().reads_v);

@@ -35,8 +35,7 @@ inline std::vector<double> WeightsOfTokens(const AttentionProblem& p, const Deco
     const int32_t page = token / s.page_size;
     for (int64_t i = s.page_begin[static_cast<size_t>(list)]; i < s.page_begin[static_cast<size_t>(list) + 1]; ++i) {
       if (s.pages[static_cast<size_t>(i)] != page) continue;
-      const int64_t number =
-          (row * static_cast<int64_t>(s.pages.size()) + i) * s.page_size + token % s.page_size;
+      const int64_t number = (row * static_cast<int64_t>(s.pages.size()) + i) * s.page_size + token % s.page_size;
       weights[static_cast<size_t>(token)] =
           s.weights.empty() ? 1.0 : static_cast<double>(s.weights[static_cast<size_t>(number)]);
       break;
@@ -79,11 +78,12 @@ inline DecodeOracle DecodeByFormula(const AttentionProblem& p, const DecodeSelec
                                 sequence * p.v.batch_stride + kv_head * p.v.head_stride + token * p.v.row_stride + d);
         }
       }
-      const size_t row = static_cast<size_t>(sequence) * static_cast<size_t>(p.num_qo_heads) + static_cast<size_t>(head);
+      const size_t row =
+          static_cast<size_t>(sequence) * static_cast<size_t>(p.num_qo_heads) + static_cast<size_t>(head);
       const double alpha = s.alpha.empty() ? 1.0 : static_cast<double>(s.alpha[row]);
-      const size_t mean = (static_cast<size_t>(sequence) * static_cast<size_t>(p.num_kv_heads) +
-                           static_cast<size_t>(kv_head)) *
-                          o.size();
+      const size_t mean =
+          (static_cast<size_t>(sequence) * static_cast<size_t>(p.num_kv_heads) + static_cast<size_t>(kv_head)) *
+          o.size();
       for (size_t d = 0; d < o.size(); ++d) {
         double value = sum > 0 ? alpha * o[d] / sum : 0.0;
         if (!s.alpha.empty()) value += (1 - alpha) * static_cast<double>(s.mean_value[mean + d]);

@@ -31,8 +31,7 @@ using Executor = Status (*)(const AttentionProblem&, const DecodeSelection&, con
 void ExpectFormula(const AttentionProblem& p, const DecodeSelection& selection, const DecodeOracle& oracle,
                    double tolerance, Executor execute) {
   std::vector<float> o(oracle.o.size(), test::kSentinel), lse(oracle.lse.size(), test::kSentinel);
-  const AttentionOutput output{
-      {o.data(), int64_t{p.num_qo_heads} * p.head_dim, p.head_dim, p.head_dim}, lse.data()};
+  const AttentionOutput output{{o.data(), int64_t{p.num_qo_heads} * p.head_dim, p.head_dim, p.head_dim}, lse.data()};
   const Status status = execute(p, selection, output);
   ASSERT_TRUE(status.ok()) << status.message();
   double error = 0, norm = 0;
@@ -151,14 +150,15 @@ TEST(Selections, AWeightOfTwoIsTheTokenTwice) {
   for (int i = 0; i < 2; ++i) {
     scores[i] = 0;
     for (int d = 0; d < 64; ++d)
-      scores[i] += static_cast<double>(step.owned.Q(0, 0, 0)[d]) * static_cast<double>(step.owned.K(0, 0, i == 0 ? 3 : 9)[d]) / 8;
+      scores[i] += static_cast<double>(step.owned.Q(0, 0, 0)[d]) *
+                   static_cast<double>(step.owned.K(0, 0, i == 0 ? 3 : 9)[d]) / 8;
     most = i == 0 ? scores[0] : std::max(most, scores[i]);
   }
   const double a = std::exp(scores[0] - most), b = std::exp(scores[1] - most);
   for (int d = 0; d < 64; ++d) {
-    const double expected = (2 * a * static_cast<double>(step.owned.V(0, 0, 3)[d]) +
-                             b * static_cast<double>(step.owned.V(0, 0, 9)[d])) /
-                            (2 * a + b);
+    const double expected =
+        (2 * a * static_cast<double>(step.owned.V(0, 0, 3)[d]) + b * static_cast<double>(step.owned.V(0, 0, 9)[d])) /
+        (2 * a + b);
     EXPECT_NEAR(static_cast<double>(o[static_cast<size_t>(d)]), expected, 1e-5);
     // One token alone has all of the mass, whatever its weight.
     EXPECT_FLOAT_EQ(o[static_cast<size_t>(128 + d)], step.owned.V(0, 1, 3)[d]);
@@ -217,8 +217,8 @@ TEST(Selections, LoseWhatLiesBeforeAWindow) {
 
 TEST(Selections, ThatAreBrokenAreRefused) {
   Step step;
-  const DecodeSelection valid = RandomSelection(
-      step.owned.problem, {.page_size = 16, .share = 1.0, .weights = Weights::kPerHead}, &step.random);
+  const DecodeSelection valid =
+      RandomSelection(step.owned.problem, {.page_size = 16, .share = 1.0, .weights = Weights::kPerHead}, &step.random);
   const auto refused = [&](auto breaks, const std::string& words) {
     DecodeSelection broken = valid;
     breaks(broken);

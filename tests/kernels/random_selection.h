@@ -49,8 +49,8 @@ inline DecodeSelection RandomSelection(const AttentionProblem& p, const Selectio
   if (form.weights != Weights::kNone) {
     selection.weight_rows = form.weights == Weights::kShared ? 1 : p.GroupSize();
     std::uniform_real_distribution<float> exponent(0.0f, 3.0f);
-    const size_t count = static_cast<size_t>(selection.weight_rows) * selection.pages.size() *
-                         static_cast<size_t>(selection.page_size);
+    const size_t count =
+        static_cast<size_t>(selection.weight_rows) * selection.pages.size() * static_cast<size_t>(selection.page_size);
     for (size_t i = 0; i < count; ++i)
       selection.weights.push_back(dropped(*random) ? 0.0f : std::pow(10.0f, exponent(*random)));
   }

@@ -95,8 +95,7 @@ decode::DecodeOperands Operands(const AttentionProblem& problem, const Attention
           .num_kv_heads = problem.num_kv_heads,
           .group = problem.GroupSize(),
           .seq_k = problem.seq_k,
-          .scale =
-              problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim))};
+          .scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim))};
 }
 
 }  // namespace
@@ -187,9 +186,9 @@ Status AttendSelectionCuda(const AttentionProblem& problem, const CudaSelection&
   }
   const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
   if (lists * plan.head_blocks * plan.stretches > std::numeric_limits<int32_t>::max()) {
-    return {StatusCode::kUnsupported,
-            "batch * num_qo_heads " + std::to_string(int64_t{problem.batch} * problem.num_qo_heads) +
-                ": more blocks than a launch has; split the batch"};
+    return {StatusCode::kUnsupported, "batch * num_qo_heads " +
+                                          std::to_string(int64_t{problem.batch} * problem.num_qo_heads) +
+                                          ": more blocks than a launch has; split the batch"};
   }
   Status status = CheckOnDevice({{"q.data", problem.q.data},
                                  {"k.data", problem.k.data},

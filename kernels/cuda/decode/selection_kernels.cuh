@@ -54,8 +54,7 @@ struct RowPart {
 
   __device__ __forceinline__ void Load(const T* row, int lane) {
 #pragma unroll
-    for (int i = 0; i < Row::kLoads; ++i)
-      raw[i] = __ldg(reinterpret_cast<const uint4*>(row) + i * Row::kLanes + lane);
+    for (int i = 0; i < Row::kLoads; ++i) raw[i] = __ldg(reinterpret_cast<const uint4*>(row) + i * Row::kLanes + lane);
   }
   __device__ __forceinline__ void Values(float (&values)[Row::kValues]) const {
 #pragma unroll
@@ -223,8 +222,7 @@ __global__ void __launch_bounds__(kSelectionWarps * 32) SelectionKernel(const __
     for (int i = 0; i < Row::kValues; ++i) {
       o[h][i] *= own;
 #pragma unroll
-      for (int offset = Row::kLanes; offset < 32; offset *= 2)
-        o[h][i] += __shfl_xor_sync(kAllLanes, o[h][i], offset);
+      for (int offset = Row::kLanes; offset < 32; offset *= 2) o[h][i] += __shfl_xor_sync(kAllLanes, o[h][i], offset);
       if (team == 0) warp_o[warp][h][Row::Component(place, i)] = o[h][i];
     }
     if (lane == 0) {

@@ -18,7 +18,7 @@ struct SelectionParams {
   int32_t page_size;
   const int64_t* page_begin;
   const int32_t* pages;
-  const float* weights;  // may be null
+  const float* weights;   // may be null
   int64_t weight_stride;  // between the rows of weights of a KV head's query heads; 0: they share one
   const float* alpha;     // may be null, and mean then too
   const float* mean;

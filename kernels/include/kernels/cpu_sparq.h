@@ -17,11 +17,11 @@
 
 namespace headscope::kernels {
 
-// Makes the component-major copy of all keys of `problem` (q and v are not looked at): *memory holds it, *keys points
-// into it. The first tokens of it serve any step before the last; tokens from `first` on are keys->data moved by as
-// many elements. Errors: those of the problem, kCancelled, kOutOfMemory.
+// Makes the component-major copy of all keys of `problem` (q and v are not looked at), with room for `capacity` tokens
+// (0: for these): *memory holds it, *keys points into it. The first tokens of it serve any step before the last; tokens
+// from `first` on are keys->data moved by as many elements. Errors: those of the problem, kCancelled, kOutOfMemory.
 Status TransposeKeysCpu(const AttentionProblem& problem, const RunOptions& options, std::vector<std::byte>* memory,
-                        TransposedKeys* keys);
+                        TransposedKeys* keys, int64_t capacity = 0);
 
 // The mean of all rows of V, fp32 [batch, num_kv_heads, head_dim]. Reads all of V.
 Status MeanValueCpu(const AttentionProblem& problem, const RunOptions& options, float* mean);

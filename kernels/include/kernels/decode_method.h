@@ -1,14 +1,14 @@
-// The registry's decode methods: a method chooses tokens per KV head for one new query; the decode executor runs the
-// choice. A new method is one new file under kernels/methods that defines a subclass and one line in
+// The registry's decode methods: a method chooses tokens or pages per KV head for one new query; the decode executor
+// runs the choice. A new method is one new file under kernels/methods that defines a subclass and one line in
 // kernels/methods/registry.cpp.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "kernels/attention_problem.h"
+#include "kernels/decode_policy.h"
 #include "kernels/decode_selection.h"
 #include "kernels/method_spec.h"
 #include "kernels/run_options.h"
@@ -16,34 +16,28 @@
 
 namespace headscope::kernels {
 
-// What a decode method keeps beside a KV cache while that grows, on the CPU. Making it and moving it on from token to
-// token is the cache's upkeep and no part of a step's selection.
-class DecodeMemory {
- public:
-  virtual ~DecodeMemory() = default;
-  // Brings up to date what Select() reads for a step over the cache's tokens from `first` on.
-  virtual Status MoveTo(const AttentionProblem& step, int32_t first, const RunOptions& options) = 0;
-  // As DecodeMethod::Select, of a step that MoveTo() has been called for.
-  virtual Status Select(const AttentionProblem& step, int32_t first, const RunOptions& options,
-                        DecodeSelection* selection) const = 0;
-};
+struct SparqCudaOptions;
 
 class DecodeMethod {
  public:
   virtual ~DecodeMethod() = default;
   virtual const MethodSpec& spec() const = 0;
 
-  // Makes what the method keeps beside `cache`, whose K and V outlive it (its queries are not looked at): *memory stays
-  // null where it keeps nothing. Errors: kOutOfMemory, kCancelled.
-  virtual Status Remember(const AttentionProblem& /*cache*/, const ParameterValues& /*values*/,
-                          const RunOptions& /*options*/, std::unique_ptr<DecodeMemory>* /*memory*/) const {
-    return {};
-  }
-
-  // `problem` has seq_q == 1 and first_position == seq_k - 1 (the query token's own K and V are the last ones). V is
-  // read only for a mean-value term.
+  // One step from nothing but its problem, which has seq_q == 1 and first_position == seq_k - 1 (the query token's own
+  // K and V are the last ones). V is read only for a mean-value term. kUnsupported: a method that chooses by the steps
+  // before as well (spec().needs_history), which its policy alone can run.
   virtual Status Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
-                        DecodeSelection* selection) const = 0;
+                        DecodeSelection* selection) const;
+
+  // The method at work on a generation; DecodeDriver runs it. This one calls Select() at every step.
+  virtual std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const;
+
+  // Whether the method is SparQ Attention, and with what numbers on this problem: devices that choose and attend in one
+  // go then do so.
+  virtual bool IsSparq(const ParameterValues& /*values*/, const AttentionProblem& /*problem*/,
+                       SparqCudaOptions* /*options*/) const {
+    return false;
+  }
 };
 
 // Every registered method, in the order in which tables show them; "dense" is first.

@@ -1,0 +1,28 @@
+// The selection of one decode step on the host, as the benchmark times it.
+#pragma once
+
+#include "kernels/decode_driver.h"
+
+namespace headscope::app::bench {
+
+// `problem` is the step, in host memory; it stands for a generation whose prompt is all of its tokens but the newest.
+class HostDecodeStep {
+ public:
+  // Begins the generation and moves on to the step. What is passed by reference outlives this. Throws as Require().
+  HostDecodeStep(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                 const kernels::AttentionProblem& problem, const kernels::RunOptions& options);
+
+  // Whether Prepare() is to be called before every Select(): the step changes what the next one would choose.
+  bool NeedsPreparing() const { return !driver_.AnyOrder(); }
+  void Prepare();
+  const kernels::DecodeSelection& Select();
+  const kernels::DecodeSelection& selection() const { return selection_; }
+
+ private:
+  const kernels::DecodeStep step_;
+  const kernels::RunOptions options_;
+  kernels::DecodeDriver driver_;
+  kernels::DecodeSelection selection_;
+};
+
+}  // namespace headscope::app::bench

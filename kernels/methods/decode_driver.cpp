@@ -1,0 +1,236 @@
+#include "kernels/decode_driver.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "index/checks.h"
+
+namespace headscope::kernels {
+namespace {
+
+// The policy of a method that chooses by one step alone.
+class StepByStep final : public DecodePolicy {
+ public:
+  StepByStep(const DecodeMethod& method, const ParameterValues& values) : method_(method), values_(values) {}
+
+  Status Begin(const DecodePrompt&, const RunOptions&, DecodeEvictions*) override { return {}; }
+
+  // A static pattern names places of the whole sequence, and what lies before the step's tokens is dropped.
+  Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
+              DecodeEvictions*) override {
+    if (!method_.spec().IsStatic()) return method_.Select(step.problem, values_, options, selection);
+    AttentionProblem whole = step.problem;  // its K and V are not looked at
+    whole.seq_k += step.first_token;
+    whole.first_position += step.first_token;
+    Status status = method_.Select(whole, values_, options, selection);
+    if (status.ok()) DropTokensBefore(step.first_token, whole.seq_k, whole.head_dim, selection);
+    return status;
+  }
+
+ private:
+  const DecodeMethod& method_;
+  const ParameterValues values_;
+};
+
+int64_t NumLists(const AttentionProblem& problem) {
+  return int64_t{problem.batch} * problem.num_kv_heads;
+}
+
+Status NoMemory() {
+  return {StatusCode::kOutOfMemory, "not enough memory for the copy of K and V that a method that evicts is shown"};
+}
+
+}  // namespace
+
+Status DecodeMethod::Select(const AttentionProblem&, const ParameterValues&, const RunOptions&,
+                            DecodeSelection*) const {
+  return {StatusCode::kUnsupported, "decode method " + spec().name + " chooses by the steps before as well"};
+}
+
+std::unique_ptr<DecodePolicy> DecodeMethod::NewPolicy(const ParameterValues& values) const {
+  return std::make_unique<StepByStep>(*this, values);
+}
+
+// K and V of a sequence, contiguous, with NaN in evicted rows.
+class DecodeDriver::ShownCache {
+ public:
+  // Copies the step's tokens that are not there yet. May throw std::bad_alloc.
+  void Append(const DecodeStep& step, int32_t capacity) {
+    const AttentionProblem& problem = step.problem;
+    const int32_t end = step.first_token + problem.seq_k;
+    if (rows_ == 0) {
+      first_ = end_ = step.first_token;
+      lists_ = NumLists(problem);
+      row_bytes_ = problem.head_dim * SizeOf(problem.dtype);
+    }
+    if (end - first_ > rows_) Grow(std::max({int64_t{end - first_}, int64_t{capacity} - first_, 2 * rows_}));
+    CopyRows(problem, problem.k, step.first_token, end, k_);
+    CopyRows(problem, problem.v, step.first_token, end, v_);
+    end_ = std::max(end_, end);
+  }
+
+  void Evict(int64_t list, int32_t token) {
+    if (token < first_ || token >= end_) return;  // before the first window that was shown
+    for (std::vector<std::byte>* rows : {&k_, &v_})
+      std::memset(rows->data() + At(list, token), 0xff, static_cast<size_t>(row_bytes_));  // NaN, in every type
+  }
+
+  void Show(DecodeStep* step) const {
+    const int64_t row = step->problem.head_dim, head = rows_ * row;
+    const int64_t batch = head * step->problem.num_kv_heads;
+    const size_t offset = At(0, step->first_token);
+    step->problem.k = {k_.data() + offset, batch, head, row};
+    step->problem.v = {v_.data() + offset, batch, head, row};
+  }
+
+ private:
+  size_t At(int64_t list, int32_t token) const {
+    return static_cast<size_t>((list * rows_ + token - first_) * row_bytes_);
+  }
+
+  void Grow(int64_t rows) {
+    std::vector<std::byte> grown[2];
+    for (int i = 0; i < 2; ++i) {
+      const std::vector<std::byte>& old = i == 0 ? k_ : v_;
+      grown[i].resize(static_cast<size_t>(lists_ * rows * row_bytes_));
+      for (int64_t list = 0; list < lists_ && rows_ > 0; ++list) {
+        std::memcpy(grown[i].data() + list * rows * row_bytes_, old.data() + list * rows_ * row_bytes_,
+                    static_cast<size_t>(rows_ * row_bytes_));
+      }
+    }
+    k_ = std::move(grown[0]);
+    v_ = std::move(grown[1]);
+    rows_ = rows;
+  }
+
+  // Tokens [end_, end) of one tensor of the problem, whose row 0 is token `first`.
+  void CopyRows(const AttentionProblem& problem, const StridedTensor<const void>& from, int32_t first, int32_t end,
+                std::vector<std::byte>& to) const {
+    for (int64_t list = 0; list < lists_; ++list) {
+      const int64_t head =
+          list / problem.num_kv_heads * from.batch_stride + list % problem.num_kv_heads * from.head_stride;
+      for (int32_t token = std::max(end_, first); token < end; ++token) {
+        const int64_t row = head + int64_t{token - first} * from.row_stride;
+        std::memcpy(to.data() + At(list, token), static_cast<const std::byte*>(from.data) + row * SizeOf(problem.dtype),
+                    static_cast<size_t>(row_bytes_));
+      }
+    }
+  }
+
+  int64_t lists_ = 0, rows_ = 0, row_bytes_ = 0;
+  int32_t first_ = 0, end_ = 0;   // tokens that are there
+  std::vector<std::byte> k_, v_;  // [lists, rows, head_dim]
+};
+
+DecodeDriver::DecodeDriver(const DecodeMethod& method, const ParameterValues& values)
+    : method_(method), values_(values), policy_(method.NewPolicy(values)) {}
+
+DecodeDriver::~DecodeDriver() = default;
+
+Status DecodeDriver::Begin(const DecodePrompt& prompt, const RunOptions& options) {
+  capacity_ = prompt.capacity;
+  end_ = prompt.first_token + prompt.cache.seq_k;
+  evicted_.assign(static_cast<size_t>(NumLists(prompt.cache)), {});
+  leaving_ = {};
+  shown_ = nullptr;
+  DecodeEvictions evictions;
+  if (Status status = policy_->Begin(prompt, options, &evictions); !status.ok()) return status;
+  return CheckEvictions(evictions, end_);
+}
+
+Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
+  const int32_t end = step.first_token + step.problem.seq_k;
+  if (!AnyOrder() && end <= end_) {
+    return {StatusCode::kInvalidArgument, "decode method " + method_.spec().name + ": the step's token is " +
+                                              std::to_string(end - 1) + " and the newest was " +
+                                              std::to_string(end_ - 1) + "; begin again to go back"};
+  }
+  end_ = end;
+  if (shown_ != nullptr || !leaving_.tokens_.empty()) {
+    try {
+      if (shown_ == nullptr) shown_ = std::make_unique<ShownCache>();
+      shown_->Append(step, capacity_);
+    } catch (const std::bad_alloc&) {
+      return NoMemory();
+    }
+    for (const auto& [list, token] : leaving_.tokens_) shown_->Evict(list, token);
+    leaving_ = {};
+  }
+  return policy_->Append(Shown(step), options);
+}
+
+Status DecodeDriver::Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection) {
+  DecodeEvictions evictions;
+  DecodeSelection made;
+  if (Status status = policy_->Step(Shown(step), options, &made, &evictions); !status.ok()) return status;
+  if (Status status = CheckSelection(step, made); !status.ok()) return status;
+  if (Status status = CheckEvictions(evictions, end_); !status.ok()) return status;
+  *selection = std::move(made);
+  return {};
+}
+
+Status DecodeDriver::Attended(const DecodeStep& step, const DecodeSelection& selection, const AttentionOutput& output,
+                              const RunOptions& options) {
+  DecodeEvictions evictions;
+  Status status = policy_->Attended(Shown(step), selection, output, options, &evictions);
+  return status.ok() ? CheckEvictions(evictions, end_) : status;
+}
+
+void DecodeDriver::End() {
+  policy_->End();
+  shown_ = nullptr;
+}
+
+int64_t DecodeDriver::NumEvicted(int64_t list) const {
+  const std::vector<bool>& evicted = evicted_[static_cast<size_t>(list)];
+  return std::count(evicted.begin(), evicted.end(), true);
+}
+
+DecodeStep DecodeDriver::Shown(const DecodeStep& step) const {
+  DecodeStep shown = step;
+  if (shown_ != nullptr) shown_->Show(&shown);
+  return shown;
+}
+
+// Notes them, to be gone at the next Append().
+Status DecodeDriver::CheckEvictions(const DecodeEvictions& evictions, int32_t end) {
+  for (const auto& [list, token] : evictions.tokens_) {
+    if (list < 0 || list >= static_cast<int64_t>(evicted_.size()) || token < 0 || token >= end) {
+      return {StatusCode::kInvalidArgument, "decode method " + method_.spec().name + " evicts token " +
+                                                std::to_string(token) + " of list " + std::to_string(list) +
+                                                ", which the cache does not have"};
+    }
+    std::vector<bool>& evicted = evicted_[static_cast<size_t>(list)];
+    if (evicted.size() <= static_cast<size_t>(token)) evicted.resize(static_cast<size_t>(std::max(end, capacity_)));
+    evicted[static_cast<size_t>(token)] = true;
+    leaving_.Evict(list, token);
+  }
+  return {};
+}
+
+Status DecodeDriver::CheckSelection(const DecodeStep& step, const DecodeSelection& selection) const {
+  const auto holds = [](const std::vector<bool>& evicted) { return !evicted.empty(); };
+  if (std::none_of(evicted_.begin(), evicted_.end(), holds)) return {};  // the executor checks the rest
+  if (Status status = internal::CheckSelectionOfProblem(step.problem, selection); !status.ok()) return status;
+  const int64_t size = selection.page_size;
+  const int64_t row_length = static_cast<int64_t>(selection.pages.size()) * size;
+  for (size_t list = 0; list < evicted_.size(); ++list) {
+    int64_t number = selection.page_begin[list] * size;
+    for (const int32_t token : TokensOfList(selection, static_cast<int64_t>(list), step.problem.seq_k)) {
+      const auto at = static_cast<size_t>(step.first_token + token);
+      bool kept = selection.weights.empty();
+      for (int64_t row = 0; row < selection.weight_rows && !kept; ++row)
+        kept = selection.weights[static_cast<size_t>(row * row_length + number)] > 0;
+      ++number;
+      if (!kept || at >= evicted_[list].size() || !evicted_[list][at]) continue;
+      return {StatusCode::kInvalidArgument, "decode method " + method_.spec().name + " asks for token " +
+                                                std::to_string(at) + " of list " + std::to_string(list) +
+                                                ", which it has evicted"};
+    }
+  }
+  return {};
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,128 @@
+// Recorded steps drive a method with state as a generation would: what it is shown before the first step, step by step,
+// and once more.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "analysis/compare.h"
+#include "compare/decode_device.h"
+#include "evicting_method.h"
+#include "kernels/cpu_executor.h"
+#include "synthetic_heads.h"
+
+namespace headscope::analysis {
+namespace {
+
+using testing::EvictingMethod;
+using testing::MakeRandomLayer;
+using testing::RandomHead;
+using testing::RandomLayer;
+using testing::Seen;
+
+CompareOptions Quick() {
+  CompareOptions options;
+  options.num_threads = 2;
+  options.decode_rows = 5;
+  return options;
+}
+
+TEST(DecodeWalk, ThePromptIsWhatStandsBeforeTheFirstStep) {
+  const RandomLayer layer = MakeRandomLayer({.num_tokens = 300, .first_row = 200}, 2, 2, 7);
+  const DecodeSteps steps(*layer.measured, {3, 0}, 5);
+  const kernels::AttentionProblem whole = layer.measured->Problem();
+  const kernels::DecodePrompt prompt = steps.Prompt(whole, layer.measured->lse);
+  EXPECT_EQ(prompt.first_token, 0);
+  EXPECT_EQ(prompt.cache.seq_k, 295);
+  EXPECT_EQ(prompt.capacity, 300);
+  EXPECT_EQ(prompt.layer, 3);
+  // Rows 200 to 294 were recorded, with their log-sum-exps.
+  EXPECT_EQ(prompt.cache.seq_q, 95);
+  EXPECT_EQ(prompt.cache.first_position, 200);
+  for (int32_t head = 0; head < 4; ++head) {
+    for (const int32_t row : {0, 94}) {
+      const float* const q = static_cast<const float*>(prompt.cache.q.data) + head * prompt.cache.q.head_stride +
+                             row * prompt.cache.q.row_stride;
+      const HeadTensors& of = *layer.heads[static_cast<size_t>(head)];
+      EXPECT_EQ(q[0], of.q[static_cast<size_t>(row * of.head_dim)]);
+      EXPECT_EQ(prompt.lse[head * prompt.lse_head_stride + row], of.lse[static_cast<size_t>(row)]);
+    }
+  }
+  EXPECT_EQ(steps.Prompt(whole, {}).lse, nullptr);
+}
+
+TEST(DecodeWalk, OnlyRowsRightBeforeTheFirstStepAreItsQueries) {
+  const HeadTensorsPtr gaps = RandomHead({.num_tokens = 300, .row_step = 3}, 5);
+  const DecodeSteps steps(*gaps, gaps->id, 4);
+  const kernels::DecodePrompt prompt = steps.Prompt(gaps->Problem(), gaps->lse);
+  EXPECT_EQ(prompt.cache.seq_q, 0) << "the row before is three tokens away";
+  EXPECT_EQ(prompt.cache.seq_k, gaps->row_positions[static_cast<size_t>(steps.Row(0))]);
+  const HeadTensorsPtr windowed = RandomHead({.num_tokens = 300, .window = 50}, 5);
+  const DecodeSteps inside(*windowed, windowed->id, 4);
+  const kernels::DecodePrompt seen = inside.Prompt(windowed->Problem(), windowed->lse);
+  EXPECT_EQ(seen.first_token, inside.FirstToken(0));
+  EXPECT_EQ(seen.first_token + seen.cache.seq_k, 296);
+  EXPECT_EQ(seen.cache.seq_q, seen.cache.seq_k) << "rows before the window's first token do not count";
+  EXPECT_EQ(seen.cache.first_position, 0);
+}
+
+TEST(DecodeWalk, EveryRunIsAGenerationOfItsOwn) {
+  const RandomLayer layer = MakeRandomLayer({.num_tokens = 120}, 2, 2, 9);
+  const DecodeSteps steps(*layer.measured, {3, 0}, 5);
+  std::unique_ptr<DecodeDevice> device;
+  ASSERT_TRUE(MakeDecodeDevice(layer.measured, steps, Quick(), &device).ok());
+  const EvictingMethod method;
+  DecodeRun run;
+  std::unique_ptr<DecodeWork> work;
+  kernels::Status status = device->Prepare(method, {}, &run, &work);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const std::vector<float> first = run.o;
+  for (size_t step = 0; step < 5; ++step) {
+    const kernels::DecodeSelection head = kernels::SelectionOfHead(run.selections[step], 1);
+    EXPECT_EQ(kernels::KeptTokens(head, 116 + static_cast<int32_t>(step)).size(), 116u) << "one comes and one goes";
+  }
+  double select_ms = 0, attend_ms = 0;
+  status = work->Once(&select_ms, &attend_ms);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(run.o, first);
+  const Seen& seen = *method.seen;
+  EXPECT_EQ(seen.begins, 2);
+  EXPECT_EQ(seen.appends, 10);
+  EXPECT_EQ(seen.steps, 10);
+  EXPECT_EQ(seen.attended, 10);
+  std::vector<float> o(4 * 32), lse(4);
+  const kernels::AttentionProblem last = steps.Problem(layer.measured->Problem(), 4);
+  ASSERT_TRUE(kernels::DecodeReference(last, run.selections[4], {{o.data(), 128, 32, 32}, lse.data()}).ok());
+  EXPECT_THAT(seen.lse, ::testing::Pointwise(::testing::FloatNear(1e-4f), lse));
+  EXPECT_THAT(std::vector<float>(first.end() - 128, first.end()), ::testing::Pointwise(::testing::FloatNear(1e-4f), o));
+}
+
+// The panel shows what a measured run keeps, of a method with state too.
+TEST(DecodeWalk, ThePreviewIsTheSameGeneration) {
+  for (const int32_t window : {0, 40}) {
+    const HeadTensorsPtr head = RandomHead({.num_tokens = 150, .window = window}, 11);
+    const EvictingMethod previewed, measured;
+    DecodePreview preview;
+    const kernels::Status status = PreviewDecode(*head, previewed, {}, 5, 2, nullptr, &preview);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(previewed.seen->attended, 5);
+    const DecodeSteps steps(*head, head->id, 5);
+    std::unique_ptr<DecodeDevice> device;
+    ASSERT_TRUE(MakeDecodeDevice(AloneHead(head), steps, Quick(), &device).ok());
+    DecodeRun run;
+    std::unique_ptr<DecodeWork> work;
+    ASSERT_TRUE(device->Prepare(measured, {}, &run, &work).ok());
+    for (size_t step = 0; step < 5; ++step) {
+      const int32_t first = steps.FirstToken(static_cast<int64_t>(step));
+      std::vector<int32_t> shown;
+      for (const kernels::ColumnRange& range : preview.steps->steps[step].kept) {
+        for (int32_t column = range.begin; column < range.end; ++column) shown.push_back(column - first);
+      }
+      const int32_t seq_k = steps.Problem(head->Problem(), static_cast<int64_t>(step)).seq_k;
+      EXPECT_EQ(shown, kernels::KeptTokens(run.selections[step], seq_k)) << "step " << step << ", window " << window;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headscope::analysis

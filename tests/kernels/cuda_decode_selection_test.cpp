@@ -1,0 +1,274 @@
+// Decode over any selection on the GPU against the float64 executor: tokens and pages, weights, mean values, groups,
+// every element type. Rows of K and V that no list names, and those past the end of the cache, hold NaN; what lies
+// around the output stays as it was. Skipped without a GPU, but for what is refused before one is asked for.
+#include "kernels/cuda_decode_selection.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "device_array.h"
+#include "float_codes.h"
+#include "kernels/cpu_executor.h"
+#include "random_selection.h"
+#include "support/gpu.h"
+
+namespace headscope::kernels {
+namespace {
+
+using test::SelectionForm;
+using test::Weights;
+using testing::DeviceArray;
+
+struct Case {
+  int32_t seq_k;
+  int32_t group;
+  int32_t head_dim;
+  DType dtype;
+  SelectionForm form;
+  float soft_cap = 0;
+  int32_t num_kv_heads = 2;
+};
+
+std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  const char* const weights[] = {"", "_weights", "_weights_per_head"};
+  return std::to_string(c.seq_k) + "_g" + std::to_string(c.group) + "_d" + std::to_string(c.head_dim) +
+         (c.dtype == DType::kFloat32    ? "_fp32"
+          : c.dtype == DType::kBFloat16 ? "_bf16"
+                                        : "_fp16") +
+         "_p" + std::to_string(c.form.page_size) + "_share" + std::to_string(static_cast<int>(100 * c.form.share)) +
+         weights[static_cast<size_t>(c.form.weights)] + (c.form.mean_value ? "_mean" : "") +
+         (c.form.empty_list ? "_empty" : "") + (c.soft_cap > 0 ? "_capped" : "") + "_n" + std::to_string(info.index);
+}
+
+// A tensor in any element type, its bytes and its values.
+class Elements {
+ public:
+  Elements(DType dtype, size_t count) : dtype_(dtype), bytes_(count * static_cast<size_t>(SizeOf(dtype)), 0xff) {}
+  size_t count() const { return bytes_.size() / static_cast<size_t>(SizeOf(dtype_)); }
+  void Set(size_t at, float value) {
+    if (dtype_ == DType::kFloat32) {
+      std::memcpy(bytes_.data() + 4 * at, &value, 4);
+    } else {
+      const uint16_t code = test::ToCode(value, dtype_);
+      std::memcpy(bytes_.data() + 2 * at, &code, 2);
+    }
+  }
+  static float Get(const std::vector<unsigned char>& bytes, DType dtype, size_t at) {
+    float value = 0;
+    uint16_t code = 0;
+    if (dtype == DType::kFloat32) {
+      std::memcpy(&value, bytes.data() + 4 * at, 4);
+      return value;
+    }
+    std::memcpy(&code, bytes.data() + 2 * at, 2);
+    return test::FromCode(code, dtype);
+  }
+  const std::vector<unsigned char>& bytes() const { return bytes_; }
+
+ private:
+  DType dtype_;
+  std::vector<unsigned char> bytes_;  // 0xff: NaN, in every type
+};
+
+class CudaDecodeSelection : public ::testing::TestWithParam<Case> {
+ protected:
+  static constexpr int32_t kBatch = 2;
+  static constexpr size_t kGuard = 64;
+
+  void SetUp() override {
+    SKIP_WITHOUT_GPU();
+    const auto seed = std::random_device()();
+    RecordProperty("seed", std::to_string(seed));
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    const Case& c = GetParam();
+    rows_ = c.seq_k + 5;
+    q_ = Elements(c.dtype, static_cast<size_t>(int64_t{kBatch} * c.num_kv_heads * c.group * c.head_dim));
+    for (size_t i = 0; i < q_.count(); ++i) q_.Set(i, normal(random));
+    const auto cache = static_cast<size_t>(int64_t{kBatch} * c.num_kv_heads * rows_ * c.head_dim);
+    k_ = v_ = Elements(c.dtype, cache);
+    selection_ = RandomSelection(Problem(nullptr, nullptr, nullptr), c.form, &random);
+    for (int64_t list = 0; list < int64_t{kBatch} * c.num_kv_heads; ++list) {
+      for (const int32_t token : TokensOfList(selection_, list, c.seq_k)) {
+        for (int32_t d = 0; d < c.head_dim; ++d) {
+          const auto at = static_cast<size_t>((list * rows_ + token) * c.head_dim + d);
+          k_.Set(at, normal(random));
+          v_.Set(at, normal(random));
+        }
+      }
+    }
+  }
+
+  AttentionProblem Problem(const void* q, const void* k, const void* v) const {
+    const Case& c = GetParam();
+    AttentionProblem problem;
+    problem.batch = kBatch;
+    problem.num_kv_heads = c.num_kv_heads;
+    problem.num_qo_heads = c.num_kv_heads * c.group;
+    problem.head_dim = c.head_dim;
+    problem.seq_q = 1;
+    problem.seq_k = c.seq_k;
+    problem.first_position = c.seq_k - 1;
+    problem.dtype = c.dtype;
+    problem.soft_cap = c.soft_cap;
+    problem.q = {q, int64_t{problem.num_qo_heads} * c.head_dim, c.head_dim, c.head_dim};
+    problem.k = {k, int64_t{c.num_kv_heads} * rows_ * c.head_dim, int64_t{rows_} * c.head_dim, c.head_dim};
+    problem.v = {v, problem.k.batch_stride, problem.k.head_stride, problem.k.row_stride};
+    return problem;
+  }
+  AttentionOutput Output(void* o, float* lse) const {
+    const int64_t head_dim = GetParam().head_dim;
+    return {{o, GetParam().num_kv_heads * GetParam().group * head_dim, head_dim, head_dim}, lse};
+  }
+
+  int32_t rows_ = 0;
+  Elements q_{DType::kFloat32, 0}, k_{DType::kFloat32, 0}, v_{DType::kFloat32, 0};
+  DecodeSelection selection_;
+};
+
+TEST_P(CudaDecodeSelection, MatchesFloat64) {
+  const Case& c = GetParam();
+  const auto size = static_cast<size_t>(SizeOf(c.dtype));
+  const size_t num_rows = q_.count() / static_cast<size_t>(c.head_dim);
+  std::vector<float> expected(q_.count()), expected_lse(num_rows);
+  const AttentionProblem host = Problem(q_.bytes().data(), k_.bytes().data(), v_.bytes().data());
+  ASSERT_TRUE(DecodeReference(host, selection_, Output(expected.data(), expected_lse.data())).ok());
+
+  const DeviceArray<unsigned char> q(q_.bytes()), k(k_.bytes()), v(v_.bytes());
+  const std::vector<unsigned char> poison((q_.count() + 2 * kGuard) * size, 0xa5);
+  const AttentionProblem problem = Problem(q.get(), k.get(), v.get());
+  CudaSelectionBuffers buffers;
+  Status status = UploadSelection(problem, selection_, &buffers);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const size_t bytes = SelectionWorkspaceBytes(problem, buffers.view);
+  // Dense calls want zeros; for others any bytes will do.
+  const DeviceArray<unsigned char> workspace(
+      std::vector<unsigned char>(bytes + 1, buffers.view.dense ? static_cast<unsigned char>(0) : 0xff));
+  std::vector<unsigned char> first;
+  for (int run = 0; run < 2; ++run) {
+    const DeviceArray<unsigned char> o(poison);
+    const DeviceArray<float> lse(std::vector<float>(num_rows, std::nanf("")));
+    status = AttendSelectionCuda(problem, buffers.view, Output(o.get() + kGuard * size, lse.get()), workspace.get(),
+                                 bytes, nullptr);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const std::vector<unsigned char> all = o.Download();
+    if (run == 1) {
+      EXPECT_EQ(all, first) << "another result of the same call";
+      break;
+    }
+    first = all;
+    const auto is_poison = [](unsigned char x) { return x == 0xa5; };
+    const auto guard = static_cast<std::ptrdiff_t>(kGuard * size);
+    EXPECT_TRUE(std::all_of(all.begin(), all.begin() + guard, is_poison)) << "written before the output";
+    EXPECT_TRUE(std::all_of(all.end() - guard, all.end(), is_poison)) << "written behind the output";
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const auto value = static_cast<double>(Elements::Get(all, c.dtype, i + kGuard));
+      difference += std::pow(value - static_cast<double>(expected[i]), 2);
+      norm += std::pow(static_cast<double>(expected[i]), 2);
+    }
+    // What rounding the output takes, and for fp32 the hardware's exponentials.
+    const double tolerance = c.dtype == DType::kFloat32 ? 1e-5 : c.dtype == DType::kBFloat16 ? 3e-3 : 5e-4;
+    // Dense decode rounds the probabilities to 16 bits as well.
+    EXPECT_LE(std::sqrt(difference), (buffers.view.dense ? 2 : 1) * tolerance * std::sqrt(norm));
+    const std::vector<float> lses = lse.Download();
+    for (size_t i = 0; i < num_rows; ++i) {
+      if (std::isinf(expected_lse[i])) {
+        EXPECT_EQ(lses[i], expected_lse[i]) << "row " << i;
+      } else {
+        EXPECT_NEAR(lses[i], expected_lse[i], 1e-4) << "row " << i;
+      }
+    }
+  }
+  FreeSelection(&buffers);
+  EXPECT_EQ(buffers.allocation, nullptr);
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  const DType dtypes[] = {DType::kBFloat16, DType::kFloat16, DType::kFloat32};
+  const Weights weights[] = {Weights::kNone, Weights::kShared, Weights::kPerHead};
+  const int32_t pages[] = {1, 16, 7, 64};
+  const double shares[] = {0.6, 1.0, 0.08};
+  int turn = 0;
+  for (const int32_t head_dim : {64, 128, 256}) {
+    for (const DType dtype : dtypes) {
+      for (const int32_t group : {1, 2, 4, 7, 16}) {
+        for (const int32_t length : {1, 45, 500, 4097}) {
+          cases.push_back({length, group, head_dim, dtype,
+                           SelectionForm{.page_size = pages[turn % 4],
+                                         .share = shares[turn / 2 % 3],
+                                         .weights = weights[turn / 3 % 3],
+                                         .mean_value = turn % 5 == 1,
+                                         .empty_list = turn % 7 == 3},
+                           turn % 6 == 4 ? 5.0f : 0.0f});
+          ++turn;
+        }
+      }
+    }
+  }
+  // Many stretches, and lists of very unequal length.
+  for (const DType dtype : dtypes) {
+    cases.push_back({131072, 4, 128, dtype, {.page_size = 16, .share = 0.3, .empty_list = true}, 0, 1});
+    cases.push_back({50000, 1, 64, dtype, {.share = 0.5, .weights = Weights::kShared, .mean_value = true}, 0, 3});
+  }
+  // Dense, which a kernel of its own takes where it can.
+  cases.push_back({3000, 4, 128, DType::kBFloat16, {.page_size = 16, .share = 1.0}});
+  cases.push_back({3000, 2, 64, DType::kFloat16, {.share = 1.0}});
+  cases.push_back({3000, 2, 256, DType::kFloat16, {.share = 1.0}});
+  cases.push_back({3000, 1, 128, DType::kFloat32, {.page_size = 1000, .share = 1.0}});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaDecodeSelection, ::testing::ValuesIn(Cases()), NameOf);
+
+TEST(CudaDecodeSelectionRefusals, NameTheFieldBeforeAGpuIsAskedFor) {
+  alignas(16) static char memory[64];
+  AttentionProblem problem;
+  problem.num_qo_heads = problem.num_kv_heads = 1;
+  problem.head_dim = 64;
+  problem.seq_q = 1;
+  problem.seq_k = 100;
+  problem.first_position = 99;
+  problem.dtype = DType::kFloat32;
+  problem.q = problem.k = problem.v = {memory, 6400, 6400, 64};
+  const AttentionOutput output{{memory, 64, 64, 64}, nullptr};
+  CudaSelection selection;
+  selection.page_begin = reinterpret_cast<const int64_t*>(memory);
+  const auto refused = [&](auto breaks, const std::string& words, StatusCode code = StatusCode::kInvalidArgument) {
+    AttentionProblem p = problem;
+    CudaSelection s = selection;
+    breaks(p, s);
+    const Status status = AttendSelectionCuda(p, s, output, nullptr, 0, nullptr);
+    if (!BuiltWithCuda()) return;
+    EXPECT_EQ(status.code(), code) << words;
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
+  };
+  using P = AttentionProblem;
+  using S = CudaSelection;
+  refused([](P& p, S&) { p.head_dim = 96; }, "head_dim 96", StatusCode::kUnsupported);
+  refused(
+      [](P& p, S&) {
+        p.seq_q = 2;
+        p.first_position = 98;
+      },
+      "seq_q 2");
+  refused([](P& p, S&) { p.k.row_stride = 65; }, "k.row_stride 65");
+  refused([](P& p, S&) { p.v.data = nullptr; }, "v.data");
+  refused([](P&, S& s) { s.page_size = 0; }, "page_size 0");
+  refused([](P&, S& s) { s.weight_rows = 2; }, "weight_rows 2");
+  refused([](P&, S& s) { s.longest_list = 101; }, "longest_list 101");
+  refused([](P&, S& s) { s.alpha = reinterpret_cast<const float*>(memory); }, "selection.alpha");
+  refused([](P&, S& s) { s.page_begin = nullptr; }, "page_begin");
+}
+
+}  // namespace
+}  // namespace headscope::kernels
