@@ -74,6 +74,7 @@ class SliceAttention {
       RowAsFloat(view.data, view.offset, problem.dtype, head_dim_, q);
       for (int64_t d = 0; d < head_dim_; ++d) q[d] *= factor;
       std::fill(q + head_dim_, q + scratch.row_floats, 0.0f);
+      SplitPairs<T>(head_dim_, q);
     }
     std::fill_n(scratch.o.get(), slice.num_heads * scratch.row_floats, 0.0f);
     std::fill_n(scratch.maximum, slice.num_heads, -std::numeric_limits<float>::infinity());
@@ -97,11 +98,12 @@ class SliceAttention {
   }
 
   // o [num_heads, head_dim] and the natural-log lse of the rows.
-  void Store(float* o, float* lse) const {
+  void Store(float* o, float* lse) {
     for (int64_t row = 0; row < slice_.num_heads; ++row) {
       const float sum = scratch_.sum[row];
       const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;  // a row without keys gives 0
-      const float* const from = scratch_.o.get() + row * scratch_.row_floats;
+      float* const from = scratch_.o.get() + row * scratch_.row_floats;
+      JoinPairs<T>(head_dim_, from);
       for (int64_t d = 0; d < head_dim_; ++d) o[row * head_dim_ + d] = from[d] * inverse;
       lse[row] =
           sum == 0.0f
@@ -203,9 +205,13 @@ class SliceAttention {
     constexpr int32_t kMost = std::min(8, kHeld / kRows);
     int64_t d = 0;
     for (; d + kMost * kSliceLanes <= head_dim_; d += kMost * kSliceLanes)
-      AddColumns<kRows, kMost>(WholeVector(), tokens, keys, row, d);
+      AddColumns<kRows, kMost>(LoaderOfTwo<T>(), tokens, keys, row, d);
+    if constexpr (kMost > 4) {
+      for (; d + 4 * kSliceLanes <= head_dim_; d += 4 * kSliceLanes)
+        AddColumns<kRows, 4>(LoaderOfTwo<T>(), tokens, keys, row, d);
+    }
     for (; d + 2 * kSliceLanes <= head_dim_; d += 2 * kSliceLanes)
-      AddColumns<kRows, 2>(WholeVector(), tokens, keys, row, d);
+      AddColumns<kRows, 2>(LoaderOfTwo<T>(), tokens, keys, row, d);
     for (; d + kSliceLanes <= head_dim_; d += kSliceLanes) AddColumns<kRows, 1>(WholeVector(), tokens, keys, row, d);
     if (d < head_dim_) AddColumns<kRows, 1>(HalfVector(), tokens, keys, row, d);
   }
@@ -229,10 +235,14 @@ class SliceAttention {
 #pragma GCC unroll 8
       for (int32_t r = 0; r < kRows; ++r) weight[r] = hn::Set(df, weights[r * kSliceBlock + key]);
 #pragma GCC unroll 8
-      for (int32_t j = 0; j < kVectors; ++j) {
-        const auto v = load(value + j * kSliceLanes);
+      for (int32_t j = 0; j < kVectors; j += Load::kVectors) {
+        FloatVec v[Load::kVectors];
+        load(value + j * kSliceLanes, v);
+#pragma GCC unroll 2
+        for (int32_t i = 0; i < Load::kVectors; ++i) {
 #pragma GCC unroll 8
-        for (int32_t r = 0; r < kRows; ++r) sums[r][j] = hn::MulAdd(weight[r], v, sums[r][j]);
+          for (int32_t r = 0; r < kRows; ++r) sums[r][j + i] = hn::MulAdd(weight[r], v[i], sums[r][j + i]);
+        }
       }
     }
 #pragma GCC unroll 8

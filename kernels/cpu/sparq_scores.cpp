@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "aligned_floats.h"
 #include "highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -71,10 +72,19 @@ template <class T>
 void ScoreByRow(const EstimateKeys& keys, const EstimateQueries& queries, int64_t first, int64_t count, float* scores,
                 int64_t score_stride) {
   const T* const base = static_cast<const T*>(keys.data);
+  const float* q = queries.data;
+  AlignedFloats split;
+  if constexpr (kSplitsPairs<T>) {
+    split = AllocateFloats(int64_t{queries.num_rows} * queries.row_floats);
+    std::copy_n(q, int64_t{queries.num_rows} * queries.row_floats, split.get());
+    for (int32_t row = 0; row < queries.num_rows; ++row)
+      SplitPairs<T>(keys.head_dim, split.get() + row * queries.row_floats);
+    q = split.get();
+  }
   for (int64_t i = 0; i < count; i += 4) {
     const T* rows[4];
     for (int64_t j = 0; j < 4; ++j) rows[j] = base + (first + std::min(i + j, count - 1)) * keys.stride;
-    ScoreFourKeys(rows, queries.data, queries.row_floats, queries.num_rows, keys.head_dim, scores + i, score_stride);
+    ScoreFourKeys(rows, q, queries.row_floats, queries.num_rows, keys.head_dim, scores + i, score_stride);
   }
 }
 
