@@ -35,7 +35,18 @@ struct Prompt {
   std::string answer;
 };
 
-Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokenizer) {
+// `count`: how many tokens the prompt has, as text.
+[[noreturn]] void RefuseLongPrompt(const CaptureRequest& request, const std::string& count,
+                                   const model::ModelConfig& config) {
+  const std::string decoded =
+      request.decode_tokens == 0 ? "" : " and decoding adds " + std::to_string(request.decode_tokens);
+  const std::string name = request.prompt_file ? "the prompt " + *request.prompt_file : "the prompt";
+  throw std::invalid_argument(name + " has " + count + " tokens" + decoded + ", but the model has " +
+                              PositionsText(config) + "; use a shorter prompt" +
+                              (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
+}
+
+Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokenizer, const model::ModelConfig& config) {
   const int given = static_cast<int>(request.text.has_value()) + static_cast<int>(request.prompt_file.has_value()) +
                     static_cast<int>(request.task.has_value());
   if (given != 1) throw std::invalid_argument("a capture needs exactly one of a text, a prompt file and a task");
@@ -53,7 +64,9 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
   if (text.empty())
     model::Refuse(request.text ? "the prompt" : *request.prompt_file, "", "is empty", "give at least one character");
   try {
-    return {tokenizer.Encode(text, /*add_special_tokens=*/true), source, ""};
+    return {tokenizer.Encode(text, /*add_special_tokens=*/true, config.max_positions), source, ""};
+  } catch (const model::TooManyTokens& too_many) {
+    RefuseLongPrompt(request, "at least " + std::to_string(too_many.at_least), config);
   } catch (const BadInputError& error) {
     throw BadInputError((request.text ? "the prompt: " : *request.prompt_file + ": ") + error.what());
   }
@@ -79,12 +92,7 @@ RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::Mod
 void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const model::ModelConfig& config) {
   const int64_t needed = static_cast<int64_t>(prompt.tokens.size()) + request.decode_tokens;
   if (needed <= config.max_positions) return;
-  const std::string decoded =
-      request.decode_tokens == 0 ? "" : " and decoding adds " + std::to_string(request.decode_tokens);
-  const std::string name = request.prompt_file ? "the prompt " + *request.prompt_file : "the prompt";
-  throw std::invalid_argument(name + " has " + std::to_string(prompt.tokens.size()) + " tokens" + decoded +
-                              ", but the model has " + PositionsText(config) + "; use a shorter prompt" +
-                              (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
+  RefuseLongPrompt(request, std::to_string(prompt.tokens.size()), config);
 }
 
 // All but the weights' hash, which needs the whole files.
@@ -227,7 +235,7 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   const model::ModelConfig config = model::ReadModelConfig(request.model_dir);
   const RecordedHeads heads = CheckAgainstConfig(request, config);
   const model::Tokenizer tokenizer = model::LoadModelTokenizer(request.model_dir, config);
-  const Prompt prompt = ReadPrompt(request, tokenizer);
+  const Prompt prompt = ReadPrompt(request, tokenizer, config);
   CheckPositions(request, prompt, config);
   const model::SessionOptions options{request.dtype, request.device, request.chunk_tokens, request.num_threads};
   data::TraceLayout layout =
@@ -240,8 +248,8 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   model->Reserve(layout.max_tokens);
   model->BeginPrompt(prompt_tokens);
 
-  data::TraceWriter writer(target.writing_path(), layout, /*overwrite=*/false, num_rows);
   data::UnfinishedFile unfinished(target.writing_path());
+  data::TraceWriter writer(target.writing_path(), layout, /*overwrite=*/false, num_rows);
   std::optional<Recorder> recorder;
   const auto leave = [&] { return target.Leave(recorder ? recorder->Stop() : 0); };
   CaptureResult result;

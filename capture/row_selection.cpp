@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/number_list.h"
+
 namespace headscope::capture {
 
 RowSelection::RowSelection(const std::string& text) {
@@ -50,8 +52,9 @@ std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t c
   const auto refused =
       std::find_if(sorted.begin(), sorted.end(), [&](int32_t number) { return number < 0 || number >= count; });
   if (refused != sorted.end()) {
-    throw std::invalid_argument("--" + what + "s " + std::to_string(*refused) + ": the model has " + what + "s 0 to " +
-                                std::to_string(count - 1) + "; choose from those");
+    throw std::invalid_argument(what + "s " + NumberListText({sorted.begin(), sorted.end()}) + ": the model has no " +
+                                what + " " + std::to_string(*refused) + ", only 0 to " + std::to_string(count - 1) +
+                                "; choose from those");
   }
   return {sorted.begin(), sorted.end()};
 }

@@ -29,7 +29,8 @@ int RunExport(const ExportArguments& arguments) {
   data::ExportSelection selection;
   selection.layers = ParseNumberList(arguments.layers, "--layers");
   selection.qo_heads = ParseNumberList(arguments.heads, "--heads");
-  std::tie(selection.first_token, selection.end_token) = ParseRange(arguments.tokens, trace.num_tokens(), "--tokens");
+  if (trace.num_tokens() > 0)  // an empty trace is refused by its own name, not by the range
+    std::tie(selection.first_token, selection.end_token) = ParseRange(arguments.tokens, trace.num_tokens(), "--tokens");
 
   InstallInterruptFlag();
   OutputFile output(arguments.output, arguments.force);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "analysis/types/printable.h"
+#include "base/number_list.h"
 #include "commands/command.h"
 #include "data/model_json.h"
 #include "data/trace_reader.h"
@@ -22,19 +23,6 @@ using Json = nlohmann::ordered_json;
 
 const char* EncodingName(data::Encoding encoding) {
   return encoding == data::Encoding::kFloat32 ? "fp32" : encoding == data::Encoding::kBFloat16 ? "bf16" : "fp16";
-}
-
-// "0-9" or "0-3,7".
-std::string Compact(const std::vector<int32_t>& numbers) {
-  std::ostringstream out;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t j = i;
-    while (j + 1 < numbers.size() && numbers[j + 1] == numbers[j] + 1) ++j;
-    out << (i ? "," : "") << numbers[i];
-    if (j > i) out << '-' << numbers[j];
-    i = j + 1;
-  }
-  return out.str();
 }
 
 // Of a trace that was cut from a longer one (headscope export --tokens).
@@ -113,8 +101,8 @@ int TraceInfo(const std::string& path, bool json) {
         << " KV heads, head_dim " << model.head_dim << "\n  prompt     " << Printable(layout.prompt_source)
         << "\n  tokens     " << trace.num_tokens() << DecodedText(decoded) << CutFrom(layout.first_token)
         << "\n  query rows " << trace.num_rows() << " (" << Printable(layout.row_selection) << ")\n  layers     "
-        << Compact(layout.layers) << "\n  heads      " << Compact(layout.qo_heads) << " (KV "
-        << Compact(layout.kv_heads) << ")\n  values     " << EncodingName(layout.encoding) << ", q and k "
+        << NumberListText(layout.layers) << "\n  heads      " << NumberListText(layout.qo_heads) << " (KV "
+        << NumberListText(layout.kv_heads) << ")\n  values     " << EncodingName(layout.encoding) << ", q and k "
         << Printable(layout.capture_point) << ", RoPE " << Printable(layout.rope_convention) << ", scale "
         << layout.softmax_scale << '\n';
     if (!layout.task_answer.empty()) out << "  answer     \"" << Printable(layout.task_answer) << "\"\n";
@@ -125,13 +113,14 @@ int TraceInfo(const std::string& path, bool json) {
 
 int CheckpointInfo(const std::string& path, bool json) {
   const model::CheckpointSummary summary = model::ReadCheckpointSummary(path, json);
+  const std::string refusal = model::CaptureRefusal(path);
   std::ostringstream out;
   if (json) {
     out << Text({{"schema", "headscope-info-1"},
                  {"kind", "checkpoint"},
                  {"path", path},
                  {"model_type", summary.model_type},
-                 {"dtype", summary.dtype},
+                 {"dtype", summary.dtype.empty() ? Json() : Json(summary.dtype)},
                  {"num_parameters", summary.num_parameters},
                  {"bytes", summary.bytes},
                  {"num_files", summary.num_files},
@@ -142,17 +131,20 @@ int CheckpointInfo(const std::string& path, bool json) {
                  {"hidden_size", summary.hidden_size},
                  {"vocabulary_size", summary.vocabulary_size},
                  {"max_positions", summary.max_positions},
-                 {"weights_sha256", summary.weights_sha256}});
+                 {"weights_sha256", summary.weights_sha256},
+                 {"capture_refusal", refusal.empty() ? Json() : Json(refusal)}});
   } else {
     const int64_t values_per_token =
         int64_t{summary.num_layers} * summary.head_dim * (summary.num_qo_heads + 2 * summary.num_kv_heads);
     out << Printable(path) << ": checkpoint, " << Printable(summary.model_type) << ", "
         << static_cast<double>(summary.num_parameters) / 1e6 << " M parameters in " << summary.num_files
         << (summary.num_files == 1 ? " file (" : " files (") << FormatBytes(summary.bytes) << ", "
-        << Printable(summary.dtype) << ")\n  " << summary.num_layers << " layers, hidden " << summary.hidden_size
-        << ", " << summary.num_qo_heads << " query heads over " << summary.num_kv_heads << " KV heads, head_dim "
-        << summary.head_dim << ", vocabulary " << summary.vocabulary_size << ", context " << summary.max_positions
-        << " tokens\n  a trace of every head takes " << FormatBytes(values_per_token * 2) << " a token in bf16\n";
+        << (summary.dtype.empty() ? "no tensor" : Printable(summary.dtype)) << ")\n  " << summary.num_layers
+        << " layers, hidden " << summary.hidden_size << ", " << summary.num_qo_heads << " query heads over "
+        << summary.num_kv_heads << " KV heads, head_dim " << summary.head_dim << ", vocabulary "
+        << summary.vocabulary_size << ", context " << summary.max_positions << " tokens\n  a trace of every head takes "
+        << FormatBytes(values_per_token * 2) << " a token in bf16\n";
+    if (!refusal.empty()) out << "  capture would refuse it: " << Printable(refusal) << '\n';
   }
   WriteText(out.str(), "", false);
   return kDone;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/number_list.h"
 #include "data/model_json.h"
 #include "data/trace_writer.h"
 #include "trace/trace_format.h"
@@ -32,8 +33,8 @@ std::vector<int32_t> Slots(const std::vector<int32_t>& held, const std::vector<i
   const auto slot_of = [&](int32_t number) {
     const auto found = std::lower_bound(held.begin(), held.end(), number);
     if (found == held.end() || *found != number) {
-      throw TraceError(path + ": " + field + " " + std::to_string(number) +
-                       " is not in the trace: headscope info lists what is");
+      throw TraceError(path + ": " + field + "s " + NumberListText(wanted) + ": the trace holds no " + field + " " +
+                       std::to_string(number) + ", only " + NumberListText(held) + "; choose from those");
     }
     return static_cast<int32_t>(found - held.begin());
   };
@@ -52,6 +53,12 @@ std::vector<int32_t> SortedOrAll(std::vector<int32_t> wanted, const std::vector<
 }
 
 Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
+  if (trace.num_tokens() == 0) {
+    throw BadTraceError(
+        trace.path() +
+        ": the trace holds no token, so there is nothing to export: its capture ended before the first; "
+        "capture it again");
+  }
   Cut cut;
   cut.layout = trace.layout();
   cut.begin = selection.first_token;

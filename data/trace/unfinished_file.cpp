@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <new>
 
 namespace headscope::data {
 namespace {
@@ -18,7 +19,7 @@ std::array<std::atomic<char*>, 64> names;
 
 UnfinishedFile::UnfinishedFile(const std::string& path) : exceptions_(std::uncaught_exceptions()) {
   char* name = ::strdup(path.c_str());
-  if (name == nullptr) return;
+  if (name == nullptr) throw std::bad_alloc();  // a file that nobody would remove is not begun
   for (size_t slot = 0; slot < names.size(); ++slot) {
     char* none = nullptr;
     if (names[slot].compare_exchange_strong(none, name)) {

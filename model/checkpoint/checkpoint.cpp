@@ -134,8 +134,8 @@ std::string Checkpoint::MainDType() const {
   for (const SafetensorsFile& file : files_) {
     for (const TensorEntry& entry : file.entries()) bytes[entry.dtype] += entry.end - entry.begin;
   }
-  std::string main = "F32";
-  int64_t most = -1;
+  std::string main;
+  int64_t most = 0;
   for (const auto& [dtype, count] : bytes) {
     if (count > most) {
       main = dtype;

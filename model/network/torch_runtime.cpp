@@ -60,8 +60,10 @@ void RequireThreads(int32_t team) {
   const size_t started = threads.size();
   for (std::thread& thread : threads) thread.join();
   if (static_cast<int64_t>(started) == needed) return;
-  throw DeviceError("threads " + std::to_string(team) + ": the system gives " + std::to_string(started) + " of the " +
-                    std::to_string(needed) + " threads that this takes (" + reason +
+  throw DeviceError("computing with " + std::to_string(team) + (team == 1 ? " thread" : " threads") + " takes " +
+                    std::to_string(needed) + (needed == 1 ? " helper thread" : " helper threads") +
+                    " beside the main one, and the system lets headscope start " +
+                    (started == 0 ? std::string("none") : "only " + std::to_string(started)) + " (" + reason +
                     "); end other programs, raise the limit (ulimit -u or -v, a container's limit of processes)" +
                     (team > 1 ? " or use one thread" : ""));
 }

@@ -63,6 +63,10 @@ BytePairMerger::BytePairMerger(const TokenizerSpec& spec)
       over_characters_(spec.over_characters),
       character_ids_(spec.character_ids),
       merges_(spec.merges) {
+  // Over characters a token's space is three bytes of a piece.
+  spec.tokens.ForEach([&](int32_t, std::string_view bytes) {
+    longest_token_ = std::max(longest_token_, bytes.size() * (over_characters_ ? 3 : 1));
+  });
   if (!spec.ignore_merges) return;
   whole_pieces_.reserve(spec.tokens.count());
   spec.tokens.ForEach([&](int32_t id, std::string_view bytes) {

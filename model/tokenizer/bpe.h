@@ -43,12 +43,15 @@ class BytePairMerger {
   explicit BytePairMerger(const TokenizerSpec& spec);
   // Appends the ids of `piece` (any bytes).
   void Encode(std::string_view piece, std::vector<int32_t>* ids) const;
+  // No piece of so many bytes has fewer tokens.
+  int64_t FewestTokens(size_t piece_bytes) const { return static_cast<int64_t>(piece_bytes / longest_token_); }
 
  private:
   struct Symbol;
   std::vector<Symbol> Symbols(std::string_view piece) const;
   std::array<int32_t, 256> byte_ids_;
   bool over_characters_;
+  size_t longest_token_ = 1;  // bytes of a piece that one token stands for, at most
   std::vector<std::pair<uint32_t, int32_t>> character_ids_;
   MergeTable merges_;
   std::unordered_map<std::string_view, int32_t, SeededHash> whole_pieces_;  // filled only for ignore_merges

@@ -41,13 +41,15 @@ struct Tokenizer::Impl {
     return *token;
   }
 
-  void EncodePiece(std::string_view piece, KnownPieces* known, std::vector<int32_t>* ids) const {
+  void EncodePiece(std::string_view piece, int64_t most, KnownPieces* known, std::vector<int32_t>* ids) const {
     const auto entry = piece.size() > kLongestKept ? known->end() : known->find(piece);
     if (entry != known->end()) {
       ids->insert(ids->end(), entry->second.begin(), entry->second.end());
       return;
     }
     const size_t before = ids->size();
+    const int64_t fewest = static_cast<int64_t>(before) + merger.FewestTokens(piece.size());
+    if (fewest > most) throw TooManyTokens(fewest);
     merger.Encode(piece, ids);
     if (piece.size() <= kLongestKept && known->size() < kMostKept) {
       known->emplace(piece, std::vector<int32_t>(ids->begin() + static_cast<std::ptrdiff_t>(before), ids->end()));
@@ -74,7 +76,7 @@ Tokenizer Tokenizer::Parse(std::string_view text, const std::string& file) {
   return Tokenizer(std::make_unique<Impl>(ParseTokenizerSpec(text, file)));
 }
 
-std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens) const {
+std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_tokens, int64_t most) const {
   const Impl& m = *impl_;
   std::vector<int32_t> ids;
   if (add_special_tokens) ids = m.spec.template_before;
@@ -89,7 +91,7 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_t
             m.spec.normalizer.empty() ? raw : normal,
             [&](std::string_view plain) {
               m.pre_tokenizer.ForEachPiece(plain, std::exchange(first, false),
-                                           [&](std::string_view piece) { m.EncodePiece(piece, &known, &ids); });
+                                           [&](std::string_view piece) { m.EncodePiece(piece, most, &known, &ids); });
             },
             [&](int32_t id) {
               first = false;

@@ -30,6 +30,9 @@ class Refusals(TraceCase):
         for said, *options in (("--length 17000", "kv", "--length", 17000), ("--length 20", "kv", "--length", 20), ('--task "no-such"', "no-such")):
             with self.subTest(options=options):
                 self.assertIn(said, run("capture", MODEL, "--task", *options, "-o", self.path / "none.h5", code=2).stderr)
+        # It was refused as "10".
+        self.assertIn("--layers 0-99: the model has no layer 10, only 0 to 9",
+                      run("capture", MODEL, "--text", "a", "--layers", "0-99", "-o", self.path / "none.h5", code=2).stderr)
         run("capture", MODEL, "--text", "a", "-o", self.trace, code=2)
         for name in ("none.csv", "none.json", "none"):  # HDF5 was written under any name
             said = run("capture", MODEL, "--text", "a", "-o", self.path / name, code=2).stderr
@@ -238,6 +241,41 @@ class Refusals(TraceCase):
         (model / "config.json").write_text("{")
         self.assertIn("config.json", run("info", model, code=3).stderr)
         run("capture", model, "--text", "a", "-o", self.path / "none.h5", code=3)
+
+    def test_a_prompt_of_nothing_but_spaces_is_refused_at_once(self):
+        spaces = self.path / "spaces.txt"
+        spaces.write_bytes(b" " * 10_000_000)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        said = run("capture", MODEL, "--prompt", spaces, "-o", self.path / "none.h5", code=2).stderr
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, 1 * command_line.PATIENCE)
+        self.assertIn("spaces.txt has at least ", said)
+        spaces.unlink()
+
+    def test_info_says_what_capture_would_refuse(self):
+        self.assertIsNone(json.loads(run("info", MODEL, "--json").stdout)["capture_refusal"])
+        self.assertNotIn("refuse", run("info", MODEL).stdout)
+        folder = self.path / "unfit"
+        make_model(folder, head_dim=16)
+        self.assertIsNone(json.loads(run("info", folder, "--json").stdout)["capture_refusal"])
+        good = safetensors.numpy.load_file(folder / "model.safetensors")
+
+        def refused(words, weights=good):
+            safetensors.numpy.save_file(weights, folder / "model.safetensors")
+            said = json.loads(run("info", folder, "--json").stdout)
+            self.assertIn(words, said["capture_refusal"])
+            self.assertIn("capture would refuse it: ", run("info", folder).stdout)
+            self.assertIn(words, run("capture", folder, "--text", "a", "-o", self.path / "none.h5", code=3).stderr)
+            return said
+
+        name = "model.norm.weight"
+        refused("is missing", {key: value for key, value in good.items() if key != name})
+        refused("has shape", good | {name: good[name][:8].copy()})
+        refused("is not part of this architecture", good | {"more": good[name]})
+        refused("dtype F64", good | {name: good[name].astype(numpy.float64)})
+        self.assertIsNone(refused("is missing", {})["dtype"], "no tensor has no dtype")
+        safetensors.numpy.save_file(good, folder / "model.safetensors")
+        (folder / "tokenizer.json").unlink()
+        refused("tokenizer.json")
 
     def test_a_missing_device_is_four(self):
         if os.path.exists("/dev/nvidia0"):

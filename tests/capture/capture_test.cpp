@@ -194,7 +194,16 @@ TEST(RowSelection, KeepsWhatItsTextSays) {
 TEST(Selection, QueryHeadsBringTheirKvHeads) {
   EXPECT_THAT(KvHeadsOf({0, 1, 5}, 8, 4), ElementsAre(0, 2));
   EXPECT_THAT(ChooseNumbers({3, 1, 3}, 4, "head"), ElementsAre(1, 3));
-  EXPECT_THROW(ChooseNumbers({4}, 4, "head"), std::invalid_argument);
+  const auto refusal = [](const std::vector<int32_t>& chosen) -> std::string {
+    try {
+      ChooseNumbers(chosen, 4, "head");
+    } catch (const std::invalid_argument& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({4}), "heads 4: the model has no head 4, only 0 to 3; choose from those");
+  EXPECT_EQ(refusal({9, 0, 1, 2, 3, 4}), "heads 0-4,9: the model has no head 4, only 0 to 3; choose from those");
 }
 
 TEST(WriterThread, KeepsOrderAndBoundsWhatItHolds) {

@@ -156,10 +156,20 @@ TEST_F(TraceExport, WhatTheTraceLacksIsNamedAndNothingIsWritten) {
                 ThrowsMessage<TraceError>(HasSubstr(text)));
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
   };
-  expect({.layers = {1}}, "layer 1 is not in the trace");
-  expect({.qo_heads = {7}}, "head 7 is not in the trace");
+  expect({.layers = {1}}, "layers 1: the trace holds no layer 1, only ");
+  expect({.qo_heads = {7}}, "heads 7: the trace holds no head 7, only ");
   expect({.first_token = 5, .end_token = 5}, "tokens 5:5");
   expect({.first_token = 0, .end_token = 3001}, "tokens 0:3001");
+}
+
+TEST_F(TraceExport, ATraceWithoutTokensIsRefusedAsSuch) {
+  WriteTrace(folder_.File("empty.h5"), SmallLayout(Encoding::kFloat32, 10), 0, 10);
+  const TraceReader empty(folder_.File("empty.h5"));
+  for (const auto write : {ExportTrace, ExportCsv, ExportJson}) {
+    EXPECT_THAT([&] { write(empty, {}, folder_.File("cut.h5"), {}); },
+                ThrowsMessage<BadTraceError>(HasSubstr("empty.h5: the trace holds no token")));
+    EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
+  }
 }
 
 TEST_F(TraceExport, StoppedExportLeavesNoFile) {

@@ -107,6 +107,21 @@ TEST(Tokenizer, LongTextsTakeTimeInProportion) {
   }
 }
 
+// Ten million spaces were merged for seconds before anybody counted them.
+TEST(Tokenizer, APieceThatIsTooLongIsRefusedByItsLength) {
+  const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
+  const std::string spaces(100000, ' ');
+  const auto count = static_cast<int64_t>(tokenizer.Encode(spaces, false).size());
+  EXPECT_EQ(static_cast<int64_t>(tokenizer.Encode(spaces, false, count).size()), count) << "as many as are allowed";
+  try {
+    tokenizer.Encode(std::string(10'000'000, ' '), false, 16384);
+    FAIL() << "took all";
+  } catch (const TooManyTokens& too_many) {
+    EXPECT_GT(too_many.at_least, 16384);
+    EXPECT_LE(too_many.at_least, 100 * count + 1) << "never more than there are";
+  }
+}
+
 TEST(Tokenizer, SpecialTokensAreLeftOutOfTextUnlessAskedFor) {
   const Tokenizer tokenizer = Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
   const std::vector<int32_t> ids = tokenizer.Encode("a</s>b", true);

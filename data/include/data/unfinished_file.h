@@ -10,8 +10,9 @@ namespace headscope::data {
 
 class UnfinishedFile {
  public:
-  explicit UnfinishedFile(const std::string& path);  // there need not be such a file yet
-  ~UnfinishedFile();                                 // removes the file when an exception ends its scope
+  // Before the file is made: an end while it is made leaves it too. Throws std::bad_alloc.
+  explicit UnfinishedFile(const std::string& path);
+  ~UnfinishedFile();  // removes the file when an exception ends its scope
   UnfinishedFile(const UnfinishedFile&) = delete;
   UnfinishedFile& operator=(const UnfinishedFile&) = delete;
   void Keep() noexcept;  // from now on whatever is there stays

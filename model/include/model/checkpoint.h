@@ -32,7 +32,7 @@ class Checkpoint {
   int64_t Bytes() const;        // of the files
   int64_t TensorBytes() const;  // of the tensors in them
   int32_t NumFiles() const { return static_cast<int32_t>(files_.size()); }
-  // The dtype that most parameters are stored in, such as "BF16".
+  // The dtype that most parameters are stored in, such as "BF16"; empty where there are none.
   std::string MainDType() const;
   std::string WeightsSha256() const;  // of the shards in the order of their names
   std::string FileOf(const TensorEntry& entry) const;

@@ -13,7 +13,7 @@ namespace headscope::model {
 
 struct CheckpointSummary {
   std::string model_type;
-  std::string dtype;  // of the stored weights
+  std::string dtype;  // of most stored weights; empty where there are none
   int64_t num_parameters = 0;
   int64_t bytes = 0;
   int32_t num_files = 0;
@@ -23,6 +23,9 @@ struct CheckpointSummary {
 };
 // Reads config.json and the safetensors headers only (and the whole files when with_hash). Throws BadInputError.
 CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash);
+// Why a capture would refuse the folder before it reads any weight, in one sentence; empty when it would not. Reads
+// config.json, the safetensors headers and tokenizer.json.
+std::string CaptureRefusal(const std::string& model_dir);
 
 struct SessionOptions {
   // fp32: weights and activations in fp32. bf16: both in bf16, sums in fp32 inside each operator.

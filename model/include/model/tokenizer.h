@@ -2,12 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace headscope::model {
+
+// A text that has at least so many tokens, which are too many.
+class TooManyTokens : public std::length_error {
+ public:
+  explicit TooManyTokens(int64_t count) : std::length_error("too many tokens"), at_least(count) {}
+  const int64_t at_least;
+};
 
 class Tokenizer {
  public:
@@ -20,7 +29,10 @@ class Tokenizer {
   ~Tokenizer();
 
   // UTF-8 text (any bytes are taken) to ids; add_special_tokens applies the post-processor (such as a leading <s>).
-  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens) const;
+  // Throws TooManyTokens, as soon as a piece says so by its length alone, when there would be more than `most`: merging
+  // a piece of many megabytes takes seconds.
+  std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
+                              int64_t most = std::numeric_limits<int64_t>::max()) const;
   // Bytes of the ids; special tokens are left out unless asked for.
   std::string Decode(const std::vector<int32_t>& ids, bool keep_special_tokens = false) const;
   // Bytes of one token (special tokens as their name). Throws std::out_of_range for an unknown id.

@@ -1,0 +1,14 @@
+// What weights a model of some config.json has.
+#pragma once
+
+#include "model/checkpoint.h"
+#include "model/model_config.h"
+
+namespace headscope::model {
+
+// Looks up every weight that `config` implies, which all count as used from then on. Throws BadInputError naming one
+// that is missing, has another shape or a dtype that is not read, and one that is no part of the architecture. Reads no
+// data.
+void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config);
+
+}  // namespace headscope::model

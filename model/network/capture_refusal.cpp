@@ -1,0 +1,20 @@
+#include "base/errors.h"
+#include "checkpoint/expected_weights.h"
+#include "model/model_session.h"
+#include "model/model_tokenizer.h"
+
+namespace headscope::model {
+
+std::string CaptureRefusal(const std::string& model_dir) {
+  try {
+    const ModelConfig config = ReadModelConfig(model_dir);
+    LoadModelTokenizer(model_dir, config);
+    Checkpoint checkpoint(model_dir);
+    CheckWeights(&checkpoint, config);
+  } catch (const BadInputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace headscope::model
