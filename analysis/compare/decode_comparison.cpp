@@ -169,6 +169,7 @@ Status DecodeComparison::Run(const std::vector<CheckedMethod>& methods, const st
     for (size_t h = 0; h < heads.size(); ++h) {
       MethodResult& result = (*results)[h * methods.size() + m];
       result.phase = "decode";
+      result.is_baseline = asked.IsBaseline();
       result.device = device_->name();
       result.chosen_per = ChosenPer(*asked.method.decode, *measured_);
       result.baseline = baseline;

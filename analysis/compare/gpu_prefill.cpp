@@ -39,13 +39,14 @@ class GpuPrefill final : public PrefillDevice {
 
   Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
                  std::unique_ptr<PrefillWork>* work) override {
+    const kernels::CudaSelector* const selector = kernels::FindCudaSelector(method);
     kernels::CudaSelectSizes sizes;
-    Status selects = CheckSelector(method, values, &sizes);
+    const Status selects = CheckSelector(selector, values, &sizes);
     if (!selects.ok() && selects.code() != StatusCode::kUnsupported) return selects;
     if (Status status = timed_.heads->PoisonOutput(); !status.ok()) return status;
     Status status;
     if (selects.ok()) {
-      status = PrepareOnGpu(method, values, sizes, run, work);
+      status = PrepareOnGpu(*selector, values, sizes, run, work);
     } else {
       run->note = method.spec().name + " selects on the CPU: " + selects.message();
       status = PrepareOnCpu(method, values, run, work);
@@ -58,17 +59,17 @@ class GpuPrefill final : public PrefillDevice {
   // Select and attend, one behind the other.
   class WorkOnGpu final : public PrefillWork {
    public:
-    WorkOnGpu(GpuPrefill& device, std::string name, const kernels::ParameterValues& values,
+    WorkOnGpu(GpuPrefill& device, const kernels::CudaSelector& selector, const kernels::ParameterValues& values,
               kernels::CudaSelectSizes sizes)
-        : device_(device), name_(std::move(name)), values_(values), sizes_(sizes) {}
+        : device_(device), selector_(selector), values_(values), sizes_(sizes) {}
     Status Once(double* select_ms, double* attend_ms) override {
       kernels::SparseIndexView view;
-      return device_.SelectAndAttend(name_, values_, sizes_, &view, select_ms, attend_ms);
+      return device_.SelectAndAttend(selector_, values_, sizes_, &view, select_ms, attend_ms);
     }
 
    private:
     GpuPrefill& device_;
-    const std::string name_;
+    const kernels::CudaSelector& selector_;
     const kernels::ParameterValues& values_;
     const kernels::CudaSelectSizes sizes_;
   };
@@ -101,9 +102,11 @@ class GpuPrefill final : public PrefillDevice {
     kernels::CudaIndexBuffers uploaded_;
   };
 
-  // Whether the GPU's selector makes the mask that the CPU's makes on these heads. kUnsupported says why not.
-  Status CheckSelector(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+  // Whether the GPU's selector, if there is one, makes the mask that the CPU's makes on these heads. kUnsupported says
+  // why not.
+  Status CheckSelector(const kernels::CudaSelector* selector, const kernels::ParameterValues& values,
                        kernels::CudaSelectSizes* sizes) const {
+    if (selector == nullptr) return {StatusCode::kUnsupported, "it has no selector for GPUs."};
     const MeasuredHeads& heads = timed_.heads->heads();
     if (WindowHides(heads)) {
       return {StatusCode::kUnsupported, "the model attends only the newest " + std::to_string(heads.window) +
@@ -112,23 +115,23 @@ class GpuPrefill final : public PrefillDevice {
     // A selector that reads Q and K must not choose by rounded ones: it is asked for the heads' own format. (The call
     // looks at no pointer.)
     const kernels::AttentionProblem own = timed_.heads->exact() ? timed_.heads->host_problem() : heads.Problem();
-    return kernels::SelectCudaBufferSizes(method.spec().name, own, values, sizes);
+    return kernels::SelectCudaBufferSizes(*selector, own, values, sizes);
   }
 
-  Status PrepareOnGpu(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+  Status PrepareOnGpu(const kernels::CudaSelector& selector, const kernels::ParameterValues& values,
                       const kernels::CudaSelectSizes& sizes, PrefillRun* run, std::unique_ptr<PrefillWork>* work) {
-    const std::string& name = method.spec().name;
     kernels::SparseIndexView view;
     double select_ms = 0, attend_ms = 0;
-    if (Status status = SelectAndAttend(name, values, sizes, &view, &select_ms, &attend_ms); !status.ok())
+    if (Status status = SelectAndAttend(selector, values, sizes, &view, &select_ms, &attend_ms); !status.ok())
       return status;
     if (Status status = kernels::DownloadIndex(view, &run->index, /*stream=*/nullptr); !status.ok()) return status;
     // Selectors write their lists unchecked; numbers about a broken index would mean nothing.
     if (Status status = kernels::Validate(run->index.View()); !status.ok()) {
-      return {StatusCode::kDeviceError, "the GPU's " + name + " made an index that is not valid: " + status.message()};
+      return {StatusCode::kDeviceError,
+              "the GPU's " + selector.spec->name + " made an index that is not valid: " + status.message()};
     }
     run->select_device = this->name();
-    *work = std::make_unique<WorkOnGpu>(*this, name, values, sizes);
+    *work = std::make_unique<WorkOnGpu>(*this, selector, values, sizes);
     return {};
   }
 
@@ -144,16 +147,16 @@ class GpuPrefill final : public PrefillDevice {
     return status;
   }
 
-  Status SelectAndAttend(const std::string& name, const kernels::ParameterValues& values,
+  Status SelectAndAttend(const kernels::CudaSelector& selector, const kernels::ParameterValues& values,
                          const kernels::CudaSelectSizes& sizes, kernels::SparseIndexView* view, double* select_ms,
                          double* attend_ms) {
-    Status status = index_.Reserve(sizes.index_bytes, "the index of " + name);
-    if (status.ok()) status = workspace_.Reserve(sizes.workspace_bytes, "the selection of " + name);
+    Status status = index_.Reserve(sizes.index_bytes, "the index of " + selector.spec->name);
+    if (status.ok()) status = workspace_.Reserve(sizes.workspace_bytes, "the selection of " + selector.spec->name);
     if (!status.ok()) return status;
     const kernels::CudaSelectBuffers buffers{index_.memory.get(), index_.bytes, workspace_.memory.get(),
                                              workspace_.bytes};
     const auto select = [&] {
-      return kernels::SelectCuda(name, timed_.heads->problem(), values, buffers, view, /*stream=*/nullptr);
+      return kernels::SelectCuda(selector, timed_.heads->problem(), values, buffers, view, /*stream=*/nullptr);
     };
     const auto attend = [&] { return Attend(*view); };
     std::vector<double> times;

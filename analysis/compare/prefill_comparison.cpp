@@ -163,6 +163,7 @@ Status PrefillComparison::Run(const std::vector<CheckedMethod>& methods, const s
     for (size_t h = 0; h < heads.size(); ++h) {
       MethodResult& result = (*results)[h * methods.size() + m];
       result.phase = "prefill";
+      result.is_baseline = asked.IsBaseline();
       result.device = device_->name();
       result.chosen_per = NameOf(asked.spec().chosen_per);
       result.baseline = "headscope";

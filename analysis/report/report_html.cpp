@@ -5,7 +5,6 @@
 #include "analysis/report.h"
 #include "analysis/types/number_text.h"
 #include "head/head_checks.h"
-#include "kernels/method_names.h"
 #include "report/axis.h"
 #include "report/head_matrix.h"
 
@@ -101,6 +100,7 @@ std::string PictureSection(const std::vector<ReportInput::Picture>& pictures) {
 // All runs of one method, over the heads that it ran on.
 struct MethodSummary {
   std::string method, parameters, phase, device;
+  bool is_baseline = false;
   int32_t heads = 0;
   double kept = 0, cra_min = 1, cra_mean = 0, error = 0, cosine = 0, kernel_error = 0;
   double select_ms = 0, attend_ms = 0, dense_ms = 0;
@@ -114,7 +114,7 @@ std::vector<MethodSummary> Summarise(const std::vector<MethodResult>& results) {
              summary.phase == result.phase && summary.device == result.device;
     });
     if (found == all.end()) {
-      all.push_back({result.method, result.parameters, result.phase, result.device});
+      all.push_back({result.method, result.parameters, result.phase, result.device, result.is_baseline});
       found = all.end() - 1;
     }
     ++found->heads;
@@ -131,12 +131,6 @@ std::vector<MethodSummary> Summarise(const std::vector<MethodResult>& results) {
   return all;
 }
 
-// False of a method that this headscope does not know.
-bool IsBaseline(const std::string& method) {
-  const kernels::MethodSpec* const spec = kernels::FindMethod(method).spec();
-  return spec != nullptr && spec->baseline;
-}
-
 std::string SummaryTable(const std::vector<MethodResult>& results, const std::string& phase) {
   std::string html = "<table><tr>" +
                      Cells({"method", "device", "heads", "kept", "CRA least", "CRA mean", "relative error", "cosine",
@@ -148,7 +142,7 @@ std::string SummaryTable(const std::vector<MethodResult>& results, const std::st
     if (summary.phase != phase) continue;
     any = true;
     const auto heads = static_cast<double>(summary.heads);
-    html += std::string("<tr") + (IsBaseline(summary.method) ? " class=\"base\"" : "") + ">" +
+    html += std::string("<tr") + (summary.is_baseline ? " class=\"base\"" : "") + ">" +
             Cells({EscapeHtml(summary.method), EscapeHtml(summary.device), std::to_string(summary.heads),
                    FormatNumber("%.2f %%", 100 * summary.kept / heads), FormatNumber("%.4f", summary.cra_min),
                    FormatNumber("%.4f", summary.cra_mean / heads), FormatNumber("%.2e", summary.error / heads),

@@ -6,6 +6,7 @@
 
 #include "analysis/types/metric_list.h"
 #include "analysis/types/number_text.h"
+#include "kernels/method_names.h"
 
 namespace headscope::analysis {
 namespace {
@@ -114,6 +115,8 @@ MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const 
       value = *same;
     }
   });
+  const kernels::MethodSpec* const spec = kernels::FindMethod(result.method).spec();
+  result.is_baseline = spec != nullptr && spec->baseline;
   return result;
 }
 

@@ -110,34 +110,8 @@ class CudaDevice : public Device {
 
   PrefillWork SelectAndAttend(const PlacedProblem& placed, const kernels::PrefillMethod& method,
                               const kernels::ParameterValues& values) override {
-    const std::string name = method.spec().name;
-    kernels::CudaSelectSizes sizes;
-    Require(kernels::SelectCudaBufferSizes(name, placed.problem, values, &sizes));
-    struct State {
-      std::shared_ptr<void> index_memory, workspace;
-      kernels::SparseIndexView view;
-    };
-    const auto state = std::make_shared<State>();
-    state->index_memory = Allocate(static_cast<int64_t>(sizes.index_bytes));
-    if (sizes.workspace_bytes > 0) state->workspace = Allocate(static_cast<int64_t>(sizes.workspace_bytes));
-    PrefillWork work;
-    work.select = [&placed, name, values, sizes, state] {
-      const kernels::CudaSelectBuffers buffers{.index = state->index_memory.get(),
-                                               .index_bytes = sizes.index_bytes,
-                                               .workspace = state->workspace.get(),
-                                               .workspace_bytes = sizes.workspace_bytes};
-      Require(kernels::SelectCuda(name, placed.problem, values, buffers, &state->view, nullptr));
-    };
-    work.attend = [&placed, state] {
-      Require(kernels::AttendCuda(placed.problem, state->view, placed.output, nullptr));
-    };
-    work.select();
-    Require(kernels::DownloadIndex(state->view, &work.index, nullptr));
-    // A selector writes its lists unchecked; figures over a broken index would mean nothing.
-    if (kernels::Status status = kernels::Validate(work.index.View()); !status.ok()) {
-      throw CommandError("the GPU's " + name + " made an index that is not valid: " + status.message());
-    }
-    return work;
+    const kernels::CudaSelector* const selector = kernels::FindCudaSelector(method);
+    return selector != nullptr ? SelectOnGpu(placed, *selector, values) : SelectOnCpu(placed, method, values);
   }
 
   std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
@@ -146,6 +120,80 @@ class CudaDevice : public Device {
   }
 
  private:
+  PrefillWork SelectOnGpu(const PlacedProblem& placed, const kernels::CudaSelector& selector,
+                          const kernels::ParameterValues& values) {
+    kernels::CudaSelectSizes sizes;
+    Require(kernels::SelectCudaBufferSizes(selector, placed.problem, values, &sizes));
+    struct State {
+      std::shared_ptr<void> index_memory, workspace;
+      kernels::SparseIndexView view;
+    };
+    const auto state = std::make_shared<State>();
+    state->index_memory = Allocate(static_cast<int64_t>(sizes.index_bytes));
+    if (sizes.workspace_bytes > 0) state->workspace = Allocate(static_cast<int64_t>(sizes.workspace_bytes));
+    PrefillWork work;
+    work.select = [&placed, selector, values, sizes, state] {
+      const kernels::CudaSelectBuffers buffers{.index = state->index_memory.get(),
+                                               .index_bytes = sizes.index_bytes,
+                                               .workspace = state->workspace.get(),
+                                               .workspace_bytes = sizes.workspace_bytes};
+      Require(kernels::SelectCuda(selector, placed.problem, values, buffers, &state->view, nullptr));
+    };
+    work.attend = [&placed, state] {
+      Require(kernels::AttendCuda(placed.problem, state->view, placed.output, nullptr));
+    };
+    work.select();
+    Require(kernels::DownloadIndex(state->view, &work.index, nullptr));
+    // A selector writes its lists unchecked; figures over a broken index would mean nothing.
+    if (kernels::Status status = kernels::Validate(work.index.View()); !status.ok()) {
+      throw CommandError("the GPU's " + selector.spec->name + " made an index that is not valid: " + status.message());
+    }
+    return work;
+  }
+
+  // What a method without a selector for GPUs runs on: the host's copy of Q and K, and the index of the last selection
+  // on the GPU.
+  struct HostSelection {
+    std::vector<char> q, k;
+    kernels::AttentionProblem problem;
+    kernels::SparseIndex index;
+    kernels::CudaIndexBuffers uploaded;
+
+    HostSelection() = default;
+    HostSelection(const HostSelection&) = delete;
+    HostSelection& operator=(const HostSelection&) = delete;
+    ~HostSelection() { kernels::FreeIndex(&uploaded); }
+  };
+
+  // Its selection is timed with the index's way to the GPU; Q and K are on the host beforehand.
+  PrefillWork SelectOnCpu(const PlacedProblem& placed, const kernels::PrefillMethod& method,
+                          const kernels::ParameterValues& values) {
+    const kernels::AttentionProblem& problem = placed.problem;
+    const auto state = std::make_shared<HostSelection>();
+    const int64_t row_bytes = int64_t{problem.batch} * problem.head_dim * kernels::SizeOf(problem.dtype);
+    state->q.resize(static_cast<size_t>(row_bytes * problem.num_qo_heads * problem.seq_q));
+    state->k.resize(static_cast<size_t>(row_bytes * problem.num_kv_heads * problem.seq_k));
+    Download(problem.q.data, static_cast<int64_t>(state->q.size()), state->q.data());
+    Download(problem.k.data, static_cast<int64_t>(state->k.size()), state->k.data());
+    state->problem = problem;
+    state->problem.q.data = state->q.data();
+    state->problem.k.data = state->k.data();
+    state->problem.v = {};
+    PrefillWork work;
+    work.variant = "selects on the CPU";
+    work.select = [this, &method, values, state] {
+      Require(method.Select(state->problem, values, options_, &state->index));
+      kernels::FreeIndex(&state->uploaded);
+      Require(kernels::UploadIndex(state->index.View(), &state->uploaded));
+    };
+    work.attend = [&placed, state] {
+      Require(kernels::AttendCuda(placed.problem, state->uploaded.view, placed.output, nullptr));
+    };
+    work.select();
+    work.index = state->index;
+    return work;
+  }
+
   kernels::RunOptions options_;
   std::string name_, torch_name_;
   std::shared_ptr<void> flush_;

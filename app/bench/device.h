@@ -32,6 +32,7 @@ struct PlacedProblem {
 
 // One prefill method, ready to run. What it keeps never changes from run to run.
 struct PrefillWork {
+  std::string variant;           // "", or where it selects if that is not the device
   std::function<void()> select;  // makes the index anew; empty for a given index
   std::function<void()> attend;  // over the index that was made last
   kernels::SparseIndex index;    // on the host, valid

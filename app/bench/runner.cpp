@@ -255,6 +255,7 @@ class Runner {
     const kernels::PairCount pairs = kernels::CountPairs(work.index.View());
     Case one;
     NameRow(workload, &one.row);
+    one.row.variant = work.variant;
     one.row.kept_pairs = pairs.kept;
     one.row.dense_pairs = pairs.dense;
     if (work.select) one.select.push_back(std::move(work.select));

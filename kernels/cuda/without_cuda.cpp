@@ -69,13 +69,10 @@ Status AttendSelectionCuda(const AttentionProblem&, const CudaSelection&, const 
                            void*) {
   return NoCuda();
 }
-bool HasCudaSelector(std::string_view) {
-  return false;
-}
-Status SelectCudaBufferSizes(std::string_view, const AttentionProblem&, const ParameterValues&, CudaSelectSizes*) {
+Status SelectCudaBufferSizes(const CudaSelector&, const AttentionProblem&, const ParameterValues&, CudaSelectSizes*) {
   return NoCuda();
 }
-Status SelectCuda(std::string_view, const AttentionProblem&, const ParameterValues&, const CudaSelectBuffers&,
+Status SelectCuda(const CudaSelector&, const AttentionProblem&, const ParameterValues&, const CudaSelectBuffers&,
                   SparseIndexView*, void*) {
   return NoCuda();
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cuda_select.h"
+
 namespace headscope::kernels {
 namespace {
 
@@ -12,8 +14,9 @@ const auto& Baseline(const auto& methods) {
 }  // namespace
 
 const std::vector<const PrefillMethod*>& PrefillMethods() {
-#define HEADSCOPE_ADDRESS(name) &name(),
-  static const std::vector<const PrefillMethod*> methods = {HEADSCOPE_PREFILL_METHODS(HEADSCOPE_ADDRESS)};
+#define HEADSCOPE_ADDRESS(name, ...) &name(),
+  static const std::vector<const PrefillMethod*> methods = {
+      HEADSCOPE_PREFILL_METHODS(HEADSCOPE_ADDRESS, HEADSCOPE_ADDRESS)};
   return methods;
 }
 
@@ -33,6 +36,22 @@ const PrefillMethod* FindPrefillMethod(std::string_view name) {
 const DecodeMethod* FindDecodeMethod(std::string_view name) {
   for (const DecodeMethod* method : DecodeMethods()) {
     if (method->spec().name == name) return method;
+  }
+  return nullptr;
+}
+
+const CudaSelector* FindCudaSelector(const PrefillMethod& method) {
+#define HEADSCOPE_ON_CPU(name) {},
+#if HEADSCOPE_HAVE_CUDA
+#define HEADSCOPE_ON_BOTH(name, selector) {&name().spec(), &selection::selector},
+#else
+#define HEADSCOPE_ON_BOTH(name, selector) {},
+#endif
+  static const CudaSelector selectors[] = {HEADSCOPE_PREFILL_METHODS(HEADSCOPE_ON_CPU, HEADSCOPE_ON_BOTH)};
+#undef HEADSCOPE_ON_BOTH
+#undef HEADSCOPE_ON_CPU
+  for (const CudaSelector& selector : selectors) {
+    if (selector.select != nullptr && selector.spec == &method.spec()) return &selector;
   }
   return nullptr;
 }

@@ -1,16 +1,18 @@
-// The list of methods: a new one is a file that defines a function of this shape, and one line here.
+// The list of methods: a new one is a file that defines a function of this shape, and one line here. A prefill method
+// that has a selector for GPUs too, a function Status(Call*) under kernels/cuda/select, names it on its line with
+// BOTH; one without has its line with CPU, selects there, and is attended on the GPU.
 #pragma once
 
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 
-#define HEADSCOPE_PREFILL_METHODS(METHOD) \
-  METHOD(DensePrefill)                    \
-  METHOD(AShape)                          \
-  METHOD(VerticalSlash)                   \
-  METHOD(BlockSparse)                     \
-  METHOD(S2Attention)                     \
-  METHOD(SampleAttention)
+#define HEADSCOPE_PREFILL_METHODS(CPU, BOTH) \
+  BOTH(DensePrefill, SelectDense)            \
+  BOTH(AShape, SelectAShape)                 \
+  BOTH(VerticalSlash, SelectVerticalSlash)   \
+  BOTH(BlockSparse, SelectBlockSparse)       \
+  BOTH(S2Attention, SelectS2Attention)       \
+  BOTH(SampleAttention, SelectSampleAttention)
 
 #define HEADSCOPE_DECODE_METHODS(METHOD) \
   METHOD(DenseDecode)                    \
@@ -18,9 +20,20 @@
   METHOD(SlidingWindow)
 
 namespace headscope::kernels {
+namespace selection {
 
-#define HEADSCOPE_DECLARE(name) const PrefillMethod& name();
-HEADSCOPE_PREFILL_METHODS(HEADSCOPE_DECLARE)
+struct Call;  // kernels/cuda/select/selection_call.h
+
+#define HEADSCOPE_NOTHING(name)
+#define HEADSCOPE_DECLARE_SELECTOR(name, selector) Status selector(Call*);
+HEADSCOPE_PREFILL_METHODS(HEADSCOPE_NOTHING, HEADSCOPE_DECLARE_SELECTOR)
+#undef HEADSCOPE_DECLARE_SELECTOR
+#undef HEADSCOPE_NOTHING
+
+}  // namespace selection
+
+#define HEADSCOPE_DECLARE(name, ...) const PrefillMethod& name();
+HEADSCOPE_PREFILL_METHODS(HEADSCOPE_DECLARE, HEADSCOPE_DECLARE)
 #undef HEADSCOPE_DECLARE
 #define HEADSCOPE_DECLARE(name) const DecodeMethod& name();
 HEADSCOPE_DECODE_METHODS(HEADSCOPE_DECLARE)

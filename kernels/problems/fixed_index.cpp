@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -152,25 +153,36 @@ void MakeS2(int32_t local, int32_t stride, SparseIndex* index) {
   });
 }
 
-// "<prefix>A<separator>B", or "<prefix>A" when the separator is empty.
-std::optional<FixedSet> Match(std::string_view name, Pattern pattern, std::string_view prefix,
-                              std::string_view separator) {
-  if (!name.starts_with(prefix)) return std::nullopt;
-  FixedSet set{.pattern = pattern};
-  const char* at = name.data() + prefix.size();
-  const char* const end = name.data() + name.size();
-  const auto number = [&](int32_t* value) {
-    const auto [after, error] = std::from_chars(at, end, *value);
-    at = after;
+// How a set is written: "<prefix>A<separator>B", "<prefix>A" where there is no separator, "<prefix>" where there is no
+// number.
+struct Form {
+  Pattern pattern;
+  std::string_view prefix;
+  std::string_view separator;
+  int32_t numbers;
+};
+constexpr Form kForms[] = {{Pattern::kDense, "dense", "", 0},
+                           {Pattern::kBlocks, "blocks-", "", 1},
+                           {Pattern::kVerticalSlash, "vertical-slash-", "x", 2},
+                           {Pattern::kAShape, "a-shape-", "+", 2},
+                           {Pattern::kS2, "s2-l", "v", 2}};
+
+std::optional<FixedSet> Match(const Form& form, std::string_view name) {
+  FixedSet set{.pattern = form.pattern};
+  const auto take = [&name](std::string_view text) {
+    const bool begins = name.starts_with(text);
+    if (begins) name.remove_prefix(text.size());
+    return begins;
+  };
+  const auto number = [&name](int32_t* value) {
+    const auto [after, error] = std::from_chars(name.data(), name.data() + name.size(), *value);
+    name.remove_prefix(static_cast<size_t>(after - name.data()));
     return error == std::errc();
   };
-  if (!number(&set.first)) return std::nullopt;
-  if (!separator.empty()) {
-    if (!std::string_view(at, end).starts_with(separator)) return std::nullopt;
-    at += separator.size();
-    if (!number(&set.second)) return std::nullopt;
-  }
-  return at == end ? std::optional(set) : std::nullopt;
+  bool matches = take(form.prefix);
+  if (matches && form.numbers > 0) matches = number(&set.first);
+  if (matches && form.numbers > 1) matches = take(form.separator) && number(&set.second);
+  return matches && name.empty() ? std::optional(set) : std::nullopt;
 }
 
 Status CheckRange(std::string_view name, const char* what, int32_t value, int32_t least, int32_t most) {
@@ -204,11 +216,9 @@ Status CheckNumbers(std::string_view name, const FixedSet& set) {
 
 Status ParseFixedSet(std::string_view name, FixedSet* set) {
   std::optional<FixedSet> found;
-  if (name == "dense") found = FixedSet{};
-  if (!found) found = Match(name, Pattern::kBlocks, "blocks-", "");
-  if (!found) found = Match(name, Pattern::kVerticalSlash, "vertical-slash-", "x");
-  if (!found) found = Match(name, Pattern::kAShape, "a-shape-", "+");
-  if (!found) found = Match(name, Pattern::kS2, "s2-l", "v");
+  for (const Form& form : kForms) {
+    if (!found) found = Match(form, name);
+  }
   if (!found) {
     return {StatusCode::kInvalidArgument,
             std::string("'").append(name).append(
@@ -221,23 +231,12 @@ Status ParseFixedSet(std::string_view name, FixedSet* set) {
 }
 
 std::string NameOf(const FixedSet& set) {
-  // append, since GCC 12 warns falsely of operator+ on a literal and a short string.
-  const auto name = [](const char* prefix, int32_t number) {
-    return std::string(prefix).append(std::to_string(number));
-  };
-  switch (set.pattern) {
-    case Pattern::kDense:
-      return "dense";
-    case Pattern::kBlocks:
-      return name("blocks-", set.first);
-    case Pattern::kVerticalSlash:
-      return name("vertical-slash-", set.first).append(name("x", set.second));
-    case Pattern::kAShape:
-      return name("a-shape-", set.first).append(name("+", set.second));
-    case Pattern::kS2:
-      return name("s2-l", set.first).append(name("v", set.second));
-  }
-  return {};
+  const Form& form =
+      *std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& one) { return one.pattern == set.pattern; });
+  std::string name(form.prefix);
+  if (form.numbers > 0) name.append(std::to_string(set.first));
+  if (form.numbers > 1) name.append(form.separator).append(std::to_string(set.second));
+  return name;
 }
 
 SparseIndex MakeFixedIndex(const FixedSet& set, int32_t batch, int32_t num_qo_heads, int32_t seq_len, uint64_t seed) {

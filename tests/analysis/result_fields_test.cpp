@@ -168,6 +168,18 @@ TEST(ResultFields, RunsAreReadBackAsTheyWere) {
   EXPECT_TRUE(ParseComparisonJson(ComparisonJson({}), "runs.json").empty());
 }
 
+// Which runs are of the baseline itself is no field of the files: it follows from the method.
+TEST(ResultFields, ReadRunsKnowTheBaseline) {
+  for (const auto& [method, is_baseline] :
+       {std::pair{"dense", true}, std::pair{"decode/dense", true}, std::pair{"a-shape", false},
+        std::pair{"sparq", false}, std::pair{"of another day", false}}) {
+    MethodResult run = Measured();
+    run.method = method;
+    EXPECT_EQ(ParseComparisonJson(ComparisonJson({run}), "runs.json")[0].is_baseline, is_baseline) << method;
+    EXPECT_EQ(ParseComparisonCsv(ComparisonCsv({run}), "runs.csv")[0].is_baseline, is_baseline) << method;
+  }
+}
+
 TEST(ResultFields, WhatIsNoTableOfRunsIsOneSentence) {
   const auto refusal = [](const auto& parse, const std::string& text) -> std::string {
     try {

@@ -65,6 +65,24 @@ TEST_F(LivePanelTest, ADecodeMethodIsPickedDraggedSeenAndMeasured) {
   EXPECT_EQ(workbench_.last_method, "newest");
 }
 
+// A parameter that is one of several names: picked from a list, by the mouse or the keys.
+TEST_F(LivePanelTest, AChoiceIsPickedByItsName) {
+  Show();
+  ASSERT_TRUE(canvas_->SetMethod("newest", kernels::ParameterValues(workbench_.methods().back())));
+  Settle();
+  ClickControl("order");
+  ClickControl("order:at random");
+  EXPECT_EQ(Value("order"), 2);
+  EXPECT_EQ(canvas_->method_values().ToString(workbench_.methods().back()), "local=32,order=at random");
+  EXPECT_TRUE(canvas_->PanelControl("order:at random").isNull()) << "the list stays open";
+  TabTo("order");
+  Press(Qt::Key_Left);
+  EXPECT_EQ(Value("order"), 1);
+  Press(Qt::Key_Home);
+  EXPECT_EQ(Value("order"), 0);
+  KeepPicture("canvas_choice");
+}
+
 // Below the map each step has a lane with the kept keys in it; on the map itself its row is greyed, other rows are not.
 TEST_F(LivePanelTest, StepsHaveLanesBelowTheMapAndRowsOnIt) {
   Show();

@@ -110,8 +110,8 @@ Status RowLse(const Arguments& a) {
 }
 Status Select(const Arguments& a) {
   SparseIndexView selected;
-  return SelectCuda("vertical-slash", a.prefill, ParameterValues(FindPrefillMethod("vertical-slash")->spec()),
-                    a.buffers, &selected, nullptr);
+  const CudaSelector& selector = *FindCudaSelector(*FindPrefillMethod("vertical-slash"));
+  return SelectCuda(selector, a.prefill, ParameterValues(*selector.spec), a.buffers, &selected, nullptr);
 }
 Status DecodeDense(const Arguments& a) {
   return DecodeDenseCuda(a.decode, a.step, a.workspace, Arguments::kBufferBytes, nullptr);

@@ -22,7 +22,9 @@ using testing::GpuSelection;
 using ::testing::HasSubstr;
 using testing::OnDevice;
 using testing::RandomProblem;
+using testing::SelectorOf;
 using testing::Values;
+using testing::WithCudaSelector;
 
 TEST(CudaSelectGraph, ReplaysInACudaGraph) {
   SKIP_WITHOUT_GPU();
@@ -31,8 +33,7 @@ TEST(CudaSelectGraph, ReplaysInACudaGraph) {
   const DeviceTensor q(problem.q.View(), 1);
   const DeviceTensor k(problem.k.View(), 1);
   const AttentionProblem device = OnDevice(problem.View(), q, k);
-  for (const char* method :
-       {"dense", "a-shape", "vertical-slash", "block-sparse", "s2-attention", "sample-attention"}) {
+  for (const std::string& method : WithCudaSelector()) {
     SCOPED_TRACE(method);
     const ParameterValues values = Values(method, "");
     GpuSelection selection(method, device, values);
@@ -103,7 +104,7 @@ class CudaSelectRefuses : public ::testing::Test {
 
   Status Select(const std::string& method, const ParameterValues& values) {
     SparseIndexView index;
-    const Status status = SelectCuda(method, problem_, values, buffers_, &index, nullptr);
+    const Status status = SelectCuda(SelectorOf(method), problem_, values, buffers_, &index, nullptr);
     EXPECT_EQ(index.run_begin, nullptr);
     return status;
   }
@@ -114,15 +115,26 @@ class CudaSelectRefuses : public ::testing::Test {
   CudaSelectBuffers buffers_;
 };
 
-TEST_F(CudaSelectRefuses, AnUnknownMethod) {
-  EXPECT_FALSE(HasCudaSelector("sparq"));
-  const Status status = Select("sparq", ParameterValues());
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), HasSubstr("\"sparq\""));
-}
+// A method of another name, and so of no line in the registry.
+class Unregistered final : public PrefillMethod {
+ public:
+  const MethodSpec& spec() const override { return spec_; }
+  Status Select(const AttentionProblem&, const ParameterValues&, const RunOptions&, SparseIndex*) const override {
+    return {};
+  }
 
-TEST_F(CudaSelectRefuses, EveryPrefillMethodHasASelector) {
-  for (const PrefillMethod* method : PrefillMethods()) EXPECT_TRUE(HasCudaSelector(method->spec().name));
+ private:
+  const MethodSpec spec_{.name = "dense"};
+};
+
+TEST(CudaSelectors, AreThoseOfTheRegistry) {
+  EXPECT_THAT(WithCudaSelector(), ::testing::IsSupersetOf({"dense", "a-shape", "vertical-slash", "block-sparse",
+                                                           "s2-attention", "sample-attention"}));
+  for (const std::string& method : WithCudaSelector()) {
+    EXPECT_EQ(SelectorOf(method).spec, &FindPrefillMethod(method)->spec());
+    EXPECT_NE(SelectorOf(method).select, nullptr);
+  }
+  EXPECT_EQ(FindCudaSelector(Unregistered()), nullptr);
 }
 
 TEST_F(CudaSelectRefuses, AParameterWithoutValue) {
@@ -132,7 +144,8 @@ TEST_F(CudaSelectRefuses, AParameterWithoutValue) {
 }
 
 TEST_F(CudaSelectRefuses, TypesAndShapesThatItsKernelsDoNotTake) {
-  for (const char* method : {"vertical-slash", "sample-attention", "block-sparse"}) {
+  for (const std::string& method : WithCudaSelector()) {
+    if (SelectorOf(method).spec->IsStatic()) continue;
     SCOPED_TRACE(method);
     problem_.dtype = DType::kFloat32;
     EXPECT_EQ(Select(method).code(), StatusCode::kUnsupported);
@@ -161,7 +174,7 @@ TEST_F(CudaSelectRefuses, NullTensorsAndPositionsWithoutKeys) {
 TEST_F(CudaSelectRefuses, BuffersThatAreMissingShortOrUnaligned) {
   const ParameterValues values = Values("vertical-slash", "");
   CudaSelectSizes sizes;
-  ASSERT_TRUE(SelectCudaBufferSizes("vertical-slash", problem_, values, &sizes).ok());
+  ASSERT_TRUE(SelectCudaBufferSizes(SelectorOf("vertical-slash"), problem_, values, &sizes).ok());
   EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.index is null"));
   buffers_ = {memory_, sizes.index_bytes - 1, memory_, sizes.workspace_bytes};
   EXPECT_THAT(Select("vertical-slash").message(), HasSubstr("buffers.index_bytes is"));
@@ -174,7 +187,8 @@ TEST_F(CudaSelectRefuses, BuffersThatAreMissingShortOrUnaligned) {
 TEST_F(CudaSelectRefuses, SizesNeedNoTensors) {
   problem_.q.data = problem_.k.data = nullptr;
   CudaSelectSizes sizes;
-  const Status status = SelectCudaBufferSizes("sample-attention", problem_, Values("sample-attention", ""), &sizes);
+  const Status status =
+      SelectCudaBufferSizes(SelectorOf("sample-attention"), problem_, Values("sample-attention", ""), &sizes);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_GT(sizes.index_bytes, 0u);
   EXPECT_GT(sizes.workspace_bytes, 0u);

@@ -70,6 +70,18 @@ inline ParameterValues Values(const std::string& method, const std::string& text
   return Values(FindPrefillMethod(method)->spec(), text);
 }
 
+// The registered prefill methods that have a selector for GPUs, by name.
+inline std::vector<std::string> WithCudaSelector() {
+  std::vector<std::string> names;
+  for (const PrefillMethod* method : PrefillMethods()) {
+    if (FindCudaSelector(*method) != nullptr) names.push_back(method->spec().name);
+  }
+  return names;
+}
+inline const CudaSelector& SelectorOf(const std::string& method) {
+  return *FindCudaSelector(*FindPrefillMethod(method));
+}
+
 // Selects on the GPU and brings the index back.
 class GpuSelection {
  public:
@@ -81,7 +93,7 @@ class GpuSelection {
 
   void Run(const std::string& method, const AttentionProblem& problem, const ParameterValues& values, void* stream) {
     const CudaSelectBuffers buffers{index_.get(), index_.bytes(), workspace_.get(), workspace_.bytes()};
-    const Status status = SelectCuda(method, problem, values, buffers, &view_, stream);
+    const Status status = SelectCuda(SelectorOf(method), problem, values, buffers, &view_, stream);
     ASSERT_TRUE(status.ok()) << status.message();
   }
   void Download() {
@@ -102,7 +114,7 @@ class GpuSelection {
   static CudaSelectSizes Sizes(const std::string& method, const AttentionProblem& problem,
                                const ParameterValues& values) {
     CudaSelectSizes sizes;
-    const Status status = SelectCudaBufferSizes(method, problem, values, &sizes);
+    const Status status = SelectCudaBufferSizes(SelectorOf(method), problem, values, &sizes);
     EXPECT_TRUE(status.ok()) << status.message();
     return sizes;
   }

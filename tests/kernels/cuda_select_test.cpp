@@ -28,7 +28,9 @@ using testing::KeyBounds;
 using testing::OnDevice;
 using testing::ProblemShape;
 using testing::RandomProblem;
+using testing::SelectorOf;
 using testing::Values;
+using testing::WithCudaSelector;
 
 bool SameEntries(const SparseIndex& a, const SparseIndex& b, size_t list) {
   const auto runs = [&](const SparseIndex& index) { return index.runs.begin() + index.run_begin[list]; };
@@ -81,14 +83,14 @@ bool SameKeptSet(const SparseIndex& a, const SparseIndex& b, size_t list) {
 }
 
 struct Case {
-  const char* method;
-  const char* parameters;
+  std::string method;
+  std::string parameters;
   ProblemShape shape;
   float soft_cap = 0;
 };
 
 std::string NameOfCase(const Case& c) {
-  std::string name = std::string(c.method) + "_" + c.parameters + "_" + std::to_string(c.shape.seq_q) + "x" +
+  std::string name = c.method + "_" + c.parameters + "_" + std::to_string(c.shape.seq_q) + "x" +
                      std::to_string(c.shape.seq_k) + "at" + std::to_string(c.shape.first_position) + "_b" +
                      std::to_string(c.shape.batch) + "_h" + std::to_string(c.shape.num_qo_heads) + "_" +
                      std::to_string(c.shape.num_kv_heads) + "_d" + std::to_string(c.shape.head_dim) +
@@ -198,28 +200,24 @@ std::vector<Case> Cases() {
       Last(500, 1024, 1524),
       Last(333, 1000, 1400, 6, 3, 128, 2, DType::kBFloat16),
   };
-  const std::pair<const char*, const char*> settings[] = {
-      {"dense", ""},
-      {"a-shape", ""},
+  // Of every registered selector the defaults, and what is settled by hand.
+  std::vector<std::pair<std::string, std::string>> settings = {
       {"a-shape", "n_sink=10,n_local=100"},
       {"a-shape", "n_sink=0,n_local=1"},
-      {"vertical-slash", ""},
       {"vertical-slash", "n_vertical=40,n_slash=30,forced_columns=3,forced_slashes=5"},
       {"vertical-slash", "n_vertical=200,n_slash=12,last_q=17,forced_columns=0,forced_slashes=0"},
       {"vertical-slash", "n_vertical=0,n_slash=50,last_q=200"},
       {"vertical-slash", "n_vertical=60,n_slash=0,last_q=100"},
       {"block-sparse", "n_blocks=1"},
       {"block-sparse", "n_blocks=5"},
-      {"block-sparse", ""},
-      {"s2-attention", ""},
       {"s2-attention", "local_blocks=2,vertical_stride=4,head_step=3,offset=1,subtract_offset=1,max_distance=9"},
       {"s2-attention", "local_blocks=1,vertical_stride=1,per_kv_head=1"},
-      {"sample-attention", ""},
       {"sample-attention", "alpha_c=0.5,alpha_s=0.4"},
       {"sample-attention", "alpha_c=0.3,alpha_s=0,chunk_n=5,own_rows_only=1"},
       {"sample-attention", "alpha_c=0,alpha_s=0.2,chunk_n=3,keep_diagonal=1"},
       {"sample-attention", "alpha_c=1,alpha_s=1"},
   };
+  for (const std::string& method : WithCudaSelector()) settings.emplace_back(method, "");
   for (const auto& [method, parameters] : settings) {
     for (const ProblemShape& shape : shapes) cases.push_back({method, parameters, shape});
   }
@@ -232,7 +230,8 @@ std::vector<Case> Cases() {
   cases.push_back({"sample-attention", "chunk_n=64", Whole(20000, 2, 2, 64)});
   cases.push_back({"block-sparse", "", Whole(46341, 1, 1, 64)});
   cases.push_back({"block-sparse", "n_blocks=64", Last(1000, 230000, 231000, 1, 1, 64, 1)});
-  for (const char* method : {"dense", "a-shape", "s2-attention"}) {
+  for (const std::string& method : WithCudaSelector()) {
+    if (!SelectorOf(method).spec->IsStatic()) continue;
     cases.push_back({method, "", Whole(46341, 2, 1, 64)});
     cases.push_back({method, "", Whole(131072, 2, 1, 64)});
   }

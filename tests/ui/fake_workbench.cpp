@@ -79,7 +79,13 @@ FakeWorkbench::FakeWorkbench(int64_t num_tokens) : num_tokens_(num_tokens) {
                         .logarithmic = true,
                         .unit = kernels::Unit::kTokens,
                         .help = "newest keys kept",
-                        .cost = "time"}};
+                        .cost = "time"},
+                       {.name = "order",
+                        .type = kernels::ParameterType::kChoice,
+                        .maximum = 2,
+                        .help = "not used",
+                        .cost = "nothing",
+                        .choices = {"by place", "by score", "at random"}}};
   kernels::MethodSpec dense_decode = dense;
   dense_decode.phase = kernels::Phase::kDecode;
   methods_ = {dense, band, dense_decode, decode};

@@ -58,6 +58,9 @@ void LivePanel::MarkStop(PanelStop stop) {
 
 bool LivePanel::HandleKey(PanelKey key) {
   if (methods_.HandleKey(key) || colors_.HandleKey(key)) return true;
+  for (auto& [name, list] : choices_) {
+    if (list.HandleKey(key)) return true;
+  }
   const PanelStop* const stop = focus_.focused();
   if (key == PanelKey::kList) {
     if (stop != nullptr && stop->name == kColorsControl) {
@@ -98,15 +101,19 @@ bool LivePanel::HandleKey(PanelKey key) {
   return true;
 }
 
-bool LivePanel::MoveFocus(bool forward) {
+void LivePanel::CloseLists() {
   methods_.Close();
   colors_.Close();
+  for (auto& [name, list] : choices_) list.Close();
+}
+
+bool LivePanel::MoveFocus(bool forward) {
+  CloseLists();
   return focus_.Move(forward);
 }
 
 void LivePanel::ClearFocus() {
-  methods_.Close();
-  colors_.Close();
+  CloseLists();
   focus_.Clear();
 }
 
@@ -256,8 +263,9 @@ void LivePanel::DrawParameter(CanvasModel& model, const kernels::ParameterSpec& 
     HelpTooltip(ParameterHelp(spec, registered));
   } else if (spec.type == kernels::ParameterType::kChoice) {
     changed = DrawChoice(spec, &value);
-    MarkStop({spec.name, step, {}, {}});
-    HelpTooltip(ParameterHelp(spec, registered));
+    PanelList& list = choices_[spec.name];
+    MarkStop({spec.name, step, [&list] { list.Toggle(); }, [set, spec](bool last) { set(last ? spec.maximum : 0); }});
+    if (!list.is_open()) HelpTooltip(ParameterHelp(spec, registered));
   } else {
     changed = DrawSlider(trial, spec, &value);
     MarkStop({spec.name, step, {}, [set, spec](bool last) { set(last ? spec.maximum : spec.minimum); }});
@@ -282,13 +290,12 @@ bool LivePanel::DrawChoice(const kernels::ParameterSpec& spec, double* value) {
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(spec.name.c_str());
   ImGui::SameLine(kLabelWidth);
-  ImGui::SetNextItemWidth(-1);
-  std::string names;  // each ends with a zero
-  for (const std::string& choice : spec.choices) names.append(choice).push_back('\0');
-  auto place = static_cast<int>(*value);
-  if (!ImGui::Combo("##value", &place, names.c_str())) return false;
-  *value = place;
-  return true;
+  std::vector<PanelListEntry> entries;
+  for (const std::string& choice : spec.choices) entries.push_back({choice, choice, {}, {}});
+  const auto picked = choices_[spec.name].Draw("##value", -1, entries, static_cast<size_t>(*value),
+                                               [&](const std::string& choice) { Mark(spec.name + ":" + choice); });
+  if (picked) *value = static_cast<double>(*picked);
+  return picked.has_value();
 }
 
 bool LivePanel::DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value) {

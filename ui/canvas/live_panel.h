@@ -55,7 +55,8 @@ class LivePanel {
   void DrawMethod(CanvasModel& model);
   bool DrawMethodList(MethodTrial& trial);  // true when another method was picked
   void DrawParameter(CanvasModel& model, const kernels::ParameterSpec& registered);
-  static bool DrawChoice(const kernels::ParameterSpec& spec, double* value);  // true when another one was picked
+  void CloseLists();
+  bool DrawChoice(const kernels::ParameterSpec& spec, double* value);  // true when one was picked
   bool DrawSlider(MethodTrial& trial, const kernels::ParameterSpec& spec, double* value);
   // panel_kept.cpp
   void DrawKept(CanvasModel& model);
@@ -91,6 +92,7 @@ class LivePanel {
   bool rolled_by_hand_ = false;  // the user's choice stays
   bool unroll_ = false;          // wanted
   PanelList methods_, colors_;
+  std::map<std::string, PanelList> choices_;  // by parameter
   bool display_open_ = false;
   int64_t results_shown_ = 0;  // MethodTrial::num_results when the last one was scrolled into sight
   std::string resetting_;      // the parameter that a double click set back; its slider is deaf until the button is up

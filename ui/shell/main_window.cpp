@@ -21,8 +21,14 @@
 namespace headscope::ui {
 namespace {
 
-// Keeps what reaches a share of the mass, so that its defaults leave something out at any length.
-constexpr char kFirstMethod[] = "sample-attention";
+// One that keeps what reaches a share of the mass: its defaults leave something out at any length.
+QString FirstMethod(const std::vector<kernels::MethodSpec>& methods) {
+  const auto by_mass = std::find_if(methods.begin(), methods.end(), [](const kernels::MethodSpec& method) {
+    return std::any_of(method.parameters.begin(), method.parameters.end(),
+                       [](const auto& parameter) { return parameter.role == kernels::ParameterRole::kMassShare; });
+  });
+  return by_mass == methods.end() ? QString() : QString::fromStdString(by_mass->name);
+}
 
 // The first local file or folder among dropped addresses.
 QString DroppedPath(const QMimeData* data) {
@@ -63,7 +69,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   workbench_->SetWhenDrawn([this](std::function<void()> then) { calm_->Then(std::move(then)); });
   canvas_->SetWorkbench(workbench_);
   ResetLayout();
-  SetMethodState({QLatin1String(kFirstMethod), {}, canvas_->mass_target()});
+  SetMethodState({FirstMethod(canvas_->methods()), {}, canvas_->mass_target()});
   RestoreSession();
   parameters_.Record(PresentMethodState());
   SyncViewCommands();

@@ -173,8 +173,7 @@ void MainWindow::StopSearch() {
 void MainWindow::ShowRun(const analysis::MethodResult& run) {
   store_.Select(run.head);
   // Dense decode is no choice of the panel: it is what decode methods are measured beside.
-  const std::vector<kernels::MethodSpec>& offered = canvas_->methods();
-  if (std::none_of(offered.begin(), offered.end(), [&](const auto& spec) { return spec.name == run.method; })) return;
+  if (PanelMethod(QString::fromStdString(run.method)) == nullptr) return;
   SetMethodState({QString::fromStdString(run.method), QString::fromStdString(run.parameters), canvas_->mass_target()});
   canvas_->ShowResult(run);
 }

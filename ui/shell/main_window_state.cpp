@@ -31,10 +31,6 @@ std::optional<analysis::HeadId> HeadOf(const QJsonValue& json) {
   return analysis::HeadId{head[0].toInt(-1), head[1].toInt(-1)};
 }
 
-bool IsDense(const analysis::MethodResult& run) {
-  return run.method == "dense";
-}
-
 }  // namespace
 
 void MainWindow::RestoreSession() {
@@ -150,15 +146,16 @@ void MainWindow::ClearRuns() {
   const std::vector<analysis::MethodResult> runs = runs_->model()->runs();
   keeper_.DropRuns();
   runs_->model()->Clear();
-  const auto measured = std::count_if(runs.begin(), runs.end(), std::not_fn(IsDense));
+  const auto measured =
+      std::count_if(runs.begin(), runs.end(), std::not_fn(std::mem_fn(&analysis::MethodResult::is_baseline)));
   notice_->ShowOffer(measured == 1 ? tr("One run is cleared.") : tr("%1 runs are cleared.").arg(measured), tr("Undo"),
                      [this, runs] {
                        for (const analysis::MethodResult& run : runs) {
-                         if (!IsDense(run)) AddRun(run);
+                         if (!run.is_baseline) AddRun(run);
                        }
                        // The baseline that was on show is the last that was measured.
                        for (const analysis::MethodResult& run : runs) {
-                         if (IsDense(run)) AddRun(run);
+                         if (run.is_baseline) AddRun(run);
                        }
                      });
 }
@@ -177,9 +174,10 @@ void MainWindow::LoadRuns() {
   for (const analysis::MethodResult& run : runs) {
     if (!store_.Holds(run.head)) continue;
     AddRun(run);
-    loaded += IsDense(run) ? 0 : 1;
+    loaded += run.is_baseline ? 0 : 1;
   }
-  const auto all = std::count_if(runs.begin(), runs.end(), std::not_fn(IsDense));
+  const auto all =
+      std::count_if(runs.begin(), runs.end(), std::not_fn(std::mem_fn(&analysis::MethodResult::is_baseline)));
   notice_->ShowMessage(loaded == all
                            ? tr("%1 runs are loaded from %2.").arg(loaded).arg(path)
                            : tr("%1 of the %2 runs of %3 are loaded: the trace lacks the heads of the others.")

@@ -18,9 +18,6 @@ using analysis::MethodResult;
 
 constexpr int64_t kLeastQuantileRows = 20;  // a fifth percentile of fewer is their minimum
 
-bool IsDense(const MethodResult& run) {
-  return run.method == "dense" || run.method == "decode/dense";
-}
 bool SameGroup(const MethodResult& a, const MethodResult& b) {
   return a.head == b.head && a.phase == b.phase && a.measured == b.measured;
 }
@@ -32,6 +29,7 @@ MethodResult DenseRow(const MethodResult& run) {
   MethodResult dense;
   dense.head = run.head;
   dense.method = run.phase == "decode" ? "decode/dense" : "dense";
+  dense.is_baseline = true;
   dense.phase = run.phase;
   dense.device = dense.select_device = run.device;
   dense.measured = run.measured;
@@ -96,7 +94,7 @@ double SpeedupDeviation(const MethodResult& run) {
 QString Speedup(const MethodResult& run) {
   const int digits = Decimals(run.speedup);
   const QString factor = QString::number(run.speedup, 'f', digits);
-  if (IsDense(run)) return factor + u'×';
+  if (run.is_baseline) return factor + u'×';
   return QStringLiteral("%1 ± %2×").arg(factor).arg(SpeedupDeviation(run), 0, 'f', digits);
 }
 
@@ -126,7 +124,7 @@ QString Text(const MethodResult& run, int column) {
     case RunsTableModel::kCraMean:
       return QString::number(run.cra_mean, 'f', 3);
     case RunsTableModel::kSelect:
-      return IsDense(run) ? QStringLiteral("–") : Milliseconds(run.select);
+      return run.is_baseline ? QStringLiteral("–") : Milliseconds(run.select);
     case RunsTableModel::kAttend:
       return Milliseconds(run.attend);
     case RunsTableModel::kDense:
@@ -245,7 +243,7 @@ QVariant RunsTableModel::data(const QModelIndex& index, int role) const {
                                          : QVariant();
     case Qt::FontRole: {
       QFont font;
-      font.setBold(IsDense(run));
+      font.setBold(run.is_baseline);
       return font;
     }
     case Qt::TextAlignmentRole:
@@ -274,7 +272,7 @@ void RunsTableModel::Arrange() {
   std::stable_sort(runs_.begin(), runs_.end(), [this](const MethodResult& a, const MethodResult& b) {
     // Prefill before decode: it is the phase on the map.
     const auto group = [](const MethodResult& run) {
-      return std::tuple(run.head, run.phase == "decode", run.measured, !IsDense(run));
+      return std::tuple(run.head, run.phase == "decode", run.measured, !run.is_baseline);
     };
     if (group(a) != group(b)) return group(a) < group(b);
     const bool ascending = sort_order_ == Qt::AscendingOrder;
@@ -292,7 +290,7 @@ bool RunsTableModel::SharesItsTime(const MethodResult& dense) const {
 
 QString RunsTableModel::TextOf(const MethodResult& run, int column) const {
   const bool is_time = column == kAttend || column == kTotal || column == kDense;
-  if ((is_time || column == kNote) && IsDense(run) && !SharesItsTime(run)) {
+  if ((is_time || column == kNote) && run.is_baseline && !SharesItsTime(run)) {
     return is_time ? QStringLiteral("–") : tr("each run was timed with a dense of its own: its column Dense ms");
   }
   return Text(run, column);
@@ -303,7 +301,7 @@ void RunsTableModel::Add(const MethodResult& result) {
   const auto put = [this](const MethodResult& run) {
     const auto same = std::find_if(runs_.begin(), runs_.end(), [&](const MethodResult& other) {
       return SameGroup(run, other) && run.method == other.method &&
-             (IsDense(run) || run.parameters == other.parameters);
+             (run.is_baseline || run.parameters == other.parameters);
     });
     if (same != runs_.end()) {
       *same = run;
@@ -312,7 +310,7 @@ void RunsTableModel::Add(const MethodResult& result) {
     }
   };
   put(DenseRow(result));
-  if (!IsDense(result)) put(result);
+  if (!result.is_baseline) put(result);
   is_saved_ = false;
   Arrange();
   endResetModel();
@@ -326,7 +324,9 @@ void RunsTableModel::Clear() {
 }
 
 int RunsTableModel::NumUnsaved() const {
-  return is_saved_ ? 0 : static_cast<int>(std::count_if(runs_.begin(), runs_.end(), std::not_fn(IsDense)));
+  return is_saved_ ? 0
+                   : static_cast<int>(std::count_if(runs_.begin(), runs_.end(),
+                                                    std::not_fn(std::mem_fn(&MethodResult::is_baseline))));
 }
 
 RunsTable::RunsTable(QWidget* parent) : QWidget(parent), model_(new RunsTableModel(this)) {

@@ -1,7 +1,6 @@
-// SelectCuda: checks, memory, and which method runs.
+// SelectCuda: checks, memory, and the two walks of a call.
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,7 +8,6 @@
 #include "device_pointers.h"
 #include "index/checks.h"
 #include "kernels/cuda_select.h"
-#include "kernels/method.h"
 #include "select/selection_call.h"
 
 namespace headscope::kernels {
@@ -44,27 +42,6 @@ ListShape ShapeOfLists(const Call& call) {
 
 namespace {
 
-enum class Method { kDense, kAShape, kVerticalSlash, kBlockSparse, kS2Attention, kSampleAttention };
-
-std::optional<Method> FindMethod(std::string_view name) {
-  constexpr std::pair<std::string_view, Method> kMethods[] = {
-      {"dense", Method::kDense},
-      {"a-shape", Method::kAShape},
-      {"vertical-slash", Method::kVerticalSlash},
-      {"block-sparse", Method::kBlockSparse},
-      {"s2-attention", Method::kS2Attention},
-      {"sample-attention", Method::kSampleAttention},
-  };
-  for (const auto& [known, method] : kMethods) {
-    if (known == name) return method;
-  }
-  return std::nullopt;
-}
-
-bool ReadsTensors(Method method) {
-  return method == Method::kVerticalSlash || method == Method::kBlockSparse || method == Method::kSampleAttention;
-}
-
 Status Unsupported(const std::string& message) {
   return {StatusCode::kUnsupported, message};
 }
@@ -91,21 +68,16 @@ Status CheckTensors(const AttentionProblem& problem) {
   return {};
 }
 
-Status Check(std::string_view name, const AttentionProblem& problem, const ParameterValues& values,
-             std::optional<Method>* method) {
-  const PrefillMethod* const registered = FindPrefillMethod(name);
-  if (registered == nullptr) {
-    return {StatusCode::kInvalidArgument,
-            "method is \"" + std::string(name) + "\": no prefill method has that name; see headscope methods."};
-  }
-  *method = FindMethod(name);
-  if (!method->has_value()) {
-    return Unsupported("method is \"" + std::string(name) + "\": it has no GPU selector; select on the CPU.");
-  }
+// Of methods that choose by place alone no tensor is looked at.
+bool ReadsTensors(const CudaSelector& selector) {
+  return !selector.spec->IsStatic();
+}
+
+Status Check(const CudaSelector& selector, const AttentionProblem& problem, const ParameterValues& values) {
   Status status = internal::CheckProblem(problem, /*reads_v=*/false);
   if (status.ok()) status = internal::CheckPositions(problem);
-  if (status.ok()) status = internal::CheckValues(registered->spec(), values);
-  if (status.ok() && ReadsTensors(**method)) status = CheckTensors(problem);
+  if (status.ok()) status = internal::CheckValues(*selector.spec, values);
+  if (status.ok() && ReadsTensors(selector)) status = CheckTensors(problem);
   if (!status.ok()) return status;
   const int64_t num_tiles = (int64_t{problem.seq_q} + kTileRows - 1) / kTileRows;
   const int64_t most = std::numeric_limits<int32_t>::max() / 32;
@@ -116,7 +88,7 @@ Status Check(std::string_view name, const AttentionProblem& problem, const Param
   return {};
 }
 
-Status Run(Method method, Call* call) {
+Status Run(const CudaSelector& selector, Call* call) {
   SparseIndexView& view = call->view;
   view.batch = call->problem.batch;
   view.num_qo_heads = call->problem.num_qo_heads;
@@ -124,22 +96,7 @@ Status Run(Method method, Call* call) {
   view.seq_k = call->problem.seq_k;
   view.first_position = call->problem.first_position;
   view.tile_rows = kTileRows;
-  switch (method) {
-    case Method::kDense:
-      return SelectRule(call, {MaskKind::kCausal, 0, 0});
-    case Method::kAShape:
-      return SelectRule(call,
-                        {MaskKind::kCausalWindow, call->values.Integer("n_local"), call->values.Integer("n_sink")});
-    case Method::kVerticalSlash:
-      return SelectVerticalSlash(call);
-    case Method::kBlockSparse:
-      return SelectBlockSparse(call);
-    case Method::kS2Attention:
-      return SelectS2Attention(call);
-    case Method::kSampleAttention:
-      return SelectSampleAttention(call);
-  }
-  return {StatusCode::kInvalidArgument, "method has no GPU selector."};
+  return selector.select(call);
 }
 
 Status CheckBuffer(const char* name, const void* data, size_t bytes, size_t needed) {
@@ -158,9 +115,10 @@ Status CheckBuffer(const char* name, const void* data, size_t bytes, size_t need
 }
 
 // Of a problem that Check() let pass; touches no memory.
-Status Measure(Method method, const AttentionProblem& problem, const ParameterValues& values, CudaSelectSizes* sizes) {
+Status Measure(const CudaSelector& selector, const AttentionProblem& problem, const ParameterValues& values,
+               CudaSelectSizes* sizes) {
   Call call{problem, values, Arena(nullptr), Arena(nullptr)};
-  if (Status status = Run(method, &call); !status.ok()) return status;
+  if (Status status = Run(selector, &call); !status.ok()) return status;
   *sizes = {call.index.used(), call.workspace.used()};
   return {};
 }
@@ -168,36 +126,30 @@ Status Measure(Method method, const AttentionProblem& problem, const ParameterVa
 }  // namespace
 }  // namespace selection
 
-bool HasCudaSelector(std::string_view method) {
-  return selection::FindMethod(method).has_value();
-}
-
-Status SelectCudaBufferSizes(std::string_view method, const AttentionProblem& problem, const ParameterValues& values,
-                             CudaSelectSizes* sizes) {
+Status SelectCudaBufferSizes(const CudaSelector& selector, const AttentionProblem& problem,
+                             const ParameterValues& values, CudaSelectSizes* sizes) {
   if (sizes == nullptr) return {StatusCode::kInvalidArgument, "SelectCudaBufferSizes: sizes is null."};
   // Sizes are asked for before tensors are there: an address that satisfies every check stands in.
   alignas(16) static const char placeholder[16] = {};
   AttentionProblem shape = problem;
   shape.q.data = shape.k.data = placeholder;
-  std::optional<selection::Method> found;
-  if (Status status = selection::Check(method, shape, values, &found); !status.ok()) return status;
-  return selection::Measure(*found, shape, values, sizes);
+  if (Status status = selection::Check(selector, shape, values); !status.ok()) return status;
+  return selection::Measure(selector, shape, values, sizes);
 }
 
-Status SelectCuda(std::string_view method, const AttentionProblem& problem, const ParameterValues& values,
+Status SelectCuda(const CudaSelector& selector, const AttentionProblem& problem, const ParameterValues& values,
                   const CudaSelectBuffers& buffers, SparseIndexView* index, void* stream) {
   if (index == nullptr) return {StatusCode::kInvalidArgument, "SelectCuda: index is null."};
-  std::optional<selection::Method> found;
-  if (Status status = selection::Check(method, problem, values, &found); !status.ok()) return status;
+  if (Status status = selection::Check(selector, problem, values); !status.ok()) return status;
   CudaSelectSizes sizes;
-  Status status = selection::Measure(*found, problem, values, &sizes);
+  Status status = selection::Measure(selector, problem, values, &sizes);
   if (status.ok()) status = selection::CheckBuffer("index", buffers.index, buffers.index_bytes, sizes.index_bytes);
   if (status.ok()) {
     status = selection::CheckBuffer("workspace", buffers.workspace, buffers.workspace_bytes, sizes.workspace_bytes);
   }
   CurrentDevice device;
   if (status.ok()) status = FindCurrentDevice(&device);
-  if (status.ok() && selection::ReadsTensors(*found)) {
+  if (status.ok() && selection::ReadsTensors(selector)) {
     status = CheckOnDevice({{"q.data", problem.q.data}, {"k.data", problem.k.data}}, stream);
   }
   if (status.ok()) {
@@ -210,7 +162,7 @@ Status SelectCuda(std::string_view method, const AttentionProblem& problem, cons
   selection::Call call{problem, values, selection::Arena(buffers.index), selection::Arena(buffers.workspace)};
   call.stream = static_cast<cudaStream_t>(stream);
   call.launches = true;
-  status = selection::Run(*found, &call);
+  status = selection::Run(selector, &call);
   if (status.ok()) *index = call.view;
   return status;
 }

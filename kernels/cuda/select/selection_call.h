@@ -12,6 +12,7 @@
 #include "kernels/attention_problem.h"
 #include "kernels/method_spec.h"
 #include "kernels/sparse_index.h"
+#include "methods/registry.h"
 #include "problem_check.h"
 #include "select/lists.h"
 
@@ -56,11 +57,7 @@ inline Status LaunchStatus(cudaError_t error, const char* kernel, const Call& ca
   return CudaStatus(error, std::string(kernel) + " (" + Describe(call.problem) + ")");
 }
 
-// The methods. The problem and the values have been checked.
-Status SelectRule(Call* call, const ElementRule& rule);
-Status SelectVerticalSlash(Call* call);
-Status SelectSampleAttention(Call* call);
-Status SelectBlockSparse(Call* call);
-Status SelectS2Attention(Call* call);
+// A method's selector is a function Status(Call*) that kernels/methods/registry.h names beside the method and declares.
+// The problem and the values have been checked.
 
 }  // namespace headscope::kernels::selection

@@ -3,11 +3,23 @@
 
 namespace headscope::kernels::selection {
 
+namespace {
+
 Status SelectRule(Call* call, const ElementRule& rule) {
   call->view.rule = rule;
   const ListArrays arrays = TakeLists(call, call->view.NumRowTiles(), kMostRuleRuns, 0);
   if (!call->launches) return {};
   return LaunchStatus(LaunchRuleLists(rule, ShapeOfLists(*call), arrays, call->stream), "WriteRuleListsKernel", *call);
+}
+
+}  // namespace
+
+Status SelectDense(Call* call) {
+  return SelectRule(call, {MaskKind::kCausal, 0, 0});
+}
+
+Status SelectAShape(Call* call) {
+  return SelectRule(call, {MaskKind::kCausalWindow, call->values.Integer("n_local"), call->values.Integer("n_sink")});
 }
 
 Status SelectS2Attention(Call* call) {

@@ -14,9 +14,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string_view>
 
 #include "kernels/attention_problem.h"
+#include "kernels/method.h"
 #include "kernels/method_spec.h"
 #include "kernels/sparse_index.h"
 #include "kernels/status.h"
@@ -37,23 +37,33 @@ struct CudaSelectSizes {
   size_t workspace_bytes = 0;  // may be 0
 };
 
-// Whether `method` (a prefill method's name) has a GPU selector. Those are all that headscope registers: dense,
-// a-shape, vertical-slash, block-sparse, s2-attention and sample-attention.
-bool HasCudaSelector(std::string_view method);
+namespace selection {
+struct Call;
+}
+
+// A method's GPU selector, as the registry (kernels/methods/registry.h) has it beside the method's own on the CPU.
+struct CudaSelector {
+  const MethodSpec* spec = nullptr;
+  Status (*select)(selection::Call*) = nullptr;
+};
+
+// Null where the method has none, which is a method that selects on the CPU, and of every method in a build without
+// CUDA.
+const CudaSelector* FindCudaSelector(const PrefillMethod& method);
 
 // Bytes that SelectCuda needs for this problem and these values. Looks at no pointer of the problem but counts on its
 // shape; asks the current device for nothing. Errors as SelectCuda's.
-Status SelectCudaBufferSizes(std::string_view method, const AttentionProblem& problem, const ParameterValues& values,
-                             CudaSelectSizes* sizes);
+Status SelectCudaBufferSizes(const CudaSelector& selector, const AttentionProblem& problem,
+                             const ParameterValues& values, CudaSelectSizes* sizes);
 
 // Makes the index of every sequence and query head of `problem` (q and k: device pointers; v is not read).
 // *index: a view into buffers.index with device pointers, complete when the work on `stream` (a cudaStream_t) is.
-// vertical-slash, block-sparse and sample-attention read bf16 or fp16 with head_dim 64, 96, 128 or 256 and tensors
-// aligned to 16 bytes in base and strides; the others read neither q nor k and take any. vertical-slash takes at most
-// 32767 heads over all sequences. Errors, before anything is launched: kInvalidArgument (a field, parameter or buffer
-// that is out of range), kUnsupported (dtype, head_dim, alignment, a size above a method's limit, no GPU selector),
+// Methods that choose by the tensors read bf16 or fp16 with head_dim 64, 96, 128 or 256 and tensors aligned to 16 bytes
+// in base and strides; static ones read neither q nor k and take any. vertical-slash takes at most 32767 heads over all
+// sequences. Errors, before anything is launched: kInvalidArgument (a field, parameter or buffer
+// that is out of range), kUnsupported (dtype, head_dim, alignment, a size above a method's limit),
 // kDeviceMissing. After a launch failed: kDeviceError with the kernel's name and the shapes.
-Status SelectCuda(std::string_view method, const AttentionProblem& problem, const ParameterValues& values,
+Status SelectCuda(const CudaSelector& selector, const AttentionProblem& problem, const ParameterValues& values,
                   const CudaSelectBuffers& buffers, SparseIndexView* index, void* stream);
 
 // Copies an index from the device to the host, without the gaps between its slots. Waits for `stream`. Allocates

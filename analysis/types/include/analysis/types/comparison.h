@@ -37,7 +37,8 @@ struct RunOrigin {
 
 struct MethodResult {
   HeadId head;
-  std::string method;  // its unique name: "decode/dense" beside "dense"
+  std::string method;        // its unique name: "decode/dense" beside "dense"
+  bool is_baseline = false;  // of dense attention itself; files leave it out, since the method says so
   std::string parameters;
   std::string phase;     // "prefill" or "decode"
   std::string measured;  // what the times are of: "layer 5: 8 heads", "head 5:7 alone"

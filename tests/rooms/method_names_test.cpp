@@ -1,0 +1,213 @@
+// Nobody decides by a method's name: outside the method's own file no code compares a string with a registered name or
+// with the beginning of one, nor with what is there for people to read (family, paper, summary). What a method is
+// stands in its spec's traits. Names that people type are found by Find*Method().
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/decode_method.h"
+#include "kernels/method.h"
+
+namespace headscope::kernels {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// A string literal: its text, and the code around it without spaces.
+struct Literal {
+  std::string text;
+  std::string before;  // the last 60 characters
+  char after = 0;
+  char after_comma = 0;  // where a comma follows, what follows that
+  int line = 1;
+};
+
+// Code without comments; literals by the way.
+class Scanner {
+ public:
+  explicit Scanner(const std::string& source) : source_(source) {
+    while (at_ < source_.size()) Step();
+    for (size_t i = 0; i < literals_.size(); ++i) {
+      const std::string behind = code_.substr(ends_[i], 2);
+      literals_[i].after = behind.empty() ? '\0' : behind[0];
+      literals_[i].after_comma = behind.size() == 2 && behind[0] == ',' ? behind[1] : '\0';
+    }
+  }
+  const std::vector<Literal>& literals() const { return literals_; }
+  const std::string& code() const { return code_; }  // without comments and spaces; a literal is ""
+
+ private:
+  bool Begins(const char* text) const { return source_.compare(at_, std::string(text).size(), text) == 0; }
+  void Skip(size_t end) {
+    end = std::min(end, source_.size());
+    line_ += static_cast<int>(
+        std::count(source_.begin() + static_cast<int64_t>(at_), source_.begin() + static_cast<int64_t>(end), '\n'));
+    at_ = end;
+  }
+  void Step() {
+    if (Begins("//")) return Skip(source_.find('\n', at_));
+    if (Begins("/*")) return Skip(source_.find("*/", at_ + 2) + 2);
+    if (Begins("R\"(")) {
+      code_ += "\"\"";
+      return Skip(source_.find(")\"", at_) + 2);
+    }
+    if (source_[at_] == '\'') {
+      // Also 1'000: a digit separator ends nothing.
+      const bool is_character = at_ + 2 < source_.size() && (source_[at_ + 2] == '\'' || source_[at_ + 1] == '\\');
+      const size_t end = is_character ? source_.find('\'', at_ + (source_[at_ + 1] == '\\' ? 3 : 2)) + 1 : at_ + 1;
+      code_ += is_character ? "''" : "'";
+      return Skip(end);
+    }
+    if (source_[at_] == '"') return TakeLiteral();
+    if (std::isspace(static_cast<unsigned char>(source_[at_])) == 0) code_ += source_[at_];
+    Skip(at_ + 1);
+  }
+  void TakeLiteral() {
+    Literal literal;
+    literal.line = line_;
+    literal.before = code_.size() > 60 ? code_.substr(code_.size() - 60) : code_;
+    size_t end = at_ + 1;
+    while (end < source_.size() && source_[end] != '"' && source_[end] != '\n') {
+      if (source_[end] == '\\') ++end;
+      literal.text += source_[end++];
+    }
+    Skip(end + 1);
+    code_ += "\"\"";
+    literals_.push_back(literal);
+    ends_.push_back(code_.size());
+  }
+
+  const std::string& source_;
+  size_t at_ = 0;
+  int line_ = 1;
+  std::string code_;
+  std::vector<Literal> literals_;
+  std::vector<size_t> ends_;
+};
+
+bool EndsWithAny(const std::string& text, const std::vector<std::string>& ends) {
+  return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return text.ends_with(end); });
+}
+
+// The names of methods and of parameters, as one types them.
+struct Names {
+  std::set<std::string> methods, parameters;
+
+  static bool Begins(const std::set<std::string>& names, const std::string& text) {
+    return !text.empty() &&
+           std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(text); });
+  }
+};
+
+// "line N: text" of every literal that code decides by.
+std::vector<std::string> Decisions(const std::string& source, const Names& names) {
+  const Scanner scanner(source);
+  std::vector<std::string> found;
+  const std::vector<std::string> comparing = {"==", "!=", "==QStringLiteral(", "!=QStringLiteral(", "strcmp("};
+  const std::vector<std::string> searching = {"starts_with(", "startsWith(", "compare(", ".find(",
+                                              "contains(",    ".count(",     ".at(",     "strncmp("};
+  for (const Literal& literal : scanner.literals()) {
+    const std::string unique = literal.text.starts_with("decode/") ? literal.text.substr(7) : literal.text;
+    const bool is_method = names.methods.contains(unique);
+    const bool compared = EndsWithAny(literal.before, comparing) || literal.after == '=' || literal.after == '!';
+    // {"name", something}: a table from names to what they mean. A list of names is none.
+    const bool tabled = literal.before.ends_with("{") && literal.after_comma != '\0' && literal.after_comma != '"';
+    const bool kept = literal.before.ends_with("=") && !EndsWithAny(literal.before, {"==", "!=", "<=", ">="});
+    const bool searched = EndsWithAny(literal.before, searching);
+    const bool of_name = EndsWithAny(literal.before, {".name==", ".name!=", ".name.starts_with(", ".name.compare("});
+    if ((is_method && (compared || tabled || kept)) || (searched && Names::Begins(names.methods, unique)) ||
+        (of_name && (names.parameters.contains(literal.text) || Names::Begins(names.parameters, literal.text)))) {
+      found.push_back("line " + std::to_string(literal.line) + ": \"" + literal.text + "\"");
+    }
+  }
+  for (const char* text : {".family", ".paper", ".summary"}) {
+    for (const char* use : {"==", "!=", ".starts_with(", ".ends_with(", ".find(", ".contains(", ".compare("}) {
+      if (scanner.code().find(std::string(text) + use) != std::string::npos) found.push_back(std::string(text) + use);
+    }
+  }
+  return found;
+}
+
+Names RegisteredNames() {
+  Names names;
+  const auto add = [&](const auto& methods) {
+    for (const auto* method : methods) {
+      names.methods.insert(method->spec().name);
+      for (const ParameterSpec& parameter : method->spec().parameters) names.parameters.insert(parameter.name);
+    }
+  };
+  add(PrefillMethods());
+  add(DecodeMethods());
+  return names;
+}
+
+std::string Read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(MethodNames, AreComparedInNoRoom) {
+  const std::filesystem::path source = HEADSCOPE_SOURCE_DIR;
+  int files = 0;
+  std::vector<std::string> found;
+  for (const char* room :
+       {"base", "data", "kernels", "model", "eval", "capture", "analysis", "ui", "app", "benchmarks"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(source / room)) {
+      const std::string suffix = entry.path().extension();
+      if (suffix != ".cpp" && suffix != ".h" && suffix != ".cu" && suffix != ".cuh") continue;
+      ++files;
+      const std::string text = Read(entry.path());
+      Names others = RegisteredNames();
+      if (entry.path().parent_path() == source / "kernels" / "methods") {
+        // A method's own file may say its name.
+        std::erase_if(others.methods, [&](const std::string& name) {
+          return text.find(".name = \"" + name + "\"") != std::string::npos;
+        });
+      }
+      for (const std::string& decision : Decisions(text, others))
+        found.push_back(std::filesystem::relative(entry.path(), source).string() + ", " + decision);
+    }
+  }
+  EXPECT_GT(files, 300);
+  EXPECT_THAT(found, IsEmpty()) << "ask the method's traits (kernels/method_spec.h), or find it by Find*Method()";
+}
+
+TEST(MethodNames, ComparisonsAreFound) {
+  const Names names{{"dense", "a-shape"}, {"n_sink", "forced_columns"}};
+  const auto decisions = [&](const std::string& code) { return Decisions(code, names).size(); };
+  EXPECT_THAT(Decisions("\n if (spec.name == \"dense\") x();", names), ElementsAre("line 2: \"dense\""));
+  EXPECT_EQ(decisions("if (\"dense\" != name) x();"), 1U);
+  EXPECT_EQ(decisions("if (name == \"decode/dense\") x();"), 1U);
+  EXPECT_EQ(decisions("if (name ==\n QStringLiteral(\"a-shape\")) x();"), 1U);
+  EXPECT_EQ(decisions("if (name.starts_with(\"a-\")) x();"), 1U);
+  EXPECT_EQ(decisions("table = {{\"dense\", Method::kDense}, {\"a-shape\", Method::kAShape}};"), 2U);
+  EXPECT_EQ(decisions("constexpr char kDense[] = \"dense\";"), 1U);
+  EXPECT_EQ(decisions("if (strcmp(name, \"x\") == 0 || names.contains(\"a-shape\")) x();"), 1U);
+  EXPECT_EQ(decisions("if (parameter.name.starts_with(\"forced_\")) x();"), 1U);
+  EXPECT_EQ(decisions("if (parameter.name == \"n_sink\") x();"), 1U);
+  EXPECT_EQ(decisions("if (method.spec().family.starts_with(\"dynamic\")) x();"), 1U);
+}
+
+TEST(MethodNames, OtherUsesAreNot) {
+  const Names names{{"dense", "a-shape"}, {"n_sink"}};
+  const auto decisions = [&](const std::string& code) { return Decisions(code, names).size(); };
+  EXPECT_EQ(decisions("// if (name == \"dense\")\n /* name == \"dense\" */ x();"), 0U);
+  EXPECT_EQ(decisions("const Method* method = FindPrefillMethod(\"dense\");"), 0U);
+  EXPECT_EQ(decisions("defaults = {\"dense\", \"a-shape\", \"vertical\"};"), 0U);
+  EXPECT_EQ(decisions("return \"dense\"; if (other == \"bytes\" && a.starts_with(\"top_\")) x('\"');"), 0U);
+  EXPECT_EQ(decisions("const char* text = \"say \\\"dense\\\"\"; int n = 1'000; if (x == \"y\") z();"), 0U);
+  EXPECT_EQ(decisions("values.Integer(\"n_sink\");"), 0U);
+}
+
+}  // namespace
+}  // namespace headscope::kernels
