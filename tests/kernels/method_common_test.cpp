@@ -54,15 +54,19 @@ TEST_P(EveryPrefillMethod, MakesAValidCausalIndexAtEveryLengthAndGroupSize) {
 // Other tensors of the same shape, or another query head of the same keys: a method is told to see them or not to.
 TEST_P(EveryPrefillMethod, ChoosesByWhatItsSpecSays) {
   std::mt19937 random(FreshSeed());
-  const RandomProblem data(SquareShape(700, 2, 1, 16), &random), other(SquareShape(700, 2, 1, 16), &random);
   const std::string parameters = SmallParameters(GetParam());
-  const SparseIndex index = Select(GetParam(), parameters, data.View());
-  const SparseIndex of_other = Select(GetParam(), parameters, other.View());
-  const bool sees_tensors = MaskOf(index, 0, 0) != MaskOf(of_other, 0, 0);
+  bool by_tensors = false, by_head = false;
+  // Coarse picks of two problems may be the same by chance.
+  for (int trial = 0; trial < 20; ++trial) {
+    const RandomProblem data(SquareShape(700, 2, 1, 8), &random), other(SquareShape(700, 2, 1, 8), &random);
+    const SparseIndex index = Select(GetParam(), parameters, data.View());
+    by_tensors |= MaskOf(index, 0, 0) != MaskOf(Select(GetParam(), parameters, other.View()), 0, 0);
+    by_head |= MaskOf(index, 0, 0) != MaskOf(index, 0, 1);
+  }
   const MethodSpec& spec = FindPrefillMethod(GetParam())->spec();
-  EXPECT_EQ(sees_tensors, !spec.IsStatic());
-  if (sees_tensors) {
-    EXPECT_EQ(MaskOf(index, 0, 0) != MaskOf(index, 0, 1), spec.chosen_per == ChosenPer::kQueryHead);
+  EXPECT_EQ(by_tensors, !spec.IsStatic());
+  if (by_tensors) {
+    EXPECT_EQ(by_head, spec.chosen_per == ChosenPer::kQueryHead);
   }
 }
 
