@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -82,8 +83,16 @@ std::string ReadSmallFile(const std::string& path, int64_t limit) {
   return text;
 }
 
+// Of SHA-256, which libcrypto always has, nothing fails but its memory.
+static void RequireDone(int done) {
+  if (done != 1) throw std::bad_alloc();
+}
+
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
-  EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_), EVP_sha256(), nullptr);
+  if (context_ == nullptr) throw std::bad_alloc();
+  if (EVP_DigestInit_ex(static_cast<EVP_MD_CTX*>(context_), EVP_sha256(), nullptr) == 1) return;
+  EVP_MD_CTX_free(static_cast<EVP_MD_CTX*>(context_));
+  throw std::bad_alloc();
 }
 
 Sha256::~Sha256() {
@@ -91,7 +100,7 @@ Sha256::~Sha256() {
 }
 
 void Sha256::Add(const void* data, size_t count) {
-  EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(context_), data, count);
+  RequireDone(EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(context_), data, count));
 }
 
 void Sha256::Add(const InputFile& file) {
@@ -107,7 +116,7 @@ void Sha256::Add(const InputFile& file) {
 std::string Sha256::HexDigest() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(context_), digest.data(), &size);
+  RequireDone(EVP_DigestFinal_ex(static_cast<EVP_MD_CTX*>(context_), digest.data(), &size));
   std::string hex;
   for (unsigned int i = 0; i < size; ++i) {
     hex += "0123456789abcdef"[digest[i] >> 4];
