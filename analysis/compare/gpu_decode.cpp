@@ -41,9 +41,10 @@ class GpuDecode final : public DecodeDevice {
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
     kernels::SparqCudaOptions sparq;
-    const Way way = method.IsSparq(values, steps_.Problem(Problem(), 0), &sparq) ? Way::kSparq
-                    : method.spec().IsStatic()                                   ? Way::kKnownTokens
-                                                                                 : Way::kSelection;
+    const bool fused = !method.spec().reads_output;  // these launches are not asked for what a method learns from
+    const Way way = fused && method.IsSparq(values, steps_.Problem(Problem(), 0), &sparq) ? Way::kSparq
+                    : fused && method.spec().IsStatic()                                   ? Way::kKnownTokens
+                                                                                          : Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
     run->select_device = way == Way::kSelection ? "cpu" : name();
     if (way == Way::kSelection)
