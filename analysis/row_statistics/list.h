@@ -4,7 +4,14 @@
 
 #include "analysis/types/row_statistic.h"
 
-#define HEADSCOPE_ROW_STATISTICS(STATISTIC) STATISTIC(QueryKurtosis)
+// What a build of its own adds (tests/extension): nothing here.
+#ifndef HEADSCOPE_MORE_ROW_STATISTICS
+#define HEADSCOPE_MORE_ROW_STATISTICS(STATISTIC)
+#endif
+
+#define HEADSCOPE_ROW_STATISTICS(STATISTIC) \
+  STATISTIC(QueryKurtosis)                  \
+  HEADSCOPE_MORE_ROW_STATISTICS(STATISTIC)
 
 namespace headscope::analysis {
 

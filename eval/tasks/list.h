@@ -3,12 +3,18 @@
 
 #include "task.h"
 
+// What a build of its own adds (tests/extension): nothing here.
+#ifndef HEADSCOPE_MORE_TASKS
+#define HEADSCOPE_MORE_TASKS(TASK)
+#endif
+
 #define HEADSCOPE_TASKS(TASK) \
   TASK(PassKey)               \
   TASK(KeyValue)              \
   TASK(Variables)             \
   TASK(Repeat)                \
-  TASK(Prose)
+  TASK(Prose)                 \
+  HEADSCOPE_MORE_TASKS(TASK)
 
 namespace headscope::eval {
 

@@ -6,18 +6,28 @@
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 
+// What a build of its own adds (tests/extension): nothing here.
+#ifndef HEADSCOPE_MORE_PREFILL_METHODS
+#define HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH)
+#endif
+#ifndef HEADSCOPE_MORE_DECODE_METHODS
+#define HEADSCOPE_MORE_DECODE_METHODS(METHOD)
+#endif
+
 #define HEADSCOPE_PREFILL_METHODS(CPU, BOTH) \
   BOTH(DensePrefill, SelectDense)            \
   BOTH(AShape, SelectAShape)                 \
   BOTH(VerticalSlash, SelectVerticalSlash)   \
   BOTH(BlockSparse, SelectBlockSparse)       \
   BOTH(S2Attention, SelectS2Attention)       \
-  BOTH(SampleAttention, SelectSampleAttention)
+  BOTH(SampleAttention, SelectSampleAttention) \
+  HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH)
 
 #define HEADSCOPE_DECODE_METHODS(METHOD) \
   METHOD(DenseDecode)                    \
   METHOD(SparQ)                          \
-  METHOD(SlidingWindow)
+  METHOD(SlidingWindow)                  \
+  HEADSCOPE_MORE_DECODE_METHODS(METHOD)
 
 namespace headscope::kernels {
 namespace selection {

@@ -1,0 +1,95 @@
+"""What tests/extension adds by a file and a line is everywhere: help, capture, statistics, comparisons, tuning, bench, pictures and files.
+
+    extension_test.py HEADSCOPE_EXTENDED DATA_DIR
+"""
+import csv
+import json
+import pathlib
+import sys
+
+import h5py
+import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "app"))
+import command_line
+from command_line import MODEL, run, TraceCase
+
+
+def causal_probabilities(path, layer, head):
+    """NumPy's softmax of a recorded head, [rows, tokens]; no code of headscope's."""
+    with h5py.File(path, "r") as file:
+        group = file["attention"]
+        layers, heads, kv_heads = list(group["layers"][...]), list(group["qo_heads"][...]), list(group["kv_heads"][...])
+        model = file["model"].attrs
+        group_size = int(model["num_qo_heads"]) // int(model["num_kv_heads"])
+        rows = group["q_rows"][...]
+
+        def values(dataset, slot, head_slot):
+            stored = dataset[slot, head_slot]
+            return stored.astype(numpy.float64)
+
+        q = values(group["q"], layers.index(layer), heads.index(head))
+        k = values(group["k"], layers.index(layer), kv_heads.index(head // group_size))
+    scores = q @ k.T / numpy.sqrt(q.shape[1])
+    scores[numpy.arange(k.shape[0])[None, :] > rows[:, None]] = -numpy.inf
+    p = numpy.exp(scores - scores.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True), rows
+
+
+class Extension(TraceCase):
+    def test_a_method_is_listed_with_its_parameters(self):
+        methods = json.loads(run("methods", "--json").stdout)["methods"]
+        mine = next(method for method in methods if method["name"] == "every-nth")
+        self.assertEqual([parameter["name"] for parameter in mine["parameters"]], ["n_local", "stride"])
+        self.assertIn("newest tokens that every row keeps", run("methods", "every-nth").stdout)
+
+    def test_a_method_is_compared_tuned_and_drawn(self):
+        run("compare", self.trace, "--method", "every-nth:n_local=100,stride=10", "--heads", "8:4", "-o", self.path / "runs.json", "--quiet")
+        result = next(run for run in json.loads((self.path / "runs.json").read_text())["runs"] if run["method"] == "every-nth")
+        p, rows = causal_probabilities(self.trace, 8, 4)
+        kept = numpy.zeros(p.shape, bool)
+        columns = numpy.arange(p.shape[1])
+        for i, row in enumerate(rows):
+            begin = max(0, row // 128 * 128 - 100 + 1)
+            kept[i] = (columns <= row) & ((columns >= begin) | (columns % 10 == 0))
+        masses = (p * kept).sum(axis=1)
+        self.assertAlmostEqual(result["kept_fraction"], kept.sum() / (rows + 1).sum(), places=9)
+        self.assertAlmostEqual(result["cra_mean"], masses.mean(), places=3)  # K and Q are bf16, the LSE fp32
+        self.assertAlmostEqual(result["cra_min"], masses.min(), places=3)
+        tuned = json.loads(run("tune", self.trace, "--method", "every-nth", "--target", "cra-mean=0.9", "--heads", "8:4",
+                               "-o", self.path / "tuned.json", "--quiet").stdout or (self.path / "tuned.json").read_text())
+        self.assertIn("every-nth", json.dumps(tuned))
+        run("render", self.trace, "--head", "8:4", "--view", "mask", "--method", "every-nth:stride=32", "-o", self.path / "mask.png")
+        self.assertEqual((self.path / "mask.png").read_bytes()[:4], b"\x89PNG")
+
+    def test_a_method_is_measured_by_bench(self):
+        run("bench", "--device", "cpu", "--lengths", 512, "--methods", "every-nth:n_local=64", "--heads", "2:1", "--repeat", 2, "-o", self.path / "bench.json")
+        self.assertIn("every-nth", (self.path / "bench.json").read_text())
+
+    def test_a_statistic_is_in_every_file_and_table(self):
+        for extension in ("json", "csv", "h5"):
+            run("analyze", self.trace, "--heads", "8:*", "-o", self.path / f"statistics.{extension}", "--quiet")
+        heads = json.loads((self.path / "statistics.json").read_text())["heads"]
+        p, _ = causal_probabilities(self.trace, 8, 4)
+        wanted = (1 / (p**2).sum(axis=1)).mean()
+        mine = next(head for head in heads if (head["layer"], head["head"]) == (8, 4))["effective_keys"]
+        self.assertAlmostEqual(mine / wanted, 1, places=3)
+        rows = list(csv.DictReader((self.path / "statistics.csv").read_text().splitlines()))
+        numpy.testing.assert_allclose([float(row["effective_keys"]) for row in rows], [head["effective_keys"] for head in heads], rtol=1e-5)
+        with h5py.File(self.path / "statistics.h5", "r") as file:
+            numpy.testing.assert_allclose(file["results/effective_keys"][...], [head["effective_keys"] for head in heads], rtol=1e-12)
+        table = run("analyze", self.trace, "--heads", "8:4", "--metrics", "effective_keys", "--quiet").stdout
+        self.assertIn("8:4", table)
+
+    def test_a_task_is_captured_and_named(self):
+        run("capture", MODEL, "--task", "counting", "--length", 512, "--layers", 0, "--rows", "last:1", "-o", self.path / "counting.h5", "--quiet")
+        info = json.loads(run("info", self.path / "counting.h5", "--json").stdout)
+        self.assertRegex(info["task_answer"], r"^ ?[A-Z]{4}")
+        self.assertIn("counting", run("capture", "--help").stdout)
+        self.assertIn("counting", run("capture", MODEL, "--task", "nothing", "-o", self.path / "none.h5", code=2).stderr)
+        scores = run("eval", "--task", "counting", "--length", 512, "--samples", 2, "--quiet").stdout
+        self.assertRegex(scores, r"\ncounting +512 +2 ")
+
+
+if __name__ == "__main__":
+    command_line.main()
