@@ -14,12 +14,12 @@
 #define HEADSCOPE_MORE_DECODE_METHODS(METHOD)
 #endif
 
-#define HEADSCOPE_PREFILL_METHODS(CPU, BOTH) \
-  BOTH(DensePrefill, SelectDense)            \
-  BOTH(AShape, SelectAShape)                 \
-  BOTH(VerticalSlash, SelectVerticalSlash)   \
-  BOTH(BlockSparse, SelectBlockSparse)       \
-  BOTH(S2Attention, SelectS2Attention)       \
+#define HEADSCOPE_PREFILL_METHODS(CPU, BOTH)   \
+  BOTH(DensePrefill, SelectDense)              \
+  BOTH(AShape, SelectAShape)                   \
+  BOTH(VerticalSlash, SelectVerticalSlash)     \
+  BOTH(BlockSparse, SelectBlockSparse)         \
+  BOTH(S2Attention, SelectS2Attention)         \
   BOTH(SampleAttention, SelectSampleAttention) \
   HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH)
 

@@ -45,7 +45,7 @@ class Extension(TraceCase):
 
     def test_a_method_is_compared_tuned_and_drawn(self):
         run("compare", self.trace, "--method", "every-nth:n_local=100,stride=10", "--heads", "8:4", "-o", self.path / "runs.json", "--quiet")
-        result = next(run for run in json.loads((self.path / "runs.json").read_text())["runs"] if run["method"] == "every-nth")
+        result = next(run for run in json.loads((self.path / "runs.json").read_text())["results"] if run["method"] == "every-nth")
         p, rows = causal_probabilities(self.trace, 8, 4)
         kept = numpy.zeros(p.shape, bool)
         columns = numpy.arange(p.shape[1])
