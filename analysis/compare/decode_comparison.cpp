@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analysis/types/mass_distribution.h"
+#include "compare/chosen_per.h"
 #include "compare/head_of_problem.h"
 #include "compare/mask_quality.h"
 #include "compare/output_error.h"
@@ -17,13 +18,6 @@ using kernels::Status;
 
 // A speed-up that exceeds what the bytes allow by more than its own scatter says something about the baseline.
 constexpr double kBytesTolerance = 1.1;
-
-// SparQ Attention, section 4: over grouped queries it sums |q| and the approximate scores within a group, and so makes
-// one choice per KV head. Alone, a head is a group of one.
-std::string ChosenPer(const kernels::DecodeMethod& method, const MeasuredHeads& heads) {
-  if (method.spec().IsStatic()) return "place";
-  return heads.GroupSize() > 1 ? "KV head" : "query head";
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 
 #include "analysis/compare.h"
 #include "analysis/types/mass_distribution.h"
+#include "compare/chosen_per.h"
 #include "compare/decode_steps.h"
 #include "compare/decode_walk.h"
 #include "compare/mask_quality.h"
@@ -38,34 +39,39 @@ int64_t Length(const std::vector<ColumnRange>& intervals) {
 
 }  // namespace
 
-Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& method,
+Status PreviewDecode(const MeasuredHeads& measured, HeadId id, const kernels::DecodeMethod& method,
                      const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
                      const std::atomic<bool>* cancelled, DecodePreview* preview) {
-  const DecodeSteps steps(head, head.id, decode_rows);
+  const DecodeSteps steps(measured, id, decode_rows);
   if (Status status = steps.Check(); !status.ok()) return status;
-  const kernels::AttentionProblem whole = head.Problem();
+  const kernels::AttentionProblem whole = measured.Problem();
+  const HeadTensorsPtr tensors = measured.Head(id);
+  const HeadTensors& head = *tensors;
   auto kept = std::make_shared<KeptSteps>();
   kept->first_row = steps.Row(0);
   kept->steps.resize(static_cast<size_t>(steps.count()));
   DecodePreview result;
   result.kept_mass.resize(kept->steps.size());
   const kernels::RunOptions options{num_threads, cancelled};
-  DecodeWalk walk(steps, method, values, whole, head.lse, options);
+  DecodeWalk walk(steps, method, values, whole, measured.lse, options);
   if (Status status = walk.Start(); !status.ok()) return status;
   double milliseconds = 0;
-  std::vector<float> o(static_cast<size_t>(head.head_dim)), lse(1);
+  std::vector<float> o(static_cast<size_t>(int64_t{measured.num_qo_heads} * measured.head_dim)),
+      lse(static_cast<size_t>(measured.num_qo_heads));
   for (int64_t i = 0; i < steps.count(); ++i) {
     kernels::DecodeSelection selection;
     if (Status status = walk.Select(i, &selection, &milliseconds); !status.ok()) return status;
     const kernels::AttentionProblem problem = steps.Problem(whole, i);
-    const std::vector<int32_t> tokens = kernels::KeptTokens(selection, problem.seq_k);
+    const std::vector<int32_t> tokens =
+        kernels::KeptTokens(kernels::SelectionOfHead(selection, id.head - measured.first_qo_head), problem.seq_k);
     const auto step = static_cast<size_t>(i);
     kept->steps[step] = {head.row_positions[static_cast<size_t>(steps.Row(i))], head.AttendedColumns(steps.Row(i)),
                          Intervals(tokens, steps.FirstToken(i))};
     result.kept_mass[step] = static_cast<float>(steps.KeptMass(head, i, tokens));
     if (!walk.WantsOutput()) continue;
     // A method that learns from its own attention chooses the next step by it.
-    const kernels::AttentionOutput output{kernels::ContiguousTensor<void>(o.data(), 1, 1, head.head_dim), lse.data()};
+    const kernels::AttentionOutput output{
+        kernels::ContiguousTensor<void>(o.data(), measured.num_qo_heads, 1, measured.head_dim), lse.data()};
     Status status = kernels::DecodeCpu(problem, selection, output, options);
     if (status.ok()) status = walk.Attended(i, selection, o.data(), lse.data());
     if (!status.ok()) return status;
@@ -85,6 +91,7 @@ Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& metho
   SetKeptMass(mass, &result.summary);
   result.summary.worst_row = kept->steps[static_cast<size_t>(mass.worst_row)].position;
   result.summary.select_ms = milliseconds / num_steps;
+  result.chosen_per = ChosenPer(method, measured);
   result.steps = std::move(kept);
   *preview = std::move(result);
   return {};

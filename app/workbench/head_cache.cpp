@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace headscope::app {
 namespace {
@@ -13,8 +14,27 @@ int64_t BytesOf(const analysis::HeadTensors& head) {
 
 }  // namespace
 
-HeadCache::HeadCache(const data::TraceReader& trace, int64_t capacity_bytes)
-    : trace_(trace), capacity_bytes_(capacity_bytes) {}
+HeadCache::HeadCache(const data::TraceReader& trace, std::shared_ptr<ui::MemoryBudget> memory)
+    : trace_(trace), memory_(std::move(memory)) {}
+
+HeadCache::~HeadCache() {
+  for (const auto& [id, entry] : entries_) memory_->Release(entry.head.lock().get());
+}
+
+analysis::HeadTensorsPtr HeadCache::Find(const Entry& entry) const {
+  const analysis::HeadTensorsPtr head = entry.head.lock();
+  if (head) memory_->Keep(head, BytesOf(*head));
+  return head;
+}
+
+void HeadCache::PinNewest(const analysis::HeadTensorsPtr& head) {
+  const analysis::HeadTensorsPtr before = newest_.lock();
+  if (before == head) return;
+  if (before) memory_->Pin(before.get(), false);
+  memory_->Keep(head, BytesOf(*head));
+  memory_->Pin(head.get(), true);
+  newest_ = head;
+}
 
 analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
   std::optional<std::promise<Reading>> promise;
@@ -22,11 +42,14 @@ analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
   {
     const std::lock_guard lock(mutex_);
     Entry& entry = entries_[id];
+    if (const analysis::HeadTensorsPtr head = Find(entry)) {
+      PinNewest(head);
+      return head;
+    }
     if (!entry.reading.valid()) {
       promise.emplace();
       entry.reading = promise->get_future().share();
     }
-    entry.last_used = ++clock_;
     reading = entry.reading;
   }
   if (promise) return Read(id, &*promise);
@@ -45,36 +68,20 @@ analysis::HeadTensorsPtr HeadCache::Read(analysis::HeadId id, std::promise<Readi
         entries_.erase(id);
       });
   const std::lock_guard lock(mutex_);
-  entries_[id].bytes = BytesOf(*head);
-  EvictBeyondCapacity();
+  entries_[id] = {{}, head};
+  PinNewest(head);
   return head;
 }
 
 analysis::HeadTensorsPtr HeadCache::TryGet(analysis::HeadId id) {
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(id);
-  if (entry == entries_.end() || entry->second.bytes == 0) return nullptr;
-  entry->second.last_used = ++clock_;
-  return entry->second.reading.get().value;
+  return entry == entries_.end() ? nullptr : Find(entry->second);
 }
 
 analysis::HeadTensorsPtr HeadCache::GetUncached(analysis::HeadId id, analysis::HeadPlace place) {
   if (analysis::HeadTensorsPtr head = TryGet(id)) return head;
   return analysis::LoadHead(trace_, id, place);
-}
-
-void HeadCache::EvictBeyondCapacity() {
-  for (;;) {
-    int64_t total = 0;
-    auto oldest = entries_.end();
-    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-      total += entry->second.bytes;
-      const bool can_leave = entry->second.bytes > 0 && entry->second.last_used != clock_;
-      if (can_leave && (oldest == entries_.end() || entry->second.last_used < oldest->second.last_used)) oldest = entry;
-    }
-    if (total <= capacity_bytes_ || oldest == entries_.end()) return;
-    entries_.erase(oldest);
-  }
 }
 
 }  // namespace headscope::app

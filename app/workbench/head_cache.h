@@ -5,18 +5,22 @@
 #include <cstdint>
 #include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "analysis/head_tensors.h"
 #include "outcome.h"
+#include "ui/memory_budget.h"
 
 namespace headscope::app {
 
 class HeadCache {
  public:
-  // `trace` must outlive the cache. Heads beyond `capacity_bytes` leave it, least recently used first; the newest
-  // always stays.
-  HeadCache(const data::TraceReader& trace, int64_t capacity_bytes);
+  // `trace` must outlive the cache. `memory` decides how many heads stay; the one that was asked for last always does.
+  HeadCache(const data::TraceReader& trace, std::shared_ptr<ui::MemoryBudget> memory);
+  ~HeadCache();
+  HeadCache(const HeadCache&) = delete;
+  HeadCache& operator=(const HeadCache&) = delete;
 
   // Reads the head when it is not there, and throws as analysis::LoadHead. Whoever waits for another thread's reading
   // gets its refusal as a data::TraceError.
@@ -29,19 +33,20 @@ class HeadCache {
  private:
   using Reading = Outcome<analysis::HeadTensorsPtr>;
   struct Entry {
-    std::shared_future<Reading> reading;
-    int64_t last_used = 0;
-    int64_t bytes = 0;  // 0 until read
+    std::shared_future<Reading> reading;  // valid while somebody reads it
+    std::weak_ptr<const analysis::HeadTensors> head;
   };
   // LoadHead, and word of it to those who wait.
   analysis::HeadTensorsPtr Read(analysis::HeadId id, std::promise<Reading>* promise);
-  void EvictBeyondCapacity();
+  // What the budget holds of an entry; null when it has left. Under the lock.
+  analysis::HeadTensorsPtr Find(const Entry& entry) const;
+  void PinNewest(const analysis::HeadTensorsPtr& head);  // and keeps it; under the lock
 
   const data::TraceReader& trace_;
-  const int64_t capacity_bytes_;
+  const std::shared_ptr<ui::MemoryBudget> memory_;
   std::mutex mutex_;
   std::map<analysis::HeadId, Entry> entries_;
-  int64_t clock_ = 0;
+  std::weak_ptr<const analysis::HeadTensors> newest_;
 };
 
 }  // namespace headscope::app

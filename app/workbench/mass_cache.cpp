@@ -12,12 +12,22 @@ namespace {
 // How soon a request that only waits notices that it is stale, and gives its worker back.
 constexpr std::chrono::milliseconds kLookAtFlag(5);
 
-template <typename Value>
-bool IsReady(const std::shared_future<Value>& value) {
-  return value.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+// At most 64 MiB.
+int64_t BytesOf(const analysis::HeadMass& mass) {
+  if (mass.block_columns() == 0) return 0;
+  const int64_t blocks = (mass.head().num_tokens + mass.block_columns() - 1) / mass.block_columns();
+  return mass.head().num_rows * blocks * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace
+
+void MassCache::Keep(const MassPtr& mass) {
+  if (const MassPtr before = newest_.lock(); before && before != mass) memory_->Pin(before.get(), false);
+  memory_->Keep(mass, BytesOf(*mass));
+  memory_->Use(&mass->head());
+  memory_->Pin(mass.get(), true);
+  newest_ = mass;
+}
 
 MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const std::atomic<bool>& cancelled) {
   std::optional<std::promise<Computed>> promise;
@@ -26,22 +36,25 @@ MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const st
     const std::lock_guard lock(mutex_);
     if (cancelled) return nullptr;  // a stale request must not end the pass of the head on show
     std::erase_if(entries_, [&](const Entry& other) {
-      const bool unfinished = other.head != head && !IsReady(other.computed);
-      if (unfinished) *other.stop = true;
-      return unfinished;
+      if (!other.computed.valid()) return other.mass.expired();
+      const bool unwanted = other.head.lock() != head;
+      if (unwanted) *other.stop = true;
+      return unwanted;
     });
     const auto known =
-        std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) { return other.head == head; });
-    if (known != entries_.end()) {
-      entries_.splice(entries_.begin(), entries_, known);
-    } else {
+        std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) { return other.head.lock() == head; });
+    if (known == entries_.end()) {
       promise.emplace();
-      entries_.push_front({head, promise->get_future().share(), std::make_shared<std::atomic<bool>>(false)});
-      if (entries_.size() > kCapacity) entries_.pop_back();
+      entry = {head, promise->get_future().share(), {}, std::make_shared<std::atomic<bool>>(false)};
+      entries_.push_front(entry);
+    } else if (const MassPtr mass = known->mass.lock()) {
+      Keep(mass);
+      return mass;
+    } else {
+      entry = *known;
     }
-    entry = entries_.front();
   }
-  if (promise) return Compute(entry, &*promise);
+  if (promise) return Compute(head, entry, &*promise);
   while (entry.computed.wait_for(kLookAtFlag) != std::future_status::ready) {
     if (cancelled) return nullptr;
   }
@@ -50,21 +63,37 @@ MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const st
   return computed.value;
 }
 
-MassCache::MassPtr MassCache::Compute(const Entry& entry, std::promise<Computed>* promise) {
-  return MakeForAll(
+MassCache::MassPtr MassCache::Compute(const analysis::HeadTensorsPtr& head, const Entry& entry,
+                                      std::promise<Computed>* promise) {
+  const auto forget = [&] {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [&](const Entry& other) { return other.stop == entry.stop; });
+  };
+  const MassPtr mass = MakeForAll(
       promise,
-      "the masses of head " + std::to_string(entry.head->id.layer) + ":" + std::to_string(entry.head->id.head) +
+      "the masses of head " + std::to_string(head->id.layer) + ":" + std::to_string(head->id.head) +
           " could not be computed for an unknown reason; try again",
-      [&] { return MassPtr(analysis::HeadMass::Compute(entry.head, 0, entry.stop.get())); },
-      [&] {
-        const std::lock_guard lock(mutex_);
-        std::erase_if(entries_, [&](const Entry& other) { return other.stop == entry.stop; });
-      });
+      [&] { return MassPtr(analysis::HeadMass::Compute(head, 0, entry.stop.get())); }, forget);
+  if (!mass) {
+    forget();  // it was ended
+    return nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto known =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) { return other.stop == entry.stop; });
+  if (known == entries_.end()) return mass;  // forgotten meanwhile: nobody will ask for it
+  known->computed = {};
+  known->mass = mass;
+  Keep(mass);
+  return mass;
 }
 
 void MassCache::Clear() {
   const std::lock_guard lock(mutex_);
-  for (const Entry& entry : entries_) *entry.stop = true;
+  for (const Entry& entry : entries_) {
+    *entry.stop = true;
+    memory_->Release(entry.mass.lock().get());
+  }
   entries_.clear();
 }
 

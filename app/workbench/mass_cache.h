@@ -2,14 +2,16 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
+#include <cstdint>
 #include <future>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "analysis/compare.h"
 #include "outcome.h"
+#include "ui/memory_budget.h"
 
 namespace headscope::app {
 
@@ -18,6 +20,9 @@ namespace headscope::app {
 class MassCache {
  public:
   using MassPtr = std::shared_ptr<const analysis::HeadMass>;
+
+  // `memory` decides how many masses stay; the one that was asked for last always does.
+  explicit MassCache(std::shared_ptr<ui::MemoryBudget> memory) : memory_(std::move(memory)) {}
 
   // Computes the head's mass when it is not there, or waits for whoever computes it. nullptr when `cancelled` or when
   // another head was asked for meanwhile. Throws what HeadMass::Compute does; whoever waits for another thread's pass
@@ -29,18 +34,20 @@ class MassCache {
  private:
   using Computed = Outcome<MassPtr>;  // nullptr when the pass was ended
   struct Entry {
-    analysis::HeadTensorsPtr head;
-    std::shared_future<Computed> computed;
+    std::weak_ptr<const analysis::HeadTensors> head;
+    std::shared_future<Computed> computed;  // valid while the pass is under way
+    std::weak_ptr<const analysis::HeadMass> mass;
     std::shared_ptr<std::atomic<bool>> stop;
   };
   // HeadMass::Compute for `entry`, and word of it to those who wait.
-  MassPtr Compute(const Entry& entry, std::promise<Computed>* promise);
+  MassPtr Compute(const analysis::HeadTensorsPtr& head, const Entry& entry, std::promise<Computed>* promise);
+  // A use of the mass, then of its head: a mass that stays without its head would hold that uncounted. Under the lock.
+  void Keep(const MassPtr& mass);
 
-  // At most 64 MiB each.
-  static constexpr size_t kCapacity = 6;
-
+  const std::shared_ptr<ui::MemoryBudget> memory_;
   std::mutex mutex_;
-  std::list<Entry> entries_;  // latest first
+  std::list<Entry> entries_;
+  std::weak_ptr<const analysis::HeadMass> newest_;
 };
 
 }  // namespace headscope::app

@@ -11,8 +11,6 @@
 namespace headscope::app {
 namespace {
 
-constexpr int64_t kHeadCacheBytes = int64_t{1} << 30;
-
 int64_t CountDecodeRows(const data::TraceReader& reader) {
   const std::vector<data::TokenRecord>& tokens = reader.tokens();
   const auto is_prompt = [&](int32_t position) {
@@ -82,8 +80,39 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
 
 }  // namespace
 
-OpenedTrace::OpenedTrace(const std::string& path)
-    : reader(path), summary(Summarise(reader)), heads(reader, kHeadCacheBytes) {}
+OpenedTrace::OpenedTrace(const std::string& path, const std::shared_ptr<ui::MemoryBudget>& memory)
+    : reader(path), summary(Summarise(reader)), heads(reader, memory), memory_(memory) {}
+
+OpenedTrace::~OpenedTrace() {
+  memory_->Release(group_.lock().get());
+}
+
+analysis::MeasuredHeadsPtr OpenedTrace::GroupOf(analysis::HeadId head) {
+  const std::lock_guard lock(mutex_);
+  const auto bytes = [this](const analysis::MeasuredHeads& group) {
+    return analysis::MeasuredBytes(reader, group.num_qo_heads, group.num_kv_heads);
+  };
+  analysis::MeasuredHeadsPtr group = group_.lock();
+  if (!group || !group->Holds(head)) {
+    if (group) memory_->Release(group.get());
+    group = analysis::LoadLayer(reader, head, /*most_bytes=*/0);  // at least its own group
+    group_ = group;
+  }
+  memory_->Keep(group, bytes(*group));
+  return group;
+}
+
+std::shared_ptr<const std::vector<double>> OpenedTrace::MassInTrace(const analysis::HeadTensors& head) {
+  if (summary.first_token == 0) return nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = mass_in_trace_.find(head.id);
+    if (known != mass_in_trace_.end()) return known->second;
+  }
+  auto mass = std::make_shared<const std::vector<double>>(analysis::MassInTrace(head, 0));
+  const std::lock_guard lock(mutex_);
+  return mass_in_trace_[head.id] = std::move(mass);
+}
 
 int32_t OpenedTrace::DecodeRows() const {
   if (summary.num_decode_rows == 0) return analysis::CompareOptions{}.decode_rows;

@@ -1,8 +1,13 @@
 // A trace as the window holds it: the reader, its summary, the heads in memory.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
+#include "analysis/measured_heads.h"
 #include "data/trace_reader.h"
 #include "head_cache.h"
 #include "ui/workbench.h"
@@ -11,16 +16,29 @@ namespace headscope::app {
 
 struct OpenedTrace {
   // Reads the layout and the tokens, no head. Throws data::TraceError.
-  explicit OpenedTrace(const std::string& path);
+  OpenedTrace(const std::string& path, const std::shared_ptr<ui::MemoryBudget>& memory);
+  ~OpenedTrace();
 
   // The last recorded rows that decode methods are tried on: the tokens that the model generated, at most
   // kMostDecodeRows of them; in a trace without any, as many rows as `headscope compare` takes.
   static constexpr int32_t kMostDecodeRows = 256;
   int32_t DecodeRows() const;
 
+  // The head with the others of its KV head, as far as they are recorded: those that share a choice of keys. Throws as
+  // analysis::LoadLayer.
+  analysis::MeasuredHeadsPtr GroupOf(analysis::HeadId head);
+  // analysis::MassInTrace, computed once a head. Null for a whole trace.
+  std::shared_ptr<const std::vector<double>> MassInTrace(const analysis::HeadTensors& head);
+
   const data::TraceReader reader;
   const ui::TraceSummary summary;
   HeadCache heads;
+
+ private:
+  const std::shared_ptr<ui::MemoryBudget> memory_;
+  std::mutex mutex_;
+  std::weak_ptr<const analysis::MeasuredHeads> group_;  // asked for last
+  std::map<analysis::HeadId, std::shared_ptr<const std::vector<double>>> mass_in_trace_;
 };
 
 }  // namespace headscope::app

@@ -25,6 +25,7 @@ std::unique_ptr<analysis::LayerComparison> RunSlot::MakeComparison(const std::st
   options.least_ms = settings_.least_ms;
   options.decode_rows = settings_.decode_rows;
   options.device = device;
+  if (device == "cpu") options.other_dense = settings_.other_dense;
   options.cancelled = &stop_;
   // A comparison may outlive this run; each run has its own listener.
   options.progress = [this](const analysis::RepeatProgress& progress) {

@@ -9,8 +9,10 @@ namespace {
 
 constexpr char kTilePrefix[] = "tile/";
 constexpr char kPyramidPrefix[] = "pyramid/";
-// A pyramid holds at most 85 tiles of 256 KiB, so this many heads are about half a gigabyte.
-constexpr size_t kMaxPyramids = 24;
+
+constexpr int64_t TileBytes() {
+  return int64_t{analysis::kTileSize} * analysis::kTileSize * static_cast<int64_t>(sizeof(float));
+}
 
 std::string PyramidTag(const std::pair<analysis::HeadId, analysis::TileReduction>& key) {
   return kPyramidPrefix + std::to_string(key.first.layer) + ":" + std::to_string(key.first.head) +
@@ -19,13 +21,16 @@ std::string PyramidTag(const std::pair<analysis::HeadId, analysis::TileReduction
 
 }  // namespace
 
-TileSource::TileSource(analysis::TaskQueue* queue, Post post, ui::ErrorReply failed)
-    : queue_(queue), post_(std::move(post)), failed_(std::move(failed)) {}
+TileSource::TileSource(analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post, ui::ErrorReply failed)
+    : queue_(queue), memory_(memory), post_(std::move(post)), failed_(std::move(failed)) {}
 
 void TileSource::SetTrace(std::shared_ptr<OpenedTrace> trace) {
   Cancel();
   queue_->Cancel(kPyramidPrefix);
   waiting_.clear();
+  for (const auto& [key, tiles] : pyramids_) {
+    for (const auto& [tile_key, tile] : tiles) memory_->Release(tile.lock().get());
+  }
   pyramids_.clear();
   trace_ = std::move(trace);
 }
@@ -59,13 +64,14 @@ void TileSource::Request(const analysis::TileKey& key, int32_t priority, ui::Rep
     return;
   }
   const PyramidKey pyramid{key.head, key.reduction};
-  const auto known =
-      std::find_if(pyramids_.begin(), pyramids_.end(), [&](const auto& entry) { return entry.first == pyramid; });
-  if (known != pyramids_.end()) {
-    pyramids_.splice(pyramids_.begin(), pyramids_, known);
-    const auto tile = known->second.find(key);
-    if (tile != known->second.end()) Deliver(std::move(done), tile->second);
-    return;
+  if (const auto known = pyramids_.find(pyramid); known != pyramids_.end()) {
+    const auto place = known->second.find(key);
+    if (place == known->second.end()) return;  // no score lies there
+    if (analysis::TilePtr tile = memory_->Find(place->second, TileBytes())) {
+      Deliver(std::move(done), std::move(tile));
+      return;
+    }
+    pyramids_.erase(known);  // the pass makes all of them anew
   }
   if (!waiting_.contains(pyramid)) StartPyramid(pyramid, priority);
   waiting_[pyramid].push_back({key, std::move(done)});
@@ -99,16 +105,19 @@ void TileSource::FinishPyramid(const PyramidKey& key, std::vector<analysis::Tile
   const std::vector<Waiter> waiters = std::move(waiting_[key]);
   waiting_.erase(key);
   if (tiles.empty()) return;  // it failed; the next request tries again
-  auto& [head, by_key] = pyramids_.emplace_front(key, std::map<analysis::TileKey, analysis::TilePtr>());
+  Pyramid& pyramid = pyramids_[key];
+  std::map<analysis::TileKey, analysis::TilePtr> by_key;
   for (analysis::TilePtr& tile : tiles) {
-    if (tile) by_key.emplace(tile->key, std::move(tile));
+    if (!tile) continue;
+    memory_->Keep(tile, TileBytes());
+    pyramid[tile->key] = tile;
+    by_key.emplace(tile->key, std::move(tile));
   }
-  if (pyramids_.size() > kMaxPyramids) pyramids_.pop_back();
   const int64_t view = view_;
   for (const Waiter& waiter : waiters) {
     const auto tile = by_key.find(waiter.key);
     if (tile != by_key.end()) waiter.done(tile->second);
-    if (view != view_) return;  // a reply has changed the view: the others are stale, and by_key may be gone
+    if (view != view_) return;  // a reply has changed the view: the others are stale
   }
 }
 

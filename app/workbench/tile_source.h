@@ -1,4 +1,5 @@
-// Tiles of the head on show: the coarse levels from one pass over the head, kept; the fine ones one by one, on demand.
+// Tiles of the head on show: the coarse levels from one pass over the head, kept as long as the memory budget has room
+// for them; the fine ones one by one, on demand.
 //
 // Lives on the UI thread. A coarse pass outlives the view that asked for it (every view of the head needs it), and ends
 // when another head is asked for; fine tiles end with their view.
@@ -6,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <utility>
@@ -28,8 +28,9 @@ struct HeldMask {
 class TileSource {
  public:
   using Post = std::function<void(std::function<void()>)>;
-  // `queue` outlives the source; `post` runs a function later on the UI thread; `failed` takes one sentence.
-  TileSource(analysis::TaskQueue* queue, Post post, ui::ErrorReply failed);
+  // `queue` and `memory` outlive the source; `post` runs a function later on the UI thread; `failed` takes one
+  // sentence.
+  TileSource(analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post, ui::ErrorReply failed);
 
   void SetTrace(std::shared_ptr<OpenedTrace> trace);
   void Request(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done);
@@ -43,6 +44,7 @@ class TileSource {
     ui::Reply<analysis::TilePtr> done;
   };
   using PyramidKey = std::pair<analysis::HeadId, analysis::TileReduction>;
+  using Pyramid = std::map<analysis::TileKey, std::weak_ptr<const analysis::TileData>>;
 
   // The finest level that a head's coarse pass makes: at most 8 x 8 tiles.
   int32_t FirstCoarseLevel() const;
@@ -52,13 +54,14 @@ class TileSource {
   std::string NextTag();
 
   analysis::TaskQueue* const queue_;
+  ui::MemoryBudget* const memory_;
   const Post post_;
   const ui::ErrorReply failed_;
   std::shared_ptr<OpenedTrace> trace_;
-  int64_t view_ = 0;                                                                           // counts Cancel() calls
-  int64_t request_ = 0;                                                                        // makes tags different
-  std::list<std::pair<PyramidKey, std::map<analysis::TileKey, analysis::TilePtr>>> pyramids_;  // latest first
-  std::map<PyramidKey, std::vector<Waiter>> waiting_;                                          // passes under way
+  int64_t view_ = 0;                                   // counts Cancel() calls
+  int64_t request_ = 0;                                // makes tags different
+  std::map<PyramidKey, Pyramid> pyramids_;             // what the budget has left of them
+  std::map<PyramidKey, std::vector<Waiter>> waiting_;  // passes under way
 };
 
 }  // namespace headscope::app

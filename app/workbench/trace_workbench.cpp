@@ -20,6 +20,7 @@
 #include "analysis/tiles.h"
 #include "analysis/types/printable.h"
 #include "capture_job.h"
+#include "commands/torch_decode.h"
 #include "eval/tasks.h"
 #include "kernels/cuda_executor.h"
 #include "lost_keys.h"
@@ -66,6 +67,13 @@ struct Outcome {
   }
 };
 
+// Mean over rows [begin, end) of the mass that lies outside the trace.
+double MeanOutside(const std::vector<double>& inside, int64_t begin, int64_t end) {
+  double sum = 0;
+  for (int64_t row = begin; row < end; ++row) sum += 1 - inside[static_cast<size_t>(row)];
+  return sum / static_cast<double>(std::max<int64_t>(end - begin, 1));
+}
+
 // A mask as the window shows it, and what its tiles are made from.
 struct MadeMask {
   ui::LiveMask live;
@@ -85,7 +93,7 @@ class TraceWorkbench : public ui::Workbench {
         capture_(post_),
         statistics_(post_),
         queue_(kWorkers, post_),
-        tiles_(&queue_, post_,
+        tiles_(&queue_, &memory(), post_,
                [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }) {
     for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) methods_.push_back(method->spec());
     for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) methods_.push_back(method->spec());
@@ -176,12 +184,13 @@ class TraceWorkbench : public ui::Workbench {
  private:
   // Frees what was held of a trace that is no longer on show, and its memory to the system, in the background.
   void GiveBack(std::shared_ptr<OpenedTrace> closed);
+  void CountStatistics(const analysis::HeadStatistics& statistics);
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
   void WaitUntilDrawn(const std::atomic<bool>& cancelled);
   MadeMask MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
                          const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
   static MadeMask MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
-                               const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
+                               const kernels::ParameterValues& values, bool alone, const std::atomic<bool>& cancelled);
 
   // Submits work that makes a T (or throws), and hands it to one of the two replies.
   template <typename T, typename Work>
@@ -205,11 +214,12 @@ class TraceWorkbench : public ui::Workbench {
   std::vector<kernels::MethodSpec> methods_;
   std::shared_ptr<OpenedTrace> trace_;
   std::map<int64_t, HeldMask> masks_;
+  std::map<analysis::HeadId, int64_t> statistics_bytes_;
   int64_t next_mask_id_ = 1;
   int64_t search_number_ = 0;  // of the newest search; progress of an older one is dropped
   int64_t run_number_ = 0;     // the same of runs
   std::shared_ptr<RunSlot> run_slot_;
-  MassCache head_masses_;
+  MassCache head_masses_{shared_memory()};
   CaptureJob capture_;
   StatisticsJob statistics_;
   analysis::TaskQueue queue_;
@@ -218,7 +228,10 @@ class TraceWorkbench : public ui::Workbench {
 
 void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) {
   Submit<std::shared_ptr<OpenedTrace>>(
-      "open", kOpenPriority, [path](const std::atomic<bool>&) { return std::make_shared<OpenedTrace>(path); },
+      "open", kOpenPriority,
+      [path, memory = shared_memory()](const std::atomic<bool>&) {
+        return std::make_shared<OpenedTrace>(path, memory);
+      },
       [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
         statistics_.Cancel();
         queue_.Cancel("mask");
@@ -229,6 +242,8 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
         head_masses_.Clear();
         std::shared_ptr<OpenedTrace> before = std::exchange(trace_, trace);
         tiles_.SetTrace(trace);
+        statistics_bytes_.clear();
+        memory().SetFixed(&statistics_bytes_, 0);
         done(trace->summary);  // the window forgets the trace before, too
         GiveBack(std::move(before));
       },
@@ -255,12 +270,26 @@ void TraceWorkbench::GiveBack(std::shared_ptr<OpenedTrace> closed) {
 void TraceWorkbench::RequestStatistics(ui::Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                                        ui::Reply<ui::ProgressReport> progress) {
   if (!trace_) return;
+  const auto counted = [this, one = std::move(one)](const analysis::HeadStatistics& statistics) {
+    CountStatistics(statistics);
+    one(statistics);
+  };
   statistics_.Start(
       trace_, paths_.cache_dir,
-      {.one = std::move(one),
+      {.one = counted,
        .finished = std::move(finished),
        .progress = std::move(progress),
        .failed = [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }});
+}
+
+void TraceWorkbench::CountStatistics(const analysis::HeadStatistics& statistics) {
+  constexpr int64_t kCopies = 2;  // the job's, for its file, and the window's
+  const size_t bytes = sizeof(statistics) + statistics.class_reason.capacity() +
+                       (statistics.column_profile.size() + statistics.diagonal_profile.size()) * sizeof(float);
+  statistics_bytes_[statistics.id] = kCopies * static_cast<int64_t>(bytes);
+  int64_t all = 0;
+  for (const auto& [head, of_head] : statistics_bytes_) all += of_head;
+  memory().SetFixed(&statistics_bytes_, all);
 }
 
 ui::Exact TraceWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t column) {
@@ -280,11 +309,11 @@ void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& metho
   if (!trace_) return;
   Submit<MadeMask>(
       "mask", kMaskPriority,
-      [this, trace = trace_, head, method, values](const std::atomic<bool>& cancelled) {
+      [this, trace = trace_, head, method, values, alone = measures_alone()](const std::atomic<bool>& cancelled) {
         if (const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method))
           return MaskOfPrefill(*trace, head, *prefill, values, cancelled);
         if (const kernels::DecodeMethod* decode = kernels::FindDecodeMethod(method))
-          return MaskOfDecode(*trace, head, *decode, values, cancelled);
+          return MaskOfDecode(*trace, head, *decode, values, alone, cancelled);
         throw std::invalid_argument("Method " + method + " is not registered: choose one of the panel's list.");
       },
       [this, done = std::move(done)](MadeMask made) {
@@ -312,12 +341,14 @@ void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int
 
 MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
                                        const kernels::ParameterValues& values, const std::atomic<bool>& cancelled) {
-  const MassCache::MassPtr mass = head_masses_.Get(trace.heads.Get(head), cancelled);
+  const analysis::HeadTensorsPtr shown = trace.heads.Get(head);
+  const MassCache::MassPtr mass = head_masses_.Get(shown, cancelled);
   if (!mass) throw std::runtime_error("The mask was not made because another head was opened.");
   analysis::MaskPreview preview;
   const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, &cancelled, &preview);
   if (!status.ok()) throw std::runtime_error(status.message());
   MadeMask made;
+  if (const auto inside = trace.MassInTrace(*shown)) made.live.outside_mass = MeanOutside(*inside, 0, shown->num_rows);
   made.live.summary = std::move(preview.summary);
   made.live.kept_mass = std::move(preview.kept_mass);
   made.held = {preview.index, preview.window, nullptr};
@@ -325,12 +356,19 @@ MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head
 }
 
 MadeMask TraceWorkbench::MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
-                                      const kernels::ParameterValues& values, const std::atomic<bool>& cancelled) {
+                                      const kernels::ParameterValues& values, bool alone,
+                                      const std::atomic<bool>& cancelled) {
+  const analysis::HeadTensorsPtr shown = trace.heads.Get(head);
+  // As a run measures it: in its layer, where the query heads of a KV head may share a choice.
+  analysis::MeasuredHeadsPtr measured = alone ? analysis::AloneHead(shown) : trace.GroupOf(head);
   analysis::DecodePreview preview;
   const kernels::Status status =
-      analysis::PreviewDecode(*trace.heads.Get(head), method, values, trace.DecodeRows(), 0, &cancelled, &preview);
+      analysis::PreviewDecode(*measured, head, method, values, trace.DecodeRows(), 0, &cancelled, &preview);
   if (!status.ok()) throw std::runtime_error(status.message());
   MadeMask made;
+  made.live.chosen_per = preview.chosen_per;
+  if (const auto inside = trace.MassInTrace(*shown))
+    made.live.outside_mass = MeanOutside(*inside, preview.steps->first_row, preview.steps->end_row());
   made.live.summary = std::move(preview.summary);
   made.live.kept_mass = std::move(preview.kept_mass);
   made.live.steps = preview.steps;
@@ -411,6 +449,7 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
         settings.repeats = repeats;
         settings.least_ms = kLeastMeasuredMs;
         settings.decode_rows = trace->DecodeRows();
+        settings.other_dense = TorchDecode(0);
         settings.report = [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); };
         analysis::MethodResult result;
         const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, cancelled, &result);

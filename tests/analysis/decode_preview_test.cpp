@@ -52,7 +52,8 @@ class DecodePreviewOf : public ::testing::TestWithParam<PreviewCase> {
 
 TEST_P(DecodePreviewOf, SaysWhatTheMeasuredRunSays) {
   DecodePreview preview;
-  ASSERT_TRUE(PreviewDecode(*head_, method_, values_, GetParam().rows, 2, nullptr, &preview).ok());
+  ASSERT_TRUE(
+      PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 2, nullptr, &preview).ok());
   HeadComparison comparison(head_, {.repeats = 1, .decode_rows = GetParam().rows});
   MethodResult run;
   ASSERT_TRUE(comparison.Run(std::string("decode/") + GetParam().method, values_, &run).ok());
@@ -65,7 +66,8 @@ TEST_P(DecodePreviewOf, SaysWhatTheMeasuredRunSays) {
 
 TEST_P(DecodePreviewOf, MassAndWorstQueryAreThoseOfTheKeptColumns) {
   DecodePreview preview;
-  ASSERT_TRUE(PreviewDecode(*head_, method_, values_, GetParam().rows, 0, nullptr, &preview).ok());
+  ASSERT_TRUE(
+      PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 0, nullptr, &preview).ok());
   const std::vector<double> p = testing::AllProbabilities(*head_);
   ASSERT_EQ(preview.steps->steps.size(), static_cast<size_t>(GetParam().rows));
   EXPECT_EQ(preview.steps->end_row(), head_->num_rows);
@@ -99,7 +101,8 @@ TEST_P(DecodePreviewOf, MassAndWorstQueryAreThoseOfTheKeptColumns) {
 
 TEST_P(DecodePreviewOf, MaskTilesCountTheStepsRowsAndLeaveTheOthersAlone) {
   DecodePreview preview;
-  ASSERT_TRUE(PreviewDecode(*head_, method_, values_, GetParam().rows, 0, nullptr, &preview).ok());
+  ASSERT_TRUE(
+      PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 0, nullptr, &preview).ok());
   const auto key_of = [](int32_t level, int32_t x, int32_t y) { return TileKey{{}, TileReduction::kMax, level, x, y}; };
   for (const TileKey& key : {key_of(0, 0, 0), key_of(0, 1, 1), key_of(0, 1, 0), key_of(2, 0, 0)}) {
     const MaskTilePtr tile = ComputeMaskTile(*preview.steps, key);
@@ -147,14 +150,39 @@ TEST(DecodePreview, NeedsARowWithItsOwnKeyAndCanBeCancelled) {
   HeadTensors head = *RandomHead({.num_tokens = 50}, 1);
   DecodePreview preview;
   const std::atomic<bool> cancelled = true;
-  EXPECT_EQ(PreviewDecode(head, method, kernels::ParameterValues(method.spec()), 4, 0, &cancelled, &preview).code(),
-            kernels::StatusCode::kCancelled);
+  const auto look = [&](const std::atomic<bool>* flag) {
+    return PreviewDecode(*AloneHead(std::make_shared<HeadTensors>(head)), head.id, method,
+                         kernels::ParameterValues(method.spec()), 4, 0, flag, &preview);
+  };
+  EXPECT_EQ(look(&cancelled).code(), kernels::StatusCode::kCancelled);
   EXPECT_EQ(preview.steps, nullptr);
   head.row_positions.back() = 50;  // as of a trace that ended between a query and its key
-  const kernels::Status status =
-      PreviewDecode(head, method, kernels::ParameterValues(method.spec()), 4, 0, nullptr, &preview);
+  const kernels::Status status = look(nullptr);
   EXPECT_EQ(status.code(), kernels::StatusCode::kUnsupported);
   EXPECT_NE(status.message().find("own key"), std::string::npos) << status.message();
+}
+
+// In its layer the query heads of a KV head share SparQ's choice: what is drawn is what a run of the layer keeps.
+TEST(DecodePreview, ChoosesInAGroupAsARunOfTheLayerDoes) {
+  const testing::RandomLayer layer = testing::MakeRandomLayer({.num_tokens = 300}, 2, 4, 7);
+  const kernels::DecodeMethod& method = *kernels::FindDecodeMethod("sparq");
+  const kernels::ParameterValues values = Values(method.spec(), "r=8,k=24");
+  for (const HeadId head : {HeadId{3, 1}, HeadId{3, 6}}) {
+    DecodePreview in_layer, alone;
+    ASSERT_TRUE(PreviewDecode(*layer.measured, head, method, values, 6, 0, nullptr, &in_layer).ok());
+    const HeadTensorsPtr tensors = layer.heads[static_cast<size_t>(head.head)];
+    ASSERT_TRUE(PreviewDecode(*AloneHead(tensors), head, method, values, 6, 0, nullptr, &alone).ok());
+    EXPECT_EQ(in_layer.chosen_per, "KV head");
+    EXPECT_EQ(alone.chosen_per, "query head");
+    EXPECT_NE(in_layer.kept_mass, alone.kept_mass) << "another choice";
+    LayerComparison comparison(layer.measured, {.repeats = 1, .decode_rows = 6});
+    std::vector<MethodResult> runs;
+    ASSERT_TRUE(comparison.Run({{"sparq", values}}, {head}, &runs).ok());
+    EXPECT_EQ(runs[0].chosen_per, in_layer.chosen_per);
+    EXPECT_DOUBLE_EQ(in_layer.summary.kept_fraction, runs[0].kept_fraction);
+    EXPECT_NEAR(in_layer.summary.cra_min, runs[0].cra_min, 1e-6);
+    EXPECT_NEAR(in_layer.summary.cra_mean, runs[0].cra_mean, 1e-6);
+  }
 }
 
 // Every repeat is announced once, in order, for the baseline and for the method; the one that warms up is number 0.

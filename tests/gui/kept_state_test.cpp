@@ -32,7 +32,7 @@ class KeptStateTest : public ShellTest {
     ASSERT_TRUE(WaitForCanvas());
     window_->canvas()->SetRepeats(1);
   }
-  ui::RunsTableModel* Runs() { return static_cast<ui::RunsTableModel*>(Find<QTableView>("runsTable")->model()); }
+  ui::RunsModel* Runs() { return static_cast<ui::RunsModel*>(Find<QTableView>("runsTable")->model()); }
   // "method parameters" of every run in the table.
   std::set<std::string> Shown() {
     std::set<std::string> shown;
@@ -131,7 +131,7 @@ TEST_F(KeptStateTest, WhereTheTracesFolderTakesNoFileTheSettingsFolderDoesAndItI
   ASSERT_NO_FATAL_FAILURE(Open(trace_path()));
   ASSERT_TRUE(Measure());
   auto* notice = Find<QLabel>("noticeText");
-  EXPECT_TRUE(WaitFor([&] { return notice->text().contains(QStringLiteral("kept in")); }))
+  EXPECT_TRUE(WaitFor([&] { return notice->text().contains(QStringLiteral("saved to")); }))
       << notice->text().toStdString();
   const std::set<std::string> measured = Shown();
   OpenWindow(QString());

@@ -1,6 +1,7 @@
 // What a closed trace held is given back: the program, started anew, is as large after a small trace as it was before
 // the large one, within what a window needs anyway.
 #include <QFile>
+#include <QSpinBox>
 #include <algorithm>
 #include <fstream>
 #include <string>
@@ -49,6 +50,51 @@ TEST_F(MemoryTest, AClosedTraceIsGivenBack) {
   EXPECT_TRUE(WaitFor([&] { return ResidentBytes() < allowed; }, 5000))
       << (before >> 20) << " MiB before, " << (most >> 20) << " with the large trace, " << (ResidentBytes() >> 20)
       << " after it";
+}
+
+// All that is kept of 80 heads would be three times as much.
+TEST_F(MemoryTest, EveryCacheOfTheWindowStaysInsideOneBudget) {
+  OpenWindow(ShippedTrace());
+  ASSERT_TRUE(WaitFor([&] { return window_->store()->HasTrace(); }));
+  window_->commands()[ui::Command::kCancelWork]->trigger();
+  ui::MemoryBudget& memory = workbench_->memory();
+  memory.SetCapacity(ui::MemoryBudget::kLeastBytes);
+  ASSERT_TRUE(WaitForCanvas(60000));
+  const int64_t before = ResidentBytes();
+  int64_t most = 0, least_late = memory.capacity();
+  int looked_at = 0;
+  for (const analysis::HeadId head : window_->store()->trace().heads) {
+    window_->store()->Select(head);
+    ASSERT_TRUE(WaitForCanvas(60000));
+    most = std::max(most, memory.used());
+    if (++looked_at > 60) least_late = std::min(least_late, memory.used());
+  }
+  EXPECT_LE(most, memory.capacity());
+  EXPECT_GT(least_late, memory.capacity() * 3 / 4) << "it is used, too";
+  // The graphics card's copies of tiles, which on a test's display lie in memory, have a limit of their own.
+  constexpr int64_t kTextures = int64_t{256} << 20, kElse = int64_t{150} << 20;
+  EXPECT_LT(ResidentBytes(), before + memory.capacity() + kTextures + kElse) << "what is counted is what is there";
+  // The head on show is whole: its mask follows, and what has left comes again.
+  window_->store()->Select(window_->store()->trace().heads.front());
+  ASSERT_TRUE(WaitForCanvas(60000));
+  EXPECT_NE(window_->canvas()->mask(), nullptr);
+}
+
+TEST_F(MemoryTest, TheBudgetIsASettingThatIsKept) {
+  OpenWindow(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(workbench_->memory().capacity(), ui::MemoryBudget::DefaultBytes());
+  window_->commands()[ui::Command::kSettings]->trigger();
+  auto* limit = Find<QSpinBox>("memoryBudget");
+  EXPECT_EQ(limit->value(), ui::MemoryBudget::DefaultBytes() >> 20);
+  EXPECT_EQ(limit->suffix(), QStringLiteral(" MiB"));
+  EXPECT_FALSE(limit->toolTip().isEmpty());
+  limit->setValue(300);
+  EXPECT_EQ(workbench_->memory().capacity(), int64_t{300} << 20);
+  CloseWindow();
+  workbench_->memory().SetCapacity(ui::MemoryBudget::DefaultBytes());
+  OpenWindow(trace_path());
+  EXPECT_EQ(workbench_->memory().capacity(), int64_t{300} << 20);
 }
 
 }  // namespace

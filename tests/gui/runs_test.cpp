@@ -22,7 +22,7 @@ class RunsTest : public ShellTest {
     ASSERT_TRUE(WaitForCanvas());
     canvas_ = window_->canvas();
     view_ = Find<QTableView>("runsTable");
-    model_ = static_cast<ui::RunsTableModel*>(view_->model());
+    model_ = static_cast<ui::RunsModel*>(view_->model());
   }
   const kernels::MethodSpec& Spec(const std::string& name) const {
     const auto& methods = canvas_->methods();
@@ -49,7 +49,7 @@ class RunsTest : public ShellTest {
 
   ui::HeadCanvas* canvas_ = nullptr;
   QTableView* view_ = nullptr;
-  ui::RunsTableModel* model_ = nullptr;
+  ui::RunsModel* model_ = nullptr;
 };
 
 TEST_F(RunsTest, RunAllAtTheTargetMeasuresEachMethodWhereItKeepsThatMass) {

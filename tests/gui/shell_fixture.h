@@ -9,7 +9,9 @@
 #include <memory>
 #include <vector>
 
+#include "head_matrix.h"
 #include "main_window.h"
+#include "mass_chart.h"
 #include "ui/workbench.h"
 #include "ui_thread.h"
 

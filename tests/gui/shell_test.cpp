@@ -138,7 +138,7 @@ TEST_F(ShellTest, RunFillsTheTableAndExports) {
   EXPECT_FALSE(window_->commands()[Command::kExportRuns]->isEnabled());
   QTest::keyClick(window_.get(), Qt::Key_R, Qt::ControlModifier);
   ASSERT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }));
-  using Model = ui::RunsTableModel;
+  using Model = ui::RunsModel;
   EXPECT_EQ(table->model()->index(0, Model::kMethod).data().toString(), QStringLiteral("dense"));
   EXPECT_EQ(table->model()->index(1, Model::kMethod).data().toString(), window_->canvas()->method());
   table->sortByColumn(Model::kSpeedup, Qt::AscendingOrder);
@@ -156,6 +156,10 @@ TEST_F(ShellTest, RunFillsTheTableAndExports) {
       EXPECT_EQ(text.count('\n'), 3) << text.toStdString();
       // Every kept mass of the table, to more digits. Counted from the end: the parameters, before, hold commas.
       const QList<QByteArray> titles = text.split('\n')[0].split(','), run = text.split('\n')[2].split(',');
+      for (const ui::RunColumn& column : ui::RunColumns()) {
+        for (const QByteArray& field : QByteArray(column.field).split(' '))
+          EXPECT_TRUE(titles.contains(field)) << column.title << ": " << field.toStdString();
+      }
       for (const auto& [name, column] : {std::pair{"cra_min", Model::kCraMin}, std::pair{"cra_p5", Model::kCraFifth},
                                          std::pair{"cra_mean", Model::kCraMean}}) {
         const qsizetype at = titles.indexOf(name);
@@ -194,7 +198,7 @@ TEST_F(ShellTest, RunAllMeasuresEveryMethodAsThePanelHasIt) {
   EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() == static_cast<int>(num_methods); }, 60000))
       << table->model()->rowCount() << " rows; " << Find<QLabel>("noticeText")->text().toStdString();
   std::map<std::string, std::string> parameters;
-  for (const analysis::MethodResult& run : static_cast<ui::RunsTableModel*>(table->model())->runs())
+  for (const analysis::MethodResult& run : static_cast<ui::RunsModel*>(table->model())->runs())
     parameters[run.method] = run.parameters;
   EXPECT_EQ(parameters["block-sparse"], "n_blocks=2");
   EXPECT_EQ(parameters["a-shape"], "n_sink=64,n_local=128");

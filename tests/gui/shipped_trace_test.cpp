@@ -318,7 +318,7 @@ TEST_F(ShippedTraceTest, RunsAndMapAreExported) {
   ASSERT_TRUE(WaitFor([&] { return table->model()->rowCount() == 2; }, 120000))
       << Find<QLabel>("noticeText")->text().toStdString();
   ASSERT_TRUE(WaitForCanvas(60000));
-  const std::vector<analysis::MethodResult> runs = static_cast<ui::RunsTableModel*>(table->model())->runs();
+  const std::vector<analysis::MethodResult> runs = static_cast<ui::RunsModel*>(table->model())->runs();
   EXPECT_EQ(runs[0].method, "dense");
   EXPECT_EQ(runs[1].measured, "layer 4: 8 heads") << "a run measured its head alone";
   EXPECT_EQ(runs[1].method, live.method);
@@ -383,7 +383,7 @@ print(json.dumps([[r['method'], float(r['kept_fraction']), float(r['cra_min'])] 
 
   // On white when that is chosen in the dialog, which then begins with it, also after the next start.
   const QString paper = File(QStringLiteral("paper.png"));
-  AnswerFileDialog(paper, QStringLiteral("on white"));
+  AnswerFileDialog(paper, QStringLiteral("white background"));
   Key(Qt::Key_E, Qt::ControlModifier | Qt::ShiftModifier);
   ASSERT_TRUE(WaitFor([&] { return QFile::exists(paper); }, 60000));
   EXPECT_TRUE(kind_at_first_.contains(QStringLiteral("dark"))) << kind_at_first_.toStdString();
@@ -393,7 +393,7 @@ print(json.dumps([[r['method'], float(r['kept_fraction']), float(r['cra_min'])] 
   AnswerFileDialog(File(QStringLiteral("again.png")));
   Key(Qt::Key_E, Qt::ControlModifier | Qt::ShiftModifier);
   ASSERT_TRUE(WaitFor([&] { return QFile::exists(File(QStringLiteral("again.png"))); }, 60000));
-  EXPECT_TRUE(kind_at_first_.contains(QStringLiteral("on white"))) << kind_at_first_.toStdString();
+  EXPECT_TRUE(kind_at_first_.contains(QStringLiteral("white background"))) << kind_at_first_.toStdString();
 }
 
 }  // namespace

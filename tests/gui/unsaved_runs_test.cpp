@@ -47,7 +47,7 @@ TEST_F(UnsavedRunsTest, OpeningAnotherTraceAsksAndCancelIsTheDefault) {
   ChooseOther();
   ASSERT_EQ(questions_.size(), 1U);
   EXPECT_EQ(questions_[0].default_button, QStringLiteral("Cancel"));
-  EXPECT_TRUE(questions_[0].text.contains(QStringLiteral("One measured run"))) << questions_[0].text.toStdString();
+  EXPECT_TRUE(questions_[0].text.contains(QStringLiteral("1 unsaved run"))) << questions_[0].text.toStdString();
   QTest::qWait(200);
   EXPECT_EQ(Shown(), trace_path());
   EXPECT_EQ(NumRuns(), 2);

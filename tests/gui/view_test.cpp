@@ -106,7 +106,7 @@ TEST_F(ViewTest, StatusBarTellsAKeyBehindTheWindowFromAnUnlikelyOne) {
   };
   EXPECT_TRUE(told_of(400, 400 - kWindow + 1).contains(QStringLiteral("p = ")));
   const QString behind = told_of(400, 400 - kWindow);
-  EXPECT_TRUE(behind.contains(QStringLiteral("older than the model's window"))) << behind.toStdString();
+  EXPECT_TRUE(behind.contains(QStringLiteral("outside the model's window"))) << behind.toStdString();
   EXPECT_FALSE(behind.contains(QStringLiteral("p = "))) << behind.toStdString();
   EXPECT_TRUE(told_of(400, 401).contains(QStringLiteral("comes after the query")));
 }
@@ -217,7 +217,7 @@ TEST_F(ViewTest, RunsTableShowsTheNoteOfARun) {
   run.cra_min = 0.125;
   run.cra_p5 = 0.25;
   run.note = "a-shape ran on the CPU: head_dim 80 is not supported";
-  window_->findChild<ui::RunsTable*>()->model()->Add(run);
+  window_->state()->runs.Add(run);
   const QAbstractItemModel* rows = Find<QTableView>("runsTable")->model();
   ASSERT_EQ(rows->rowCount(), 2);
   int column = 0;
@@ -226,8 +226,8 @@ TEST_F(ViewTest, RunsTableShowsTheNoteOfARun) {
   EXPECT_EQ(rows->index(1, column).data().toString().toStdString(), run.note);
   EXPECT_TRUE(rows->index(1, column).data(Qt::ToolTipRole).toString().contains(QString::fromStdString(run.note)));
   EXPECT_EQ(rows->index(0, column).data().toString(), QString()) << "the baseline's own";
-  EXPECT_EQ(rows->index(1, ui::RunsTableModel::kCraMin).data().toString(), QStringLiteral("0.125"));
-  EXPECT_EQ(rows->index(1, ui::RunsTableModel::kCraFifth).data().toString(), QStringLiteral("0.250"));
+  EXPECT_EQ(rows->index(1, ui::RunsModel::kCraMin).data().toString(), QStringLiteral("0.125"));
+  EXPECT_EQ(rows->index(1, ui::RunsModel::kCraFifth).data().toString(), QStringLiteral("0.250"));
   window_->ForgetRuns();
 }
 
@@ -237,15 +237,15 @@ TEST_F(ViewTest, ACommandThatIsNotToBeHadSaysWhy) {
   for (const QAction* action : window_->commands().all()) {
     if (action->isEnabled()) continue;
     ++asleep;
-    EXPECT_TRUE(action->toolTip().contains(QStringLiteral("Not now: "))) << action->objectName().toStdString();
-    EXPECT_TRUE(action->statusTip().contains(QStringLiteral("Not now: "))) << action->objectName().toStdString();
+    EXPECT_TRUE(action->toolTip().contains(QStringLiteral("Unavailable: "))) << action->objectName().toStdString();
+    EXPECT_TRUE(action->statusTip().contains(QStringLiteral("Unavailable: "))) << action->objectName().toStdString();
   }
   EXPECT_GT(asleep, 10);
   window_->OpenPath(trace_path());
   ASSERT_TRUE(WaitForCanvas());
   const QAction* run = window_->commands()[Command::kRun];
   EXPECT_TRUE(run->isEnabled());
-  EXPECT_FALSE(run->toolTip().contains(QStringLiteral("Not now")));
+  EXPECT_FALSE(run->toolTip().contains(QStringLiteral("Unavailable")));
 }
 
 }  // namespace

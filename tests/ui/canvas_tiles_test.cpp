@@ -10,6 +10,7 @@
 
 #include "canvas_model.h"
 #include "fake_workbench.h"
+#include "kept_text.h"
 #include "lru_cache.h"
 #include "map_overlay.h"
 #include "method_trial.h"
@@ -180,13 +181,13 @@ TEST_F(TileCacheTest, RepliesToADestroyedCacheAreDropped) {
 class MethodTrialTest : public ::testing::Test {
  protected:
   MethodTrialTest() : workbench_(128) {
-    trial_.SetListener({.changed = {},
-                        .method_changed = [this] { ++num_changes_; },
-                        .mask_ready = [this](const LiveMask& mask) { masks_.push_back(mask); },
-                        .run_started = {},
-                        .run_progressed = [this](const ProgressReport& report) { stages_.push_back(report.stage); },
-                        .run_finished = [this](const analysis::MethodResult&) { ++num_results_; },
-                        .run_failed = [this](const std::string& message) { failures_.push_back(message); }});
+    QObject::connect(&trial_, &MethodTrial::MethodChanged, [this] { ++num_changes_; });
+    QObject::connect(&trial_, &MethodTrial::MaskReady, [this](const LiveMask& mask) { masks_.push_back(mask); });
+    QObject::connect(&trial_, &MethodTrial::RunProgressed,
+                     [this](const ProgressReport& report) { stages_.push_back(report.stage); });
+    QObject::connect(&trial_, &MethodTrial::RunFinished, [this] { ++num_results_; });
+    QObject::connect(&trial_, &MethodTrial::RunFailed,
+                     [this](const QString& message) { failures_.push_back(message.toStdString()); });
     trial_.SetWorkbench(&workbench_);
     trial_.SetHead(analysis::HeadId{0, 1});
   }
@@ -318,12 +319,12 @@ TEST_F(MethodTrialTest, RunsReportCancelAndFail) {
 
 TEST_F(MethodTrialTest, NoMaskIsAskedForWhileNobodyLooks) {
   workbench_.DeliverReplies();
-  trial_.SetMaskWanted(false);
+  trial_.SetMaskWanted(this, false);
   const int requests = workbench_.num_mask_requests;
   ASSERT_TRUE(trial_.SetValue("window", 20));
   EXPECT_EQ(workbench_.num_mask_requests, requests);
   EXPECT_FALSE(trial_.mask()) << "the old mask belongs to other parameters";
-  trial_.SetMaskWanted(true);
+  trial_.SetMaskWanted(this, true);
   EXPECT_EQ(workbench_.num_mask_requests, requests + 1);
 }
 
@@ -351,13 +352,7 @@ TEST(ParameterStepTest, StepsFollowTheSpec) {
 TEST(CanvasModelTest, CursorReadsScoreTexelAndMask) {
   FakeWorkbench workbench(600);
   CanvasModel model;
-  model.trial().SetListener({.changed = [&] { model.MaskChanged(); },
-                             .method_changed = {},
-                             .mask_ready = {},
-                             .run_started = {},
-                             .run_progressed = {},
-                             .run_finished = {},
-                             .run_failed = {}});
+  QObject::connect(&model.trial(), &MethodTrial::Changed, [&] { model.MaskChanged(); });
   model.SetWorkbench(&workbench);
   model.SetTrace(workbench.Summary());
   EXPECT_FALSE(model.ShowHead({3, 0})) << "not recorded";
@@ -392,13 +387,7 @@ class CanvasModelOfDecode : public ::testing::Test {
  protected:
   void Open(int64_t num_decode_rows) {
     workbench_.num_decode_rows = num_decode_rows;
-    model_.trial().SetListener({.changed = [this] { model_.MaskChanged(); },
-                                .method_changed = {},
-                                .mask_ready = {},
-                                .run_started = {},
-                                .run_progressed = {},
-                                .run_finished = {},
-                                .run_failed = {}});
+    QObject::connect(&model_.trial(), &MethodTrial::Changed, [this] { model_.MaskChanged(); });
     model_.SetWorkbench(&workbench_);
     model_.SetTrace(workbench_.Summary());
     ASSERT_TRUE(model_.ShowHead({0, 1}));
@@ -453,7 +442,7 @@ TEST_F(CanvasModelOfDecode, KeysBehindTheModelsWindowAreNotVisible) {
     return DescribeScore(model_, *model_.cursor());
   };
   EXPECT_THAT(tooltip(500, 401), ::testing::HasSubstr("p = "));
-  EXPECT_THAT(tooltip(500, 400), ::testing::HasSubstr("older than the model's window"));
+  EXPECT_THAT(tooltip(500, 400), ::testing::HasSubstr("outside the model's window"));
   EXPECT_THAT(tooltip(500, 400), ::testing::Not(::testing::HasSubstr("p = ")));
   EXPECT_THAT(tooltip(500, 501), ::testing::HasSubstr("the key comes later"));
 }
@@ -478,7 +467,7 @@ TEST(CanvasModelTest, CaptionSaysWhatAPictureShows) {
   EXPECT_THAT(text, ::testing::HasSubstr("largest of a pixel's scores, logarithmic"));
   EXPECT_THAT(text, ::testing::HasSubstr("Band with sinks (window=64,sinks=4"));
   EXPECT_THAT(text, ::testing::HasSubstr("Grey: left out"));
-  EXPECT_THAT(text, ::testing::HasSubstr("fifth percentile"));
+  EXPECT_THAT(text, ::testing::HasSubstr("5th percentile"));
   std::array<char, 32> kept{};
   std::snprintf(kept.data(), kept.size(), "%.2f %%", 100 * model.trial().mask()->summary.kept_fraction);
   EXPECT_THAT(text, ::testing::HasSubstr(kept.data()));

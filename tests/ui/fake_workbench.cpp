@@ -52,7 +52,8 @@ FakeWorkbench::FakeWorkbench(int64_t num_tokens) : num_tokens_(num_tokens) {
        .logarithmic = true,
        .unit = kernels::Unit::kTokens,
        .help = "newest keys kept",
-       .cost = "time in proportion"},
+       .cost = "time in proportion",
+       .role = kernels::ParameterRole::kBudget},
       {.name = "sinks",
        .default_value = 4,
        .maximum = 64,
@@ -276,6 +277,8 @@ void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method
   mask.summary.cra_p5 = mask.distribution.fifth_percentile;
   mask.distribution.worst_row += band.first_row;
   if (method == "newest") mask.steps = std::move(steps);
+  if (mask.steps) mask.chosen_per = "place";
+  mask.outside_mass = outside_mass;
   Post("mask", [mask, done] { done(mask); });
 }
 
@@ -291,9 +294,21 @@ void FakeWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int6
   Post("mask", [lost, done] { done(lost); });
 }
 
-void FakeWorkbench::MeetTarget(analysis::HeadId, const std::string&, const kernels::ParameterValues& values, double,
-                               Reply<kernels::ParameterValues> done, ErrorReply, Reply<ProgressReport>) {
-  Post("run", [values, done] { done(values); });
+void FakeWorkbench::MeetTarget(analysis::HeadId, const std::string& method, const kernels::ParameterValues& values,
+                               double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
+                               Reply<ProgressReport>) {
+  last_target = target;
+  kernels::ParameterValues found = values;
+  for (const kernels::MethodSpec& spec : methods_) {
+    if (spec.name == method) static_cast<void>(found.Set(spec, "window", kFoundWindow));
+  }
+  Post("search", [found, done, failed, out_of_reach = target_out_of_reach] {
+    if (out_of_reach) {
+      failed("The target is out of reach: lower it.");
+    } else {
+      done(found);
+    }
+  });
 }
 
 void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,

@@ -57,8 +57,12 @@ class FakeWorkbench : public Workbench {
   int last_repeats = 0;
   int64_t model_window = 0;     // what ExactScore says of keys farther back; 0: none
   int64_t num_decode_rows = 0;  // of the summary
+  double outside_mass = 0;      // of masks
   std::string run_note;         // of results
   bool fail_next_mask = false, fail_next_run = false, hold_run = false;
+  bool target_out_of_reach = false;
+  double last_target = 0;
+  static constexpr int kFoundWindow = 77;  // what a search of method "band" ends with
   std::string last_method, last_parameters;
 
   const std::vector<kernels::MethodSpec>& methods() const override { return methods_; }

@@ -1,5 +1,4 @@
-// What the canvas can be told to do besides its gestures: a table, so that menus, palette and key lists name the same
-// things.
+// What the canvas can be told to do that neither a gesture nor a menu does: the command palette has it.
 #pragma once
 
 #include <span>

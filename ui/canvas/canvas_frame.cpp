@@ -31,58 +31,63 @@ QSize FramebufferSize(QSize size, double device_pixel_ratio) {
 
 }  // namespace
 
-HeadCanvas::Impl::Impl(HeadCanvas* owner)
+HeadCanvas::Impl::Impl(HeadCanvas* owner, MethodTrial* trial)
     : canvas(owner),
+      model(trial),
       panel({.settings_changed = [this] { SettingsChanged(); },
              .run = [this] { AfterFrame([this] { canvas->RunMethod(); }); },
              .cancel_run = [this] { AfterFrame([this] { canvas->CancelRun(); }); },
-             .go_to_worst = [this] { AfterFrame([this] { canvas->GoToWorst(); }); },
+             .go_to_worst = [this] { AfterFrame([this] { model.trial().FindWorstQuery(); }); },
              .show_steps = [this] { AfterFrame([this] { ShowSteps(); }); },
              .fit_range = [this] { canvas->FitRange(); }}) {
   model.SetArrivalHandler([this] {
     if (export_) AdvanceExport();
     RequestFrame();
   });
-  model.trial().SetListener({
-      .changed =
-          [this] {
-            model.MaskChanged();
-            RequestFrame();
-            AfterFrame([this] { Q_EMIT canvas->MaskStateChanged(); });
-          },
-      .method_changed =
-          [this] {
-            AfterFrame([this] {
-              Q_EMIT canvas->MethodChanged(
-                  canvas->method(), QString::fromStdString(model.trial().values().ToString(*model.trial().method())));
-            });
-          },
-      .mask_ready = [this](const LiveMask& mask) { Q_EMIT canvas->MaskReady(mask); },
-      .run_started =
-          [this] {
-            bridge.RequestFrames(kFramesAfterPanelChange);
-            const MethodTrial& trial = model.trial();
-            Q_EMIT canvas->RunRequested(*model.head(), canvas->method(),
-                                        QString::fromStdString(trial.values().ToString(*trial.method())));
-          },
-      .run_progressed = [this](const ProgressReport& report) { Q_EMIT canvas->RunProgressed(report); },
-      .run_finished =
-          [this](const analysis::MethodResult& result) {
-            bridge.RequestFrames(kFramesAfterPanelChange);
-            Q_EMIT canvas->RunFinished(result);
-          },
-      .run_failed =
-          [this](const std::string& message) {
-            bridge.RequestFrames(kFramesAfterPanelChange);
-            Q_EMIT canvas->RunFailed(QString::fromStdString(message));
-          },
-  });
+  ConnectTrial();
+  model.trial().SetMaskWanted(canvas, model.settings().overlay);
   caret_timer_.setInterval(kCaretBlinkMs);
   QObject::connect(&caret_timer_, &QTimer::timeout, canvas, [this] { RequestFrame(); });
 }
 
+void HeadCanvas::Impl::ConnectTrial() {
+  const MethodTrial* const trial = &model.trial();
+  QObject::connect(trial, &MethodTrial::Changed, canvas, [this] {
+    model.MaskChanged();
+    RequestFrame();
+    AfterFrame([this] { Q_EMIT canvas->MaskStateChanged(); });
+  });
+  QObject::connect(trial, &MethodTrial::MethodChanged, canvas, [this] {
+    AfterFrame([this] {
+      Q_EMIT canvas->MethodChanged(canvas->method(),
+                                   QString::fromStdString(model.trial().values().ToString(*model.trial().method())));
+    });
+  });
+  QObject::connect(trial, &MethodTrial::MaskReady, canvas, &HeadCanvas::MaskReady);
+  QObject::connect(trial, &MethodTrial::WorstQueryFound, canvas,
+                   [this](qint64 row, double kept_mass, const std::vector<LostKey>& lost) {
+                     canvas->GoTo(row, lost.empty() ? model.rows().Position(row) : lost.front().column);
+                     Q_EMIT canvas->WorstQueryShown(row, kept_mass, lost);
+                   });
+  QObject::connect(trial, &MethodTrial::RunStarted, canvas, [this, trial] {
+    bridge.RequestFrames(kFramesAfterPanelChange);
+    Q_EMIT canvas->RunRequested(*model.head(), canvas->method(),
+                                QString::fromStdString(trial->values().ToString(*trial->method())));
+  });
+  QObject::connect(trial, &MethodTrial::RunProgressed, canvas, &HeadCanvas::RunProgressed);
+  QObject::connect(trial, &MethodTrial::RunFinished, canvas, [this](const analysis::MethodResult& result) {
+    bridge.RequestFrames(kFramesAfterPanelChange);
+    Q_EMIT canvas->RunFinished(result);
+  });
+  QObject::connect(trial, &MethodTrial::RunFailed, canvas, [this](const QString& sentence) {
+    bridge.RequestFrames(kFramesAfterPanelChange);
+    Q_EMIT canvas->RunFailed(sentence);
+  });
+}
+
 HeadCanvas::Impl::~Impl() {
-  model.trial().SetListener({});
+  QObject::disconnect(&model.trial(), nullptr, canvas, nullptr);
+  model.trial().SetMaskWanted(canvas, false);
   model.SetArrivalHandler({});
 }
 
@@ -113,8 +118,8 @@ void HeadCanvas::Impl::ShowSteps() {
 }
 
 void HeadCanvas::Impl::SettingsChanged() {
-  model.trial().SetMaskWanted(model.settings().overlay || mask_watched);
-  if (model.workbench() != nullptr) model.workbench()->SetMeasuresAlone(model.settings().measures_alone);
+  model.trial().SetMaskWanted(canvas, model.settings().overlay);
+  model.trial().SetMeasuresAlone(model.settings().measures_alone);
   RequestFrame();
   AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });
 }

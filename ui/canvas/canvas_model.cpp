@@ -24,7 +24,9 @@ size_t TexelIndex(int64_t row, int64_t column, int32_t level) {
 
 }  // namespace
 
-CanvasModel::CanvasModel() {
+CanvasModel::CanvasModel(MethodTrial* trial)
+    : own_trial_(trial == nullptr ? std::make_unique<MethodTrial>() : nullptr),
+      trial_(trial == nullptr ? own_trial_.get() : trial) {
   SetArrivalHandler({});
 }
 
@@ -38,15 +40,15 @@ void CanvasModel::SetArrivalHandler(std::function<void()> arrived) {
 void CanvasModel::SetWorkbench(Workbench* workbench) {
   workbench_ = workbench;
   tiles_.SetWorkbench(workbench);
-  trial_.SetHead(std::nullopt);
-  trial_.SetWorkbench(workbench);
+  trial_->SetHead(std::nullopt);
+  trial_->SetWorkbench(workbench);
   head_.reset();
   cursor_.reset();
 }
 
 void CanvasModel::SetTrace(const TraceSummary& trace) {
   trace_ = trace;
-  trial_.SetHead(std::nullopt);
+  trial_->SetHead(std::nullopt);
   tiles_.Clear();
   head_.reset();
   cursor_.reset();
@@ -74,17 +76,17 @@ bool CanvasModel::ShowHead(analysis::HeadId head) {
   if (!recorded) {
     head_.reset();
     tiles_.Clear();
-    trial_.SetHead(std::nullopt);
+    trial_->SetHead(std::nullopt);
     return false;
   }
   head_ = head;
   tiles_.SetHead(head, rows_);
-  trial_.SetHead(head);
+  if (trial_->head() != head) trial_->SetHead(head);
   return true;
 }
 
 void CanvasModel::MaskChanged() {
-  tiles_.SetMask(trial_.mask() ? trial_.mask()->mask_id : 0);
+  tiles_.SetMask(trial_->mask() ? trial_->mask()->mask_id : 0);
 }
 
 int32_t CanvasModel::kv_head() const {
@@ -95,7 +97,7 @@ int32_t CanvasModel::kv_head() const {
 }
 
 CanvasParts CanvasModel::Parts(bool captions) const {
-  return {.profiles = settings_.profiles, .steps = settings_.overlay && trial_.is_decode(), .captions = captions};
+  return {.profiles = settings_.profiles, .steps = settings_.overlay && trial_->is_decode(), .captions = captions};
 }
 
 const CanvasLayout& CanvasModel::LayOut(QSize size) {
@@ -237,13 +239,13 @@ CursorScore CanvasModel::ReadScore(int64_t row, int64_t column, double device_pi
 }
 
 bool CanvasModel::IsInMask(int64_t row) const {
-  const std::optional<LiveMask>& mask = trial_.mask();
+  const std::optional<LiveMask>& mask = trial_->mask();
   if (!mask) return false;
   return !mask->steps || (row >= mask->steps->first_row && row < mask->steps->end_row());
 }
 
 std::optional<float> CanvasModel::LeastKeptMass(int64_t row_begin, int64_t row_end) const {
-  const std::optional<LiveMask>& mask = trial_.mask();
+  const std::optional<LiveMask>& mask = trial_->mask();
   if (!mask) return std::nullopt;
   const int64_t first = mask->steps ? mask->steps->first_row : 0;
   const auto size = static_cast<int64_t>(mask->kept_mass.size());

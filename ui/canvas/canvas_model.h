@@ -4,6 +4,7 @@
 
 #include <QSize>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "canvas_layout.h"
@@ -36,7 +37,8 @@ struct MarkedScore {
 
 class CanvasModel {
  public:
-  CanvasModel();
+  // `trial` outlives the model; null: it has one of its own.
+  explicit CanvasModel(MethodTrial* trial = nullptr);
 
   // `arrived` is called when a tile has come.
   void SetArrivalHandler(std::function<void()> arrived);
@@ -56,8 +58,8 @@ class CanvasModel {
   const CanvasSettings& settings() const { return settings_; }
   ViewTransform& view() { return view_; }
   const ViewTransform& view() const { return view_; }
-  MethodTrial& trial() { return trial_; }
-  const MethodTrial& trial() const { return trial_; }
+  MethodTrial& trial() { return *trial_; }
+  const MethodTrial& trial() const { return *trial_; }
   TileCache& tiles() { return tiles_; }
   const TileCache& tiles() const { return tiles_; }
 
@@ -118,7 +120,8 @@ class CanvasModel {
   CanvasLayout layout_;
   ViewTransform view_;
   TileCache tiles_;
-  MethodTrial trial_;
+  const std::unique_ptr<MethodTrial> own_trial_;  // null: it is another's
+  MethodTrial* const trial_;
   std::optional<CursorScore> cursor_;
   std::optional<MarkedScore> mark_;
   int64_t arrivals_ = 0;

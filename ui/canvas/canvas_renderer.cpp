@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "lru_cache.h"
 #include "map_shader.h"
 
 #ifndef GL_R16F

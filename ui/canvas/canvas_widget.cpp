@@ -1,7 +1,6 @@
 #include "canvas_widget.h"
 
 #include <QKeyEvent>
-#include <QPointer>
 #include <algorithm>
 
 #include "canvas_widget_impl.h"
@@ -20,7 +19,8 @@ const QString kRangeFromMember = QStringLiteral("range_log2_min"), kRangeToMembe
 
 }  // namespace
 
-HeadCanvas::HeadCanvas(QWidget* parent) : QOpenGLWidget(parent), impl_(std::make_unique<Impl>(this)) {
+HeadCanvas::HeadCanvas(QWidget* parent, MethodTrial* trial)
+    : QOpenGLWidget(parent), impl_(std::make_unique<Impl>(this, trial)) {
   QSurfaceFormat surface = QSurfaceFormat::defaultFormat();
   surface.setVersion(3, 3);
   surface.setProfile(QSurfaceFormat::CoreProfile);
@@ -36,7 +36,6 @@ HeadCanvas::~HeadCanvas() {
 
 void HeadCanvas::SetWorkbench(Workbench* workbench) {
   impl_->model.SetWorkbench(workbench);
-  if (workbench != nullptr) workbench->SetMeasuresAlone(impl_->model.settings().measures_alone);
   if (workbench != nullptr && !impl_->waiting_method_state.isEmpty()) {
     impl_->ApplyMethodState(impl_->waiting_method_state);
     impl_->waiting_method_state = {};
@@ -142,20 +141,6 @@ void HeadCanvas::GoTo(int64_t row, int64_t column) {
   impl_->model.Mark({row, column});
 }
 
-void HeadCanvas::GoToWorst() {
-  const LiveMask* const shown = mask();
-  if (shown == nullptr || !HasHead()) return;
-  const int64_t row = shown->distribution.worst_row, first = shown->steps ? shown->steps->first_row : 0;
-  const auto kept = static_cast<double>(shown->kept_mass.at(static_cast<size_t>(row - first)));
-  impl_->model.workbench()->RequestLostKeys(
-      head(), shown->mask_id, row,
-      [canvas = QPointer<HeadCanvas>(this), of = head(), row, kept](const std::vector<LostKey>& lost) {
-        if (!canvas || !canvas->HasHead() || canvas->head() != of) return;
-        canvas->GoTo(row, lost.empty() ? canvas->impl_->model.rows().Position(row) : lost.front().column);
-        Q_EMIT canvas->WorstQueryShown(row, kept, lost);
-      });
-}
-
 bool HeadCanvas::ClearMark() {
   if (!impl_->model.ClearMark()) return false;
   impl_->RequestFrame();
@@ -213,11 +198,6 @@ const LiveMask* HeadCanvas::mask() const {
 bool HeadCanvas::IsMaskPending() const {
   return impl_->model.trial().mask_pending();
 }
-void HeadCanvas::SetMaskWatched(bool watched) {
-  impl_->mask_watched = watched;
-  impl_->SettingsChanged();
-}
-
 void HeadCanvas::SetRepeats(int repeats) {
   impl_->model.settings().repeats = std::clamp(repeats, 1, kMaxRepeats);
   impl_->RequestFrame();

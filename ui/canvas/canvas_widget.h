@@ -22,11 +22,14 @@ namespace headscope::ui {
 
 enum class ColorScale { kLogarithmic, kLinear };
 
+class MethodTrial;
+
 class HeadCanvas : public QOpenGLWidget {
   Q_OBJECT
 
  public:
-  explicit HeadCanvas(QWidget* parent = nullptr);
+  // Shows the mask and the runs of `trial`, which outlives the canvas; null: of one of its own.
+  explicit HeadCanvas(QWidget* parent = nullptr, MethodTrial* trial = nullptr);
   ~HeadCanvas() override;
 
   // The source of tiles, masks and runs; it must outlive the canvas or be replaced by nullptr first. The first method
@@ -69,9 +72,6 @@ class HeadCanvas : public QOpenGLWidget {
   // ClearMark, Esc on the canvas or another trace. Values outside the map are clamped.
   void GoTo(int64_t row, int64_t column);
   bool ClearMark();  // false: nothing was marked
-  // The same of the query that keeps the least of its mass by the mask on show, and the key that it loses most of;
-  // WorstQueryShown follows. Does nothing without a mask.
-  void GoToWorst();
   // Shows rows [row_begin, row_end) and columns [column_begin, column_end) as large as they fit.
   void ZoomTo(int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end);
 
@@ -105,8 +105,6 @@ class HeadCanvas : public QOpenGLWidget {
   // The mask of the present parameters, or the last one while that is on its way; null when there is none.
   const LiveMask* mask() const;
   bool IsMaskPending() const;
-  // Masks are made while the overlay is on, or while somebody else shows their numbers.
-  void SetMaskWatched(bool watched);
 
   // View, colours, method, parameters and target, for the session file. Restore takes what it understands and ignores
   // what is missing or out of range: session files are untrusted. It may come before or after SetWorkbench, SetTrace
@@ -156,7 +154,7 @@ class HeadCanvas : public QOpenGLWidget {
   void MethodChanged(const QString& method, const QString& parameters);
   void MaskStateChanged();  // a mask came, was asked for or is gone, or the target moved
   void MaskReady(const headscope::ui::LiveMask& mask);
-  // `lost`: the keys that the query loses most of, none when the mask keeps all of them.
+  // MethodTrial::WorstQueryFound is on show, marked as by GoTo at the key that it loses most of.
   void WorstQueryShown(qint64 row, double kept_mass, const std::vector<headscope::ui::LostKey>& lost);
   void RunRequested(headscope::analysis::HeadId head, const QString& method, const QString& parameters);
   void RunProgressed(const headscope::ui::ProgressReport& report);

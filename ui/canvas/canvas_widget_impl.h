@@ -16,7 +16,7 @@ namespace headscope::ui {
 
 class HeadCanvas::Impl {
  public:
-  explicit Impl(HeadCanvas* canvas);
+  Impl(HeadCanvas* canvas, MethodTrial* trial);
   ~Impl();
 
   void InitGraphics();
@@ -55,10 +55,10 @@ class HeadCanvas::Impl {
   LivePanel panel;
   int64_t frames_drawn = 0;
   bool frame_requested = false;
-  bool mask_watched = false;
   QJsonObject waiting_trace_state, waiting_method_state;  // restored before there was a trace or a workbench
 
  private:
+  void ConnectTrial();
   struct Export {
     QString path;
     QSize size;  // in pixels of the file

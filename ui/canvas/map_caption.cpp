@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "kept_text.h"
 #include "map_overlay.h"
 #include "overlay_drawing.h"
 
@@ -41,10 +42,12 @@ std::string MaskText(const CanvasModel& model, const LiveMask& mask) {
   std::string text = spec != nullptr && spec->name == kept.method ? spec->title : kept.method;
   if (!kept.parameters.empty()) text += " (" + kept.parameters + ")";
   if (mask.steps) text += ", " + DescribeSteps(model, *mask.steps);
-  text +=
-      Format(". Grey: left out; kept are %.2f %% of the %s", 100 * kept.kept_fraction, mask.steps ? "keys" : "scores");
-  return text + Format(". Kept mass of a query: least %.4f, fifth percentile %.4f, mean %.4f.", kept.cra_min,
-                       kept.cra_p5, kept.cra_mean);
+  if (const std::string choice = DescribeChoice(model, mask); !choice.empty()) text += ", " + choice;
+  text += Format(". Grey: left out; kept: %.2f %% of the %s%s. ", 100 * kept.kept_fraction,
+                 model.trace().first_token > 0 ? "cut's " : "", mask.steps ? "keys" : "scores");
+  text += DescribeCra(mask) + ".";
+  if (const std::string outside = DescribeOutside(mask); !outside.empty()) text += " " + outside + ".";
+  return text;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "kept_text.h"
 #include "overlay_drawing.h"
 
 namespace headscope::ui {
@@ -56,7 +57,7 @@ std::string DescribeScore(const CanvasModel& model, const CursorScore& score) {
   if (score.position != score.row) text += Format("  (recorded row %lld)", static_cast<long long>(score.row));
   text += Format("\nkey    %lld  ", static_cast<long long>(score.column)) + quoted(model.TokenText(score.column));
   if (!score.exact.causal) return text + "\nnot visible to this query: the key comes later";
-  if (!score.exact.in_window) return text + "\nnot visible to this query: older than the model's window reaches";
+  if (!score.exact.in_window) return text + "\nnot visible to this query: outside the model's window";
   if (std::isnan(score.exact.probability)) {
     text += "\nreading the head …";
   } else {
@@ -71,6 +72,10 @@ std::string DescribeScore(const CanvasModel& model, const CursorScore& score) {
   if (model.settings().overlay && !std::isnan(score.kept_share)) {
     if (score.texel_scores == 1) {
       text += score.kept_share > 0 ? "\nkept by the method" : "\nnot kept by the method";
+      if (model.trial().mask()) {
+        if (const std::string choice = DescribeChoice(model, *model.trial().mask()); !choice.empty())
+          text += " (" + choice + ")";
+      }
     } else {
       text += Format("\nkept: %.0f %% of the scores here", 100 * score.kept_share);
     }

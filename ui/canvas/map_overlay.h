@@ -43,8 +43,6 @@ std::string FormatProbability(double probability);
 std::string FormatProbabilityShortly(double probability);
 // What the profile of the keys shows, and its greatest value; in a narrow place without saying over which queries.
 std::string ColumnProfileText(const CanvasModel& model, const ViewProfiles& profiles, bool narrow = false);
-// Which queries a decode method was tried on, and why these: the trace's own decode steps, or its last rows.
-std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept);
 // What the tooltip says of a score, one line each.
 std::string DescribeScore(const CanvasModel& model, const CursorScore& score);
 

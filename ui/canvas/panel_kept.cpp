@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "kept_text.h"
 #include "live_panel.h"
-#include "map_overlay.h"
 #include "panel_widgets.h"
 
 namespace headscope::ui {
@@ -16,24 +16,6 @@ constexpr int kPlotBins = 160;
 constexpr float kBetweenFigures = 12;  // pixels
 
 }  // namespace
-
-std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept) {
-  const auto count = static_cast<int64_t>(kept.steps.size());
-  const int64_t recorded = model.trace().num_decode_rows;
-  std::array<char, 160> text{};
-  const int first = kept.steps.front().position, last = kept.steps.back().position;
-  if (recorded == 0) {
-    std::snprintf(text.data(), text.size(), "no decode steps in this trace: on its last %lld queries, %d to %d",
-                  static_cast<long long>(count), first, last);
-  } else if (count < recorded) {
-    std::snprintf(text.data(), text.size(), "on the newest %lld of %lld decode steps, queries %d to %d",
-                  static_cast<long long>(count), static_cast<long long>(recorded), first, last);
-  } else {
-    std::snprintf(text.data(), text.size(), "on the trace's %lld decode steps, queries %d to %d",
-                  static_cast<long long>(count), first, last);
-  }
-  return text.data();
-}
 
 void LivePanel::DrawKept(CanvasModel& model) {
   MethodTrial& trial = model.trial();
@@ -60,25 +42,34 @@ void LivePanel::DrawKept(CanvasModel& model) {
 }
 
 void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
-  ImGui::Text(mask.steps ? "kept %.2f %% of the keys" : "kept %.2f %% of the scores", 100 * mask.summary.kept_fraction);
+  const bool is_cut = model.trace().first_token > 0;
+  ImGui::Text("kept %.2f %% of the %s%s", 100 * mask.summary.kept_fraction, is_cut ? "cut's " : "",
+              mask.steps ? "keys" : "scores");
   HelpTooltip(mask.steps ? "Keys that the steps read, of all that dense decode would read in the same steps."
-                         : "Pairs of a query and a key that are kept, of all that the model itself attends to.");
+                         : "Query-key pairs that are kept, of all that the model itself attends to.");
   ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 6}, "");
   Mark("kept");
+  if (const std::string outside = DescribeOutside(mask); !outside.empty()) {
+    WrappedText(IM_COL32(255, 200, 120, 255), outside);
+    Mark("outside");
+    HelpTooltip("This trace was cut from a longer one. No mask of the cut can keep that share.");
+  }
   if (mask.steps) DrawSteps(model, mask);
-  ImGui::Text("CRA  min %.3f   p5 %.3f   mean %.3f", mask.summary.cra_min, mask.summary.cra_p5, mask.summary.cra_mean);
+  ImGui::PushTextWrapPos(0);
+  ImGui::TextUnformatted(DescribeCra(mask).c_str());
+  ImGui::PopTextWrapPos();
   HelpTooltip(
-      "Cumulative residual attention: the share of a query's attention that lies on what is kept; the least, the fifth "
-      "percentile (p5: 95 % of them keep more) and the mean over the recorded queries, or over the steps.");
-  const char* const selecting = mask.steps ? "chosen in %.2f ms a step" : "selected in %.2f ms";
-  constexpr char kSelectHelp[] = "Timed once, beside whatever else the window did: Run measures it.";
+      "Cumulative residual attention: the share of a query's attention that lies on the kept keys. 95 % of the queries "
+      "keep at least the 5th percentile.");
+  const char* const selecting = mask.steps ? "selected in %.2f ms per step" : "selected in %.2f ms";
+  constexpr char kSelectHelp[] = "Timed once, alongside whatever else the window was doing; Run measures it.";
   if (mask.summary.kept_fraction >= 1) {  // what the masses of the queries differ by is rounding
     ImGui::Text(selecting, mask.summary.select_ms);
     HelpTooltip(kSelectHelp);
     return;
   }
   ImGui::Text("worst query %lld", static_cast<long long>(mask.summary.worst_row));
-  HelpTooltip("The query that keeps the least of its attention.");
+  HelpTooltip("The query that keeps the smallest share of its attention.");
   ImGui::SameLine(0, kBetweenFigures);
   ImGui::Text(selecting, mask.summary.select_ms);
   HelpTooltip(kSelectHelp);
@@ -86,15 +77,22 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   const auto go = [this] { actions_.go_to_worst(); };
   if (ImGui::SmallButton("go")) go();
   MarkStop({"worst", {}, go, {}});
-  HelpTooltip("To the key that this query loses most of.");
+  HelpTooltip("Go to the key that this query loses most of.");
 }
 
 void LivePanel::DrawSteps(const CanvasModel& model, const LiveMask& mask) {
   ImGui::PushTextWrapPos(0);
   ImGui::TextUnformatted(DescribeSteps(model, *mask.steps).c_str());
+  const std::string choice = DescribeChoice(model, mask);
+  if (!choice.empty()) ImGui::TextUnformatted(choice.c_str());
   ImGui::PopTextWrapPos();
+  if (!choice.empty()) {
+    HelpTooltip(
+        "As a run chooses: in its layer the query heads of a KV head share a choice; with “this head alone” "
+        "the head has its own.");
+  }
   const auto show = [this] { actions_.show_steps(); };
-  if (ImGui::SmallButton("Zoom to them")) show();
+  if (ImGui::SmallButton("Zoom to these steps")) show();
   MarkStop({"steps", {}, show, {}});
 }
 
@@ -108,7 +106,7 @@ void LivePanel::DrawMassPlot(const LiveMask& mask) {
     bins[bin] = *std::min_element(mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(begin),
                                   mask.kept_mass.begin() + static_cast<std::ptrdiff_t>(end));
   }
-  ImGui::TextDisabled("kept mass by query, 0 to 1");
+  ImGui::TextDisabled("kept mass per query, 0 to 1");
   ImGui::PlotLines("##kept_mass", bins.data(), static_cast<int>(bins.size()), 0, nullptr, 0.0f, 1.0f,
                    {ImGui::GetContentRegionAvail().x, 52});
   Mark("kept_mass");

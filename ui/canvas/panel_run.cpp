@@ -52,10 +52,9 @@ void LivePanel::DrawRun(CanvasModel& model) {
     if (!possible) ImGui::BeginDisabled();
     if (ImGui::Button("Run")) actions_.run();
     MarkStop({"run", {}, [this] { actions_.run(); }, {}});
-    HelpTooltip(trial.is_decode() ? "Measures dense decode and the method in turn, step by step: medians of the "
-                                    "repeats, more of them where they are short."
-                                  : "Measures dense and sparse attention in turn: medians of the repeats, more of "
-                                    "them where they are short.");
+    HelpTooltip(trial.is_decode() ? "Times dense decode and the method in turn, step by step. Dense is the "
+                                    "faster of headscope's and LibTorch's. Short runs are repeated more often."
+                                  : "Times dense and sparse attention in turn. Short runs are repeated more often.");
     if (!possible) ImGui::EndDisabled();
     ImGui::SameLine();
     ImGui::SetNextItemWidth(110);
@@ -80,9 +79,8 @@ void LivePanel::DrawRun(CanvasModel& model) {
   };
   if (ImGui::Checkbox("this head alone", &alone)) measure_alone(alone);
   HelpTooltip(
-      "Times this head by itself. Otherwise the times are of its whole layer, every recorded head with its own "
-      "Q, K and V in one launch, as a model attends. What the mask keeps and the errors are this head's either "
-      "way.");
+      "Times this head by itself instead of its whole layer in one launch, as a model attends. Errors and kept mass "
+      "are this head's either way; a decode method chooses keys for the head alone instead of per KV head.");
   MarkStop({"alone", {}, [measure_alone, alone] { measure_alone(!alone); }, {}});
   if (!trial.run_error().empty()) ProblemText(trial.run_error());
   DrawResult(trial);
@@ -117,7 +115,8 @@ void LivePanel::DrawResult(const MethodTrial& trial) {
 void LivePanel::DrawResultTable(const analysis::MethodResult& result) {
   if (!ImGui::BeginTable("numbers", 3, ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV)) return;
   ImGui::TableSetupColumn("");
-  ImGui::TableSetupColumn("dense");
+  const bool by_another = !result.baseline.empty() && result.baseline != "headscope";
+  ImGui::TableSetupColumn(by_another ? ("dense, " + result.baseline).c_str() : "dense");
   ImGui::TableSetupColumn(result.method.c_str());
   ImGui::TableHeadersRow();
   const double none = std::nan("");

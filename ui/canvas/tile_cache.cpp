@@ -27,23 +27,32 @@ constexpr int64_t kMaskTileBytes = kTexels;
 
 }  // namespace
 
-TileCache::TileCache(int64_t capacity_bytes)
-    : tiles_(capacity_bytes * 4 / 5), masks_(capacity_bytes / 5), self_(std::make_shared<TileCache*>(this)) {}
+TileCache::TileCache() : self_(std::make_shared<TileCache*>(this)) {}
 
 TileCache::~TileCache() {
-  CancelAll();
+  Clear();
 }
 
 void TileCache::SetWorkbench(Workbench* workbench) {
-  CancelAll();
-  workbench_ = workbench;
   Clear();
+  workbench_ = workbench;
+}
+
+template <typename Predicate>
+void TileCache::DropMasks(const Predicate& drops) {
+  std::erase_if(masks_, [&](const auto& entry) {
+    const bool dropped = drops(entry.first);
+    if (dropped) workbench_->memory().Release(entry.second.lock().get());
+    return dropped;
+  });
 }
 
 void TileCache::Clear() {
   CancelAll();
-  tiles_.Clear();
-  masks_.Clear();
+  for (const auto& [key, tile] : tiles_) workbench_->memory().Release(tile.lock().get());
+  DropMasks([](const MaskKey&) { return true; });
+  tiles_.clear();
+  coarsest_.clear();
   failed_.clear();
   has_head_ = false;
   mask_id_ = old_mask_id_ = 0;
@@ -55,21 +64,34 @@ void TileCache::SetHead(analysis::HeadId head, const CausalRows& rows) {
   head_ = head;
   rows_ = rows;
   has_head_ = true;
-  tiles_.UnpinAll();
-  masks_.Clear();
+  for (const analysis::TilePtr& tile : coarsest_) workbench_->memory().Pin(tile.get(), false);
+  coarsest_.clear();
+  std::erase_if(tiles_, [](const auto& entry) { return entry.second.expired(); });
+  const TileKey coarsest{head, {}, analysis::MaxLevel(rows_.num_rows(), rows_.num_columns()), 0, 0};
+  for (const auto reduction : {analysis::TileReduction::kMax, analysis::TileReduction::kMean}) {
+    TileKey key = coarsest;
+    key.reduction = reduction;
+    if (const analysis::TilePtr tile = Use(key)) KeepOnShow(tile);
+  }
+  DropMasks([](const MaskKey&) { return true; });
   mask_id_ = old_mask_id_ = 0;
+}
+
+void TileCache::KeepOnShow(const analysis::TilePtr& tile) {
+  workbench_->memory().Pin(tile.get(), true);
+  coarsest_.push_back(tile);
 }
 
 void TileCache::SetMask(int64_t mask_id) {
   if (mask_id == mask_id_) return;
   // The mask shown so far may be half replaced: keep its tiles, drop the ones of its predecessor.
   const int64_t dropped = old_mask_id_;
-  masks_.EraseIf([&](const MaskKey& key, const analysis::MaskTilePtr&) { return key.mask_id == dropped; });
+  DropMasks([&](const MaskKey& key) { return key.mask_id == dropped; });
   std::erase_if(failed_, [](const MaskKey& key) { return key.mask_id != 0; });
   old_mask_id_ = mask_id_;
   mask_id_ = mask_id;
   if (mask_id_ == 0) {
-    masks_.Clear();
+    DropMasks([](const MaskKey&) { return true; });
     old_mask_id_ = 0;
   }
 }
@@ -124,13 +146,28 @@ void TileCache::Want(const TileDemand& demand) {
     if (!pending_.contains(request.key) && !failed_.contains(request.key)) Send(request);
   }
   if (mask_complete && old_mask_id_ != 0) {
-    masks_.EraseIf([&](const MaskKey& key, const analysis::MaskTilePtr&) { return key.mask_id == old_mask_id_; });
+    DropMasks([&](const MaskKey& key) { return key.mask_id == old_mask_id_; });
     old_mask_id_ = 0;
   }
 }
 
 bool TileCache::Held(const MaskKey& key) const {
-  return key.mask_id == 0 ? tiles_.Contains(key.key) : masks_.Contains(key);
+  if (key.mask_id != 0) {
+    const auto mask = masks_.find(key);
+    return mask != masks_.end() && !mask->second.expired();
+  }
+  const auto tile = tiles_.find(key.key);
+  return tile != tiles_.end() && !tile->second.expired();
+}
+
+analysis::TilePtr TileCache::Use(const TileKey& key) {
+  const auto found = tiles_.find(key);
+  return found == tiles_.end() ? nullptr : workbench_->memory().Find(found->second, kTileBytes);
+}
+
+analysis::MaskTilePtr TileCache::UseMask(const MaskKey& key) {
+  const auto found = masks_.find(key);
+  return found == masks_.end() ? nullptr : workbench_->memory().Find(found->second, kMaskTileBytes);
 }
 
 void TileCache::Send(const Request& request) {
@@ -146,22 +183,27 @@ void TileCache::Send(const Request& request) {
     if (cache.on_arrival_) cache.on_arrival_();
   };
   if (key.mask_id == 0) {
-    const bool pinned = key.key.level == analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
-    workbench_->RequestTile(key.key, request.priority, [receive, key, pinned](analysis::TilePtr tile) {
+    const bool coarsest = key.key.level == analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
+    workbench_->RequestTile(key.key, request.priority, [receive, key, coarsest](const analysis::TilePtr& tile) {
       receive([&](TileCache& cache) {
         if (!tile || static_cast<int64_t>(tile->log2_p.size()) != kTexels) return false;
-        cache.tiles_.Put(key.key, tile, kTileBytes, pinned);
+        cache.workbench_->memory().Keep(tile, kTileBytes);
+        cache.tiles_[key.key] = tile;
+        if (coarsest && key.key.head == cache.head_) cache.KeepOnShow(tile);
         return true;
       });
     });
   } else {
-    workbench_->RequestMaskTile(key.mask_id, key.key, request.priority, [receive, key](analysis::MaskTilePtr tile) {
-      receive([&](TileCache& cache) {
-        if (!tile || static_cast<int64_t>(tile->kept.size()) != kTexels) return false;
-        if (key.mask_id == cache.mask_id_) cache.masks_.Put(key, tile, kMaskTileBytes);
-        return true;
-      });
-    });
+    workbench_->RequestMaskTile(key.mask_id, key.key, request.priority,
+                                [receive, key](const analysis::MaskTilePtr& tile) {
+                                  receive([&](TileCache& cache) {
+                                    if (!tile || static_cast<int64_t>(tile->kept.size()) != kTexels) return false;
+                                    if (key.mask_id != cache.mask_id_) return true;
+                                    cache.workbench_->memory().Keep(tile, kMaskTileBytes);
+                                    cache.masks_[key] = tile;
+                                    return true;
+                                  });
+                                });
   }
 }
 
@@ -179,10 +221,10 @@ TileSample<Tile> TileCache::FindCovering(const TileKey& key, const Lookup& looku
     ancestor.level = key.level + up;
     ancestor.x = key.x >> up;
     ancestor.y = key.y >> up;
-    const std::shared_ptr<const Tile>* tile = lookup(ancestor);
-    if (tile == nullptr) continue;
+    const std::shared_ptr<const Tile> tile = lookup(ancestor);
+    if (!tile) continue;
     const auto share = static_cast<float>(std::ldexp(1.0, -up));
-    sample.tile = *tile;
+    sample.tile = tile;
     sample.u_begin = static_cast<float>(key.x - (ancestor.x << up)) * share;
     sample.v_begin = static_cast<float>(key.y - (ancestor.y << up)) * share;
     sample.u_end = sample.u_begin + share;
@@ -194,19 +236,20 @@ TileSample<Tile> TileCache::FindCovering(const TileKey& key, const Lookup& looku
 }
 
 TileSample<analysis::TileData> TileCache::Find(const TileKey& key) {
-  return FindCovering<analysis::TileData>(key, [&](const TileKey& ancestor) { return tiles_.Find(ancestor); });
+  return FindCovering<analysis::TileData>(key, [&](const TileKey& ancestor) { return Use(ancestor); });
 }
 
 TileSample<analysis::MaskTile> TileCache::FindMask(const TileKey& key) {
   TileKey mask_key = key;
   mask_key.reduction = analysis::TileReduction::kMax;
   // The new mask's own tile, else the old mask's, else whatever coarser tile of either covers it.
-  analysis::MaskTilePtr* exact = masks_.Find({mask_id_, mask_key});
-  if (exact != nullptr && mask_id_ != 0) return {.tile = *exact};
+  if (mask_id_ != 0) {
+    if (analysis::MaskTilePtr exact = UseMask({mask_id_, mask_key})) return {.tile = std::move(exact)};
+  }
   for (const int64_t mask_id : {old_mask_id_, mask_id_}) {
     if (mask_id == 0) continue;
     auto sample = FindCovering<analysis::MaskTile>(mask_key, [&](const TileKey& ancestor) {
-      return masks_.Find({mask_id, ancestor});
+      return UseMask({mask_id, ancestor});
     });
     sample.from_old_mask = mask_id == old_mask_id_;
     if (sample.tile) return sample;

@@ -3,7 +3,8 @@
 // Every frame says what it wants to show (Want). Missing tiles are requested from the workbench, nearest to the view's
 // centre first; requests that no view wants any more are cancelled. Until a tile is there, the nearest coarser one that
 // covers it stands in and says how much coarser it is (Find). The coarsest tile of the head is always requested first
-// and never evicted, so something can be drawn at any zoom.
+// and stays, so something can be drawn at any zoom; the others stay as long as the workbench's memory budget has room
+// for them.
 //
 // A changed mask replaces the old one tile by tile, so that the overlay neither flickers nor waits for its slowest
 // tile.
@@ -11,13 +12,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "causal_rows.h"
-#include "lru_cache.h"
 #include "ui/workbench.h"
 #include "view_transform.h"
 
@@ -43,9 +44,7 @@ struct TileDemand {
 
 class TileCache {
  public:
-  static constexpr int64_t kDefaultCapacityBytes = int64_t{384} << 20;
-
-  explicit TileCache(int64_t capacity_bytes = kDefaultCapacityBytes);
+  TileCache();
   ~TileCache();
   TileCache(const TileCache&) = delete;
   TileCache& operator=(const TileCache&) = delete;
@@ -68,7 +67,6 @@ class TileCache {
 
   // Tiles on their way.
   int64_t num_pending() const { return static_cast<int64_t>(pending_.size()); }
-  int64_t bytes() const { return tiles_.bytes() + masks_.bytes(); }
 
  private:
   struct MaskKey {
@@ -85,6 +83,13 @@ class TileCache {
   void AddRange(const TileRange& range, analysis::TileReduction reduction, int64_t mask_id, int32_t base_priority,
                 const TileDemand& demand, std::vector<Request>* requests) const;
   bool Held(const MaskKey& key) const;
+  // The tile, as a use of it; null when it is not held.
+  std::shared_ptr<const analysis::TileData> Use(const analysis::TileKey& key);
+  std::shared_ptr<const analysis::MaskTile> UseMask(const MaskKey& key);
+  void KeepOnShow(const analysis::TilePtr& tile);
+  // Lets go of the masks' tiles that the predicate names.
+  template <typename Predicate>
+  void DropMasks(const Predicate& drops);
   void Send(const Request& request);
   void CancelAll();
   template <typename Tile, typename Lookup>
@@ -96,8 +101,10 @@ class TileCache {
   bool has_head_ = false;
   int64_t mask_id_ = 0;
   int64_t old_mask_id_ = 0;
-  LruCache<analysis::TileKey, analysis::TilePtr> tiles_;
-  LruCache<MaskKey, analysis::MaskTilePtr> masks_;
+  // What the workbench's memory budget holds.
+  std::map<analysis::TileKey, std::weak_ptr<const analysis::TileData>> tiles_;
+  std::map<MaskKey, std::weak_ptr<const analysis::MaskTile>> masks_;
+  std::vector<analysis::TilePtr> coarsest_;  // of the head on show, one a reduction
   std::set<MaskKey> pending_;
   std::set<MaskKey> failed_;  // came back empty: not asked for again before the head or the mask changes
   std::function<void()> on_arrival_;

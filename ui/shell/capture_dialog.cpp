@@ -77,17 +77,17 @@ void CaptureDialog::BuildForm() {
   stop_ = named(new QPushButton(tr("Cancel capture")), "captureStop");
   open_ = named(new QPushButton(tr("Open trace")), "captureOpen");
   close_ = named(new QPushButton(tr("Close")), "captureClose");
-  layers_->setPlaceholderText(tr("all; or for instance 0-3,7"));
-  heads_->setPlaceholderText(tr("all query heads; or for instance 0-3,7"));
+  layers_->setPlaceholderText(tr("all, or e.g. 0-3,7"));
+  heads_->setPlaceholderText(tr("all query heads, or e.g. 0-3,7"));
   rows_->setToolTip(
       tr("Query rows to record: all, last:N or every:N. Sparse methods run on consecutive rows only, so on all or "
          "last:N"));
   decode_->setRange(0, 1'000'000);
-  decode_->setToolTip(tr("Tokens that the model writes after the prompt, recorded as decode steps"));
-  dtype_->setToolTip(tr("What the trace holds; auto: bf16 of a bf16 model, fp32 of any other"));
+  decode_->setToolTip(tr("Tokens that the model generates after the prompt, recorded as decode steps"));
+  dtype_->setToolTip(tr("Precision of the trace; auto: bf16 for a bf16 model, fp32 otherwise"));
   dtype_->addItems({QStringLiteral("auto"), QStringLiteral("fp32"), QStringLiteral("bf16")});
   for (const std::string& device : workbench_->capture_devices()) device_->addItem(QString::fromStdString(device));
-  device_->setToolTip(tr("Where the model runs: the processor, or a GPU of this machine"));
+  device_->setToolTip(tr("Where the model runs: the CPU or a GPU of this machine"));
   model_label_->setWordWrap(true);
   status_->setWordWrap(true);
   status_->setTextFormat(Qt::PlainText);
@@ -281,7 +281,7 @@ int64_t CaptureDialog::PromptTokens(bool* exact) const {
 }
 
 QString CaptureDialog::Problem() const {
-  if (!model_) return tr("Model folder: choose one that holds a model.");
+  if (!model_) return tr("Model folder: choose a folder with a model.");
   switch (prompt_kind_->currentIndex()) {
     case kText:
       if (text_->toPlainText().isEmpty()) return tr("The prompt is empty: type it above.");
@@ -293,15 +293,15 @@ QString CaptureDialog::Problem() const {
       break;
   }
   if (CountChosen(layers_->text(), model_->num_layers) < 1)
-    return tr("Layers: type for instance 0-3,7, below %1, or nothing for all.").arg(model_->num_layers);
+    return tr("Layers: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(model_->num_layers);
   if (CountChosen(heads_->text(), model_->num_qo_heads) < 1)
-    return tr("Heads: type for instance 0-3,7, below %1, or nothing for all.").arg(model_->num_qo_heads);
-  if (CountRows(rows_->text().trimmed(), 1, 0) < 0) return tr("Query rows: type all, last:N or every:N.");
+    return tr("Heads: must be numbers below %1, such as 0-3,7; leave it empty for all.").arg(model_->num_qo_heads);
+  if (CountRows(rows_->text().trimmed(), 1, 0) < 0) return tr("Query rows: must be all, last:N or every:N.");
   bool exact = false;
   if (model_->max_positions > 0 && PromptTokens(&exact) + decode_->value() > model_->max_positions && exact) {
     return tr("The prompt is longer than the %1 positions of the model.").arg(model_->max_positions);
   }
-  if (output_->text().isEmpty()) return tr("Write to: name a file.");
+  if (output_->text().isEmpty()) return tr("Write to: choose a file.");
   return {};
 }
 
@@ -348,9 +348,9 @@ void CaptureDialog::Start() {
                       WhileAlive(this,
                                  [this](const CapturedTrace& trace) {
                                    captured_path_ = QString::fromStdString(trace.path);
-                                   const QString told =
-                                       trace.cancelled ? tr("Cancelled; what was recorded until then is in %1 (%2)")
-                                                       : tr("Written: %1 (%2)");
+                                   const QString told = trace.cancelled
+                                                            ? tr("Cancelled; what was recorded is in %1 (%2)")
+                                                            : tr("Trace saved to %1 (%2)");
                                    Finish(told.arg(captured_path_, DescribeSize(trace)), false);
                                    Q_EMIT Captured(trace);
                                  }),
@@ -372,7 +372,7 @@ void CaptureDialog::Stop() {
   if (!capturing_) return;
   stopping_ = true;
   ProgressReport report;
-  report.stage = tr("Cancelling: what is recorded so far is being kept…").toStdString();
+  report.stage = tr("Cancelling; keeping what has been recorded…").toStdString();
   status_->setText(QString::fromStdString(report.stage));
   Q_EMIT Progressed(report);
   workbench_->CancelCapture();

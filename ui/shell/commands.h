@@ -26,6 +26,7 @@ enum class Command {
   kCopyRuns,
   kClearRuns,
   kPalette,
+  kSettings,
   kBack,
   kForward,
   kPreviousHead,

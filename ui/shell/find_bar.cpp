@@ -47,8 +47,8 @@ void FindBar::Open(Mode mode) {
   mode_ = mode;
   matches_.clear();
   title_->setText(mode == Mode::kGoTo ? tr("Go to") : tr("Find token"));
-  input_->setPlaceholderText(mode == Mode::kGoTo ? tr("query token, key token: for instance 1200, 35")
-                                                 : tr("text of the prompt; Enter: next, Shift+Enter: previous"));
+  input_->setPlaceholderText(mode == Mode::kGoTo ? tr("query, key: e.g. 1200, 35")
+                                                 : tr("text in the prompt; Enter: next, Shift+Enter: previous"));
   input_->clear();
   result_->clear();
   show();
@@ -76,8 +76,7 @@ void FindBar::TextChanged(const QString& text) {
   matches_ = FindTokens(store_->trace().token_text, text);
   match_ = 0;
   visited_ = false;
-  if (!text.isEmpty())
-    result_->setText(matches_.empty() ? tr("not in the prompt") : tr("%1 places").arg(matches_.size()));
+  if (!text.isEmpty()) result_->setText(matches_.empty() ? tr("no matches") : tr("%1 matches").arg(matches_.size()));
 }
 
 void FindBar::Accept(int step) {

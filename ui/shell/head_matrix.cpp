@@ -5,11 +5,13 @@
 #include <QKeyEvent>
 #include <QMouseEvent>
 #include <QPainter>
+#include <QScrollArea>
 #include <QToolTip>
 #include <algorithm>
 #include <cmath>
 
 #include "metric_colors.h"
+#include "panes.h"
 
 namespace headscope::ui {
 namespace {
@@ -253,6 +255,10 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
                      .arg(trace.kv_head_of_head[static_cast<size_t>(at)]);
   const analysis::HeadStatistics* statistics = store_->Find(head);
   if (statistics == nullptr) return text + tr("<br>not computed yet");
+  if (trace.first_token > 0) {
+    text += tr("<br>%1 % of its attention lies outside the cut, on tokens before it")
+                .arg(100 * statistics->outside_mass, 0, 'f', 1);
+  }
   text += QStringLiteral("<br>%1: %2")
               .arg(QString::fromLatin1(analysis::HeadClassName(statistics->head_class)),
                    QString::fromStdString(statistics->class_reason).toHtmlEscaped());
@@ -342,6 +348,17 @@ void HeadMatrix::keyPressEvent(QKeyEvent* event) {
       return;
     }
   }
+}
+
+QWidget* MakeMatrixPane(WindowState* state) {
+  auto* scroll = new QScrollArea;
+  scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setWidgetResizable(true);
+  scroll->setFocusPolicy(Qt::NoFocus);
+  auto* matrix = new HeadMatrix(&state->heads);
+  scroll->setWidget(matrix);
+  QObject::connect(matrix, &HeadMatrix::HeadActivated, &state->heads, &HeadStore::Select);
+  return scroll;
 }
 
 }  // namespace headscope::ui

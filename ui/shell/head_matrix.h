@@ -20,6 +20,8 @@ class HeadMatrix : public QWidget {
   // What the cell is filled with; hatched cells have no colour.
   std::optional<QColor> CellColor(analysis::HeadId head) const;
 
+  QString ToolTip(analysis::HeadId head) const;  // rich text
+
   QSize sizeHint() const override;
   QSize minimumSizeHint() const override;
 
@@ -38,7 +40,6 @@ class HeadMatrix : public QWidget {
  private:
   void Rebuild();
   void Refit();
-  QString ToolTip(analysis::HeadId head) const;
   void PaintLabels(QPainter& painter) const;
   void PaintCell(QPainter& painter, MatrixLayout::Cell cell) const;
   void PaintLegend(QPainter& painter) const;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "panes.h"
 #include "wrapped_header.h"
 
 namespace headscope::ui {
@@ -301,6 +302,12 @@ void HeadTable::ShowColumnMenu(QPoint position) {
     });
   }
   menu->popup(view_->horizontalHeader()->mapToGlobal(position));
+}
+
+QWidget* MakeHeadTablePane(WindowState* state) {
+  auto* table = new HeadTable(&state->heads);
+  QObject::connect(table, &HeadTable::HeadActivated, &state->heads, &HeadStore::Select);
+  return table;
 }
 
 }  // namespace headscope::ui

@@ -10,7 +10,6 @@
 #include <QMenu>
 #include <QMessageBox>
 #include <QMimeData>
-#include <QScrollArea>
 #include <QStatusBar>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -46,7 +45,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
       session_(Session::Load(session_path)),
       written_(session_),
       keeper_(&writer_, QFileInfo(session_path).path()),
-      parameters_([this](const MethodState& state) { SetMethodState(state); }),
+      state_(workbench),
       commands_(this) {
   setObjectName(QStringLiteral("mainWindow"));
   setWindowTitle(QStringLiteral("headscope"));
@@ -61,6 +60,7 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   BindCommands();
   BuildCanvasActions();
   ConnectCanvas();
+  ConnectQueue();
   palette_ = new CommandPalette(this);
   workbench_->SetBackgroundErrorHandler(
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
@@ -68,23 +68,24 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   calm_ = new ScreenCalm(this, [this] { return canvas_->isVisible() && !isMinimized() && canvas_->IsFrameDue(); });
   workbench_->SetWhenDrawn([this](std::function<void()> then) { calm_->Then(std::move(then)); });
   canvas_->SetWorkbench(workbench_);
-  ResetLayout();
-  SetMethodState({FirstMethod(canvas_->methods()), {}, canvas_->mass_target()});
+  PlacePanes(this, docks_);
+  state_.SetMethod({FirstMethod(state_.trial.methods()), {}, state_.trial.target()});
   RestoreSession();
-  parameters_.Record(PresentMethodState());
+  state_.parameters.Record(state_.PresentMethod());
   SyncViewCommands();
   UpdateCommands();
   KeepState();
 }
 
 MainWindow::~MainWindow() {
-  // While the members are there that the panes read as they vanish: QWidget's destructor would hide them afterwards.
   hide();
-  parameters_.stack()->disconnect(this);  // at its end it forgets its steps, and would say so
   workbench_->CancelStatistics();
   workbench_->SetBackgroundErrorHandler({});
   workbench_->SetWhenDrawn({});
   canvas_->SetWorkbench(nullptr);
+  // While the state is there that they read as they vanish: QWidget's destructor would delete them afterwards.
+  qDeleteAll(docks_);
+  delete centralWidget();
 }
 
 void MainWindow::BuildCentre() {
@@ -93,8 +94,8 @@ void MainWindow::BuildCentre() {
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   notice_ = new NoticeBar(centre);
-  find_bar_ = new FindBar(&store_, centre);
-  canvas_ = new HeadCanvas(centre);
+  find_bar_ = new FindBar(&state_.heads, centre);
+  canvas_ = new HeadCanvas(centre, &state_.trial);
   canvas_->setObjectName(QStringLiteral("canvas"));
   canvas_->setMinimumSize(240, 180);
   layout->addWidget(notice_);
@@ -104,61 +105,16 @@ void MainWindow::BuildCentre() {
 }
 
 void MainWindow::BuildDocks() {
-  const auto dock = [this](const QString& title, const char* name, QWidget* widget) {
-    auto* made = new QDockWidget(title, this);
-    made->setObjectName(QLatin1String(name));
-    made->setWidget(widget);
-    return made;
-  };
-  matrix_ = new HeadMatrix(&store_);
-  auto* scroll = new QScrollArea;
-  scroll->setFrameShape(QFrame::NoFrame);
-  scroll->setWidgetResizable(true);
-  scroll->setFocusPolicy(Qt::NoFocus);
-  scroll->setWidget(matrix_);
-  table_ = new HeadTable(&store_);
-  runs_ = new RunsTable;
-  matrix_dock_ = dock(tr("Layers × heads"), "matrixDock", scroll);
-  table_dock_ = dock(tr("Heads"), "tableDock", table_);
-  info_dock_ = dock(tr("Trace"), "infoDock", new TraceInfo(&store_));
-  runs_dock_ = dock(tr("Runs"), "runsDock", runs_);
-  mass_ = new MassPane(canvas_);
-  mass_dock_ = dock(tr("Kept mass"), "massDock", mass_);
-  connect(matrix_, &HeadMatrix::HeadActivated, &store_, &HeadStore::Select);
-  connect(table_, &HeadTable::HeadActivated, &store_, &HeadStore::Select);
-  connect(runs_, &RunsTable::RunActivated, this, &MainWindow::ShowRun);
-  connect(&store_, &HeadStore::SelectionChanged, this, &MainWindow::ShowHead);
-  connect(runs_->model(), &QAbstractItemModel::modelReset, this, &MainWindow::UpdateCommands);
-}
-
-void MainWindow::ResetLayout() {
-  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_}) {
-    dock->setFloating(false);
-    removeDockWidget(dock);
-  }
-  setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
-  addDockWidget(Qt::LeftDockWidgetArea, matrix_dock_);
-  splitDockWidget(matrix_dock_, table_dock_, Qt::Vertical);
-  tabifyDockWidget(table_dock_, info_dock_);
-  addDockWidget(Qt::BottomDockWidgetArea, runs_dock_);
-  splitDockWidget(runs_dock_, mass_dock_, Qt::Horizontal);
-  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_}) dock->show();
-  table_dock_->raise();
-  SizeDocks();
-}
-
-void MainWindow::SizeDocks() {
-  // The first metric's column is whole where the map keeps most of the window with it.
-  const int left = std::min(450, width() * 36 / 100);
-  resizeDocks({matrix_dock_, table_dock_}, {430, 300}, Qt::Vertical);
-  resizeDocks({matrix_dock_}, {left}, Qt::Horizontal);
-  resizeDocks({runs_dock_}, {200}, Qt::Vertical);
-  resizeDocks({runs_dock_, mass_dock_}, {620, 360}, Qt::Horizontal);
+  docks_ = MakePanes(this, &state_);
+  table_ = findChild<HeadTable*>();
+  runs_ = findChild<RunsTable*>();
+  connect(&state_.heads, &HeadStore::SelectionChanged, this, &MainWindow::ShowHead);
+  connect(&state_.runs, &QAbstractItemModel::modelReset, this, &MainWindow::UpdateCommands);
 }
 
 void MainWindow::showEvent(QShowEvent* event) {
   // Sizes that docks are given before the window has its own are scaled with it.
-  if (!std::exchange(has_layout_, true)) SizeDocks();
+  if (!std::exchange(has_layout_, true)) SizePanes(this, docks_);
   QMainWindow::showEvent(event);
 }
 
@@ -191,8 +147,8 @@ void MainWindow::BuildToolBars() {
   QMenu* color_menu = commands_.menu(CommandMenu::kView)->addMenu(tr("&Colours of the map"));
   const auto add_metric = [&](const QString& title, const std::string& name) {
     metric_box_->addItem(title, QString::fromStdString(name));
-    QAction* action =
-        metric_menu->addAction(tr("Colour heads by %1").arg(title), this, [this, name] { store_.SetMetric(name); });
+    QAction* action = metric_menu->addAction(tr("Colour heads by %1").arg(title), this,
+                                             [this, name] { state_.heads.SetMetric(name); });
     action->setCheckable(true);
     metric_actions_.append(metrics->addAction(action));
   };
@@ -216,17 +172,16 @@ void MainWindow::BuildToolBars() {
   commands_.FillToolBar(bar, CommandMenu::kMethods);
 
   connect(metric_box_, &QComboBox::activated, this,
-          [this](int index) { store_.SetMetric(metric_box_->itemData(index).toString().toStdString()); });
+          [this](int index) { state_.heads.SetMetric(metric_box_->itemData(index).toString().toStdString()); });
   connect(color_box_, &QComboBox::textActivated, this, [this](const QString& name) {
     canvas_->SetColorMap(name);
     SyncViewCommands();
   });
-  connect(&store_, &HeadStore::MetricChanged, this, &MainWindow::SyncMetric);
+  connect(&state_.heads, &HeadStore::MetricChanged, this, &MainWindow::SyncMetric);
 
   QMenu* view = commands_.menu(CommandMenu::kView);
   view->addSeparator();
-  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_})
-    view->addAction(dock->toggleViewAction());
+  for (const QDockWidget* dock : docks_) view->addAction(dock->toggleViewAction());
   recent_menu_ = new QMenu(tr("Open &recent"), this);
   commands_.menu(CommandMenu::kFile)->insertMenu(commands_[Command::kCapture], recent_menu_);
 }
@@ -255,16 +210,16 @@ void MainWindow::FillRecentMenu() {
 
 void MainWindow::closeEvent(QCloseEvent* event) {
   if (capture_ != nullptr && capture_->IsCapturing()) {
-    const auto answer =
-        QMessageBox::question(this, tr("Capture under way"),
-                              tr("A capture is under way. Quitting ends it; what is recorded so far is kept. Quit?"),
-                              QMessageBox::Yes | QMessageBox::No, QMessageBox::No);
+    const auto answer = QMessageBox::question(
+        this, tr("Capture running"),
+        tr("A capture is still running. Quitting stops it and keeps what has been recorded. Quit?"),
+        QMessageBox::Yes | QMessageBox::No, QMessageBox::No);
     if (answer != QMessageBox::Yes) {
       event->ignore();
       return;
     }
   }
-  if (!MayDropRuns(tr("Quitting forgets them."))) {
+  if (!MayDropRuns(tr("Quitting discards them."))) {
     event->ignore();
     return;
   }

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <QComboBox>
-#include <QElapsedTimer>
 #include <QLabel>
 #include <QMainWindow>
 #include <QTimer>
-#include <deque>
 #include <optional>
 
 #include "canvas_widget.h"
@@ -14,26 +12,20 @@
 #include "command_palette.h"
 #include "commands.h"
 #include "find_bar.h"
-#include "head_history.h"
-#include "head_matrix.h"
-#include "head_store.h"
 #include "head_table.h"
-#include "mass_pane.h"
 #include "notice_bar.h"
-#include "parameter_history.h"
+#include "panes.h"
 #include "progress_strip.h"
 #include "runs_table.h"
 #include "screen_calm.h"
 #include "session.h"
+#include "settings_dialog.h"
 #include "state_writer.h"
 #include "theme.h"
-#include "trace_info.h"
 #include "trace_keeper.h"
+#include "window_state.h"
 
 namespace headscope::ui {
-
-// A prefill method with a parameter that "Meet target" can search.
-bool HasBudget(const kernels::MethodSpec& method);
 
 class MainWindow : public QMainWindow {
   Q_OBJECT
@@ -52,7 +44,8 @@ class MainWindow : public QMainWindow {
   void ForgetRuns();
 
   HeadCanvas* canvas() const { return canvas_; }
-  HeadStore* store() { return &store_; }
+  WindowState* state() { return &state_; }
+  HeadStore* store() { return &state_.heads; }
   const CommandSet& commands() const { return commands_; }
   Theme* theme() { return &theme_; }
 
@@ -73,8 +66,6 @@ class MainWindow : public QMainWindow {
   void BuildDocks();
   void BuildToolBars();
   void BuildStatusBar();
-  void ResetLayout();
-  void SizeDocks();
   void FillRecentMenu();
 
   // main_window_state.cpp: what is kept from start to start.
@@ -93,18 +84,16 @@ class MainWindow : public QMainWindow {
   void BindCommands();
   void BuildCanvasActions();  // what the canvas offers beyond the menus: only the palette has it
   void ConnectCanvas();
+  void ConnectQueue();
   void SyncViewCommands();
   void SyncMetric();
   void ShowHead(analysis::HeadId head);
-  void Step(int step);
   void ShowCursor(qint64 row, qint64 column, const Exact& exact);
   void SayWhatIsLost(qint64 row, double kept_mass, const std::vector<LostKey>& lost);
-  void SetMethodState(const MethodState& state);
-  MethodState PresentMethodState() const;
-  const kernels::MethodSpec* PanelMethod(const QString& name) const;  // of either phase; null when there is none
   void OpenPalette();
   void ShowKeys();
   void ShowAbout();
+  void ShowSettings();
   void UpdateCommands();
 
   // main_window_work.cpp: work in the background.
@@ -123,22 +112,6 @@ class MainWindow : public QMainWindow {
   // Of which trace, and then what: so that files of several traces and heads lie side by side.
   QString ExportName(const QString& what) const;
 
-  // main_window_runs.cpp: measured runs, and searches for what to measure.
-  void BeginCanvasRun();
-  void RunAllMethods();   // with the panel's parameters of each
-  void RunAllAtTarget();  // prefill methods, each with the cheapest parameters that keep the target's mass
-  void BeginRuns();       // of pending_runs_
-  void RunNextMethod();
-  void StopRunAll();
-  void MeetTarget();
-  void BeginSearch();
-  void SearchNextMethod();
-  // `place` is added to what its progress says.
-  void Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
-              Reply<kernels::ParameterValues> done, ErrorReply failed);
-  void StopSearch();
-  void ShowRun(const analysis::MethodResult& run);  // its head, its method and its parameters
-
   Workbench* const workbench_;
   const QString session_path_;
   Session session_;
@@ -149,50 +122,30 @@ class MainWindow : public QMainWindow {
   TraceKeeper keeper_;
   QTimer save_timer_;
   Theme theme_;
-  HeadStore store_;
-  HeadHistory history_;
-  ParameterHistory parameters_;
+  WindowState state_;
   CommandSet commands_;
 
   HeadCanvas* canvas_ = nullptr;
-  HeadMatrix* matrix_ = nullptr;
-  HeadTable* table_ = nullptr;
-  RunsTable* runs_ = nullptr;
-  MassPane* mass_ = nullptr;
+  HeadTable* table_ = nullptr;  // of its pane: the session keeps its columns
+  RunsTable* runs_ = nullptr;   // of its pane: a command copies its rows
   NoticeBar* notice_ = nullptr;
   FindBar* find_bar_ = nullptr;
   ProgressStrip* progress_ = nullptr;
   ScreenCalm* calm_ = nullptr;
   CommandPalette* palette_ = nullptr;
   CaptureDialog* capture_ = nullptr;
+  SettingsDialog* settings_ = nullptr;
   QComboBox *metric_box_ = nullptr, *color_box_ = nullptr;
   QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
-  QDockWidget *matrix_dock_ = nullptr, *table_dock_ = nullptr, *info_dock_ = nullptr, *runs_dock_ = nullptr,
-              *mass_dock_ = nullptr;
+  QList<QDockWidget*> docks_;  // in the order of Panes()
   QMenu* recent_menu_ = nullptr;
   QList<QAction*> metric_actions_, color_actions_, canvas_actions_;
-  QTimer run_watch_;  // only while the canvas measures: its panel's cancel button tells nobody
-
-  struct PendingRun {
-    analysis::HeadId head;
-    std::string method;
-    kernels::ParameterValues values;
-  };
-  std::deque<PendingRun> pending_runs_;
-  std::deque<kernels::MethodSpec> pending_searches_;
-  std::deque<PendingRun> found_runs_;  // of the searches so far
-  QStringList unreached_;              // why the other searches found nothing
-  QString said_at_start_;              // stays over the trace that a start shows
-  bool has_layout_ = false;            // the session's, or the first one at its final size
-  bool searching_ = false;
-  size_t num_runs_ = 0, num_searches_ = 0;
-  QElapsedTimer since_runs_began_;
+  QString said_at_start_;    // stays over the trace that a start shows
+  bool has_layout_ = false;  // the session's, or the first one at its final size
 
   // Names of work in the progress strip.
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
-                              kRunWork = QStringLiteral("run"), kRunAllWork = QStringLiteral("run-all"),
-                              kSearchWork = QStringLiteral("search"), kExportWork = QStringLiteral("export"),
-                              kCaptureWork = QStringLiteral("capture");
+                              kExportWork = QStringLiteral("export"), kCaptureWork = QStringLiteral("capture");
 };
 
 }  // namespace headscope::ui

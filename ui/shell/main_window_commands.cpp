@@ -3,7 +3,7 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QMessageBox>
-#include <QScrollArea>
+#include <QMetaEnum>
 #include <QTextBrowser>
 #include <QVBoxLayout>
 #include <algorithm>
@@ -51,7 +51,7 @@ void Allow(QAction* action, bool allowed, const QString& why_not) {
   }
   const auto tip = [&](const char* name) {
     const QString help = action->property(name).toString();
-    return allowed ? help : QObject::tr("%1. Not now: %2.").arg(help, why_not);
+    return allowed ? help : QObject::tr("%1. Unavailable: %2.").arg(help, why_not);
   };
   action->setToolTip(tip(kToolTip));
   action->setStatusTip(tip(kStatusTip));
@@ -70,25 +70,27 @@ void MainWindow::BindCommands() {
   bind(Command::kCapture, [this] { OpenCapture({}); });
   bind(Command::kExportCanvas, [this] { ExportCanvas(); });
   bind(Command::kExportHeads, [this] {
-    ExportTable(tr("Export heads table"), ExportName(QStringLiteral("heads.csv")),
-                [this](const std::string& path) { return workbench_->ExportStatistics(store_.AllStatistics(), path); });
+    ExportTable(tr("Export heads table"), ExportName(QStringLiteral("heads.csv")), [this](const std::string& path) {
+      return workbench_->ExportStatistics(state_.heads.AllStatistics(), path);
+    });
   });
   bind(Command::kExportRuns, [this] { ExportRuns(); });
   bind(Command::kLoadRuns, [this] { LoadRuns(); });
   bind(Command::kQuit, [this] { close(); });
-  bind(Command::kUndo, [this] { parameters_.stack()->undo(); });
-  bind(Command::kRedo, [this] { parameters_.stack()->redo(); });
+  bind(Command::kUndo, [this] { state_.parameters.stack()->undo(); });
+  bind(Command::kRedo, [this] { state_.parameters.stack()->redo(); });
   bind(Command::kCopyRuns, [this] { QApplication::clipboard()->setText(runs_->AsText()); });
   bind(Command::kClearRuns, [this] { ClearRuns(); });
   bind(Command::kPalette, [this] { OpenPalette(); });
+  bind(Command::kSettings, [this] { ShowSettings(); });
   bind(Command::kBack, [this] {
-    if (const auto head = history_.Back()) store_.Select(*head);
+    if (const auto head = state_.history.Back()) state_.heads.Select(*head);
   });
   bind(Command::kForward, [this] {
-    if (const auto head = history_.Forward()) store_.Select(*head);
+    if (const auto head = state_.history.Forward()) state_.heads.Select(*head);
   });
-  bind(Command::kPreviousHead, [this] { Step(-1); });
-  bind(Command::kNextHead, [this] { Step(1); });
+  bind(Command::kPreviousHead, [this] { state_.StepHead(-1); });
+  bind(Command::kNextHead, [this] { state_.StepHead(1); });
   bind(Command::kGoTo, [this] { find_bar_->OpenGoTo(); });
   bind(Command::kFindToken, [this] { find_bar_->OpenFind(); });
   bind(Command::kFit, [this] { canvas_->FitView(); });
@@ -110,18 +112,18 @@ void MainWindow::BindCommands() {
   commands_.Bind(Command::kFullScreen,
                  [this](bool on) { setWindowState(windowState().setFlag(Qt::WindowFullScreen, on)); });
   bind(Command::kResetLayout, [this] {
-    ResetLayout();
+    PlacePanes(this, docks_);
     canvas_->ResetPanel();
   });
   bind(Command::kRun, [this] { canvas_->RunMethod(); });
-  bind(Command::kRunAll, [this] { RunAllMethods(); });
-  bind(Command::kRunAllAtTarget, [this] { RunAllAtTarget(); });
-  bind(Command::kMeetTarget, [this] { MeetTarget(); });
+  bind(Command::kRunAll, [this] { state_.queue.RunAll(); });
+  bind(Command::kRunAllAtTarget, [this] { state_.queue.RunAllAtTarget(); });
+  bind(Command::kMeetTarget, [this] { state_.queue.MeetTarget(); });
   bind(Command::kCancelWork, [this] { progress_->CancelShown(); });
   bind(Command::kKeys, [this] { ShowKeys(); });
   bind(Command::kAbout, [this] { ShowAbout(); });
   connect(find_bar_, &FindBar::Chosen, this, [this](qint64 row, qint64 column) { canvas_->GoTo(row, column); });
-  connect(parameters_.stack(), &QUndoStack::indexChanged, this, [this] { UpdateCommands(); });
+  connect(state_.parameters.stack(), &QUndoStack::indexChanged, this, [this] { UpdateCommands(); });
 }
 
 void MainWindow::ConnectCanvas() {
@@ -129,40 +131,33 @@ void MainWindow::ConnectCanvas() {
   connect(canvas_, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
   connect(canvas_, &HeadCanvas::WorstQueryShown, this, &MainWindow::SayWhatIsLost);
   connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::SyncViewCommands);
-  connect(canvas_, &HeadCanvas::HeadStepRequested, this, &MainWindow::Step);
-  connect(canvas_, &HeadCanvas::MethodChanged, this, [this](const QString& method, const QString& parameters) {
-    StopSearch();  // it was for the method and the target before
-    parameters_.Record({method, parameters, canvas_->mass_target()});
-    UpdateCommands();
-  });
-  connect(canvas_, &HeadCanvas::RunRequested, this, &MainWindow::BeginCanvasRun);
-  connect(canvas_, &HeadCanvas::RunProgressed, this,
-          [this](const ProgressReport& report) { progress_->Update(kRunWork, report); });
-  connect(canvas_, &HeadCanvas::RunFinished, this, [this](const analysis::MethodResult& result) {
-    progress_->End(kRunWork);
-    AddRun(result);
-  });
-  connect(canvas_, &HeadCanvas::RunFailed, this, [this](const QString& sentence) {
-    progress_->End(kRunWork);
-    notice_->ShowError(sentence);
-  });
-  connect(mass_, &MassPane::SearchRequested, this, &MainWindow::MeetTarget);
-  connect(mass_, &MassPane::CancelRequested, this, &MainWindow::StopSearch);
+  connect(canvas_, &HeadCanvas::HeadStepRequested, &state_, &WindowState::StepHead);
+  connect(canvas_, &HeadCanvas::MethodChanged, this, &MainWindow::UpdateCommands);
   connect(canvas_, &HeadCanvas::GraphicsFailed, notice_, &NoticeBar::ShowError);
   connect(canvas_, &HeadCanvas::PngExported, this, [this](const QString& path, const QString& error) {
     progress_->End(kExportWork);
     if (error.isEmpty()) {
-      notice_->ShowMessage(tr("The map is in %1.").arg(path));
+      notice_->ShowMessage(tr("Map saved to %1").arg(path));
     } else {
       notice_->ShowError(error);
     }
   });
-  run_watch_.setInterval(200);
-  connect(&run_watch_, &QTimer::timeout, this, [this] {
-    if (canvas_->IsRunning()) return;
-    run_watch_.stop();
-    progress_->End(kRunWork);
+}
+
+void MainWindow::ConnectQueue() {
+  const auto name = [](RunQueue::Work work) {
+    return QStringLiteral("queue-%1")
+        .arg(QLatin1String(QMetaEnum::fromType<RunQueue::Work>().valueToKey(static_cast<int>(work))));
+  };
+  RunQueue* const queue = &state_.queue;
+  connect(queue, &RunQueue::Began, this, [this, queue, name](RunQueue::Work work) {
+    progress_->Begin(name(work), [queue, work] { queue->Cancel(work); });
   });
+  connect(queue, &RunQueue::Progressed, this,
+          [this, name](RunQueue::Work work, const ProgressReport& report) { progress_->Update(name(work), report); });
+  connect(queue, &RunQueue::Ended, this, [this, name](RunQueue::Work work) { progress_->End(name(work)); });
+  connect(queue, &RunQueue::Measured, this, &MainWindow::AddRun);
+  connect(&state_, &WindowState::Failed, notice_, &NoticeBar::ShowError);
 }
 
 void MainWindow::SyncViewCommands() {
@@ -175,61 +170,51 @@ void MainWindow::SyncViewCommands() {
 }
 
 void MainWindow::SyncMetric() {
-  const int index = metric_box_->findData(QString::fromStdString(store_.metric()));
+  const int index = metric_box_->findData(QString::fromStdString(state_.heads.metric()));
   metric_box_->setCurrentIndex(index);
   if (index >= 0) metric_actions_[index]->setChecked(true);
 }
 
 void MainWindow::UpdateCommands() {
-  const bool has_head = canvas_->HasHead(), has_trace = store_.HasTrace();
+  const bool has_head = canvas_->HasHead(), has_trace = state_.heads.HasTrace();
   for (const Command command : {Command::kExportCanvas, Command::kRun, Command::kRunAll, Command::kRunAllAtTarget,
                                 Command::kGoTo, Command::kFindToken, Command::kFit, Command::kZoomIn, Command::kZoomOut,
                                 Command::kPreviousHead, Command::kNextHead}) {
     Allow(commands_[command], has_head, tr("no head is open"));
   }
-  const kernels::MethodSpec* const method = PanelMethod(canvas_->method());
-  const bool searchable = method != nullptr && HasBudget(*method);
-  Allow(commands_[Command::kMeetTarget], has_head && searchable,
+  Allow(commands_[Command::kMeetTarget], state_.queue.CanSearch(),
         has_head ? tr("%1 has no budget to search").arg(canvas_->method()) : tr("no head is open"));
-  mass_->SetSearchable(has_head && searchable);
   Allow(commands_[Command::kExportHeads], has_trace, tr("no trace is open"));
   Allow(commands_[Command::kLoadRuns], has_trace, tr("no trace is open"));
-  const bool has_runs = runs_->model()->rowCount() > 0;
+  const bool has_runs = state_.runs.rowCount() > 0;
   for (const Command command : {Command::kExportRuns, Command::kCopyRuns, Command::kClearRuns})
-    Allow(commands_[command], has_runs, tr("nothing is measured yet"));
-  Allow(commands_[Command::kBack], history_.CanGoBack(), tr("no head was open before this one"));
-  Allow(commands_[Command::kForward], history_.CanGoForward(), tr("no head was open after this one"));
-  Allow(commands_[Command::kUndo], parameters_.stack()->canUndo(), tr("no parameter was changed"));
-  Allow(commands_[Command::kRedo], parameters_.stack()->canRedo(), tr("no change was taken back"));
+    Allow(commands_[command], has_runs, tr("no runs yet"));
+  Allow(commands_[Command::kBack], state_.history.CanGoBack(), tr("no earlier head"));
+  Allow(commands_[Command::kForward], state_.history.CanGoForward(), tr("no later head"));
+  Allow(commands_[Command::kUndo], state_.parameters.stack()->canUndo(), tr("nothing to undo"));
+  Allow(commands_[Command::kRedo], state_.parameters.stack()->canRedo(), tr("nothing to redo"));
 }
 
 void MainWindow::ShowHead(analysis::HeadId head) {
-  StopSearch();
-  history_.Visit(head);
   canvas_->ShowHead(head);
   head_label_->setText(tr("layer %1, head %2").arg(head.layer).arg(head.head));
   setWindowTitle(QStringLiteral("%1:%2 – %3 – headscope")
                      .arg(head.layer)
                      .arg(head.head)
-                     .arg(Shown(QFileInfo(QString::fromStdString(store_.trace().path)).fileName())));
+                     .arg(Shown(QFileInfo(QString::fromStdString(state_.heads.trace().path)).fileName())));
   UpdateCommands();
 }
 
-void MainWindow::Step(int step) {
-  if (!store_.selected()) return;
-  if (const auto head = store_.Neighbour(*store_.selected(), step)) store_.Select(*head);
-}
-
 void MainWindow::ShowCursor(qint64 row, qint64 column, const Exact& exact) {
-  const TraceSummary& trace = store_.trace();
+  const TraceSummary& trace = state_.heads.trace();
   if (row < 0 || row >= trace.num_rows || column < 0 || column >= trace.num_tokens) return;
   const int32_t position = trace.row_positions[static_cast<size_t>(row)];
   const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
   QString text = tr("query %1 “%2”  →  key %3 “%4”").arg(position).arg(token(position)).arg(column).arg(token(column));
   if (!exact.causal) {
-    text += tr("     the key comes after the query");
+    text += tr("     not visible: the key comes after the query");
   } else if (!exact.in_window) {
-    text += tr("     the key is older than the model's window reaches");
+    text += tr("     not visible: the key is outside the model's window");
   } else if (!std::isnan(exact.probability)) {
     text += QStringLiteral("     p = %1").arg(exact.probability, 0, 'g', 4);
   }
@@ -238,7 +223,7 @@ void MainWindow::ShowCursor(qint64 row, qint64 column, const Exact& exact) {
 
 void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<LostKey>& lost) {
   constexpr size_t kKeysNamed = 3;
-  const TraceSummary& trace = store_.trace();
+  const TraceSummary& trace = state_.heads.trace();
   if (lost.empty() || row >= trace.num_rows) return;
   const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
   QStringList keys;
@@ -246,37 +231,11 @@ void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<L
     keys.append(
         tr("key %1 “%2” (%3)").arg(lost[i].column).arg(token(lost[i].column)).arg(lost[i].probability, 0, 'f', 3));
   const int32_t position = trace.row_positions[static_cast<size_t>(row)];
-  notice_->ShowMessage(tr("Query %1 “%2” keeps %3 of its attention. It loses most of %4.")
+  notice_->ShowMessage(tr("Query %1 “%2” keeps %3 of its attention. Its largest losses: %4.")
                            .arg(position)
                            .arg(token(position))
                            .arg(kept_mass, 0, 'f', 3)
                            .arg(keys.join(QStringLiteral(", "))));
-}
-
-const kernels::MethodSpec* MainWindow::PanelMethod(const QString& name) const {
-  const auto& methods = canvas_->methods();
-  const auto found = std::find_if(methods.begin(), methods.end(),
-                                  [&](const auto& spec) { return QString::fromStdString(spec.name) == name; });
-  return found != methods.end() ? &*found : nullptr;
-}
-
-void MainWindow::SetMethodState(const MethodState& state) {
-  const kernels::MethodSpec* const spec = PanelMethod(state.method);
-  if (spec == nullptr) return;
-  kernels::ParameterValues values(*spec);
-  const std::string error = values.Parse(*spec, state.parameters.toStdString());
-  if (!error.empty()) {
-    notice_->ShowError(QString::fromStdString(error));
-    return;
-  }
-  canvas_->SetMassTarget(state.mass_target);
-  canvas_->SetMethod(state.method, values);
-}
-
-MethodState MainWindow::PresentMethodState() const {
-  const kernels::MethodSpec* const spec = PanelMethod(canvas_->method());
-  if (spec == nullptr) return {};
-  return {canvas_->method(), QString::fromStdString(canvas_->method_values().ToString(*spec)), canvas_->mass_target()};
 }
 
 void MainWindow::OpenPalette() {
@@ -284,13 +243,8 @@ void MainWindow::OpenPalette() {
 }
 
 void MainWindow::BuildCanvasActions() {
-  const QList<QAction*> in_menus = commands_.all();
   for (const CanvasCommand& command : CanvasCommands()) {
-    const QString text = QString::fromUtf8(command.text);
-    const bool is_in_menus = std::any_of(in_menus.begin(), in_menus.end(),
-                                         [&](const QAction* action) { return action->text().remove(u'&') == text; });
-    if (is_in_menus) continue;
-    auto* action = new QAction(text, this);
+    auto* action = new QAction(QString::fromUtf8(command.text), this);
     action->setObjectName(QLatin1String(command.id));
     action->setStatusTip(QString::fromUtf8(command.help));
     connect(action, &QAction::triggered, this, [this, &command] {
@@ -323,6 +277,19 @@ void MainWindow::ShowKeys() {
   layout->addWidget(text);
   dialog->resize(620, 640);
   dialog->show();
+}
+
+void MainWindow::ShowSettings() {
+  if (settings_ == nullptr) {
+    settings_ = new SettingsDialog(&workbench_->memory(), this);
+    connect(settings_, &SettingsDialog::MemoryChosen, this, [this](int mebibytes) {
+      session_.memory_mib = mebibytes;
+      StateChanged();
+    });
+  }
+  settings_->show();
+  settings_->raise();
+  settings_->activateWindow();
 }
 
 void MainWindow::ShowAbout() {

@@ -35,12 +35,13 @@ std::optional<analysis::HeadId> HeadOf(const QJsonValue& json) {
 
 void MainWindow::RestoreSession() {
   resize(QSize(1440, 900).boundedTo(screen()->availableSize()));
+  if (session_.memory_mib > 0) workbench_->memory().SetCapacity(int64_t{session_.memory_mib} << 20);
   if (!session_.window_geometry.isEmpty()) restoreGeometry(session_.window_geometry);
   has_layout_ = !session_.window_layout.isEmpty() && restoreState(session_.window_layout, kLayoutVersion);
   // Where that trace was looked at, and the colours' range there, are of no use to another one.
   canvas_->RestoreViewState(HeadCanvas::WithoutTrace(session_.canvas));
   table_->RestoreViewState(session_.head_table);
-  store_.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
+  state_.heads.SetMetric(session_.metric.isEmpty() ? std::string(kFirstMetric) : session_.metric.toStdString());
   SyncMetric();
   commands_[session_.theme == u"dark"    ? Command::kThemeDark
             : session_.theme == u"light" ? Command::kThemeLight
@@ -57,24 +58,24 @@ void MainWindow::KeepState() {
   connect(canvas_, &HeadCanvas::ViewChanged, this, &MainWindow::StateChanged);
   connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::StateChanged);
   connect(canvas_, &HeadCanvas::MethodChanged, this, &MainWindow::StateChanged);
-  connect(&store_, &HeadStore::SelectionChanged, this, &MainWindow::StateChanged);
-  connect(&store_, &HeadStore::MetricChanged, this, &MainWindow::StateChanged);
+  connect(&state_.heads, &HeadStore::SelectionChanged, this, &MainWindow::StateChanged);
+  connect(&state_.heads, &HeadStore::MetricChanged, this, &MainWindow::StateChanged);
   connect(table_, &HeadTable::ViewStateChanged, this, &MainWindow::StateChanged);
   for (const Command theme : {Command::kThemeSystem, Command::kThemeLight, Command::kThemeDark})
     connect(commands_[theme], &QAction::triggered, this, &MainWindow::StateChanged);
-  for (QDockWidget* dock : {matrix_dock_, table_dock_, info_dock_, runs_dock_, mass_dock_}) {
+  for (QDockWidget* dock : docks_) {
     dock->installEventFilter(this);  // splitters between docks say nothing themselves
     connect(dock, &QDockWidget::dockLocationChanged, this, &MainWindow::StateChanged);
     connect(dock, &QDockWidget::topLevelChanged, this, &MainWindow::StateChanged);
     connect(dock, &QDockWidget::visibilityChanged, this, &MainWindow::StateChanged);
   }
-  connect(&keeper_, &TraceKeeper::RunsKept, runs_->model(), &RunsTableModel::MarkSaved);
+  connect(&keeper_, &TraceKeeper::RunsKept, &state_.runs, &RunsModel::MarkSaved);
   connect(&keeper_, &TraceKeeper::RunsKeptElsewhere, this, [this](const QString& path) {
-    notice_->ShowMessage(tr("The folder of %1 takes no file of runs: they are kept in %2.")
+    notice_->ShowMessage(tr("The folder of %1 is read-only: its runs are saved to %2.")
                              .arg(QFileInfo(session_.last_trace).fileName(), path));
   });
   connect(&keeper_, &TraceKeeper::Failed, this, [this](const QString& sentence) {
-    notice_->ShowError(tr("The runs are in no file: export them. %1").arg(sentence));
+    notice_->ShowError(tr("Runs could not be saved; export them. %1").arg(sentence));
   });
 }
 
@@ -88,12 +89,12 @@ void MainWindow::SaveSession(bool at_the_end) {
   session_.window_layout = saveState(kLayoutVersion);
   session_.canvas = canvas_->ViewState();
   session_.head_table = table_->ViewState();
-  session_.metric = QString::fromStdString(store_.metric());
+  session_.metric = QString::fromStdString(state_.heads.metric());
   session_.theme = theme_.name();
-  session_.head = store_.selected();
+  session_.head = state_.heads.selected();
   keeper_.KeepView({{kHeadMember, ToJson(session_.head)}, {kCanvasMember, HeadCanvas::OfTrace(session_.canvas)}});
   Session before = written_;
-  if (at_the_end && store_.HasTrace()) {
+  if (at_the_end && state_.heads.HasTrace()) {
     // Of several windows the one that is closed last says what the next start shows.
     session_.AddRecent(session_.last_trace);
     before.last_trace.clear();
@@ -119,9 +120,9 @@ void MainWindow::FinishWriting() {
 void MainWindow::RestoreTrace(const TraceKeeper::Kept& kept, const QString& path, bool is_first) {
   for (const QJsonObject& json : kept.runs) {
     const auto run = workbench_->RunFromJson(QJsonDocument(json).toJson(QJsonDocument::Compact).toStdString());
-    if (run && store_.Holds(run->head)) runs_->model()->Add(*run);
+    if (run && state_.heads.Holds(run->head)) state_.runs.Add(*run);
   }
-  runs_->model()->MarkSaved();
+  state_.runs.MarkSaved();
   // One head is looked at on several prompts: only the first trace of a session begins where it was left.
   if (!is_first) return;
   if (!kept.view.isEmpty()) {
@@ -132,30 +133,29 @@ void MainWindow::RestoreTrace(const TraceKeeper::Kept& kept, const QString& path
 }
 
 std::optional<analysis::HeadId> MainWindow::HeadToShow(const TraceKeeper::Kept& kept, const QString& path) const {
-  if (store_.HasTrace()) return store_.selected();
+  if (state_.heads.HasTrace()) return state_.heads.selected();
   if (!kept.view.isEmpty()) return HeadOf(kept.view[kHeadMember]);
   return session_at_start_.last_trace == path ? session_at_start_.head : std::nullopt;
 }
 
 void MainWindow::AddRun(const analysis::MethodResult& run) {
-  runs_->model()->Add(run);
+  state_.runs.Add(run);
   keeper_.KeepRun(QJsonDocument::fromJson(QByteArray::fromStdString(workbench_->RunAsJson(run))).object());
 }
 
 void MainWindow::ClearRuns() {
-  const std::vector<analysis::MethodResult> runs = runs_->model()->runs();
+  const std::vector<analysis::MethodResult> runs = state_.runs.runs();
   keeper_.DropRuns();
-  runs_->model()->Clear();
-  const auto measured =
-      std::count_if(runs.begin(), runs.end(), std::not_fn(std::mem_fn(&analysis::MethodResult::is_baseline)));
-  notice_->ShowOffer(measured == 1 ? tr("One run is cleared.") : tr("%1 runs are cleared.").arg(measured), tr("Undo"),
+  state_.runs.Clear();
+  const auto measured = std::count_if(runs.begin(), runs.end(), std::not_fn(IsDenseRun));
+  notice_->ShowOffer(measured == 1 ? tr("1 run cleared") : tr("%1 runs cleared").arg(measured), tr("Undo"),
                      [this, runs] {
                        for (const analysis::MethodResult& run : runs) {
-                         if (!run.is_baseline) AddRun(run);
+                         if (!IsDenseRun(run)) AddRun(run);
                        }
                        // The baseline that was on show is the last that was measured.
                        for (const analysis::MethodResult& run : runs) {
-                         if (run.is_baseline) AddRun(run);
+                         if (IsDenseRun(run)) AddRun(run);
                        }
                      });
 }
@@ -172,15 +172,14 @@ void MainWindow::LoadRuns() {
   }
   qsizetype loaded = 0;
   for (const analysis::MethodResult& run : runs) {
-    if (!store_.Holds(run.head)) continue;
+    if (!state_.heads.Holds(run.head)) continue;
     AddRun(run);
-    loaded += run.is_baseline ? 0 : 1;
+    loaded += IsDenseRun(run) ? 0 : 1;
   }
-  const auto all =
-      std::count_if(runs.begin(), runs.end(), std::not_fn(std::mem_fn(&analysis::MethodResult::is_baseline)));
+  const auto all = std::count_if(runs.begin(), runs.end(), std::not_fn(IsDenseRun));
   notice_->ShowMessage(loaded == all
-                           ? tr("%1 runs are loaded from %2.").arg(loaded).arg(path)
-                           : tr("%1 of the %2 runs of %3 are loaded: the trace lacks the heads of the others.")
+                           ? tr("%1 runs loaded from %2").arg(loaded).arg(path)
+                           : tr("%1 of %2 runs loaded from %3; the others are of heads that this trace does not have.")
                                  .arg(loaded)
                                  .arg(all)
                                  .arg(path));

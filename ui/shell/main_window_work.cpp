@@ -42,32 +42,30 @@ void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_tr
     return;
   }
   if (!session_.last_trace.isEmpty())
-    said_at_start_ = tr("%1 is no longer there; the shipped trace is on show.").arg(session_.last_trace);
+    said_at_start_ = tr("%1 no longer exists; showing the sample trace instead.").arg(session_.last_trace);
   if (!shipped_trace.isEmpty()) OpenPath(shipped_trace);
 }
 
 void MainWindow::OpenPath(const QString& path) {
   if (QFileInfo(path).isDir()) {
     OpenCapture(path);
-  } else if (MayDropRuns(tr("Opening another trace forgets them."))) {
+  } else if (MayDropRuns(tr("Opening another trace discards them."))) {
     OpenTrace(path);
   }
 }
 
 bool MainWindow::MayDropRuns(const QString& consequence) {
-  if (runs_->model()->NumUnsaved() > 0) FinishWriting();  // they are kept in a moment, if they can be
-  const int unsaved = std::min(runs_->model()->NumUnsaved(), keeper_.num_unkept());
+  if (state_.runs.NumUnsaved() > 0) FinishWriting();  // they are kept in a moment, if they can be
+  const int unsaved = std::min(state_.runs.NumUnsaved(), keeper_.num_unkept());
   if (unsaved == 0) return true;
-  QMessageBox box(
-      QMessageBox::Warning, tr("Unsaved runs"),
-      (unsaved == 1 ? tr("One measured run is in no file. ") : tr("%1 measured runs are in no file. ").arg(unsaved)) +
-          consequence,
-      QMessageBox::NoButton, this);
+  QMessageBox box(QMessageBox::Warning, tr("Unsaved runs"),
+                  (unsaved == 1 ? tr("1 unsaved run. ") : tr("%1 unsaved runs. ").arg(unsaved)) + consequence,
+                  QMessageBox::NoButton, this);
   box.setObjectName(QStringLiteral("unsavedRuns"));
   QPushButton* const save = box.addButton(tr("Save…"), QMessageBox::AcceptRole);
   QPushButton* const discard = box.addButton(tr("Discard"), QMessageBox::DestructiveRole);
   QPushButton* const cancel = box.addButton(QMessageBox::Cancel);
-  save->setToolTip(tr("Write them to .csv, .json or .h5"));
+  save->setToolTip(tr("Save them as .csv, .json or .h5"));
   box.setDefaultButton(cancel);
   box.exec();
   if (box.clickedButton() == save) return ExportRuns();
@@ -75,7 +73,7 @@ bool MainWindow::MayDropRuns(const QString& consequence) {
 }
 
 void MainWindow::ForgetRuns() {
-  runs_->model()->Clear();
+  state_.runs.Clear();
 }
 
 void MainWindow::OpenTrace(const QString& path) {
@@ -100,28 +98,27 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   const QString path = QFileInfo(QString::fromStdString(trace.path)).absoluteFilePath();
   progress_->End(kOpenWork);
   progress_->End(kStatisticsWork);
-  StopSearch();
-  StopRunAll();
+  state_.queue.StopAll();
   if (save_timer_.isActive()) SaveSession();  // of the trace before
   // What went wrong before is not about this trace.
   notice_->DismissError();
   if (!said_at_start_.isEmpty()) notice_->ShowError(std::exchange(said_at_start_, {}));
   if (capture_ != nullptr) capture_->SetTraceOnShow(path);
-  const bool is_first = !store_.HasTrace();
+  const bool is_first = !state_.heads.HasTrace();
   const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents));
   const std::optional<analysis::HeadId> last_head = HeadToShow(kept, path);
   session_.last_trace = path;
   session_.AddRecent(path);
   FillRecentMenu();
-  history_.Clear();
-  runs_->model()->Clear();
+  state_.history.Clear();
+  state_.runs.Clear();
   canvas_->SetTrace(trace);
-  store_.SetTrace(trace);
+  state_.heads.SetTrace(trace);
   RestoreTrace(kept, path, is_first);
   RequestStatistics();
   const auto& heads = trace.heads;
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
-  if (!heads.empty()) store_.Select(last_is_there ? *last_head : heads.front());
+  if (!heads.empty()) state_.heads.Select(last_is_there ? *last_head : heads.front());
   UpdateCommands();
   SaveSession();  // at once: the recent files are what a person misses most
 }
@@ -130,11 +127,11 @@ void MainWindow::RequestStatistics() {
   progress_->Begin(kStatisticsWork, [this] {
     workbench_->CancelStatistics();
     progress_->End(kStatisticsWork);
-    notice_->ShowOffer(tr("The statistics are stopped. Heads without exact numbers keep what is known of them."),
-                       tr("Resume"), [this] { RequestStatistics(); });
+    notice_->ShowOffer(tr("Statistics stopped. Heads that are not done keep their quick look."), tr("Resume"),
+                       [this] { RequestStatistics(); });
   });
   workbench_->RequestStatistics(
-      WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { store_.Add(statistics); }),
+      WhileAlive(this, [this](const analysis::HeadStatistics& statistics) { state_.heads.Add(statistics); }),
       WhileAlive(this, [this] { progress_->End(kStatisticsWork); }),
       WhileAlive(this, [this](const ProgressReport& report) { progress_->Update(kStatisticsWork, report); }));
 }
@@ -142,7 +139,7 @@ void MainWindow::RequestStatistics() {
 void MainWindow::OpenCapture(const QString& model_dir) {
   if (capture_ == nullptr) {
     capture_ = new CaptureDialog(workbench_, this);
-    capture_->SetTraceOnShow(QString::fromStdString(store_.trace().path));
+    capture_->SetTraceOnShow(QString::fromStdString(state_.heads.trace().path));
     ConnectCapture();
   }
   if (!model_dir.isEmpty() && !capture_->IsCapturing()) capture_->SetModelDir(model_dir);
@@ -172,19 +169,19 @@ void MainWindow::TraceCaptured(const CapturedTrace& trace) {
   session_.AddRecent(path);
   FillRecentMenu();
   SaveSession();
-  if (!store_.HasTrace()) {
+  if (!state_.heads.HasTrace()) {
     OpenPath(path);
     return;
   }
   // What is on show stays there: its runs belong to it.
   const QString told =
-      trace.cancelled ? tr("The capture was cancelled; %1 holds what was recorded (%2).") : tr("Captured %1 (%2).");
+      trace.cancelled ? tr("Capture cancelled; what was recorded is in %1 (%2).") : tr("Trace saved to %1 (%2)");
   notice_->ShowOffer(told.arg(path, DescribeSize(trace)), tr("Open"), [this, path] { OpenPath(path); });
 }
 
 void MainWindow::ExportCanvas() {
   // The kind of file is a choice that every platform's dialog shows.
-  const QStringList grounds{tr("PNG on the window's dark ground (*.png)"), tr("PNG on white, for paper (*.png)")};
+  const QStringList grounds{tr("PNG, dark background (*.png)"), tr("PNG, white background (*.png)")};
   qsizetype ground = canvas_->pictures_light() ? 1 : 0;
   const QString path =
       AskWhereToWrite(this, tr("Export map"),
@@ -207,14 +204,14 @@ void MainWindow::ExportCanvas() {
 }
 
 QString MainWindow::ExportName(const QString& what) const {
-  const QString trace = QFileInfo(QString::fromStdString(store_.trace().path)).completeBaseName();
+  const QString trace = QFileInfo(QString::fromStdString(state_.heads.trace().path)).completeBaseName();
   return trace.isEmpty() ? what : trace + u'-' + what;
 }
 
 bool MainWindow::ExportRuns() {
-  const auto write = [this](const std::string& path) { return workbench_->ExportRuns(runs_->model()->runs(), path); };
+  const auto write = [this](const std::string& path) { return workbench_->ExportRuns(state_.runs.runs(), path); };
   if (!ExportTable(tr("Export runs table"), ExportName(QStringLiteral("runs.csv")), write)) return false;
-  runs_->model()->MarkSaved();
+  state_.runs.MarkSaved();
   return true;
 }
 
@@ -226,7 +223,7 @@ bool MainWindow::ExportTable(const QString& title, const QString& name,
   if (path.isEmpty()) return false;
   const std::string error = write(path.toStdString());
   if (error.empty()) {
-    notice_->ShowMessage(tr("The table is in %1.").arg(path));
+    notice_->ShowMessage(tr("Table saved to %1").arg(path));
   } else {
     notice_->ShowError(QString::fromStdString(error));
   }

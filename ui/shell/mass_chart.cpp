@@ -128,9 +128,8 @@ void MassChart::PaintAxes(QPainter& painter) const {
     painter.drawLine(QPointF(x, plot.bottom()), QPointF(x, plot.bottom() + 3));
     painter.drawText(QRectF(x - 20, plot.bottom() + 3, 40, metrics.height()), Qt::AlignCenter, QString::number(tick));
   }
-  painter.drawText(
-      QRectF(0, plot.bottom() + 3 + metrics.height(), width(), metrics.height()), Qt::AlignCenter,
-      metrics.elidedText(tr("kept mass of a query [share]; height: queries"), Qt::ElideRight, width() - 4));
+  painter.drawText(QRectF(0, plot.bottom() + 3 + metrics.height(), width(), metrics.height()), Qt::AlignCenter,
+                   metrics.elidedText(tr("kept mass per query (share); height: queries"), Qt::ElideRight, width() - 4));
   const int64_t most = *std::max_element(mass_->bins.begin(), mass_->bins.end());
   const double right = plot.left() - 4;
   const auto count = [&](int64_t value) {
@@ -169,9 +168,10 @@ void MassChart::PaintMarks(QPainter& painter) const {
     QString text;
     double mass;
   };
-  const std::array<Mark, 3> marks = {{{tr("min %1").arg(mass_->minimum, 0, 'f', 3), mass_->minimum},
-                                      {tr("5 % %1").arg(mass_->fifth_percentile, 0, 'f', 3), mass_->fifth_percentile},
-                                      {tr("mean %1").arg(mass_->mean, 0, 'f', 3), mass_->mean}}};
+  const std::array<Mark, 3> marks = {
+      {{tr("min %1").arg(mass_->minimum, 0, 'f', 3), mass_->minimum},
+       {tr("5th pct. %1").arg(mass_->fifth_percentile, 0, 'f', 3), mass_->fifth_percentile},
+       {tr("mean %1").arg(mass_->mean, 0, 'f', 3), mass_->mean}}};
   painter.setPen(QPen(palette().color(QPalette::Text), 1, Qt::DotLine));
   for (const Mark& mark : marks)
     painter.drawLine(QPointF(XOf(mark.mass), plot.top()), QPointF(XOf(mark.mass), plot.bottom()));
@@ -213,11 +213,12 @@ bool MassChart::event(QEvent* event) {
     return true;
   }
   if (IsOverLine(help->pos())) {
-    QToolTip::showText(help->globalPos(),
-                       tr("Target %1: drag it, or use the arrows (Ctrl finer, Shift coarser); double click for %2.")
-                           .arg(target_)
-                           .arg(kDefaultMassTarget),
-                       this);
+    QToolTip::showText(
+        help->globalPos(),
+        tr("Target %1: drag it or use the arrow keys (Ctrl: finer, Shift: coarser); double-click for %2.")
+            .arg(target_)
+            .arg(kDefaultMassTarget),
+        this);
     return true;
   }
   const auto bin = std::min<int>(static_cast<int>(mass * MassDistribution::kNumBins), MassDistribution::kNumBins - 1);

@@ -3,16 +3,18 @@
 #include <QHBoxLayout>
 #include <QVBoxLayout>
 
+#include "panes.h"
+
 namespace headscope::ui {
 
-MassPane::MassPane(HeadCanvas* canvas, QWidget* parent) : QWidget(parent), canvas_(canvas), chart_(new MassChart) {
+MassPane::MassPane(WindowState* state, QWidget* parent) : QWidget(parent), state_(state), chart_(new MassChart) {
   below_ = new QLabel;
   below_->setObjectName(QStringLiteral("belowTarget"));
   below_->setMinimumWidth(1);
   worst_ = new QPushButton;
   worst_->setObjectName(QStringLiteral("worstQuery"));
   worst_->setFlat(true);
-  worst_->setToolTip(tr("Go to the query that keeps the least of its mass, and the key that it loses most of"));
+  worst_->setToolTip(tr("Go to the query that keeps the least mass, at the key that it loses most of"));
   search_ = new QPushButton;
   search_->setObjectName(QStringLiteral("meetTarget"));
   auto* logarithmic = new QCheckBox(tr("log counts"));
@@ -34,51 +36,47 @@ MassPane::MassPane(HeadCanvas* canvas, QWidget* parent) : QWidget(parent), canva
   layout->addLayout(bottom);
 
   connect(logarithmic, &QCheckBox::toggled, chart_, &MassChart::SetLogarithmic);
-  connect(chart_, &MassChart::TargetMoved, canvas_, &HeadCanvas::AimAtMass);
-  connect(canvas_, &HeadCanvas::MaskStateChanged, this, &MassPane::Refresh);
-  connect(worst_, &QPushButton::clicked, canvas_, &HeadCanvas::GoToWorst);
-  connect(search_, &QPushButton::clicked, this, [this] {
-    if (searching_) {
-      Q_EMIT CancelRequested();
+  MethodTrial* const trial = &state_->trial;
+  RunQueue* const queue = &state_->queue;
+  connect(chart_, &MassChart::TargetMoved, trial, &MethodTrial::AimAt);
+  connect(trial, &MethodTrial::Changed, this, &MassPane::Refresh);
+  connect(trial, &MethodTrial::MethodChanged, this, &MassPane::Refresh);
+  connect(queue, &RunQueue::SearchingChanged, this, &MassPane::Refresh);
+  connect(&state_->heads, &HeadStore::SelectionChanged, this, &MassPane::Refresh);
+  connect(worst_, &QPushButton::clicked, trial, &MethodTrial::FindWorstQuery);
+  connect(search_, &QPushButton::clicked, this, [queue] {
+    if (queue->searching()) {
+      queue->StopSearch();
     } else {
-      Q_EMIT SearchRequested();
+      queue->MeetTarget();
     }
   });
   Refresh();
 }
 
-void MassPane::SetSearching(bool searching) {
-  searching_ = searching;
-  Refresh();
-}
-
-void MassPane::SetSearchable(bool searchable) {
-  searchable_ = searchable;
-  Refresh();
-}
-
 void MassPane::showEvent(QShowEvent*) {
-  canvas_->SetMaskWatched(true);
+  state_->trial.SetMaskWanted(this, true);
 }
 void MassPane::hideEvent(QHideEvent*) {
-  canvas_->SetMaskWatched(false);
+  state_->trial.SetMaskWanted(this, false);
 }
 
 void MassPane::Refresh() {
-  const LiveMask* mask = canvas_->mask();
-  const double target = canvas_->mass_target();
+  const std::optional<LiveMask>& mask = state_->trial.mask();
+  const double target = state_->trial.target();
+  const bool searching = state_->queue.searching(), searchable = state_->queue.CanSearch();
   chart_->SetTarget(target);
-  chart_->SetMass(mask != nullptr ? std::optional(mask->distribution) : std::nullopt, canvas_->IsMaskPending());
-  search_->setText(searching_ ? tr("Cancel search") : tr("Meet target"));
+  chart_->SetMass(mask ? std::optional(mask->distribution) : std::nullopt, state_->trial.mask_pending());
+  search_->setText(searching ? tr("Cancel search") : tr("Meet target"));
   search_->setToolTip(
-      searchable_ ? tr("Find the cheapest parameters with fewer than 5 % of the queries below %1").arg(target)
-                  : tr("Finds a method's cheapest parameters: open a head, and choose a prefill method that has "
-                       "a budget to search"));
-  search_->setEnabled(searching_ || (searchable_ && canvas_->HasHead()));
+      searchable ? tr("Find the cheapest parameters with fewer than 5 % of the queries below %1").arg(target)
+                 : tr("Finds a method's cheapest parameters; needs an open head and a prefill method with a budget to "
+                      "search"));
+  search_->setEnabled(searching || searchable);
   // Where everything is kept, the masses of the queries differ by rounding alone.
-  const bool is_any_worst = mask != nullptr && mask->summary.kept_fraction < 1;
+  const bool is_any_worst = mask && mask->summary.kept_fraction < 1;
   worst_->setEnabled(is_any_worst);
-  if (mask == nullptr) {
+  if (!mask) {
     below_->clear();
     worst_->setText(tr("worst query"));
     return;
@@ -88,6 +86,10 @@ void MassPane::Refresh() {
                          .arg(mask->distribution.num_rows)
                          .arg(target));
   worst_->setText(is_any_worst ? tr("worst: query %1").arg(mask->summary.worst_row) : tr("worst: none"));
+}
+
+QWidget* MakeMassPane(WindowState* state) {
+  return new MassPane(state);
 }
 
 }  // namespace headscope::ui

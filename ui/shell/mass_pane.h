@@ -7,8 +7,8 @@
 #include <QPushButton>
 #include <QWidget>
 
-#include "canvas_widget.h"
 #include "mass_chart.h"
+#include "window_state.h"
 
 namespace headscope::ui {
 
@@ -16,16 +16,8 @@ class MassPane : public QWidget {
   Q_OBJECT
 
  public:
-  // Shows the canvas' mask and moves its target; `canvas` outlives the pane.
-  explicit MassPane(HeadCanvas* canvas, QWidget* parent = nullptr);
-
-  void SetSearching(bool searching);
-  // Whether the method has budgets to search.
-  void SetSearchable(bool searchable);
-
- Q_SIGNALS:
-  void SearchRequested();
-  void CancelRequested();
+  // Shows the mask of the method under trial and moves its target; `state` outlives the pane.
+  explicit MassPane(WindowState* state, QWidget* parent = nullptr);
 
  protected:
   void showEvent(QShowEvent* event) override;
@@ -34,11 +26,10 @@ class MassPane : public QWidget {
  private:
   void Refresh();
 
-  HeadCanvas* const canvas_;
+  WindowState* const state_;
   MassChart* chart_;
   QLabel* below_;
   QPushButton *worst_, *search_;
-  bool searching_ = false, searchable_ = false;
 };
 
 }  // namespace headscope::ui

@@ -1,88 +1,26 @@
-// The measured runs, grouped by head, with dense attention pinned on top of each group. A run's speed-up is against the
-// dense attention that was timed with that very run: what else the machine did in those moments met both alike.
+// The pane of the measured runs: RunsModel as a table.
 #pragma once
 
-#include <QAbstractTableModel>
-#include <QPushButton>
 #include <QTableView>
 #include <QWidget>
-#include <map>
-#include <vector>
 
-#include "ui/workbench.h"
+#include "runs_model.h"
 
 namespace headscope::ui {
 
-class RunsTableModel : public QAbstractTableModel {
-  Q_OBJECT
-
- public:
-  enum Column {
-    kHead,
-    kMethod,
-    kPhase,
-    kMeasured,
-    kKept,
-    kSpeedup,
-    kCraMin,
-    kCraFifth,
-    kCraMean,
-    kRelativeError,
-    kTotal,
-    kSelect,
-    kAttend,
-    kDense,
-    kMaxError,
-    kCosine,
-    kDenseBy,
-    kChosenPer,
-    kParameters,
-    kNote,
-    kNumColumns
-  };
-
-  using QAbstractTableModel::QAbstractTableModel;
-  int rowCount(const QModelIndex& parent = {}) const override;
-  int columnCount(const QModelIndex& parent = {}) const override;
-  QVariant data(const QModelIndex& index, int role) const override;
-  QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
-  // Sorts inside each head's group and phase; the dense row stays first.
-  void sort(int column, Qt::SortOrder order) override;
-
-  // A run of the same head, method, parameters and measured heads replaces the one before. Every run keeps its own
-  // baseline and its speed-up; the dense row of a group shows a time only while all its runs were timed with that one.
-  void Add(const analysis::MethodResult& result);
-  void Clear();
-  const std::vector<analysis::MethodResult>& runs() const { return runs_; }
-  // Measured runs that no file holds; baselines come with them and do not count.
-  int NumUnsaved() const;
-  void MarkSaved() { is_saved_ = true; }
-
- private:
-  void Arrange();
-  QString TextOf(const analysis::MethodResult& run, int column) const;
-  // Whether every run of the dense row's group was timed with the dense row's baseline.
-  bool SharesItsTime(const analysis::MethodResult& dense) const;
-  std::vector<analysis::MethodResult> runs_;  // as shown, dense rows included
-  bool is_saved_ = true;
-  int sort_column_ = kSpeedup;
-  Qt::SortOrder sort_order_ = Qt::DescendingOrder;
-};
+class WindowState;
 
 class RunsTable : public QWidget {
   Q_OBJECT
 
  public:
-  explicit RunsTable(QWidget* parent = nullptr);
-  RunsTableModel* model() const { return model_; }
+  // `state` outlives the pane.
+  explicit RunsTable(WindowState* state, QWidget* parent = nullptr);
   // The selected rows, or all, with a header line, tab-separated.
   QString AsText() const;
 
- Q_SIGNALS:
-  void RunActivated(const headscope::analysis::MethodResult& run);
-
  private:
-  RunsTableModel* model_;
+  RunsModel* const model_;
   QTableView* view_;
 };
 

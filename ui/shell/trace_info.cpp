@@ -5,6 +5,7 @@
 #include <set>
 
 #include "capture_estimate.h"
+#include "panes.h"
 #include "shown_text.h"
 
 namespace headscope::ui {
@@ -36,7 +37,7 @@ void TraceInfo::Rebuild() {
   line(tr("File"), file.fileName());
   line(tr("Folder"), file.absolutePath());
   line(tr("Size"), FormatBytes(file.size()));
-  line(tr("Complete"), trace.complete ? tr("yes") : tr("no: the capture was cut short or still runs"));
+  line(tr("Complete"), trace.complete ? tr("yes") : tr("no: the capture was stopped or is still running"));
   line(tr("Model"), QString::fromStdString(trace.model_name));
   line(tr("Shape"), tr("%1 layers, %2 query heads over %3 KV heads of %4")
                         .arg(trace.num_layers)
@@ -46,13 +47,18 @@ void TraceInfo::Rebuild() {
   line(tr("Prompt"), QString::fromStdString(trace.prompt_source));
   line(tr("Tokens"), trace.first_token == 0
                          ? QString::number(trace.num_tokens)
-                         : tr("%1, cut from a longer trace at its token %2: masses are shares of what the rows attend "
-                              "to in all, and the metric outside_mass is what lies before the cut")
+                         : tr("%1, cut from a longer trace at token %2: masses are shares of each row's whole "
+                              "attention; “Mass outside” is the share that lies before the cut")
                                .arg(trace.num_tokens)
                                .arg(trace.first_token));
-  line(tr("Query rows"), trace.rows_contiguous ? tr("%1, consecutive").arg(trace.num_rows)
-                                               : tr("%1, with gaps: methods cannot run on them").arg(trace.num_rows));
+  line(tr("Query rows"), trace.rows_contiguous
+                             ? tr("%1, consecutive").arg(trace.num_rows)
+                             : tr("%1, with gaps: methods need consecutive rows").arg(trace.num_rows));
   line(tr("Recorded"), tr("%1 heads in %2 layers").arg(trace.heads.size()).arg(layers.size()));
+}
+
+QWidget* MakeTracePane(WindowState* state) {
+  return new TraceInfo(&state->heads);
 }
 
 }  // namespace headscope::ui

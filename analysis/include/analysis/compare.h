@@ -74,11 +74,13 @@ struct DecodePreview {
   MaskSummary summary;  // over the steps; select_ms is one step's
   KeptStepsPtr steps;
   std::vector<float> kept_mass;  // per step
+  std::string chosen_per;        // as in MethodResult
 };
-// What a decode method keeps on the last `decode_rows` recorded rows (all, when there are fewer), one generation step
-// each, as HeadComparison runs it; attention itself is not run. Errors: a head without a row that has its own key; the
-// method's own; cancelled.
-kernels::Status PreviewDecode(const HeadTensors& head, const kernels::DecodeMethod& method,
+// What a decode method keeps of `head`, which `measured` holds, on the last `decode_rows` recorded rows (all, when
+// there are fewer), one generation step each, as a LayerComparison of those heads runs it: its group of query heads is
+// enough, since no choice goes beyond one. Attention itself is not run. Errors: heads without a row that has its own
+// key; the method's own; cancelled.
+kernels::Status PreviewDecode(const MeasuredHeads& measured, HeadId head, const kernels::DecodeMethod& method,
                               const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
                               const std::atomic<bool>* cancelled, DecodePreview* preview);
 

@@ -17,6 +17,7 @@
 #include "analysis/types/mass_distribution.h"
 #include "analysis/types/tile.h"
 #include "kernels/method_spec.h"
+#include "ui/memory_budget.h"
 
 namespace headscope::ui {
 
@@ -62,6 +63,12 @@ struct ProgressReport {
 // What the mask keeps, for the live panel; `mask` stays valid for MaskTile requests while shown.
 struct LiveMask {
   analysis::MaskSummary summary;
+  // Of a cut trace: mean share of the rows' attention that lies on tokens before the cut, whatever a mask keeps. 0 of a
+  // whole one.
+  double outside_mass = 0;
+  // Of a decode method, as MethodResult has it: who shares a choice of keys. A run of these parameters chooses
+  // likewise.
+  std::string chosen_per;
   std::vector<float> kept_mass;  // per recorded row; of a decode method per step
   int64_t mask_id = 0;
   analysis::MassDistribution distribution;  // of kept_mass; its worst row is a recorded row
@@ -116,6 +123,9 @@ class Workbench {
   using WhenDrawn = std::function<void(std::function<void()> then)>;
   void SetWhenDrawn(WhenDrawn when_drawn) { when_drawn_ = std::move(when_drawn); }
 
+  // What all caches of the window share, on both sides of this interface.
+  MemoryBudget& memory() { return *memory_; }
+
   virtual const std::vector<kernels::MethodSpec>& methods() const = 0;  // the registry, dense first
   virtual std::vector<std::string> task_names() const = 0;
   virtual std::string task_help(const std::string& name) const = 0;  // one line: what the prompt holds and asks for
@@ -152,7 +162,7 @@ class Workbench {
                           Reply<ProgressReport> progress) = 0;
   virtual void CancelSearch() = 0;
   // Whether runs measure their head alone, rather than all recorded heads of its layer in one launch, as a model
-  // attends. Of the runs that are asked for from now on.
+  // attends; a decode method's mask is what such a run keeps. Of what is asked for from now on.
   void SetMeasuresAlone(bool alone) { measures_alone_ = alone; }
   bool measures_alone() const { return measures_alone_; }
   // Measures a method of either phase beside dense attention of that phase. A name that both phases have means prefill,
@@ -194,7 +204,11 @@ class Workbench {
     }
   }
 
+  // Outlives the workbench where work in the background still holds it.
+  const std::shared_ptr<MemoryBudget>& shared_memory() const { return memory_; }
+
  private:
+  const std::shared_ptr<MemoryBudget> memory_ = std::make_shared<MemoryBudget>();
   bool measures_alone_ = false;
   ErrorReply background_error_;
   WhenDrawn when_drawn_;

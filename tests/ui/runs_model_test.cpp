@@ -1,5 +1,5 @@
 // The table of measured runs: what was measured together stays together, and says how sure it is.
-#include "runs_table.h"
+#include "runs_model.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace headscope::ui {
 namespace {
 
 using analysis::MethodResult;
-using Model = RunsTableModel;
+using Model = RunsModel;
 
 MethodResult Measured(const std::string& method, const std::string& phase, analysis::Timing own,
                       analysis::Timing dense) {

@@ -4,10 +4,11 @@
 // value.
 #pragma once
 
-#include <functional>
+#include <QObject>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,29 +31,21 @@ double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace);
 inline constexpr double kDefaultMassTarget = 0.95;
 inline constexpr double kGreatestMassTarget = 0.999;
 
-class MethodTrial {
+class MethodTrial : public QObject {
+  Q_OBJECT
+
  public:
-  struct Listener {
-    std::function<void()> changed;         // anything to draw anew
-    std::function<void()> method_changed;  // method, a parameter or the target
-    std::function<void(const LiveMask&)> mask_ready;
-    std::function<void()> run_started;
-    std::function<void(const ProgressReport&)> run_progressed;
-    std::function<void(const analysis::MethodResult&)> run_finished;
-    std::function<void(const std::string&)> run_failed;
-  };
+  explicit MethodTrial(QObject* parent = nullptr);
+  ~MethodTrial() override;
 
-  MethodTrial();
-  ~MethodTrial();
-  MethodTrial(const MethodTrial&) = delete;
-  MethodTrial& operator=(const MethodTrial&) = delete;
-
-  void SetListener(Listener listener) { listener_ = std::move(listener); }
   void SetWorkbench(Workbench* workbench);
   // Another head (or none): its mask is requested, the last result is forgotten.
   void SetHead(std::optional<analysis::HeadId> head);
-  // Masks are requested only while somebody shows them.
-  void SetMaskWanted(bool wanted);
+  const std::optional<analysis::HeadId>& head() const { return head_; }
+  // Whether runs measure the head alone: a decode method's mask is then its own choice, and else its layer's.
+  void SetMeasuresAlone(bool alone);
+  // Masks are requested only while somebody shows them; at first nobody is asked and they are.
+  void SetMaskWanted(const void* who, bool wanted);
 
   // The registry: prefill methods, then decode methods. Dense decode is not among them: it keeps everything, is the
   // baseline of every decode run, and has the name of dense prefill.
@@ -81,6 +74,9 @@ class MethodTrial {
   const std::optional<LiveMask>& mask() const { return mask_; }
   bool mask_pending() const { return mask_pending_; }
   const std::string& mask_error() const { return mask_error_; }
+  // Looks for the query that keeps the least of its mass by the mask on show, and for the keys that it loses most of:
+  // WorstQueryFound follows. Does nothing without a mask.
+  void FindWorstQuery();
 
   // False when there is no head, no method or a run already.
   bool Run(int repeats);
@@ -93,21 +89,31 @@ class MethodTrial {
   int64_t num_results() const { return num_results_; }  // counts them
   const std::string& run_error() const { return run_error_; }
 
+ Q_SIGNALS:
+  void Changed();        // anything to draw anew
+  void MethodChanged();  // method, a parameter or the target
+  void MaskReady(const headscope::ui::LiveMask& mask);
+  // `row`: recorded. `lost`: none when the mask keeps all of its keys.
+  void WorstQueryFound(qint64 row, double kept_mass, const std::vector<headscope::ui::LostKey>& lost);
+  void RunStarted();
+  void RunProgressed(const headscope::ui::ProgressReport& report);
+  void RunFinished(const headscope::analysis::MethodResult& result);
+  void RunFailed(const QString& sentence);
+
  private:
   void RequestMask();  // now: the request before it is stale
   void SendMaskRequest();
   void FinishMaskRequest();
-  void Changed() const;
 
   Workbench* workbench_ = nullptr;
-  Listener listener_;
   std::vector<kernels::MethodSpec> methods_;
   size_t method_index_ = 0;
   kernels::ParameterValues values_;
   std::map<std::string, kernels::ParameterValues> remembered_;
   double target_ = kDefaultMassTarget;
   std::optional<analysis::HeadId> head_;
-  bool mask_wanted_ = true;
+  std::set<const void*> mask_watchers_;
+  bool mask_wanted_ = true, measures_alone_ = false;
   std::optional<LiveMask> mask_;
   bool mask_pending_ = false;
   bool mask_outdated_ = false;  // the parameters changed while the mask was on its way

@@ -29,14 +29,10 @@ double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace) 
   return kernels::LargestUseful(spec, trace.num_tokens, trace.head_dim);
 }
 
-MethodTrial::MethodTrial() : self_(std::make_shared<MethodTrial*>(this)) {}
+MethodTrial::MethodTrial(QObject* parent) : QObject(parent), self_(std::make_shared<MethodTrial*>(this)) {}
 
 MethodTrial::~MethodTrial() {
   if (running_) workbench_->CancelRun();
-}
-
-void MethodTrial::Changed() const {
-  if (listener_.changed) listener_.changed();
 }
 
 void MethodTrial::SetWorkbench(Workbench* workbench) {
@@ -46,6 +42,7 @@ void MethodTrial::SetWorkbench(Workbench* workbench) {
   method_index_ = 0;
   values_ = {};
   if (workbench_ != nullptr) {
+    workbench_->SetMeasuresAlone(measures_alone_);
     for (const kernels::Phase phase : {kernels::Phase::kPrefill, kernels::Phase::kDecode}) {
       for (const kernels::MethodSpec& spec : workbench_->methods()) {
         const bool known = std::any_of(methods_.begin(), methods_.end(),
@@ -69,7 +66,21 @@ void MethodTrial::SetHead(std::optional<analysis::HeadId> head) {
   RequestMask();
 }
 
-void MethodTrial::SetMaskWanted(bool wanted) {
+void MethodTrial::SetMeasuresAlone(bool alone) {
+  if (alone == measures_alone_) return;
+  measures_alone_ = alone;
+  if (workbench_ == nullptr) return;
+  workbench_->SetMeasuresAlone(alone);
+  if (is_decode()) RequestMask();
+}
+
+void MethodTrial::SetMaskWanted(const void* who, bool by_them) {
+  if (by_them) {
+    mask_watchers_.insert(who);
+  } else {
+    mask_watchers_.erase(who);
+  }
+  const bool wanted = !mask_watchers_.empty();
   if (wanted == mask_wanted_) return;
   mask_wanted_ = wanted;
   if (wanted && !mask_) RequestMask();
@@ -110,11 +121,11 @@ bool MethodTrial::SelectMethod(const std::string& name, const kernels::Parameter
   values_ = checked;
   if (mask_pending_ && mask_wanted_) {
     mask_outdated_ = true;
-    Changed();
+    Q_EMIT Changed();
   } else {
     RequestMask();
   }
-  if (listener_.method_changed) listener_.method_changed();
+  Q_EMIT MethodChanged();
   return true;
 }
 
@@ -142,8 +153,8 @@ void MethodTrial::SetTarget(double target) {
   target = std::clamp(target, 0.0, kGreatestMassTarget);
   if (target == target_) return;
   target_ = target;
-  Changed();
-  if (method() != nullptr && listener_.method_changed) listener_.method_changed();
+  Q_EMIT Changed();
+  if (method() != nullptr) Q_EMIT MethodChanged();
 }
 
 void MethodTrial::AimAt(double target) {
@@ -168,7 +179,7 @@ void MethodTrial::RequestMask() {
   } else {
     SendMaskRequest();
   }
-  Changed();
+  Q_EMIT Changed();
 }
 
 void MethodTrial::SendMaskRequest() {
@@ -185,8 +196,8 @@ void MethodTrial::SendMaskRequest() {
         trial.mask_ = std::move(mask);
         trial.mask_error_.clear();
         trial.FinishMaskRequest();
-        if (trial.listener_.mask_ready) trial.listener_.mask_ready(*trial.mask_);
-        trial.Changed();
+        Q_EMIT trial.MaskReady(*trial.mask_);
+        Q_EMIT trial.Changed();
       },
       [weak, request](std::string message) {
         const auto self = weak.lock();
@@ -195,13 +206,25 @@ void MethodTrial::SendMaskRequest() {
         trial.mask_.reset();
         trial.mask_error_ = std::move(message);
         trial.FinishMaskRequest();
-        trial.Changed();
+        Q_EMIT trial.Changed();
       });
 }
 
 void MethodTrial::FinishMaskRequest() {
   mask_pending_ = false;
   if (mask_outdated_) SendMaskRequest();
+}
+
+void MethodTrial::FindWorstQuery() {
+  if (workbench_ == nullptr || !mask_ || !head_) return;
+  const int64_t row = mask_->distribution.worst_row, first = mask_->steps ? mask_->steps->first_row : 0;
+  const auto kept = static_cast<double>(mask_->kept_mass.at(static_cast<size_t>(row - first)));
+  workbench_->RequestLostKeys(
+      *head_, mask_->mask_id, row,
+      [weak = std::weak_ptr<MethodTrial*>(self_), of = *head_, row, kept](const std::vector<LostKey>& lost) {
+        const auto self = weak.lock();
+        if (self && (*self)->head_ == of) Q_EMIT(*self)->WorstQueryFound(row, kept, lost);
+      });
 }
 
 bool MethodTrial::Run(int repeats) {
@@ -211,7 +234,7 @@ bool MethodTrial::Run(int repeats) {
   run_error_.clear();
   progress_ = {};
   const int64_t request = ++run_request_;
-  if (listener_.run_started) listener_.run_started();
+  Q_EMIT RunStarted();
   const std::weak_ptr<MethodTrial*> weak = self_;
   const auto receive = [weak, request](const auto& act) {
     const auto self = weak.lock();
@@ -224,26 +247,26 @@ bool MethodTrial::Run(int repeats) {
           trial.running_ = false;
           trial.result_ = std::move(result);
           ++trial.num_results_;
-          if (trial.listener_.run_finished) trial.listener_.run_finished(*trial.result_);
-          trial.Changed();
+          Q_EMIT trial.RunFinished(*trial.result_);
+          Q_EMIT trial.Changed();
         });
       },
       [receive](std::string message) {
         receive([&](MethodTrial& trial) {
           trial.running_ = false;
           trial.run_error_ = std::move(message);
-          if (trial.listener_.run_failed) trial.listener_.run_failed(trial.run_error_);
-          trial.Changed();
+          Q_EMIT trial.RunFailed(QString::fromStdString(trial.run_error_));
+          Q_EMIT trial.Changed();
         });
       },
       [receive](ProgressReport progress) {
         receive([&](MethodTrial& trial) {
           trial.progress_ = std::move(progress);
-          if (trial.listener_.run_progressed) trial.listener_.run_progressed(trial.progress_);
-          trial.Changed();
+          Q_EMIT trial.RunProgressed(trial.progress_);
+          Q_EMIT trial.Changed();
         });
       });
-  Changed();
+  Q_EMIT Changed();
   return true;
 }
 
@@ -252,7 +275,7 @@ void MethodTrial::ShowResult(const analysis::MethodResult& result) {
   result_ = result;
   run_error_.clear();
   ++num_results_;
-  Changed();
+  Q_EMIT Changed();
 }
 
 void MethodTrial::CancelRun() {
@@ -260,7 +283,7 @@ void MethodTrial::CancelRun() {
   running_ = false;
   ++run_request_;
   if (workbench_ != nullptr) workbench_->CancelRun();
-  Changed();
+  Q_EMIT Changed();
 }
 
 }  // namespace headscope::ui

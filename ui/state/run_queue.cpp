@@ -1,7 +1,8 @@
-// Measured runs of the window: of the panel's method, of every method, and of every method at equal kept mass.
-#include <algorithm>
+#include "run_queue.h"
 
-#include "main_window.h"
+#include <algorithm>
+#include <utility>
+
 #include "while_alive.h"
 
 namespace headscope::ui {
@@ -17,44 +18,61 @@ bool HasBudget(const kernels::MethodSpec& method) {
                      [](const auto& parameter) { return parameter.role != kernels::ParameterRole::kOther; });
 }
 
-void MainWindow::BeginCanvasRun() {
-  StopRunAll();
-  progress_->Begin(kRunWork, [this] {
-    canvas_->CancelRun();
-    progress_->End(kRunWork);
+RunQueue::RunQueue(Workbench* workbench, MethodTrial* trial, const HeadStore* heads, QObject* parent)
+    : QObject(parent), workbench_(workbench), trial_(trial), heads_(heads) {
+  connect(trial, &MethodTrial::RunStarted, this, &RunQueue::BeginTrialRun);
+  connect(trial, &MethodTrial::RunProgressed, this,
+          [this](const ProgressReport& report) { Q_EMIT Progressed(Work::kRun, report); });
+  connect(trial, &MethodTrial::RunFinished, this, [this](const analysis::MethodResult& run) {
+    EndTrialRun();
+    Q_EMIT Measured(run);
   });
-  ProgressReport report;
-  report.stage = tr("Measuring %1").arg(canvas_->method()).toStdString();
-  report.fraction = 0;  // known: an unknown one is an animation, whose frames the run would be measured beside
-  progress_->Update(kRunWork, report);
-  run_watch_.start();
+  connect(trial, &MethodTrial::RunFailed, this, [this](const QString& sentence) {
+    EndTrialRun();
+    Q_EMIT Failed(sentence);
+  });
+  connect(trial, &MethodTrial::Changed, this, [this] {
+    if (!trial_->running()) EndTrialRun();  // it was cancelled
+  });
 }
 
-void MainWindow::RunAllMethods() {
-  if (!store_.selected()) return;
+void RunQueue::BeginTrialRun() {
+  StopRuns();
+  trial_runs_ = true;
+  Q_EMIT Began(Work::kRun);
+  ProgressReport report;
+  report.stage = "Measuring " + trial_->method()->name;
+  report.fraction = 0;  // known: an unknown one is an animation, whose frames the run would be measured beside
+  Q_EMIT Progressed(Work::kRun, report);
+}
+
+void RunQueue::EndTrialRun() {
+  if (std::exchange(trial_runs_, false)) Q_EMIT Ended(Work::kRun);
+}
+
+void RunQueue::RunAll() {
+  if (!heads_->selected()) return;
   StopSearch();
-  StopRunAll();
-  canvas_->CancelRun();
+  StopRuns();
+  trial_->CancelRun();
   // The dense baseline comes with every run.
-  for (const kernels::MethodSpec& method : canvas_->methods()) {
-    if (!method.baseline) pending_runs_.push_back({*store_.selected(), method.name, canvas_->ValuesOf(method)});
+  for (const kernels::MethodSpec& method : trial_->methods()) {
+    if (!method.baseline) pending_runs_.push_back({*heads_->selected(), method.name, trial_->ValuesOf(method)});
   }
   BeginRuns();
 }
 
-void MainWindow::BeginRuns() {
+void RunQueue::BeginRuns() {
   num_runs_ = pending_runs_.size();
   since_runs_began_.start();
-  progress_->Begin(kRunAllWork, [this] {
-    workbench_->CancelRun();
-    StopRunAll();
-  });
+  measuring_all_ = true;
+  Q_EMIT Began(Work::kRunAll);
   RunNextMethod();
 }
 
-void MainWindow::RunNextMethod() {
+void RunQueue::RunNextMethod() {
   if (pending_runs_.empty()) {
-    progress_->End(kRunAllWork);
+    StopRuns();
     return;
   }
   const PendingRun run = pending_runs_.front();
@@ -63,12 +81,12 @@ void MainWindow::RunNextMethod() {
   workbench_->RunMethod(run.head, run.method, run.values, kRepeatsOfAll,
                         WhileAlive(this,
                                    [this](const analysis::MethodResult& result) {
-                                     AddRun(result);
+                                     Q_EMIT Measured(result);
                                      RunNextMethod();
                                    }),
                         WhileAlive(this,
                                    [this](const std::string& sentence) {
-                                     notice_->ShowError(QString::fromStdString(sentence));
+                                     Q_EMIT Failed(QString::fromStdString(sentence));
                                      RunNextMethod();
                                    }),
                         WhileAlive(this, [this, done](ProgressReport report) {
@@ -81,50 +99,76 @@ void MainWindow::RunNextMethod() {
                             report.unit = tr("methods").toStdString();
                             report.remaining_s = (all - finished) * seconds / finished;
                           }
-                          progress_->Update(kRunAllWork, report);
+                          Q_EMIT Progressed(Work::kRunAll, report);
                         }));
 }
 
-void MainWindow::StopRunAll() {
+void RunQueue::StopRuns() {
   pending_runs_.clear();
-  progress_->End(kRunAllWork);
+  if (std::exchange(measuring_all_, false)) Q_EMIT Ended(Work::kRunAll);
 }
 
-void MainWindow::MeetTarget() {
+void RunQueue::StopAll() {
+  StopSearch();
+  StopRuns();
+}
+
+void RunQueue::Cancel(Work work) {
+  switch (work) {
+    case Work::kRun:
+      trial_->CancelRun();
+      EndTrialRun();
+      break;
+    case Work::kRunAll:
+      workbench_->CancelRun();
+      StopRuns();
+      break;
+    case Work::kSearch:
+      StopSearch();
+      break;
+  }
+}
+
+bool RunQueue::CanSearch() const {
+  return heads_->selected() && trial_->method() != nullptr && HasBudget(*trial_->method());
+}
+
+void RunQueue::MeetTarget() {
+  if (!CanSearch()) return;
   BeginSearch();
-  const QString method = canvas_->method();
+  const std::string method = trial_->method()->name;
   Search(
-      method.toStdString(), canvas_->method_values(), {},
+      method, trial_->values(), {},
       [this, method](const kernels::ParameterValues& values) {
         StopSearch();
-        canvas_->SetMethod(method, values);  // one step back undoes it
+        trial_->SelectMethod(method, values);  // one step back undoes it
       },
       [this](const std::string& sentence) {
         StopSearch();
-        notice_->ShowError(QString::fromStdString(sentence));
+        Q_EMIT Failed(QString::fromStdString(sentence));
       });
 }
 
-void MainWindow::RunAllAtTarget() {
-  if (!store_.selected()) return;
-  StopRunAll();
-  canvas_->CancelRun();
+void RunQueue::RunAllAtTarget() {
+  if (!heads_->selected()) return;
+  StopRuns();
+  trial_->CancelRun();
   BeginSearch();
   // All searches come before the first run: what is measured has the machine to itself, and no longer depends on what
   // the window shows.
-  for (const kernels::MethodSpec& method : canvas_->methods()) {
+  for (const kernels::MethodSpec& method : trial_->methods()) {
     if (HasBudget(method)) pending_searches_.push_back(method);
   }
   num_searches_ = pending_searches_.size();
   SearchNextMethod();
 }
 
-void MainWindow::SearchNextMethod() {
+void RunQueue::SearchNextMethod() {
   if (pending_searches_.empty()) {
     const QString unreached = unreached_.join(u' ');
     pending_runs_.swap(found_runs_);
     StopSearch();
-    if (!unreached.isEmpty()) notice_->ShowError(unreached);
+    if (!unreached.isEmpty()) Q_EMIT Failed(unreached);
     BeginRuns();
     return;
   }
@@ -132,8 +176,8 @@ void MainWindow::SearchNextMethod() {
   pending_searches_.pop_front();
   const QString place = tr(" (%1 of %2)").arg(num_searches_ - pending_searches_.size()).arg(num_searches_);
   Search(
-      method.name, canvas_->ValuesOf(method), place,
-      [this, head = canvas_->head(), name = method.name](const kernels::ParameterValues& values) {
+      method.name, trial_->ValuesOf(method), place,
+      [this, head = *heads_->selected(), name = method.name](const kernels::ParameterValues& values) {
         found_runs_.push_back({head, name, values});
         SearchNextMethod();
       },
@@ -143,39 +187,31 @@ void MainWindow::SearchNextMethod() {
       });
 }
 
-void MainWindow::Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
-                        Reply<kernels::ParameterValues> done, ErrorReply failed) {
-  workbench_->MeetTarget(canvas_->head(), method, values, canvas_->mass_target(), WhileAlive(this, std::move(done)),
+void RunQueue::Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
+                      Reply<kernels::ParameterValues> done, ErrorReply failed) {
+  workbench_->MeetTarget(*heads_->selected(), method, values, trial_->target(), WhileAlive(this, std::move(done)),
                          WhileAlive(this, std::move(failed)), WhileAlive(this, [this, place](ProgressReport report) {
                            report.stage += place.toStdString();
-                           progress_->Update(kSearchWork, report);
+                           Q_EMIT Progressed(Work::kSearch, report);
                          }));
 }
 
-void MainWindow::BeginSearch() {
+void RunQueue::BeginSearch() {
   StopSearch();
   searching_ = true;
-  mass_->SetSearching(true);
-  progress_->Begin(kSearchWork, [this] { StopSearch(); });
+  Q_EMIT SearchingChanged();
+  Q_EMIT Began(Work::kSearch);
 }
 
-void MainWindow::StopSearch() {
+void RunQueue::StopSearch() {
   if (!searching_) return;
   searching_ = false;
   pending_searches_.clear();
   found_runs_.clear();
   unreached_.clear();
   workbench_->CancelSearch();
-  mass_->SetSearching(false);
-  progress_->End(kSearchWork);
-}
-
-void MainWindow::ShowRun(const analysis::MethodResult& run) {
-  store_.Select(run.head);
-  // Dense decode is no choice of the panel: it is what decode methods are measured beside.
-  if (PanelMethod(QString::fromStdString(run.method)) == nullptr) return;
-  SetMethodState({QString::fromStdString(run.method), QString::fromStdString(run.parameters), canvas_->mass_target()});
-  canvas_->ShowResult(run);
+  Q_EMIT SearchingChanged();
+  Q_EMIT Ended(Work::kSearch);
 }
 
 }  // namespace headscope::ui

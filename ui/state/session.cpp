@@ -4,6 +4,7 @@
 #include <QStandardPaths>
 
 #include "state_file.h"
+#include "ui/memory_budget.h"
 
 namespace headscope::ui {
 
@@ -30,6 +31,7 @@ QJsonObject Session::ToJson() const {
                    {QStringLiteral("head_table"), head_table},
                    {QStringLiteral("metric"), metric},
                    {QStringLiteral("theme"), theme},
+                   {QStringLiteral("memory_mib"), memory_mib},
                    {QStringLiteral("recent"), QJsonArray::fromStringList(recent)}};
   if (head) json.insert(QStringLiteral("head"), QJsonArray{head->layer, head->head});
   return json;
@@ -46,6 +48,8 @@ Session Session::FromJson(const QJsonObject& json) {
   session.metric = text("metric");
   const QString theme = text("theme");
   if (theme == u"light" || theme == u"dark") session.theme = theme;
+  const int memory = json.value(QLatin1String("memory_mib")).toInt();
+  if (memory >= (MemoryBudget::kLeastBytes >> 20)) session.memory_mib = memory;
   const QJsonArray head = json.value(QLatin1String("head")).toArray();
   if (head.size() == 2) session.head = analysis::HeadId{head[0].toInt(-1), head[1].toInt(-1)};
   for (const QJsonValue path : json.value(QLatin1String("recent")).toArray()) {

@@ -20,6 +20,7 @@ struct Session {
   QJsonObject head_table;  // HeadTable::ViewState
   QString metric;
   QString theme = QStringLiteral("system");  // system, light or dark
+  int memory_mib = 0;                        // of the window's caches; 0: the default
   QStringList recent;                        // traces, latest first
   QStringList opened;                        // that no file knows of yet, latest last
 

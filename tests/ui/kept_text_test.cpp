@@ -1,0 +1,83 @@
+// What a mask keeps, in words that say of what a number is.
+#include "kept_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fake_workbench.h"
+#include "map_overlay.h"
+
+namespace headscope::ui {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+LiveMask MaskOf(size_t num_rows) {
+  LiveMask mask;
+  mask.kept_mass.assign(num_rows, 0.5f);
+  mask.summary.cra_min = 0.25;
+  mask.summary.cra_p5 = 0.375;
+  mask.summary.cra_mean = 0.5;
+  return mask;
+}
+
+TEST(KeptText, CraSaysOfHowManyQueriesAndWhichStatistic) {
+  EXPECT_EQ(DescribeCra(MaskOf(4090)), "CRA of 4,090 queries: min 0.250, 5th percentile 0.375, mean 0.500");
+  LiveMask steps = MaskOf(16);
+  steps.steps = std::make_shared<analysis::KeptSteps>();
+  EXPECT_EQ(DescribeCra(steps), "CRA of 16 steps: min 0.250, mean 0.500") << "16 rows have no 5th percentile";
+  EXPECT_EQ(Grouped(0), "0");
+  EXPECT_EQ(Grouped(999), "999");
+  EXPECT_EQ(Grouped(1234567), "1,234,567");
+}
+
+TEST(KeptText, ACutTraceSaysWhatNoMaskCanKeep) {
+  LiveMask mask = MaskOf(100);
+  EXPECT_EQ(DescribeOutside(mask), "");
+  mask.outside_mass = 0.581;
+  EXPECT_EQ(DescribeOutside(mask), "58.1 % of the attention lies outside the cut, on tokens before it");
+}
+
+class KeptTextOfAHead : public ::testing::Test {
+ protected:
+  KeptTextOfAHead() : workbench_(600) {
+    model_.SetWorkbench(&workbench_);
+    TraceSummary trace = workbench_.Summary();
+    trace.heads = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {1, 0}, {1, 1}};
+    trace.kv_head_of_head = {0, 0, 1, 1, 0, 0};
+    model_.SetTrace(trace);
+  }
+  testing::FakeWorkbench workbench_;
+  CanvasModel model_;
+};
+
+TEST_F(KeptTextOfAHead, AChoiceThatHeadsShareNamesThem) {
+  ASSERT_TRUE(model_.ShowHead({0, 1}));
+  LiveMask mask = MaskOf(16);
+  EXPECT_EQ(DescribeChoice(model_, mask), "") << "of a prefill method";
+  mask.chosen_per = "place";
+  EXPECT_EQ(DescribeChoice(model_, mask), "");
+  mask.chosen_per = "query head";
+  EXPECT_EQ(DescribeChoice(model_, mask), "chosen per query head");
+  mask.chosen_per = "KV head";
+  EXPECT_EQ(DescribeChoice(model_, mask), "chosen per KV head, one choice for query heads 0 to 1");
+}
+
+TEST_F(KeptTextOfAHead, APicturesCaptionSaysThatItsTraceWasCut) {
+  ASSERT_TRUE(model_.ShowHead({0, 1}));
+  model_.LayOut({900, 700});
+  workbench_.DeliverReplies();
+  EXPECT_THAT(CaptionText(model_), HasSubstr(" % of the scores. CRA of 600 queries: min "));
+  TraceSummary cut = model_.trace();
+  cut.first_token = 300;
+  workbench_.outside_mass = 0.25;
+  model_.SetTrace(cut);
+  ASSERT_TRUE(model_.ShowHead({0, 1}));
+  workbench_.DeliverReplies();
+  EXPECT_THAT(CaptionText(model_), HasSubstr(" % of the cut's scores. CRA of "));
+  EXPECT_THAT(CaptionText(model_), HasSubstr("25.0 % of the attention lies outside the cut"));
+}
+
+}  // namespace
+}  // namespace headscope::ui

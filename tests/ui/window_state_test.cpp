@@ -1,0 +1,226 @@
+// What the window knows, without a window: selection, the method under trial, its history, the queue of runs.
+#include "window_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <QCoreApplication>
+#include <vector>
+
+#include "fake_workbench.h"
+
+namespace headscope::ui {
+namespace {
+
+using ::testing::ElementsAre;
+using Work = RunQueue::Work;
+
+class WindowStateTest : public ::testing::Test {
+ protected:
+  WindowStateTest() {
+    state_.heads.SetTrace(workbench_.Summary());
+    QObject::connect(&state_.queue, &RunQueue::Began, [this](Work work) { under_way_.push_back(work); });
+    QObject::connect(&state_.queue, &RunQueue::Ended, [this](Work work) { std::erase(under_way_, work); });
+    QObject::connect(&state_.queue, &RunQueue::Measured,
+                     [this](const analysis::MethodResult& run) { measured_.push_back(run.method); });
+    QObject::connect(&state_, &WindowState::Failed, [this](const QString& what) { failed_.append(what); });
+  }
+  void Deliver() {
+    workbench_.DeliverReplies();
+    QCoreApplication::processEvents();
+  }
+  int Window() const { return state_.trial.values().Integer("window"); }
+
+  int argc_ = 1;
+  char name_[5] = "test";
+  char* argv_[2] = {name_, nullptr};
+  QCoreApplication application_{argc_, argv_};  // its event loop, and no display
+  testing::FakeWorkbench workbench_{128};
+  WindowState state_{&workbench_};
+  std::vector<Work> under_way_;
+  std::vector<std::string> measured_;
+  QStringList failed_;
+};
+
+TEST_F(WindowStateTest, ASelectedHeadIsUnderTrialAndInTheHistory) {
+  EXPECT_FALSE(state_.trial.head());
+  state_.heads.Select({0, 1});
+  EXPECT_EQ(state_.trial.head(), (analysis::HeadId{0, 1}));
+  Deliver();
+  ASSERT_TRUE(state_.trial.mask());
+  state_.StepHead(-1);
+  EXPECT_EQ(state_.heads.selected(), (analysis::HeadId{0, 0}));
+  EXPECT_FALSE(state_.trial.mask()) << "of the head before";
+  ASSERT_TRUE(state_.history.CanGoBack());
+  EXPECT_EQ(state_.history.Back(), (analysis::HeadId{0, 1}));
+  state_.heads.SetTrace(workbench_.Summary());
+  EXPECT_FALSE(state_.trial.head());
+}
+
+TEST_F(WindowStateTest, AParameterIsTakenBackAndAWrongOneIsRefused) {
+  state_.parameters.Record(state_.PresentMethod());
+  state_.SetMethod({QStringLiteral("band"), QStringLiteral("window=32"), 0.9});
+  QCoreApplication::processEvents();
+  EXPECT_EQ(Window(), 32);
+  EXPECT_EQ(state_.trial.target(), 0.9);
+  state_.parameters.stack()->undo();
+  EXPECT_EQ(Window(), 64);
+  EXPECT_EQ(state_.trial.target(), kDefaultMassTarget);
+  state_.SetMethod({QStringLiteral("band"), QStringLiteral("window=many"), 0.9});
+  EXPECT_EQ(failed_.size(), 1);
+  EXPECT_EQ(Window(), 64);
+  state_.SetMethod({QStringLiteral("no such method"), {}, 0.9});
+  EXPECT_EQ(state_.PresentMethod().method, QStringLiteral("band"));
+}
+
+TEST_F(WindowStateTest, EveryMethodIsMeasuredOneAfterTheOther) {
+  state_.queue.RunAll();
+  EXPECT_EQ(workbench_.num_runs, 0) << "no head is open";
+  state_.heads.Select({0, 1});
+  state_.queue.RunAll();
+  EXPECT_THAT(under_way_, ElementsAre(Work::kRunAll));
+  EXPECT_EQ(workbench_.num_runs, 1) << "not side by side";
+  Deliver();
+  EXPECT_THAT(measured_, ElementsAre("band", "newest")) << "dense comes with each";
+  EXPECT_TRUE(under_way_.empty());
+  // Cancelled among them, the rest stays.
+  state_.queue.RunAll();
+  state_.queue.Cancel(Work::kRunAll);
+  Deliver();
+  EXPECT_EQ(measured_.size(), 2U);
+  EXPECT_TRUE(under_way_.empty());
+}
+
+TEST_F(WindowStateTest, AFailedRunIsToldAndTheNextOneGoesOn) {
+  state_.heads.Select({0, 1});
+  workbench_.fail_next_run = true;
+  state_.queue.RunAll();
+  Deliver();
+  EXPECT_THAT(measured_, ElementsAre("newest"));
+  ASSERT_EQ(failed_.size(), 1);
+  EXPECT_TRUE(failed_[0].contains(QStringLiteral("out of memory")));
+}
+
+TEST_F(WindowStateTest, ARunOfTheTrialIsSeenFromItsBeginningToItsEnd) {
+  state_.heads.Select({0, 1});
+  ASSERT_TRUE(state_.trial.Run(3));
+  EXPECT_THAT(under_way_, ElementsAre(Work::kRun));
+  Deliver();
+  EXPECT_TRUE(under_way_.empty());
+  EXPECT_THAT(measured_, ElementsAre("band"));
+  workbench_.hold_run = true;
+  ASSERT_TRUE(state_.trial.Run(3));
+  state_.trial.CancelRun();  // as the panel's button does
+  EXPECT_TRUE(under_way_.empty());
+  ASSERT_TRUE(state_.trial.Run(3));
+  state_.queue.Cancel(Work::kRun);  // as the status bar's does
+  EXPECT_FALSE(state_.trial.running());
+  EXPECT_TRUE(under_way_.empty());
+}
+
+TEST_F(WindowStateTest, ASearchSetsTheParametersItFindsUnlessTheMethodChanged) {
+  EXPECT_FALSE(state_.queue.CanSearch()) << "no head is open";
+  state_.heads.Select({0, 1});
+  ASSERT_TRUE(state_.queue.CanSearch());
+  state_.trial.SetTarget(0.8);
+  QCoreApplication::processEvents();
+  state_.queue.MeetTarget();
+  EXPECT_TRUE(state_.queue.searching());
+  Deliver();
+  EXPECT_EQ(workbench_.last_target, 0.8);
+  EXPECT_EQ(Window(), testing::FakeWorkbench::kFoundWindow);
+  EXPECT_FALSE(state_.queue.searching());
+
+  state_.queue.MeetTarget();
+  ASSERT_TRUE(state_.trial.SetValue("sinks", 5));
+  QCoreApplication::processEvents();
+  EXPECT_FALSE(state_.queue.searching()) << "it was for the parameters before";
+  EXPECT_TRUE(under_way_.empty());
+  workbench_.target_out_of_reach = true;
+  state_.queue.MeetTarget();
+  Deliver();
+  EXPECT_EQ(failed_, QStringList{QStringLiteral("The target is out of reach: lower it.")});
+  ASSERT_TRUE(state_.trial.SelectMethod("newest"));
+  EXPECT_FALSE(state_.queue.CanSearch()) << "a decode method";
+}
+
+TEST_F(WindowStateTest, EveryMethodAtTheTargetIsSearchedThenMeasured) {
+  state_.heads.Select({0, 1});
+  state_.queue.RunAllAtTarget();
+  EXPECT_THAT(under_way_, ElementsAre(Work::kSearch));
+  Deliver();
+  EXPECT_THAT(measured_, ElementsAre("band"));
+  EXPECT_TRUE(workbench_.last_parameters.starts_with("window=77")) << workbench_.last_parameters;
+  EXPECT_TRUE(under_way_.empty());
+}
+
+TEST_F(WindowStateTest, AMaskIsMadeWhileAnybodyShowsIt) {
+  const int map = 0, pane = 0;
+  state_.trial.SetMaskWanted(&map, true);
+  state_.trial.SetMaskWanted(&pane, true);
+  state_.heads.Select({0, 1});
+  Deliver();
+  EXPECT_EQ(workbench_.num_mask_requests, 1);
+  state_.trial.SetMaskWanted(&map, false);
+  ASSERT_TRUE(state_.trial.SetValue("window", 16));
+  Deliver();
+  EXPECT_EQ(workbench_.num_mask_requests, 2) << "the pane still shows its numbers";
+  state_.trial.SetMaskWanted(&pane, false);
+  ASSERT_TRUE(state_.trial.SetValue("window", 8));
+  Deliver();
+  EXPECT_EQ(workbench_.num_mask_requests, 2);
+}
+
+TEST_F(WindowStateTest, ARunsHeadMethodAndNumbersComeBack) {
+  state_.heads.Select({0, 1});
+  ASSERT_TRUE(state_.trial.SetValue("window", 16));
+  ASSERT_TRUE(state_.trial.Run(1));
+  Deliver();
+  const analysis::MethodResult run = *state_.trial.result();
+  state_.heads.Select({0, 0});
+  ASSERT_TRUE(state_.trial.SelectMethod("newest"));
+  state_.ShowRun(run);
+  EXPECT_EQ(state_.heads.selected(), run.head);
+  EXPECT_EQ(state_.trial.method()->name, "band");
+  EXPECT_EQ(Window(), 16);
+  ASSERT_TRUE(state_.trial.result());
+  EXPECT_EQ(state_.trial.result()->parameters, run.parameters);
+}
+
+TEST_F(WindowStateTest, TheWorstQueryIsFoundForWhoeverListens) {
+  state_.heads.Select({0, 1});
+  Deliver();
+  qint64 row = -1;
+  double kept = 2;
+  std::vector<LostKey> lost;
+  QObject::connect(&state_.trial, &MethodTrial::WorstQueryFound,
+                   [&](qint64 of, double mass, const std::vector<LostKey>& keys) {
+                     row = of;
+                     kept = mass;
+                     lost = keys;
+                   });
+  state_.trial.FindWorstQuery();
+  Deliver();
+  EXPECT_EQ(row, state_.trial.mask()->distribution.worst_row);
+  EXPECT_NEAR(kept, state_.trial.mask()->summary.cra_min, 1e-6);
+  ASSERT_FALSE(lost.empty());
+  EXPECT_GE(lost.front().probability, lost.back().probability);
+}
+
+TEST_F(WindowStateTest, AChoiceOfTheHeadAloneAsksForADecodeMethodsMaskAnew) {
+  ASSERT_TRUE(state_.trial.SelectMethod("newest"));
+  state_.heads.Select({0, 1});
+  Deliver();
+  const int before = workbench_.num_mask_requests;
+  state_.trial.SetMeasuresAlone(true);
+  EXPECT_TRUE(workbench_.measures_alone());
+  EXPECT_EQ(workbench_.num_mask_requests, before + 1);
+  ASSERT_TRUE(state_.trial.SelectMethod("band"));
+  Deliver();
+  const int of_band = workbench_.num_mask_requests;
+  state_.trial.SetMeasuresAlone(false);
+  EXPECT_EQ(workbench_.num_mask_requests, of_band) << "a prefill method chooses per query head either way";
+}
+
+}  // namespace
+}  // namespace headscope::ui

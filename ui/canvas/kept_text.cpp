@@ -1,0 +1,69 @@
+#include "kept_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace headscope::ui {
+
+namespace {
+
+constexpr size_t kLeastQuantileRows = 20;  // a fifth percentile of fewer is their minimum
+
+template <typename... Arguments>
+std::string Format(const char* format, Arguments... arguments) {
+  std::array<char, 200> text{};
+  std::snprintf(text.data(), text.size(), format, arguments...);
+  return text.data();
+}
+
+}  // namespace
+
+std::string Grouped(int64_t count) {
+  std::string digits = std::to_string(count);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), 1, ',');
+  return digits;
+}
+
+std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept) {
+  const auto count = static_cast<int64_t>(kept.steps.size());
+  const int64_t recorded = model.trace().num_decode_rows;
+  const int first = kept.steps.front().position, last = kept.steps.back().position;
+  if (recorded == 0) {
+    return Format("no decode steps in this trace: on its last %lld queries, %d to %d", static_cast<long long>(count),
+                  first, last);
+  }
+  if (count < recorded) {
+    return Format("on the newest %lld of %lld decode steps, queries %d to %d", static_cast<long long>(count),
+                  static_cast<long long>(recorded), first, last);
+  }
+  return Format("on the trace's %lld decode steps, queries %d to %d", static_cast<long long>(count), first, last);
+}
+
+std::string DescribeChoice(const CanvasModel& model, const LiveMask& mask) {
+  if (mask.chosen_per.empty() || mask.chosen_per == "place") return {};
+  if (mask.chosen_per != "KV head") return "chosen per " + mask.chosen_per;
+  const TraceSummary& trace = model.trace();
+  int32_t first = model.head()->head, last = first;
+  for (size_t i = 0; i < trace.heads.size(); ++i) {
+    if (trace.heads[i].layer != model.head()->layer || trace.kv_head_of_head[i] != model.kv_head()) continue;
+    first = std::min(first, trace.heads[i].head);
+    last = std::max(last, trace.heads[i].head);
+  }
+  return Format("chosen per KV head, one choice for query heads %d to %d", first, last);
+}
+
+std::string DescribeCra(const LiveMask& mask) {
+  const std::string rows = Grouped(static_cast<int64_t>(mask.kept_mass.size())) + (mask.steps ? " steps" : " queries");
+  std::string text = "CRA of " + rows + Format(": min %.3f", mask.summary.cra_min);
+  if (mask.kept_mass.size() >= kLeastQuantileRows) text += Format(", 5th percentile %.3f", mask.summary.cra_p5);
+  return text + Format(", mean %.3f", mask.summary.cra_mean);
+}
+
+std::string DescribeOutside(const LiveMask& mask) {
+  if (mask.outside_mass <= 0) return {};
+  return Format("%.1f %% of the attention lies outside the cut, on tokens before it", 100 * mask.outside_mass);
+}
+
+}  // namespace headscope::ui

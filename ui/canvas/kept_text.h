@@ -1,0 +1,23 @@
+// What a mask keeps, in words: the panel, the map's tooltip and a picture's caption say the same.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "canvas_model.h"
+
+namespace headscope::ui {
+
+// "4,090"
+std::string Grouped(int64_t count);
+// Which queries a decode method was tried on, and why these: the trace's own decode steps, or its last rows.
+std::string DescribeSteps(const CanvasModel& model, const analysis::KeptSteps& kept);
+// Who shares a decode method's choice of keys: "chosen per KV head, one choice for query heads 4 to 7". Empty of a
+// prefill method, and where keys are chosen by place.
+std::string DescribeChoice(const CanvasModel& model, const LiveMask& mask);
+// "CRA of 4,090 queries: min 0.612, 5th percentile 0.931, mean 0.983"; of few queries without a percentile.
+std::string DescribeCra(const LiveMask& mask);
+// Of a cut trace: how much of the attention no mask can keep. Empty of a whole one.
+std::string DescribeOutside(const LiveMask& mask);
+
+}  // namespace headscope::ui

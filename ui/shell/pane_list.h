@@ -1,0 +1,8 @@
+// The panes around the map, one line each: a function of a file of its own that makes the pane, the dock's name in
+// saved layouts, its title, where it is at first, and how many pixels it takes there beside its neighbours. Included
+// more than once, so without a guard.
+HEADSCOPE_PANE(MakeMatrixPane, "matrixDock", "Layers × heads", kLeft, 430)
+HEADSCOPE_PANE(MakeHeadTablePane, "tableDock", "Heads", kBelow, 300)
+HEADSCOPE_PANE(MakeTracePane, "infoDock", "Trace", kTabbed, 0)
+HEADSCOPE_PANE(MakeRunsPane, "runsDock", "Runs", kBottom, 620)
+HEADSCOPE_PANE(MakeMassPane, "massDock", "Kept mass", kBeside, 360)

@@ -1,0 +1,37 @@
+// The panes around the map. They talk to the window's state only; the window knows no more of them than this table.
+#pragma once
+
+#include <QDockWidget>
+#include <QList>
+#include <QMainWindow>
+#include <span>
+
+#include "window_state.h"
+
+namespace headscope::ui {
+
+// What makes each pane.
+#define HEADSCOPE_PANE(make, name, title, place, pixels) QWidget* make(WindowState* state);
+#include "pane_list.h"
+#undef HEADSCOPE_PANE
+
+struct PaneSpec {
+  // kLeft and kBottom begin a column and a row; the others lie below, behind or beside the line before.
+  enum Place { kLeft, kBelow, kTabbed, kBottom, kBeside };
+
+  QWidget* (*make)(WindowState* state);
+  const char* name;
+  const char* title;
+  Place place;
+  int pixels;  // at first: height in a column, width in a row
+};
+std::span<const PaneSpec> Panes();
+
+// The docks of all panes, in the table's order, children of the window.
+QList<QDockWidget*> MakePanes(QMainWindow* window, WindowState* state);
+// Puts them where they are at first, and shows them.
+void PlacePanes(QMainWindow* window, const QList<QDockWidget*>& docks);
+// Gives them their first sizes: once the window has its own.
+void SizePanes(QMainWindow* window, const QList<QDockWidget*>& docks);
+
+}  // namespace headscope::ui

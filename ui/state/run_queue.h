@@ -1,0 +1,80 @@
+// Measured runs and the searches before them: of the method under trial, of every method, and of every method at equal
+// kept mass. One at a time, and none beside another: what is measured has the machine to itself.
+#pragma once
+
+#include <QElapsedTimer>
+#include <QObject>
+#include <QStringList>
+#include <deque>
+#include <string>
+
+#include "head_store.h"
+#include "method_trial.h"
+
+namespace headscope::ui {
+
+// A prefill method with a parameter that a search can move.
+bool HasBudget(const kernels::MethodSpec& method);
+
+class RunQueue : public QObject {
+  Q_OBJECT
+
+ public:
+  enum class Work { kRun, kRunAll, kSearch };
+  Q_ENUM(Work)
+
+  // All of them outlive the queue. Runs of `trial` are told of here, too.
+  RunQueue(Workbench* workbench, MethodTrial* trial, const HeadStore* heads, QObject* parent = nullptr);
+
+  // Every method but dense, which comes with each, with the trial's parameters of each.
+  void RunAll();
+  // Prefill methods, each with the cheapest parameters that keep the target's mass.
+  void RunAllAtTarget();
+  // The method under trial gets those parameters.
+  void MeetTarget();
+  void StopSearch();
+  void Cancel(Work work);
+  void StopAll();  // another trace is opened
+
+  bool CanSearch() const;  // a head is open, and the method has a budget
+  bool searching() const { return searching_; }
+  bool measuring_all() const { return measuring_all_; }
+
+ Q_SIGNALS:
+  void Began(headscope::ui::RunQueue::Work work);
+  void Progressed(headscope::ui::RunQueue::Work work, const headscope::ui::ProgressReport& report);
+  void Ended(headscope::ui::RunQueue::Work work);
+  void Measured(const headscope::analysis::MethodResult& run);
+  void Failed(const QString& sentence);
+  void SearchingChanged();
+
+ private:
+  struct PendingRun {
+    analysis::HeadId head;
+    std::string method;
+    kernels::ParameterValues values;
+  };
+  void BeginTrialRun();
+  void EndTrialRun();
+  void BeginRuns();  // of pending_runs_
+  void RunNextMethod();
+  void StopRuns();
+  void BeginSearch();
+  void SearchNextMethod();
+  // `place` is added to what its progress says.
+  void Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
+              Reply<kernels::ParameterValues> done, ErrorReply failed);
+
+  Workbench* const workbench_;
+  MethodTrial* const trial_;
+  const HeadStore* const heads_;
+  std::deque<PendingRun> pending_runs_;
+  std::deque<kernels::MethodSpec> pending_searches_;
+  std::deque<PendingRun> found_runs_;  // of the searches so far
+  QStringList unreached_;              // why the other searches found nothing
+  bool trial_runs_ = false, measuring_all_ = false, searching_ = false;
+  size_t num_runs_ = 0, num_searches_ = 0;
+  QElapsedTimer since_runs_began_;
+};
+
+}  // namespace headscope::ui

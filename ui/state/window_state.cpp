@@ -1,0 +1,74 @@
+#include "window_state.h"
+
+#include <algorithm>
+
+namespace headscope::ui {
+
+WindowState::WindowState(Workbench* bench, QObject* parent)
+    : QObject(parent),
+      workbench(bench),
+      parameters([this](const MethodState& state) { SetMethod(state); }),
+      queue(bench, &trial, &heads) {
+  trial.SetWorkbench(workbench);
+  connect(&heads, &HeadStore::TraceChanged, this, [this] { trial.SetHead(std::nullopt); });
+  connect(&heads, &HeadStore::SelectionChanged, this, [this](analysis::HeadId head) {
+    queue.StopSearch();  // it was for the head before
+    history.Visit(head);
+    if (trial.head() != head) trial.SetHead(head);
+  });
+  // Later: a change may come from within a frame.
+  connect(
+      &trial, &MethodTrial::MethodChanged, this,
+      [this] {
+        queue.StopSearch();  // it was for the method and the target before
+        parameters.Record(PresentMethod());
+      },
+      Qt::QueuedConnection);
+  connect(&queue, &RunQueue::Failed, this, &WindowState::Failed);
+}
+
+WindowState::~WindowState() {
+  parameters.stack()->disconnect();  // at its end it forgets its steps, and would say so
+  queue.disconnect();
+}
+
+const kernels::MethodSpec* WindowState::FindMethod(const QString& name) const {
+  const auto& methods = trial.methods();
+  const auto found = std::find_if(methods.begin(), methods.end(),
+                                  [&](const auto& spec) { return QString::fromStdString(spec.name) == name; });
+  return found != methods.end() ? &*found : nullptr;
+}
+
+MethodState WindowState::PresentMethod() const {
+  const kernels::MethodSpec* const spec = trial.method();
+  if (spec == nullptr) return {};
+  return {QString::fromStdString(spec->name), QString::fromStdString(trial.values().ToString(*spec)), trial.target()};
+}
+
+void WindowState::SetMethod(const MethodState& state) {
+  const kernels::MethodSpec* const spec = FindMethod(state.method);
+  if (spec == nullptr) return;
+  kernels::ParameterValues values(*spec);
+  const std::string error = values.Parse(*spec, state.parameters.toStdString());
+  if (!error.empty()) {
+    Q_EMIT Failed(QString::fromStdString(error));
+    return;
+  }
+  trial.SetTarget(state.mass_target);
+  trial.SelectMethod(spec->name, values);
+}
+
+void WindowState::ShowRun(const analysis::MethodResult& run) {
+  heads.Select(run.head);
+  // Dense decode is no choice of the panel: it is what decode methods are measured beside.
+  if (FindMethod(QString::fromStdString(run.method)) == nullptr) return;
+  SetMethod({QString::fromStdString(run.method), QString::fromStdString(run.parameters), trial.target()});
+  trial.ShowResult(run);
+}
+
+void WindowState::StepHead(int step) {
+  if (!heads.selected()) return;
+  if (const auto head = heads.Neighbour(*heads.selected(), step)) heads.Select(*head);
+}
+
+}  // namespace headscope::ui

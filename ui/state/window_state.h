@@ -1,0 +1,46 @@
+// All that the window's canvas and panes know in common. They change it and listen to it, and nobody else to each
+// other. No widget, no OpenGL, no display.
+#pragma once
+
+#include <QObject>
+
+#include "head_history.h"
+#include "head_store.h"
+#include "method_trial.h"
+#include "parameter_history.h"
+#include "run_queue.h"
+#include "runs_model.h"
+
+namespace headscope::ui {
+
+class WindowState : public QObject {
+  Q_OBJECT
+
+ public:
+  // `workbench` outlives the state.
+  explicit WindowState(Workbench* workbench, QObject* parent = nullptr);
+  ~WindowState() override;
+
+  // Dense decode is among them only under the name that dense prefill has. Null for another name.
+  const kernels::MethodSpec* FindMethod(const QString& name) const;
+  MethodState PresentMethod() const;
+  // An unknown name changes nothing; parameters that do not parse are Failed.
+  void SetMethod(const MethodState& state);
+  // Its head, its method with its parameters, and its numbers in the panel.
+  void ShowRun(const analysis::MethodResult& run);
+  // The head `step` places further in the trace.
+  void StepHead(int step);
+
+  Workbench* const workbench;
+  HeadStore heads;
+  HeadHistory history;
+  MethodTrial trial;
+  ParameterHistory parameters;
+  RunsModel runs;
+  RunQueue queue;  // last: it listens to the others
+
+ Q_SIGNALS:
+  void Failed(const QString& sentence);
+};
+
+}  // namespace headscope::ui
