@@ -99,6 +99,12 @@ bool EndsWithAny(const std::string& text, const std::vector<std::string>& ends) 
   return std::any_of(ends.begin(), ends.end(), [&](const std::string& end) { return text.ends_with(end); });
 }
 
+// Whether code ends with ".field=" of a designated initialiser: a value of its own, such as a text to be shown.
+bool IsDesignator(const std::string& code) {
+  const size_t dot = code.find_last_of(".{,;()");
+  return dot != std::string::npos && dot > 0 && code[dot] == '.' && (code[dot - 1] == '{' || code[dot - 1] == ',');
+}
+
 // The names of methods and of parameters, as one types them.
 struct Names {
   std::set<std::string> methods, parameters;
@@ -122,7 +128,8 @@ std::vector<std::string> Decisions(const std::string& source, const Names& names
     const bool compared = EndsWithAny(literal.before, comparing) || literal.after == '=' || literal.after == '!';
     // {"name", something}: a table from names to what they mean. A list of names is none.
     const bool tabled = literal.before.ends_with("{") && literal.after_comma != '\0' && literal.after_comma != '"';
-    const bool kept = literal.before.ends_with("=") && !EndsWithAny(literal.before, {"==", "!=", "<=", ">="});
+    const bool kept = literal.before.ends_with("=") && !EndsWithAny(literal.before, {"==", "!=", "<=", ">="}) &&
+                      !IsDesignator(literal.before);
     const bool searched = EndsWithAny(literal.before, searching);
     const bool of_name = EndsWithAny(literal.before, {".name==", ".name!=", ".name.starts_with(", ".name.compare("});
     if ((is_method && (compared || tabled || kept)) || (searched && Names::Begins(names.methods, unique)) ||
@@ -207,6 +214,7 @@ TEST(MethodNames, OtherUsesAreNot) {
   EXPECT_EQ(decisions("return \"dense\"; if (other == \"bytes\" && a.starts_with(\"top_\")) x('\"');"), 0U);
   EXPECT_EQ(decisions("const char* text = \"say \\\"dense\\\"\"; int n = 1'000; if (x == \"y\") z();"), 0U);
   EXPECT_EQ(decisions("values.Integer(\"n_sink\");"), 0U);
+  EXPECT_EQ(decisions("Column column = {.field = \"method\", .widest = \"a-shape\"};"), 0U);
 }
 
 }  // namespace
