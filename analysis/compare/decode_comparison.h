@@ -1,6 +1,7 @@
 // Decode methods: the last recorded rows, one generation step each, beside dense decode.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -22,13 +23,17 @@ class DecodeComparison {
                       std::vector<MethodResult>* results);
 
  private:
-  kernels::Status PrepareDense();
+  // `asked`: whom a refusal names.
+  kernels::Status PrepareDense(HeadId asked);
   // Another implementation's dense decode of every step; empty where there is none.
   kernels::Status PrepareOther();
   // Kept share, kept mass, distance from dense and the executor's own error, of one head.
   kernels::Status Judge(const DecodeRun& run, HeadId head, MethodResult* result);
   // K and V elements that dense decode of the steps has to read, by those that the selections say the method moves.
   double BytesAllow(const DecodeRun& run) const;
+  // Reads K and V of every step and does nothing else: the least that dense decode can take, milliseconds a step.
+  bool CanRead() const;
+  kernels::Status ReadKeysAndValues(double* milliseconds);
 
   const MeasuredHeadsPtr measured_;
   const CompareOptions options_;
@@ -39,6 +44,7 @@ class DecodeComparison {
   std::unique_ptr<DecodeWork> dense_work_;
   std::vector<kernels::AttentionProblem> other_problems_;
   std::vector<std::unique_ptr<OtherDecode>> other_;
+  uint64_t parity_ = 0;  // of what was read: nobody asks for it
 };
 
 }  // namespace headscope::analysis

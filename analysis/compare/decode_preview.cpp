@@ -43,7 +43,7 @@ Status PreviewDecode(const MeasuredHeads& measured, HeadId id, const kernels::De
                      const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
                      const std::atomic<bool>* cancelled, DecodePreview* preview) {
   const DecodeSteps steps(measured, id, decode_rows);
-  if (Status status = steps.Check(); !status.ok()) return status;
+  if (Status status = steps.Check(id); !status.ok()) return status;
   const kernels::AttentionProblem whole = measured.Problem();
   const HeadTensorsPtr tensors = measured.Head(id);
   const HeadTensors& head = *tensors;

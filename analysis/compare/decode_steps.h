@@ -17,8 +17,9 @@ class DecodeSteps {
   // The last `rows` recorded rows, or all when there are fewer.
   DecodeSteps(const HeadFrame& frame, HeadId first_head, int32_t rows);
 
-  // kUnsupported when there is no step, or when a step's query has no recorded key of its own.
-  kernels::Status Check() const;
+  // kUnsupported, of the head that was `asked` for, when there is no step, or when a step's query has no key of its
+  // own.
+  kernels::Status Check(HeadId asked) const;
 
   int64_t count() const { return count_; }
   int64_t Row(int64_t step) const { return first_row_ + step; }
@@ -39,7 +40,7 @@ class DecodeSteps {
 
  private:
   const HeadFrame& frame_;
-  const HeadId first_head_;  // for messages
+  const HeadId first_head_;
   int64_t first_row_ = 0, count_ = 0;
 };
 

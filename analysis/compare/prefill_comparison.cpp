@@ -64,10 +64,9 @@ PrefillComparison::PrefillComparison(MeasuredHeadsPtr measured, const CompareOpt
       options_(options),
       judged_(measured_, options.device == "cuda" ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu) {}
 
-Status PrefillComparison::PrepareDense() {
+Status PrefillComparison::PrepareDense(HeadId asked) {
   if (!dense_.o.empty()) return {};
-  const HeadId first{measured_->layer, measured_->first_qo_head};
-  if (Status status = CheckPrefillHead(*measured_, first); !status.ok()) return status;
+  if (Status status = CheckPrefillHead(*measured_, asked); !status.ok()) return status;
   if (device_ == nullptr) {
     if (Status status = MakePrefillDevice(measured_, options_, &device_); !status.ok()) return status;
   }
@@ -121,7 +120,8 @@ Status PrefillComparison::Judge(const PrefillRun& run, HeadId id, MethodResult* 
 
 Status PrefillComparison::Run(const std::vector<CheckedMethod>& methods, const std::vector<HeadId>& heads,
                               std::vector<MethodResult>* results) {
-  if (Status status = PrepareDense(); !status.ok()) return status;
+  if (heads.empty()) return {};
+  if (Status status = PrepareDense(heads.front()); !status.ok()) return status;
   std::vector<RoundEntry> entries;
   std::vector<std::unique_ptr<PrefillWork>> works;
   const bool measures_dense = pinned_.repeats == 0;

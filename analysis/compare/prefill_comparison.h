@@ -22,7 +22,8 @@ class PrefillComparison {
 
  private:
   // Makes the device and the baseline's output. Dense is prepared by the first call that succeeds.
-  kernels::Status PrepareDense();
+  // `asked`: whom a refusal names.
+  kernels::Status PrepareDense(HeadId asked);
   // Kept share, kept mass, distance from dense and the executor's own error, of one head.
   kernels::Status Judge(const PrefillRun& run, HeadId head, MethodResult* result);
   // Relative error of the executor itself on rows spread evenly from the first to the last.

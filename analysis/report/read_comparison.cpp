@@ -67,8 +67,9 @@ std::optional<FieldValue> FromCsv(const std::string& text, const ResultField& fi
     const int64_t whole = std::strtoll(text.c_str(), &end, 10);
     return text.empty() || *end != '\0' ? std::nullopt : std::optional<FieldValue>(whole);
   }
+  if (text.empty()) return std::numeric_limits<double>::quiet_NaN();
   const double number = std::strtod(text.c_str(), &end);
-  return text.empty() || *end != '\0' ? std::nullopt : std::optional<FieldValue>(number);
+  return *end != '\0' ? std::nullopt : std::optional<FieldValue>(number);
 }
 
 }  // namespace

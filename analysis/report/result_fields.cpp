@@ -1,5 +1,7 @@
 #include "analysis/result_fields.h"
 
+#include <cmath>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -56,6 +58,7 @@ void VisitComparison(Result& result, Visit&& visit) {
   visit("baseline", "", "/baseline", result.baseline);
   visit("speedup", "", "/speedup", result.speedup);
   visit("bytes_allow", "", "/bytes_allow", result.bytes_allow);
+  visit("dense_of_reading", "share", "/dense_of_reading", result.dense_of_reading);
   visit("relative_error", "", "/relative_error", result.relative_error);
   visit("max_error", "", "/max_error", result.max_error);
   visit("cosine", "", "/cosine", result.cosine);
@@ -92,7 +95,11 @@ std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
   return WithoutNegativeZeros(std::move(fields));
 }
 
-std::vector<ResultField> ComparisonFields(const MethodResult& result) {
+std::vector<ResultField> ComparisonFields(const MethodResult& measured) {
+  MethodResult result = measured;
+  for (Timing* const timing : {&result.select, &result.attend, &result.dense_attend}) {
+    if (timing->repeats < 2) timing->mad_ms = std::numeric_limits<double>::quiet_NaN();  // one time has no spread
+  }
   std::vector<ResultField> fields;
   VisitComparison(result, [&fields](std::string name, const char* unit, std::string json, const auto& value) {
     using Value = std::decay_t<decltype(value)>;
@@ -117,6 +124,9 @@ MethodResult ComparisonFrom(const std::function<std::optional<FieldValue>(const 
   });
   const kernels::MethodSpec* const spec = kernels::FindMethod(result.method).spec();
   result.is_baseline = spec != nullptr && spec->baseline;
+  for (Timing* const timing : {&result.select, &result.attend, &result.dense_attend}) {
+    if (std::isnan(timing->mad_ms)) timing->mad_ms = 0;
+  }
   return result;
 }
 

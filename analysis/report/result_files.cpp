@@ -2,6 +2,7 @@
 #include "analysis/result_files.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -68,8 +69,9 @@ std::string CsvText(const std::string& text) {
   return quoted + "\"";
 }
 
+// What is no number is an empty cell, as it is null in JSON.
 std::string CsvText(double value) {
-  return ShortestNumber(value);
+  return std::isnan(value) ? "" : ShortestNumber(value);
 }
 
 std::string CsvText(int64_t value) {

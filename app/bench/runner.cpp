@@ -7,6 +7,7 @@
 #include "model/ceilings.h"
 #include "model/reference_attention.h"
 #include "support/errors.h"
+#include "support/reference_problem.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -195,19 +196,10 @@ class Runner {
   }
 
   std::unique_ptr<model::ReferenceAttention> MakeReference(const PlacedProblem& placed) const {
-    const kernels::AttentionProblem& problem = placed.problem;
-    return model::MakeReferenceAttention(model::ReferenceAttentionProblem{.q = problem.q.data,
-                                                                          .k = problem.k.data,
-                                                                          .v = problem.v.data,
-                                                                          .on_device = true,
-                                                                          .dtype = NameOf(problem.dtype),
-                                                                          .batch = problem.batch,
-                                                                          .num_qo_heads = problem.num_qo_heads,
-                                                                          .num_kv_heads = problem.num_kv_heads,
-                                                                          .head_dim = problem.head_dim,
-                                                                          .seq_len = problem.seq_k,
-                                                                          .seq_q = problem.seq_q},
-                                         device_.torch_name(), options_.num_threads);
+    model::ReferenceAttentionProblem problem = ReferenceProblem(placed.problem);
+    problem.on_device = true;
+    problem.dtype = NameOf(placed.problem.dtype);
+    return model::MakeReferenceAttention(problem, device_.torch_name(), options_.num_threads);
   }
 
   static Case ReferenceCase(const PlacedProblem& placed,

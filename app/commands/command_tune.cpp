@@ -110,7 +110,8 @@ Tuning Describe(const TuneArguments& arguments, const Traces& traces) {
   Tuning tuning;
   tuning.model = traces.front()->layout().model;
   for (const auto& trace : traces)
-    tuning.traces.push_back({trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows()});
+    tuning.traces.push_back({trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows(),
+                             trace->layout().first_token});
   tuning.target_text = arguments.target;
   return tuning;
 }
@@ -157,6 +158,17 @@ class TuningProgress {
   std::vector<double> shares_;
 };
 
+// Over the rows of all recordings together.
+double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int32_t num_threads) {
+  double sum = 0;
+  int64_t rows = 0;
+  for (const analysis::HeadTensorsPtr& recording : recordings) {
+    for (const double inside : analysis::MassInTrace(*recording, num_threads)) sum += std::max(0.0, 1 - inside);
+    rows += recording->num_rows;
+  }
+  return rows == 0 ? 0 : sum / static_cast<double>(rows);
+}
+
 // Several heads at once, since not all of one head's search is done by several threads: as many as the threads, but
 // each holds its own tensors and masses, some 200 MiB at 128K tokens. One at a time where they go to a GPU.
 constexpr int32_t kMostHeadsAtOnce = 4;
@@ -190,6 +202,7 @@ std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, con
     TunedHead head;
     head.id = heads[place];
     head.device = recordings.front()->DeviceName();
+    head.outside_mass = MeanOutside(recordings, options.num_threads);
     const kernels::Status status =
         analysis::SearchBudget(recordings, *method.prefill, method.values, target, options, &head.found);
     if (status.code() == kernels::StatusCode::kCancelled) return;

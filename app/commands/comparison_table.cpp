@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -17,26 +18,13 @@ struct Column {
   const char* title;
   bool is_text;
 };
-constexpr auto kColumns = std::to_array<Column>({{"head", true},
-                                                 {"method", true},
-                                                 {"phase", true},
-                                                 {"rows", false},
-                                                 {"kept", false},
-                                                 {"CRA min", false},
-                                                 {"CRA 5 %", false},
-                                                 {"CRA mean", false},
-                                                 {"rel. error", false},
-                                                 {"max error", false},
-                                                 {"cosine", false},
-                                                 {"select ms", false},
-                                                 {"attend ms", false},
-                                                 {"dense ms", false},
-                                                 {"speed-up", false},
-                                                 {"dense by", true},
-                                                 {"measured", true},
-                                                 {"chosen per", true},
-                                                 {"select on, attend on", true},
-                                                 {"parameters", true}});
+constexpr auto kColumns = std::to_array<Column>(
+    {{"head", true},        {"method", true},     {"phase", true},      {"rows", false},
+     {"kept", false},       {"CRA min", false},   {"CRA 5 %", false},   {"CRA mean", false},
+     {"rel. error", false}, {"max error", false}, {"cosine", false},    {"select ms", false},
+     {"attend ms", false},  {"dense ms", false},  {"speed-up", false},  {"bytes allow", false},
+     {"dense by", true},    {"measured", true},   {"chosen per", true}, {"select on, attend on", true},
+     {"parameters", true}});
 using Row = std::array<std::string, kColumns.size()>;
 
 template <typename... Values>
@@ -117,6 +105,7 @@ Row RowOf(const MethodResult& result, const std::map<std::string, std::vector<st
           Time(result.attend),
           Time(result.dense_attend),
           Format("%.2fx", result.speedup),
+          std::isnan(result.bytes_allow) ? "-" : Format("%.2fx", result.bytes_allow),
           result.baseline,
           result.measured,
           result.chosen_per,
@@ -164,6 +153,12 @@ std::string Footer(const std::vector<MethodResult>& results,
                " query heads together: its paper's form for grouped queries (--measure head: per query head).");
     }
     if (result.phase == "decode") say_once("Decode times are per step, the mean over the rows of each repeat.");
+    if (!std::isnan(result.dense_of_reading)) {
+      say_once(result.measured + ": dense decode (" + result.baseline + ") ran at " +
+               Format("%.0f %%", 100 * result.dense_of_reading) +
+               " of the rate at which the same threads read its keys and values, so speed-ups over it may be up to " +
+               Format("%.2f", std::max(1.0, 1 / result.dense_of_reading)) + " times what the bytes allow.");
+    }
   }
   for (const auto& [method, parameters] : shared) footer += "All runs of " + method + ": " + Joined(parameters) + ".\n";
   return footer;

@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "model/reference_attention.h"
+#include "support/reference_problem.h"
 
 namespace headscope::app {
 namespace {
@@ -44,19 +45,10 @@ analysis::OtherDense TorchDecode(int32_t num_threads) {
   analysis::OtherDense torch;
   torch.name = "LibTorch";
   torch.make = [num_threads](const kernels::AttentionProblem& step, std::unique_ptr<analysis::OtherDecode>* made) {
+    model::ReferenceAttentionProblem problem = ReferenceProblem(step);
     // A query head's one row lies a whole head behind the row of the head before.
-    model::ReferenceAttentionProblem problem;
-    problem.q = step.q.data;
-    problem.k = step.k.data;
-    problem.v = step.v.data;
-    problem.num_qo_heads = step.num_qo_heads;
-    problem.num_kv_heads = step.num_kv_heads;
-    problem.head_dim = step.head_dim;
-    problem.seq_len = step.seq_k;
-    problem.seq_q = 1;
     problem.q_head_stride = step.q.head_stride;
     problem.kv_head_stride = step.k.head_stride;
-    problem.scale = static_cast<double>(step.scale);
     try {
       *made = std::make_unique<TorchStep>(model::MakeReferenceAttention(problem, "cpu", num_threads));
     } catch (const std::exception& refused) {

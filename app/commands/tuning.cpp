@@ -60,6 +60,11 @@ std::set<std::string> DevicesOf(const Tuning& tuning) {
   return devices;
 }
 
+bool AnyCut(const Tuning& tuning) {
+  return std::any_of(tuning.traces.begin(), tuning.traces.end(),
+                     [](const Tuning::Source& source) { return source.first_token > 0; });
+}
+
 double MeanKept(const Tuning& tuning) {
   double sum = 0;
   for (const TunedHead& head : tuning.heads) sum += head.found.kept_fraction;
@@ -93,23 +98,29 @@ std::string TuningTable(const Tuning& tuning) {
     return std::max({11, static_cast<int>(budget.name.size()) + 2, static_cast<int>(UnitText(budget).size()) + 2});
   };
   std::ostringstream out;
+  const bool cut = AnyCut(tuning);
   out << std::left << std::setw(8) << "head" << std::right;
   for (const ParameterSpec* budget : budgets) out << std::setw(width(*budget)) << budget->name;
   out << std::setw(10) << "kept" << std::setw(9) << "CRA min" << std::setw(9) << "CRA 5 %" << std::setw(10)
-      << "CRA mean"
-      << "  target\n"
+      << "CRA mean" << (cut ? "   outside" : "") << "  target\n"
       << std::setw(8) << "";
   for (const ParameterSpec* budget : budgets) out << std::setw(width(*budget)) << UnitText(*budget);
-  out << std::setw(10) << "of pairs" << std::setw(28) << "share of a row's mass"
-      << "  " << tuning.target_text << '\n';
+  out << std::setw(10) << (cut ? "of part's" : "of pairs") << std::setw(28) << "share of a row's mass"
+      << (cut ? "          " : "") << "  " << tuning.target_text << '\n';
   for (const TunedHead& head : tuning.heads) {
     out << std::left << std::setw(8) << HeadText(head.id) << std::right;
     for (const ParameterSpec* budget : budgets)
       out << std::setw(width(*budget)) << analysis::ShortestNumber(head.found.values.Real(budget->name));
     out << std::fixed << std::setprecision(1) << std::setw(8) << 100 * head.found.kept_fraction << " %"
         << std::setprecision(4) << std::setw(9) << head.found.mass.minimum << std::setw(9)
-        << head.found.mass.fifth_percentile << std::setw(10) << head.found.mass.mean
-        << (head.found.reached ? "  met" : "  NOT met") << '\n';
+        << head.found.mass.fifth_percentile << std::setw(10) << head.found.mass.mean;
+    if (cut) out << std::setw(10) << head.outside_mass;
+    out << (head.found.reached ? "  met" : "  NOT met") << '\n';
+  }
+  if (cut) {
+    out << "A part of a longer trace: kept is of the pairs inside the part, and \"outside\" is the mean share of a "
+           "row's "
+           "mass on the tokens before it, which no setting can keep.\n";
   }
   return out.str();
 }
@@ -123,7 +134,8 @@ std::string TuningJson(const Tuning& tuning) {
     traces.push_back({{"path", source.path},
                       {"prompt", source.prompt},
                       {"num_tokens", source.num_tokens},
-                      {"num_rows", source.num_rows}});
+                      {"num_rows", source.num_rows},
+                      {"first_token", source.first_token}});
   }
   Json grid = Json::array();
   for (const analysis::SearchedBudget& budget : tuning.grid) {
@@ -143,7 +155,8 @@ std::string TuningJson(const Tuning& tuning) {
                      {"kept_fraction", head.found.kept_fraction},
                      {"cra_min", head.found.mass.minimum},
                      {"cra_p5", head.found.mass.fifth_percentile},
-                     {"cra_mean", head.found.mass.mean}});
+                     {"cra_mean", head.found.mass.mean},
+                     {"outside_mass", head.outside_mass}});
   }
   const Json json = {{"schema", "headscope-tuning-1"},
                      {"complete", tuning.complete()},
@@ -161,14 +174,15 @@ std::string TuningJson(const Tuning& tuning) {
 std::string TuningCsv(const Tuning& tuning) {
   std::string csv = "layer,head,method,target_met";
   for (const ParameterSpec& parameter : tuning.method.spec->parameters) csv.append(",").append(parameter.name);
-  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,device,complete\n";
+  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,outside_mass,device,complete\n";
   for (const TunedHead& head : tuning.heads) {
     csv += std::to_string(head.id.layer) + ',' + std::to_string(head.id.head) + ',' + tuning.method.name + ',';
     csv += head.found.reached ? '1' : '0';
     for (const ParameterSpec& parameter : tuning.method.spec->parameters)
       csv.append(",").append(ValueText(parameter, head.found.values.Real(parameter.name)));
     const analysis::MassDistribution& mass = head.found.mass;
-    for (const double value : {head.found.kept_fraction, mass.minimum, mass.fifth_percentile, mass.mean})
+    for (const double value :
+         {head.found.kept_fraction, mass.minimum, mass.fifth_percentile, mass.mean, head.outside_mass})
       csv.append(",").append(analysis::ShortestNumber(value));
     csv += "," + head.device + (tuning.complete() ? ",1\n" : ",0\n");
   }

@@ -18,13 +18,15 @@ analysis::BudgetTarget ParseTarget(const std::string& text);
 struct TunedHead {
   analysis::HeadId id;
   analysis::BudgetSearchResult found;
-  std::string device;  // where its masses were computed: "cpu" or the GPU's name
+  std::string device;       // where its masses were computed: "cpu" or the GPU's name
+  double outside_mass = 0;  // mean share of a row's mass on tokens before the traces' first, which no setting can keep
 };
 
 struct Tuning {
   struct Source {
     std::string path, prompt;
     int64_t num_tokens = 0, num_rows = 0;
+    int64_t first_token = 0;  // above 0: cut from a longer trace
   };
   data::ModelInfo model;
   std::vector<Source> traces;

@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <memory>
 #include <set>
 
 #include "analysis/compare.h"
+#include "analysis/types/number_text.h"
 #include "compare/decode_steps.h"
 #include "compare/round_order.h"
 #include "data/synthetic_trace.h"
@@ -16,6 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::MakeRandomLayer;
+using ::testing::Not;
 using testing::RandomLayer;
 
 AskedMethod Asked(const std::string& name, const std::string& parameters = "") {
@@ -169,6 +173,38 @@ TEST(LayerComparison, TheFasterOfTwoDenseDecodesIsTheBaselineAndIsNamed) {
   EXPECT_LT(results[1].speedup, 1);
   EXPECT_LT(results[0].speedup, 1) << "headscope's dense decode beside a faster one";
   EXPECT_EQ(results[2].baseline, "headscope") << "prefill has its own";
+}
+
+// A speed-up above what the bytes allow says something about the baseline, and so does the note.
+TEST(LayerComparison, ASpeedUpBeyondItsBytesSaysHowFarDenseIsFromReading) {
+  const RandomLayer layer = MakeRandomLayer({.num_tokens = 400}, 1, 2, 3);
+  for (const MethodResult& result :
+       Compare(layer.measured, {Asked("decode/dense"), Asked("sparq", "r=8,k=32"), Asked("a-shape")}, {{3, 0}})) {
+    const bool decode = result.phase == "decode";
+    EXPECT_EQ(std::isfinite(result.bytes_allow), decode);
+    EXPECT_EQ(std::isfinite(result.dense_of_reading), decode);
+    if (!decode) continue;
+    EXPECT_GT(result.dense_of_reading, 0);
+    const std::string said = "dense decode itself ran at " + FormatNumber("%.0f", 100 * result.dense_of_reading) + " %";
+    if (result.speedup > 1.1 * result.bytes_allow) {
+      EXPECT_THAT(result.note, HasSubstr(said));
+    } else {
+      EXPECT_THAT(result.note, Not(HasSubstr("dense decode itself")));
+    }
+  }
+}
+
+// Asked for head 1, told of head 0.
+TEST(LayerComparison, ARefusalNamesTheHeadThatWasAskedFor) {
+  RandomLayer layer = MakeRandomLayer({.num_tokens = 200}, 1, 2, 3);
+  auto gaps = std::make_shared<MeasuredHeads>(*layer.measured);
+  for (size_t row = 0; row < gaps->row_positions.size(); ++row)
+    gaps->row_positions[row] = static_cast<int32_t>(row) * 2;
+  std::vector<MethodResult> results;
+  for (const char* method : {"a-shape", "sparq"}) {
+    const kernels::Status status = LayerComparison(gaps, Quick()).Run({Asked(method)}, {{3, 1}}, &results);
+    EXPECT_THAT(status.message(), HasSubstr("head 3:1 ")) << method;
+  }
 }
 
 TEST(RoundOrder, EveryEntryGoesFirstAndBehindEveryOther) {

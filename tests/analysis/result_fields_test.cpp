@@ -35,6 +35,7 @@ MethodResult Measured() {
   result.baseline = "headscope";
   result.num_rows = 16;
   result.bytes_allow = 6.4;
+  result.dense_of_reading = 0.8;
   result.kept_fraction = 0.1;
   result.cra_min = 1.0 / 3;
   result.select = {1.5, 0.25, 7};
@@ -227,6 +228,30 @@ TEST(ResultFields, TheExtensionChoosesTheForm) {
   for (const char* name : {"a.json", "b.Csv", "c/d.h5"}) EXPECT_TRUE(IsResultsPath(name)) << name;
   for (const char* name : {"a.json.txt", "csv", ".h5/a", "a.hdf5"}) EXPECT_FALSE(IsResultsPath(name)) << name;
   std::filesystem::remove_all(folder);
+}
+
+// A prefill run was written with 0 bytes that were never counted, and one repeat with a spread of 0.
+TEST(ResultFields, WhatWasNotMeasuredIsNoNumber) {
+  MethodResult run = Measured();
+  run.bytes_allow = run.dense_of_reading = std::numeric_limits<double>::quiet_NaN();
+  run.select.repeats = 1;
+  run.select.mad_ms = 0;
+  const nlohmann::json entry = nlohmann::json::parse(ComparisonJson({run}))["results"][0];
+  EXPECT_TRUE(entry["bytes_allow"].is_null());
+  EXPECT_TRUE(entry["dense_of_reading"].is_null());
+  EXPECT_TRUE(entry["select"]["mad_ms"].is_null());
+  EXPECT_EQ(entry["attend"]["mad_ms"], run.attend.mad_ms);
+  const auto rows = ParseCsv(ComparisonCsv({run}));
+  for (size_t i = 0; i < rows[0].size(); ++i) {
+    const bool empty = rows[0][i] == "bytes_allow" || rows[0][i] == "dense_of_reading" || rows[0][i] == "select_mad_ms";
+    EXPECT_EQ(rows[1][i].empty(), empty) << rows[0][i];
+  }
+  for (const MethodResult& read :
+       {ParseComparisonJson(ComparisonJson({run}), "").at(0), ParseComparisonCsv(ComparisonCsv({run}), "").at(0)}) {
+    EXPECT_TRUE(std::isnan(read.bytes_allow));
+    EXPECT_EQ(read.select.mad_ms, 0);
+    EXPECT_EQ(read.attend.mad_ms, run.attend.mad_ms);
+  }
 }
 
 TEST(ResultFields, EmptyTablesHaveTheirHeader) {

@@ -110,6 +110,25 @@ class Tune(TraceCase):
         self.assertGreaterEqual(compared, 4, "too few heads could be compared to say much")
         self.assertGreaterEqual(steps, 5)
 
+    def test_of_a_part_of_a_trace_it_says_what_lies_outside(self):
+        part = self.path / "late_part.h5"
+        run("export", SHIPPED, "--layers", "5", "--tokens", "1000:1150", "-o", part)
+        asked = ("--method", "a-shape", "--target", "cra-mean=0.1", "--heads", "5:7")
+        entry = self.tuned(part, *asked)[0]
+        run("analyze", part, "--heads", "5:7", "-o", self.path / "part.json", "--quiet")
+        outside = json.loads((self.path / "part.json").read_text())["heads"][0]["outside_mass"]
+        self.assertGreater(outside, 0.01)
+        self.assertAlmostEqual(entry["heads"][0]["outside_mass"], outside, 5)
+        self.assertEqual(entry["traces"][0]["first_token"], 1000)
+        self.assertLessEqual(entry["heads"][0]["cra_mean"], 1 - outside + 1e-5)
+        table = run("tune", part, *asked, "--quiet").stdout
+        self.assertIn("of part's", table)
+        self.assertIn(f"{outside:.4f}", table)
+        self.assertIn("no setting can keep", table)
+        whole = self.tuned(SHIPPED, *asked)[0]
+        self.assertEqual((whole["traces"][0]["first_token"], whole["heads"][0]["outside_mass"]), (0, 0))
+        self.assertNotIn("outside", run("tune", SHIPPED, *asked, "--quiet").stdout)
+
     def test_it_is_the_cheapest_of_all_settings_of_the_grid_that_it_states(self):
         """The search ended beside the cheapest: NumPy tries every setting of a short prompt, which had a grid of three or four places a budget."""
         part = self.path / "part.h5"

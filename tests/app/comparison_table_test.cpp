@@ -65,6 +65,20 @@ TEST(ComparisonTable, SaysSpreadRowsAndWhoseDenseItIs) {
   EXPECT_THAT(lines[2], HasSubstr(" 500 "));
 }
 
+// Beside a speed-up stands what the bytes allow, and below, how far from reading its baseline ran.
+TEST(ComparisonTable, SaysWhatTheBytesAllow) {
+  analysis::MethodResult sparq = Result("sparq", "k=64", 16);
+  sparq.bytes_allow = 7.5;
+  sparq.dense_of_reading = 0.5;
+  const std::string table = ComparisonTable({sparq, Result("a-shape", "", 500)});
+  const std::vector<std::string> lines = Lines(table);
+  EXPECT_THAT(lines[0], HasSubstr("speed-up  bytes allow  dense by"));
+  EXPECT_THAT(lines[1], HasSubstr("7.50x  LibTorch"));
+  EXPECT_THAT(lines[2], HasSubstr("-  LibTorch"));
+  EXPECT_THAT(table, HasSubstr("dense decode (LibTorch) ran at 50 % of the rate"));
+  EXPECT_THAT(table, HasSubstr("up to 2.00 times what the bytes allow"));
+}
+
 TEST(ComparisonTable, SaysWhatWasTimedAndWhoShareAChoice) {
   const std::string table = ComparisonTable({Result("sparq", "k=64", 16), Result("sparq", "k=64", 16)});
   EXPECT_THAT(table, HasSubstr("layer 8: 8 heads in one launch, batch 1, with 2 KV heads"));

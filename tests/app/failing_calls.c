@@ -3,16 +3,23 @@
 //   HEADSCOPE_FAILING_CALLS=memory|threads|writes|reads|opens   the kind
 //   HEADSCOPE_FAILING_FROM=N    the first that fails, counted from 1 (0: none)
 //   HEADSCOPE_FAILING_COUNT=N   how many fail (0: all from there on)
-//   HEADSCOPE_CALLS_FILE=FILE   the number of calls of that kind, written at the end
+//   HEADSCOPE_CALLS_FILE=FILE   the number of calls of that kind, written at the end, and then, a line each, the number of
+//                               the first call from every site and whether that is libhdf5's
+//
+// A site is where the program, its LibTorch half and libhdf5 stand on the stack: the innermost HEADSCOPE_SITE_FRAMES of
+// their frames. Calls that differ in what LibTorch or the standard library do between are of one site.
 //
 // Counted are the calls between main's beginning and its end, and of files those outside /proc and /sys.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +35,67 @@ static long from = 0, count = 0;
 static atomic_long calls;
 static int inside = 0;  // main
 
+enum { kMostFrames = 40, kMostSites = 1 << 15 };
+static struct Site {
+  uint64_t key;
+  long call;
+  int of_hdf5;
+} sites[kMostSites];
+static int num_sites = 0;
+static pthread_mutex_t sites_lock = PTHREAD_MUTEX_INITIALIZER;
+static long site_frames = 0;  // 0: nobody looks
+static __thread int looking = 0;  // the unwinder asks for memory too
+
+// 0: another's code, 1: headscope's, 2: libhdf5's.
+static int WhoseCode(void* address, uint64_t* place) {
+  struct dl_find_object found;
+  if (_dl_find_object(address, &found) != 0) return 0;
+  const char* name = found.dlfo_link_map->l_name;
+  *place = (uint64_t)((char*)address - (char*)found.dlfo_link_map->l_addr);
+  if (strstr(name, "libhdf5") != NULL) return 2;
+  return name[0] == '\0' || strstr(name, "libheadscope") != NULL;
+}
+
+// The program's own malloc, calloc and realloc stand between every caller and these.
+static int IsAllocator(void* address) {
+  static const char* const names[] = {"malloc", "calloc", "realloc"};
+  static char* begins[3];
+  for (int i = 0; i < 3; ++i) {
+    if (begins[i] == NULL) begins[i] = dlsym(RTLD_DEFAULT, names[i]);
+    if ((char*)address >= begins[i] && (char*)address < begins[i] + 256) return 1;
+  }
+  return 0;
+}
+
+static void LookAtSite(long call) {
+  if (looking) return;
+  looking = 1;
+  void* frames[kMostFrames];
+  const int depth = backtrace(frames, kMostFrames);
+  uint64_t key = 14695981039346656037u;
+  int own = 0, of_hdf5 = 0;
+  for (int i = 1; i < depth && own < site_frames; ++i) {
+    uint64_t place = 0;
+    const int whose = WhoseCode(frames[i], &place);
+    if (whose == 0 || (own == 0 && IsAllocator(frames[i]))) continue;
+    if (own++ == 0) of_hdf5 = whose == 2;
+    key = (key ^ place ^ ((uint64_t)whose << 60)) * 1099511628211u;
+  }
+  pthread_mutex_lock(&sites_lock);
+  size_t slot = (size_t)(key % kMostSites);
+  while (sites[slot].call != 0 && sites[slot].key != key) slot = (slot + 1) % kMostSites;
+  if (sites[slot].call == 0 && num_sites < kMostSites / 2) {
+    sites[slot] = (struct Site){key, call, of_hdf5};
+    ++num_sites;
+  }
+  pthread_mutex_unlock(&sites_lock);
+  looking = 0;
+}
+
 static int Fails(enum Kind kind) {
-  if (kind != chosen || !inside) return 0;
+  if (kind != chosen || !inside || looking) return 0;
   const long call = atomic_fetch_add(&calls, 1) + 1;
+  if (site_frames > 0) LookAtSite(call);
   return from > 0 && call >= from && (count == 0 || call < from + count);
 }
 
@@ -44,6 +109,7 @@ __attribute__((constructor)) static void Begin(void) {
   const char* kind = getenv("HEADSCOPE_FAILING_CALLS");
   from = Number("HEADSCOPE_FAILING_FROM");
   count = Number("HEADSCOPE_FAILING_COUNT");
+  site_frames = Number("HEADSCOPE_SITE_FRAMES");
   for (int i = 1; kind != NULL && i <= kOpens; ++i) {
     if (strcmp(kind, kinds[i]) == 0) chosen = (enum Kind)i;
   }
@@ -55,6 +121,9 @@ __attribute__((destructor)) static void End(void) {
   FILE* file = path == NULL ? NULL : fopen(path, "w");
   if (file == NULL) return;
   fprintf(file, "%ld\n", atomic_load(&calls));
+  for (int i = 0; i < kMostSites; ++i) {
+    if (sites[i].call != 0) fprintf(file, "%ld %d\n", sites[i].call, sites[i].of_hdf5);
+  }
   fclose(file);
 }
 

@@ -36,7 +36,8 @@ MethodResult DenseRow(const MethodResult& run) {
   dense.chosen_per = "place";
   dense.num_rows = run.num_rows;
   dense.baseline = run.baseline;
-  dense.bytes_allow = run.phase == "decode" ? 1 : 0;
+  if (run.phase == "decode") dense.bytes_allow = 1;
+  dense.dense_of_reading = run.dense_of_reading;
   dense.attend = dense.dense_attend = run.dense_attend;
   return dense;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "analysis/types/head_statistics.h"
@@ -52,11 +53,15 @@ struct MethodResult {
   double kept_fraction = 1;   // as in MaskSummary
   int64_t num_rows = 0;       // behind the three: recorded rows, or decode steps
   double cra_min = 1, cra_p5 = 1, cra_mean = 1;
-  Timing select, attend;      // apart
-  Timing dense_attend;        // the baseline, timed in turn with this very run
-  std::string baseline;       // whose dense attention that is: "headscope", or another implementation that was faster
-  double speedup = 1;         // dense attend / (select + attend)
-  double bytes_allow = 0;     // decode: bytes that dense has to read by those that the method has to; 0 for prefill
+  Timing select, attend;  // apart
+  Timing dense_attend;    // the baseline, timed in turn with this very run
+  std::string baseline;   // whose dense attention that is: "headscope", or another implementation that was faster
+  double speedup = 1;     // dense attend / (select + attend)
+  // Decode only, NaN for prefill: bytes that dense has to read by those that the method has to.
+  double bytes_allow = std::numeric_limits<double>::quiet_NaN();
+  // Decode on the CPU only, else NaN: the time in which the same threads read the bytes of dense_attend's keys and
+  // values and do nothing else, over dense_attend. As far as it is below 1 a speed-up may exceed bytes_allow.
+  double dense_of_reading = std::numeric_limits<double>::quiet_NaN();
   double relative_error = 0;  // |O - O_dense| / |O_dense|, L2 over all rows
   double max_error = 0;       // largest absolute difference
   double cosine = 1;          // mean over rows of the cosine of O and O_dense

@@ -1,0 +1,72 @@
+// malloc, calloc and realloc, for the whole process. libhdf5 and libcrypto go on with what they were not given, or exit
+// in silence, and the dynamic linker ends the process in words of its own; none can be told to do otherwise. Whoever
+// else asks is given nothing and copes with it.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+
+#include "support/messages.h"
+#include "support/sudden_end.h"
+
+// The C library's own, for whoever asks before dlsym can be asked: dlsym may want memory itself.
+extern "C" void* __libc_malloc(size_t);
+extern "C" void* __libc_calloc(size_t, size_t);
+extern "C" void* __libc_realloc(void*, size_t);
+
+namespace {
+
+using Malloc = void* (*)(size_t);
+using Calloc = void* (*)(size_t, size_t);
+using Realloc = void* (*)(void*, size_t);
+
+struct Next {
+  std::atomic<bool> asked{false}, known{false};
+  Malloc malloc = nullptr;
+  Calloc calloc = nullptr;
+  Realloc realloc = nullptr;
+};
+constinit Next next;
+
+bool Known() {
+  if (next.known.load(std::memory_order_acquire)) return true;
+  if (next.asked.exchange(true)) return false;
+  next.malloc = reinterpret_cast<Malloc>(::dlsym(RTLD_NEXT, "malloc"));
+  next.calloc = reinterpret_cast<Calloc>(::dlsym(RTLD_NEXT, "calloc"));
+  next.realloc = reinterpret_cast<Realloc>(::dlsym(RTLD_NEXT, "realloc"));
+  next.known.store(next.malloc != nullptr && next.calloc != nullptr && next.realloc != nullptr,
+                   std::memory_order_release);
+  return next.known.load();
+}
+
+bool CannotCope(const void* caller) {
+  Dl_info place{};
+  if (::dladdr(caller, &place) == 0 || place.dli_fname == nullptr) return false;
+  const char* slash = std::strrchr(place.dli_fname, '/');
+  const char* file = slash == nullptr ? place.dli_fname : slash + 1;
+  for (const char* library : {"libhdf5", "libcrypto", "ld-linux"}) {
+    if (std::strncmp(file, library, std::strlen(library)) == 0) return true;
+  }
+  return false;
+}
+
+void* Given(void* block, size_t size, const void* caller) {
+  if (block == nullptr && size > 0 && CannotCope(caller)) headscope::app::EndSuddenly(headscope::app::kOutOfMemory);
+  return block;
+}
+
+}  // namespace
+
+extern "C" void* malloc(size_t size) {
+  return Given(Known() ? next.malloc(size) : __libc_malloc(size), size, __builtin_return_address(0));
+}
+
+extern "C" void* calloc(size_t number, size_t size) {
+  return Given(Known() ? next.calloc(number, size) : __libc_calloc(number, size), number * size,
+               __builtin_return_address(0));
+}
+
+extern "C" void* realloc(void* block, size_t size) {
+  return Given(Known() ? next.realloc(block, size) : __libc_realloc(block, size), size, __builtin_return_address(0));
+}
