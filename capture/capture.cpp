@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <new>
 #include <optional>
@@ -95,6 +94,27 @@ void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const m
   RefuseLongPrompt(request, std::to_string(prompt.tokens.size()), config);
 }
 
+// What the configuration says of a layer, for the trace.
+data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const std::vector<int32_t>& qo_heads) {
+  const model::AttentionLayer& from = config.layers[static_cast<size_t>(layer)];
+  data::LayerFacts facts;
+  facts.num_qo_heads = from.num_qo_heads;
+  facts.num_kv_heads = from.num_kv_heads;
+  facts.head_dim = from.head_dim;
+  facts.v_head_dim = from.v_head_dim;
+  facts.qo_heads = qo_heads;
+  facts.kv_heads = KvHeadsOf(qo_heads, from.num_qo_heads, from.num_kv_heads);
+  facts.softmax_scale = static_cast<float>(from.scale);
+  facts.soft_cap = static_cast<float>(from.soft_cap);
+  facts.window = from.window;
+  facts.sinks = from.sinks;
+  facts.rope.theta = static_cast<float>(config.rope.theta);
+  facts.rope.num_dims = config.rope.rotary_dim == from.head_dim ? 0 : config.rope.rotary_dim;
+  facts.rope.attention_factor = static_cast<float>(config.rope.attention_factor);
+  facts.norm = config.qk_norm ? data::NormPlace::kHeadBeforeRope : data::NormPlace::kNone;
+  return facts;
+}
+
 // All but the weights' hash, which needs the whole files.
 data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelConfig& config, bool captures_bf16,
                              const RecordedHeads& heads, const Prompt& prompt) {
@@ -110,12 +130,10 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   layout.model.num_kv_heads = config.num_kv_heads;
   layout.model.head_dim = config.head_dim;
   layout.layers = heads.layers;
-  layout.qo_heads = heads.qo_heads;
-  layout.kv_heads = KvHeadsOf(layout.qo_heads, config.num_qo_heads, config.num_kv_heads);
   layout.encoding = captures_bf16 ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
-  layout.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
-  for (const int32_t layer : layout.layers)
-    layout.window_per_layer.push_back(config.window_per_layer[static_cast<size_t>(layer)]);
+  for (const int32_t layer : layout.layers) layout.facts.push_back(FactsOf(config, layer, heads.qo_heads));
+  for (const model::AttentionLayer& layer : config.layers)
+    layout.model.layer_kinds.push_back(layer.window > 0 ? data::LayerKind::kSliding : data::LayerKind::kAttention);
   layout.row_selection = request.rows;
   layout.prompt_source = prompt.source;
   layout.task_answer = prompt.answer;
@@ -245,6 +263,7 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   target.RequireSpace(TraceBytes(layout, layout.max_tokens, num_rows));
   const std::unique_ptr<model::Transformer> model = model::OpenTransformer(request.model_dir, options, progress);
   layout.model.weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256();
+  model->UseAttention(request.attention);
   model->Reserve(layout.max_tokens);
   model->BeginPrompt(prompt_tokens);
 

@@ -168,21 +168,23 @@ void Recorder::Take(const model::LayerHeads& heads) {
   const Conversion conversion = to_bf16 && !heads.is_bf16 ? Conversion::kShorten : Conversion::kCopy;
   const int64_t size_in = heads.is_bf16 ? 2 : 4;
   const int64_t size_out = data::SizeOf(layout_.encoding);
-  const int64_t head_dim = layout_.model.head_dim;
+  const int32_t slot = slots_[static_cast<size_t>(heads.layer)];
+  const data::LayerFacts& facts = layout_.facts[static_cast<size_t>(slot)];
+  const int64_t head_dim = facts.head_dim, v_head_dim = facts.v_head_dim;
   std::vector<int64_t> all_rows(static_cast<size_t>(heads.num_tokens));
   std::iota(all_rows.begin(), all_rows.end(), 0);
   const auto num_rows = static_cast<int64_t>(kept_rows_.size());
 
   const std::shared_ptr<LayerCopy> copy = copies_.Take();
-  Gather(heads.q, layout_.qo_heads, kept_rows_, head_dim, size_in, size_out, conversion, &copy->q);
-  Gather(heads.k, layout_.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->k);
-  Gather(heads.v, layout_.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->v);
-  copy->lse.resize(layout_.qo_heads.size() * kept_rows_.size());
+  Gather(heads.q, facts.qo_heads, kept_rows_, head_dim, size_in, size_out, conversion, &copy->q);
+  Gather(heads.k, facts.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->k);
+  Gather(heads.v, facts.kv_heads, all_rows, v_head_dim, size_in, size_out, conversion, &copy->v);
+  copy->lse.resize(facts.qo_heads.size() * kept_rows_.size());
   float* lse = copy->lse.data();
-  for (const int32_t head : layout_.qo_heads) {
+  for (const int32_t head : facts.qo_heads) {
     for (const int64_t row : kept_rows_) *lse++ = heads.lse[head * heads.num_tokens + row];
   }
-  copy->block = {.layer_slot = slots_[static_cast<size_t>(heads.layer)],
+  copy->block = {.layer_slot = slot,
                  .first_token = heads.first_token,
                  .num_tokens = heads.num_tokens,
                  .first_row = rows_recorded_ - num_rows,
@@ -191,10 +193,11 @@ void Recorder::Take(const model::LayerHeads& heads) {
                  .k = copy->k.data(),
                  .v = copy->v.data(),
                  .lse = copy->lse.data()};
-  const auto num_qo = static_cast<int64_t>(layout_.qo_heads.size());
-  const auto num_kv = static_cast<int64_t>(layout_.kv_heads.size());
+  const auto num_qo = static_cast<int64_t>(facts.qo_heads.size());
+  const auto num_kv = static_cast<int64_t>(facts.kv_heads.size());
   const int64_t bytes =
-      (num_qo * num_rows + 2 * num_kv * heads.num_tokens) * head_dim * size_out + num_qo * num_rows * 4;
+      (num_qo * num_rows * head_dim + num_kv * heads.num_tokens * (head_dim + v_head_dim)) * size_out +
+      num_qo * num_rows * 4;
   thread_.Push(bytes, [writer = writer_, copy] { writer->Append(copy->block); });
 }
 

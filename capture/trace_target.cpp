@@ -47,14 +47,16 @@ std::string FreePartialName(const fs::path& target) {
 }  // namespace
 
 int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t num_rows) {
-  const int64_t vector_bytes = layout.model.head_dim * data::SizeOf(layout.encoding);
-  const auto num_layers = static_cast<int64_t>(layout.layers.size());
-  const auto num_qo_heads = static_cast<int64_t>(layout.qo_heads.size());
-  const auto num_kv_heads = static_cast<int64_t>(layout.kv_heads.size());
-  constexpr int64_t kTokenColumns = 4 + 1 + 4 + 8;  // id, phase, step and the offset of the text
-  return num_tokens * (2 * num_layers * num_kv_heads * vector_bytes + kTokenColumns) +
-         num_rows * (num_layers * (num_qo_heads * (vector_bytes + int64_t{sizeof(float)}) + int64_t{sizeof(int64_t)}) +
-                     int64_t{sizeof(int32_t)});
+  const int64_t size = data::SizeOf(layout.encoding);
+  int64_t token_bytes = 4 + 1 + 4 + 8;  // id, phase, step and the offset of the text
+  int64_t row_bytes = 4;                // its position
+  for (const data::LayerFacts& facts : layout.facts) {
+    const auto num_qo_heads = static_cast<int64_t>(facts.qo_heads.size());
+    const auto num_kv_heads = static_cast<int64_t>(facts.kv_heads.size());
+    token_bytes += num_kv_heads * (int64_t{facts.head_dim} + facts.v_head_dim) * size;
+    row_bytes += num_qo_heads * (facts.head_dim * size + 4) + 8;  // the log-sum-exp, and how many keys it counts
+  }
+  return num_tokens * token_bytes + num_rows * row_bytes;
 }
 
 TraceTarget::TraceTarget(std::string path, bool overwrite) : path_(std::move(path)), writing_path_(path_) {

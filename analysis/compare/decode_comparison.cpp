@@ -57,7 +57,8 @@ Status DecodeComparison::PrepareDense(HeadId asked) {
 }
 
 Status DecodeComparison::PrepareOther() {
-  const bool wanted = options_.device == "cpu" && !options_.other_dense.name.empty() && measured_->soft_cap == 0;
+  const bool wanted = options_.device == "cpu" && !options_.other_dense.name.empty() && measured_->soft_cap == 0 &&
+                      measured_->sinks.empty() && measured_->ValueDim() == measured_->head_dim;
   if (!wanted || !other_.empty()) return {};
   // The problems must not move while the other implementation reads them.
   other_problems_.clear();
@@ -109,7 +110,7 @@ Status DecodeComparison::ReadKeysAndValues(double* milliseconds) {
 Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* result) {
   int64_t kept = 0, attended = 0;
   const int32_t head = id.head - measured_->first_qo_head;
-  const int64_t head_dim = measured_->head_dim, step_size = measured_->num_qo_heads * head_dim;
+  const int64_t head_dim = measured_->ValueDim(), step_size = measured_->num_qo_heads * head_dim;
   std::vector<float> masses, own, dense;
   std::vector<float> reference(static_cast<size_t>(steps_.count() * head_dim));
   for (int64_t step = 0; step < steps_.count(); ++step) {
@@ -130,8 +131,8 @@ Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* re
   SetKeptMass(DistributeMass(masses), result);
   result->num_rows = steps_.count();
   result->kept_fraction = static_cast<double>(kept) / static_cast<double>(attended);
-  result->kernel_error = MeasureError(own.data(), reference.data(), steps_.count(), measured_->head_dim).relative;
-  const OutputError error = MeasureError(own.data(), dense.data(), steps_.count(), measured_->head_dim);
+  result->kernel_error = MeasureError(own.data(), reference.data(), steps_.count(), measured_->ValueDim()).relative;
+  const OutputError error = MeasureError(own.data(), dense.data(), steps_.count(), measured_->ValueDim());
   result->relative_error = error.relative;
   result->max_error = error.maximum;
   result->cosine = error.cosine;

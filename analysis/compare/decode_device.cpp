@@ -53,7 +53,7 @@ class CpuDecode final : public DecodeDevice {
         if (Status status = walk_.Select(step, &selection, select_ms); !status.ok()) return status;
         float* const o = run_->o.data() + step * device_.StepSize();
         kernels::AttentionOutput output;
-        output.o = kernels::ContiguousTensor<void>(o, whole.num_qo_heads, 1, whole.head_dim);
+        output.o = kernels::ContiguousTensor<void>(o, whole.num_qo_heads, 1, whole.ValueDim());
         if (walk_.WantsOutput()) output.lse = lse_.data();
         const kernels::AttentionProblem problem = steps.Problem(whole, step);
         const Stopwatch attend_watch;
@@ -75,7 +75,7 @@ class CpuDecode final : public DecodeDevice {
     std::vector<float> lse_;  // [num_qo_heads], of a step
   };
 
-  int64_t StepSize() const { return int64_t{heads_->num_qo_heads} * heads_->head_dim; }
+  int64_t StepSize() const { return int64_t{heads_->num_qo_heads} * heads_->ValueDim(); }
 
   const MeasuredHeadsPtr heads_;
   const DecodeSteps& steps_;

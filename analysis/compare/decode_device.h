@@ -16,7 +16,7 @@ namespace headscope::analysis {
 // What a method made of the steps.
 struct DecodeRun {
   std::vector<kernels::DecodeSelection> selections;  // per step, in tokens of its problem
-  std::vector<float> o;                              // [steps, num_qo_heads, head_dim]
+  std::vector<float> o;                              // [steps, num_qo_heads, v_head_dim]
   std::string select_device;                         // "cpu", or the GPU's name
   std::string note;                                  // what a reader of the numbers must know beside them; else empty
 };

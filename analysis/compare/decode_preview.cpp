@@ -56,7 +56,7 @@ Status PreviewDecode(const MeasuredHeads& measured, HeadId id, const kernels::De
   DecodeWalk walk(steps, method, values, whole, measured.lse, options);
   if (Status status = walk.Start(); !status.ok()) return status;
   double milliseconds = 0;
-  std::vector<float> o(static_cast<size_t>(int64_t{measured.num_qo_heads} * measured.head_dim)),
+  std::vector<float> o(static_cast<size_t>(int64_t{measured.num_qo_heads} * measured.ValueDim())),
       lse(static_cast<size_t>(measured.num_qo_heads));
   for (int64_t i = 0; i < steps.count(); ++i) {
     kernels::DecodeSelection selection;
@@ -71,7 +71,7 @@ Status PreviewDecode(const MeasuredHeads& measured, HeadId id, const kernels::De
     if (!walk.WantsOutput()) continue;
     // A method that learns from its own attention chooses the next step by it.
     const kernels::AttentionOutput output{
-        kernels::ContiguousTensor<void>(o.data(), measured.num_qo_heads, 1, measured.head_dim), lse.data()};
+        kernels::ContiguousTensor<void>(o.data(), measured.num_qo_heads, 1, measured.ValueDim()), lse.data()};
     Status status = kernels::DecodeCpu(problem, selection, output, options);
     if (status.ok()) status = walk.Attended(i, selection, o.data(), lse.data());
     if (!status.ok()) return status;

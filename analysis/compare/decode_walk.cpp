@@ -17,7 +17,7 @@ Status DecodeWalk::Select(int64_t step, kernels::DecodeSelection* selection, dou
 }
 
 Status DecodeWalk::Attended(int64_t step, const kernels::DecodeSelection& selection, float* o, float* lse) {
-  const kernels::AttentionOutput output{kernels::ContiguousTensor<void>(o, whole_.num_qo_heads, 1, whole_.head_dim),
+  const kernels::AttentionOutput output{kernels::ContiguousTensor<void>(o, whole_.num_qo_heads, 1, whole_.ValueDim()),
                                         lse};
   return driver_.Attended(steps_.Step(whole_, step), selection, output, options_);
 }

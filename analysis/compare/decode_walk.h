@@ -27,7 +27,7 @@ class DecodeWalk {
   kernels::Status Select(int64_t step, kernels::DecodeSelection* selection, double* select_ms);
 
   bool WantsOutput() const { return driver_.WantsOutput(); }
-  // o [num_qo_heads, head_dim] and lse [num_qo_heads] of the step.
+  // o [num_qo_heads, v_head_dim] and lse [num_qo_heads] of the step.
   kernels::Status Attended(int64_t step, const kernels::DecodeSelection& selection, float* o, float* lse);
 
  private:

@@ -24,6 +24,11 @@ Status Upload(const std::vector<uint16_t>& values, const std::string& what, GpuM
 Status GpuHeads::Create(MeasuredHeadsPtr heads, std::unique_ptr<GpuHeads>* made) {
   std::unique_ptr<GpuHeads> gpu(new GpuHeads);
   if (Status status = kernels::NameOfCudaDevice(&gpu->gpu_name_); !status.ok()) return status;
+  if (heads->ValueDim() != heads->head_dim || !heads->sinks.empty()) {
+    return {kernels::StatusCode::kUnsupported,
+            heads->Name() + (heads->sinks.empty() ? ": v_head_dim differs from head_dim" : ": it has learned sinks") +
+                ", which the GPU's executors do not take: compare on the CPU"};
+  }
   gpu->narrow_ = ToSixteenBits(heads->q, heads->k, heads->v);
   const std::string of_heads = " of " + heads->Name();
   gpu->heads_ = std::move(heads);

@@ -19,6 +19,7 @@ inline kernels::AttentionProblem HeadOfProblem(const kernels::AttentionProblem& 
   one.q.data = at(problem.q, head);
   one.k.data = at(problem.k, kv_head);
   one.v.data = at(problem.v, kv_head);
+  if (problem.sinks != nullptr) one.sinks += head;
   return one;
 }
 

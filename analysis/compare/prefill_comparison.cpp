@@ -53,7 +53,7 @@ Status ReferenceRow(const kernels::AttentionProblem& problem, const kernels::Spa
   builder.FinishList();
   const kernels::SparseIndex single_index = builder.Build();
   kernels::AttentionOutput output;
-  output.o = {o, problem.head_dim, problem.head_dim, problem.head_dim};
+  output.o = {o, problem.ValueDim(), problem.ValueDim(), problem.ValueDim()};
   return kernels::AttendReference(single, single_index.View(), output);
 }
 
@@ -82,7 +82,7 @@ Status PrefillComparison::PrepareDense(HeadId asked) {
 Status PrefillComparison::KernelError(const PrefillRun& run, int64_t head, double* error) const {
   const kernels::AttentionProblem problem = device_->Problem();
   const int64_t rows = std::min<int64_t>(kCheckedRows, problem.seq_q);
-  const int64_t head_dim = problem.head_dim;
+  const int64_t head_dim = problem.ValueDim();
   const float* const o = run.o.data() + head * measured_->num_rows * head_dim;
   std::vector<float> reference(static_cast<size_t>(rows * head_dim));
   std::vector<float> measured(reference.size());
@@ -93,7 +93,7 @@ Status PrefillComparison::KernelError(const PrefillRun& run, int64_t head, doubl
     if (!status.ok()) return status;
     std::copy_n(o + row * head_dim, head_dim, measured.data() + i * head_dim);
   }
-  *error = MeasureError(measured.data(), reference.data(), rows, problem.head_dim).relative;
+  *error = MeasureError(measured.data(), reference.data(), rows, problem.ValueDim()).relative;
   return {};
 }
 
@@ -107,9 +107,9 @@ Status PrefillComparison::Judge(const PrefillRun& run, HeadId id, MethodResult* 
   SetKeptMass(DistributeMass(mass), result);
   result->num_rows = measured_->num_rows;
   result->kept_fraction = KeptFraction(*measured_, index);
-  const int64_t first = head * measured_->num_rows * measured_->head_dim;
+  const int64_t first = head * measured_->num_rows * measured_->ValueDim();
   const OutputError error =
-      MeasureError(run.o.data() + first, dense_.o.data() + first, measured_->num_rows, measured_->head_dim);
+      MeasureError(run.o.data() + first, dense_.o.data() + first, measured_->num_rows, measured_->ValueDim());
   result->relative_error = error.relative;
   result->max_error = error.maximum;
   result->cosine = error.cosine;

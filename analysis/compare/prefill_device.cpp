@@ -22,7 +22,7 @@ class CpuPrefill final : public PrefillDevice {
 
   Status Prepare(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, PrefillRun* run,
                  std::unique_ptr<PrefillWork>* work) override {
-    run->o.resize(heads_->q.size());
+    run->o.resize(heads_->OutputSize());
     double select_ms = 0, attend_ms = 0;
     if (Status status = SelectAndAttend(method, values, &run->index, run->o.data(), &select_ms, &attend_ms);
         !status.ok())
@@ -39,7 +39,7 @@ class CpuPrefill final : public PrefillDevice {
         : device_(device), method_(method), values_(values) {}
     Status Once(double* select_ms, double* attend_ms) override {
       kernels::SparseIndex index;
-      device_.dropped_.resize(device_.heads_->q.size());
+      device_.dropped_.resize(device_.heads_->OutputSize());
       return device_.SelectAndAttend(method_, values_, &index, device_.dropped_.data(), select_ms, attend_ms);
     }
 
@@ -49,12 +49,12 @@ class CpuPrefill final : public PrefillDevice {
     const kernels::ParameterValues& values_;
   };
 
-  // o: [num_qo_heads, num_rows, head_dim]
+  // o: [num_qo_heads, num_rows, v_head_dim]
   Status SelectAndAttend(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                          kernels::SparseIndex* index, float* o, double* select_ms, double* attend_ms) const {
     if (Status status = SelectTimed(*heads_, method, values, options_, index, select_ms); !status.ok()) return status;
     kernels::AttentionOutput output;
-    output.o = kernels::ContiguousTensor<void>(o, heads_->num_qo_heads, heads_->num_rows, heads_->head_dim);
+    output.o = kernels::ContiguousTensor<void>(o, heads_->num_qo_heads, heads_->num_rows, heads_->ValueDim());
     const Stopwatch watch;
     Status status = kernels::AttendCpu(Problem(), index->View(), output, {options_.num_threads, options_.cancelled});
     *attend_ms = watch.Milliseconds();

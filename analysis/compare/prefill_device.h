@@ -16,7 +16,7 @@ namespace headscope::analysis {
 // What a method made of the heads.
 struct PrefillRun {
   kernels::SparseIndex index;  // on the host, inside the model's window
-  std::vector<float> o;        // [num_qo_heads, num_rows, head_dim]
+  std::vector<float> o;        // [num_qo_heads, num_rows, v_head_dim]
   std::string select_device;   // "cpu", or the GPU's name
   std::string note;            // why selection did not run where attention did; else empty
 };

@@ -8,10 +8,12 @@
 
 namespace headscope::analysis {
 
-// The caller sets the numbers of heads, and then the tensors (SetContiguousTensors), whose strides follow from them.
+// The window is no part of it: methods' indices are cut to it where they are chosen (compare/model_window.h). The
+// caller sets the numbers of heads, and then the tensors (SetContiguousTensors), whose strides follow from them.
 inline kernels::AttentionProblem FrameProblem(const HeadFrame& frame) {
   kernels::AttentionProblem problem;
   problem.head_dim = frame.head_dim;
+  problem.v_head_dim = frame.v_head_dim;
   problem.seq_q = static_cast<int32_t>(frame.num_rows);
   problem.seq_k = static_cast<int32_t>(frame.num_tokens);
   problem.first_position = frame.row_positions.empty() ? 0 : frame.row_positions.front();

@@ -21,7 +21,14 @@ Status CopyToGpu(const HeadTensors& head, std::shared_ptr<const kernels::CudaSco
   std::string name;  // of the GPU that this thread has chosen, which need not be the first
   if (Status status = kernels::NameOfCudaDevice(&name); !status.ok()) return status;
   if (Status status = CheckPrefillHead(head); !status.ok()) return status;
+  if (head.chunk > 0) {
+    return {StatusCode::kUnsupported, "head " + HeadName(head.id) + " attends in chunks of " +
+                                          std::to_string(head.chunk) +
+                                          " tokens, which the GPU's statistics do not take"};
+  }
   kernels::AttentionProblem problem = head.Problem();
+  problem.v_head_dim = 0;  // scores know neither values nor sinks, and the recorded lse has the sink among its terms
+  problem.sinks = nullptr;
   std::vector<uint16_t> q, k;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     if (!NarrowExactly(head.q, dtype, &q) || !NarrowExactly(head.k, dtype, &k)) continue;

@@ -59,42 +59,58 @@ kernels::AttentionProblem HeadTensors::Problem() const {
   problem.num_kv_heads = 1;
   problem.first_qo_head = id.head;
   problem.first_kv_head = kv_head;
+  if (sink) problem.sinks = &*sink;
   kernels::SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
   return problem;
 }
 
+double HeadTensors::SinkMass(int64_t row) const {
+  if (!sink) return 0;
+  return std::exp(static_cast<double>(*sink) - static_cast<double>(lse[static_cast<size_t>(row)]));
+}
+
 kernels::ColumnRange HeadFrame::AttendedColumns(int64_t row) const {
   const int32_t position = row_positions[static_cast<size_t>(row)];
-  const int32_t begin = window > 0 ? std::max(0, position - window + 1) : 0;
+  const auto begin = static_cast<int32_t>(std::max<int64_t>(0, FirstSeen(row) - first_token));
   return {begin, std::min(position + 1, static_cast<int32_t>(num_tokens))};
 }
 
 bool HeadFrame::SeesAllItsKeys(int64_t row) const {
-  return first_token == 0 || (window > 0 && row_positions[static_cast<size_t>(row)] + 1 >= window);
+  return FirstSeen(row) >= first_token;
+}
+
+int64_t HeadFrame::FirstSeen(int64_t row) const {
+  data::LayerFacts facts;
+  facts.window = window;
+  facts.chunk = chunk;
+  return facts.FirstSeen(first_token + row_positions[static_cast<size_t>(row)]);
 }
 
 HeadSlots FindHead(const data::TraceReader& trace, HeadId id) {
   const data::TraceLayout& layout = trace.layout();
   HeadSlots slots;
   slots.layer = trace.LayerSlot(id.layer);
-  slots.qo_head = trace.QoHeadSlot(id.head);
-  if (slots.layer < 0 || slots.qo_head < 0) {
+  slots.qo_head = slots.layer < 0 ? -1 : trace.QoHeadSlot(slots.layer, id.head);
+  if (slots.qo_head < 0) {
+    const data::LayerFacts& shown = slots.layer < 0 ? layout.facts.front() : trace.layer(slots.layer);
     throw std::invalid_argument("head " + HeadName(id) + " is not in " + trace.path() + ": recorded are layers " +
-                                Names(layout.layers) + " and query heads " + Names(layout.qo_heads));
+                                Names(layout.layers) + " and query heads " + Names(shown.qo_heads));
   }
-  slots.kv_number = id.head / (layout.model.num_qo_heads / layout.model.num_kv_heads);
-  slots.kv_head = trace.KvHeadSlot(slots.kv_number);
+  const data::LayerFacts& facts = trace.layer(slots.layer);
+  slots.kv_number = id.head / facts.GroupSize();
+  slots.kv_head = trace.KvHeadSlot(slots.layer, slots.kv_number);
   if (slots.kv_head < 0) {
     throw std::invalid_argument("KV head " + std::to_string(slots.kv_number) + " of head " + HeadName(id) +
-                                " is not in " + trace.path() + ": recorded are KV heads " + Names(layout.kv_heads));
+                                " is not in " + trace.path() + ": recorded are KV heads " + Names(facts.kv_heads));
   }
   return slots;
 }
 
 HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
-  const data::TraceLayout& layout = trace.layout();
+  const data::LayerFacts& facts = trace.layer(layer_slot);
   HeadFrame frame;
-  frame.head_dim = layout.model.head_dim;
+  frame.head_dim = facts.head_dim;
+  frame.v_head_dim = facts.v_head_dim;
   frame.row_positions = trace.row_positions();
   frame.num_rows = static_cast<int64_t>(frame.row_positions.size());
   frame.num_tokens = trace.num_tokens();
@@ -103,10 +119,11 @@ HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
                               std::to_string(frame.row_positions.back()) + ", but only " +
                               std::to_string(frame.num_tokens) + " tokens are recorded: capture again");
   }
-  frame.scale = layout.softmax_scale > 0 ? layout.softmax_scale : 1.0f / std::sqrt(static_cast<float>(frame.head_dim));
-  frame.soft_cap = layout.soft_cap;
-  frame.window = layout.window_per_layer.empty() ? 0 : layout.window_per_layer[static_cast<size_t>(layer_slot)];
-  frame.first_token = layout.first_token;
+  frame.scale = facts.softmax_scale;
+  frame.soft_cap = facts.soft_cap;
+  frame.window = facts.window;
+  frame.chunk = facts.chunk;
+  frame.first_token = trace.layout().first_token;
   return frame;
 }
 
@@ -130,7 +147,7 @@ std::vector<float> ReadKeys(const data::TraceReader& trace, const HeadSlots& slo
 std::vector<float> ReadValues(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                               HeadId id) {
   std::vector<float> v = ReadDecoded(
-      frame.num_tokens, frame.head_dim, trace.layout().encoding,
+      frame.num_tokens, frame.ValueDim(), trace.layout().encoding,
       [&](int64_t begin, int64_t end, void* out) { trace.ReadV(slots.layer, slots.kv_head, begin, end, out); });
   CheckFinite(v, "v", id, trace.path());
   return v;
@@ -140,6 +157,11 @@ void ReadLogSumExp(const data::TraceReader& trace, const HeadSlots& slots, HeadT
   head->lse.resize(static_cast<size_t>(head->num_rows));
   if (head->num_rows > 0) trace.ReadLse(slots.layer, slots.qo_head, 0, head->num_rows, head->lse.data());
   CheckFinite(head->lse, "lse", head->id, trace.path());
+}
+
+std::optional<float> SinkOf(const data::TraceReader& trace, HeadId id) {
+  const std::vector<float>& sinks = trace.layer(trace.LayerSlot(id.layer)).sinks;
+  return sinks.empty() ? std::nullopt : std::optional(sinks[static_cast<size_t>(id.head)]);
 }
 
 void PutOnGpu(HeadTensors* head) {
@@ -161,6 +183,7 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace pla
   head->q = ReadQueries(trace, slots, *head, id);
   head->k = ReadKeys(trace, slots, *head, id);
   head->v = ReadValues(trace, slots, *head, id);
+  head->sink = SinkOf(trace, id);
   ReadLogSumExp(trace, slots, head.get());
   if (place == HeadPlace::kGpuWhereExact) PutOnGpu(head.get());
   return head;
@@ -168,8 +191,9 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace pla
 
 std::vector<HeadId> RecordedHeads(const data::TraceReader& trace) {
   std::vector<HeadId> heads;
-  for (const int32_t layer : trace.layout().layers) {
-    for (const int32_t head : trace.layout().qo_heads) heads.push_back({layer, head});
+  const data::TraceLayout& layout = trace.layout();
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    for (const int32_t head : layout.facts[slot].qo_heads) heads.push_back({layout.layers[slot], head});
   }
   return heads;
 }

@@ -52,6 +52,7 @@ kernels::AttentionProblem MeasuredHeads::Problem() const {
   problem.num_kv_heads = num_kv_heads;
   problem.first_qo_head = first_qo_head;
   problem.first_kv_head = first_kv_head;
+  if (!sinks.empty()) problem.sinks = sinks.data();
   kernels::SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
   return problem;
 }
@@ -67,7 +68,8 @@ HeadTensorsPtr MeasuredHeads::Head(HeadId id, HeadPlace place) const {
   head->kv_head = first_kv_head + static_cast<int32_t>(kv_index);
   head->q = Slice(q, index, num_rows * head_dim);
   head->k = Slice(k, kv_index, num_tokens * head_dim);
-  head->v = Slice(v, kv_index, num_tokens * head_dim);
+  head->v = Slice(v, kv_index, num_tokens * ValueDim());
+  if (!sinks.empty()) head->sink = sinks[static_cast<size_t>(index)];
   head->lse = Slice(lse, index, num_rows);
   if (place == HeadPlace::kGpuWhereExact) PutOnGpu(head.get());
   return head;
@@ -91,22 +93,25 @@ MeasuredHeadsPtr AloneHead(HeadTensorsPtr head) {
   alone->k = head->k;
   alone->v = head->v;
   alone->lse = head->lse;
+  if (head->sink) alone->sinks = {*head->sink};
   alone->known = {std::move(head)};
   return alone;
 }
 
-int64_t MeasuredBytes(const data::TraceReader& trace, int32_t num_qo_heads, int32_t num_kv_heads) {
-  const int64_t row_bytes = int64_t{trace.layout().model.head_dim} * int64_t{sizeof(float)};
-  return row_bytes * (4 * num_qo_heads * trace.num_rows() + 2 * num_kv_heads * trace.num_tokens());
+int64_t MeasuredBytes(const data::TraceReader& trace, int32_t layer, int32_t num_qo_heads, int32_t num_kv_heads) {
+  const data::LayerFacts& facts = trace.layer(trace.LayerSlot(layer));
+  const int64_t q_dim = facts.head_dim, v_dim = facts.v_head_dim;
+  return int64_t{sizeof(float)} *
+         (num_qo_heads * trace.num_rows() * (q_dim + 3 * v_dim) + num_kv_heads * trace.num_tokens() * (q_dim + v_dim));
 }
 
 LayerPart PartOfLayer(const data::TraceReader& trace, HeadId head, int64_t most_bytes) {
   const HeadSlots slots = FindHead(trace, head);
-  const data::ModelInfo& model = trace.layout().model;
-  const int32_t group = model.num_qo_heads / model.num_kv_heads;
-  const auto is_recorded = [&](int32_t qo_head) { return trace.QoHeadSlot(qo_head) >= 0; };
+  const data::LayerFacts& model = trace.layer(slots.layer);
+  const int32_t group = model.GroupSize();
+  const auto is_recorded = [&](int32_t qo_head) { return trace.QoHeadSlot(slots.layer, qo_head) >= 0; };
   const auto is_whole = [&](int32_t kv_head) {
-    if (trace.KvHeadSlot(kv_head) < 0) return false;
+    if (trace.KvHeadSlot(slots.layer, kv_head) < 0) return false;
     for (int32_t i = 0; i < group; ++i) {
       if (!is_recorded(kv_head * group + i)) return false;
     }
@@ -125,9 +130,11 @@ LayerPart PartOfLayer(const data::TraceReader& trace, HeadId head, int64_t most_
   }
   GrowBothWays(0, model.num_kv_heads, is_whole, &part.first_kv_head, &part.num_kv_heads);
   if (part.num_kv_heads < model.num_kv_heads) part.why_fewer = "the trace does not hold the others";
-  const int64_t wanted = MeasuredBytes(trace, part.num_kv_heads * group, part.num_kv_heads);
+  const int64_t wanted = MeasuredBytes(trace, head.layer, part.num_kv_heads * group, part.num_kv_heads);
   if (wanted > most_bytes) {
-    const auto fits = [&](int32_t kv_heads) { return MeasuredBytes(trace, kv_heads * group, kv_heads) <= most_bytes; };
+    const auto fits = [&](int32_t kv_heads) {
+      return MeasuredBytes(trace, head.layer, kv_heads * group, kv_heads) <= most_bytes;
+    };
     int32_t count = part.num_kv_heads;
     while (count > 1 && !fits(count)) --count;
     part.why_fewer = std::to_string(part.num_kv_heads * group) + " would take " + Gigabytes(wanted) +
@@ -164,12 +171,12 @@ MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t mo
   layer->num_qo_heads = part.num_qo_heads;
   layer->first_kv_head = part.first_kv_head;
   layer->num_kv_heads = part.num_kv_heads;
-  layer->heads_of_layer = trace.layout().model.num_qo_heads;
+  layer->heads_of_layer = trace.layer(trace.LayerSlot(id.layer)).num_qo_heads;
   layer->why_fewer = part.why_fewer;
   auto tensors = std::make_shared<LayerTensors>();
   tensors->q.reserve(static_cast<size_t>(part.num_qo_heads * head.num_rows * head.head_dim));
   tensors->k.reserve(static_cast<size_t>(part.num_kv_heads * head.num_tokens * head.head_dim));
-  tensors->v.reserve(tensors->k.capacity());
+  tensors->v.reserve(static_cast<size_t>(part.num_kv_heads * head.num_tokens * head.ValueDim()));
   for (int32_t i = 0; i < part.num_qo_heads; ++i) {
     head.id = {id.layer, part.first_qo_head + i};
     const HeadSlots slots = FindHead(trace, head.id);
@@ -180,6 +187,7 @@ MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t mo
       tensors->k.insert(tensors->k.end(), head.k.begin(), head.k.end());
       tensors->v.insert(tensors->v.end(), head.v.begin(), head.v.end());
     }
+    if (const std::optional<float> sink = SinkOf(trace, head.id)) layer->sinks.push_back(*sink);
     ReadLogSumExp(trace, slots, &head);
     tensors->q.insert(tensors->q.end(), head.q.begin(), head.q.end());
     tensors->lse.insert(tensors->lse.end(), head.lse.begin(), head.lse.end());

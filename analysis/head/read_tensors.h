@@ -1,6 +1,7 @@
 // Tensors of one head out of a trace, as fp32.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "analysis/head_tensors.h"
@@ -25,6 +26,8 @@ std::vector<float> ReadQueries(const data::TraceReader& trace, const HeadSlots& 
 std::vector<float> ReadKeys(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame, HeadId id);
 std::vector<float> ReadValues(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                               HeadId id);
+// The head's learned logit, if its layer has such.
+std::optional<float> SinkOf(const data::TraceReader& trace, HeadId id);
 // As recorded.
 void ReadLogSumExp(const data::TraceReader& trace, const HeadSlots& slots, HeadTensors* head);
 

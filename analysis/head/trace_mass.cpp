@@ -54,6 +54,7 @@ CheckedRow Check(const HeadTensors& head, int64_t row, data::Encoding encoding) 
     scores.push_back(cap > 0 ? cap * std::tanh(dot * scale / cap) : dot * scale);
     largest_terms = std::max(largest_terms, terms * scale);
   }
+  if (head.sink) scores.push_back(static_cast<double>(*head.sink));
   const double largest = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
   for (const double score : scores) sum += std::exp(score - largest);
@@ -73,6 +74,9 @@ bool MassOnGpu(const HeadTensors& head, int64_t num_cut, std::vector<double>* ma
 
 std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads) {
   std::vector<double> mass(static_cast<size_t>(head.num_rows), 1.0);
+  for (size_t row = 0; head.sink && row < mass.size(); ++row) {
+    mass[row] = RoundedShare(1.0 - head.SinkMass(static_cast<int64_t>(row)));
+  }
   // Rows ascend, and so do the first keys of those in a window: the rows that lack keys come first.
   int64_t num_cut = 0;
   while (num_cut < head.num_rows && !head.SeesAllItsKeys(num_cut)) ++num_cut;
@@ -104,7 +108,7 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads) {
       }
     }
   });
-  for (double& share : mass) share = RoundedShare(share);
+  for (size_t row = 0; row < static_cast<size_t>(num_cut); ++row) mass[row] = RoundedShare(mass[row]);
   return mass;
 }
 
@@ -119,7 +123,7 @@ std::string DescribeWrongLse(const HeadTensors& head, const data::TraceReader& t
            FormatNumber("%.4g", static_cast<double>(head.lse[static_cast<size_t>(row)])) +
            ", and the scores of that row's keys give " + FormatNumber("%.4g", checked.lse) +
            ": its probabilities and masses are wrong by that factor; write the natural logarithm of the sum of "
-           "exp(softmax_scale * q.k) over all keys that a row sees";
+           "exp(softmax_scale * q.k) over all keys that a row sees, and its sink's exp(logit)";
   }
   return {};
 }

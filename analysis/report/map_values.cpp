@@ -85,6 +85,7 @@ class DifferenceRow {
       : head_(head), index_(index), keys_(keys), begin_(begin), change_(static_cast<size_t>(end - begin)) {}
 
   // mass_in_trace: what all of the row's keys that are there hold; the kept ones share it out among themselves.
+  // A learned sink keeps its part whatever is left out.
   const std::vector<float>& Compute(int64_t row, float kept_mass, double mass_in_trace) {
     const auto width = static_cast<int32_t>(change_.size());
     kernels::ScoreBlock(head_.q.data() + row * head_.head_dim, head_.head_dim, 1, keys_, 0, width, head_.scale,
@@ -92,7 +93,8 @@ class DifferenceRow {
     kernels::ExpInPlace(change_.data(), width, head_.lse[static_cast<size_t>(row)]);
     ranges_.clear();
     kernels::AppendKeptRanges(index_, 0, 0, static_cast<int32_t>(row), &ranges_);
-    const float gain = kept_mass > 0 ? static_cast<float>(mass_in_trace) / kept_mass - 1.0f : 0.0f;
+    const auto sink = static_cast<float>(head_.SinkMass(row));
+    const float gain = kept_mass > 0 ? (static_cast<float>(mass_in_trace) + sink) / (kept_mass + sink) - 1.0f : 0.0f;
     int64_t dropped_from = 0;
     const auto drop = [&](int64_t until) {
       for (int64_t j = dropped_from; j < until; ++j) change_[static_cast<size_t>(j)] = -change_[static_cast<size_t>(j)];

@@ -115,7 +115,8 @@ std::vector<int64_t> CutEvenly(int64_t begin, int64_t end, int64_t pixels) {
 std::string OutsideText(const HeadTensors& head, const Region& region) {
   if (head.first_token == 0) return {};
   const std::vector<double> in_trace = MassInTrace(head, 0);
-  const double mass = std::accumulate(in_trace.begin() + region.row_begin, in_trace.begin() + region.row_end, 0.0);
+  double mass = std::accumulate(in_trace.begin() + region.row_begin, in_trace.begin() + region.row_end, 0.0);
+  for (int64_t row = region.row_begin; row < region.row_end; ++row) mass += head.SinkMass(row);
   const double outside = 1 - mass / static_cast<double>(region.row_end - region.row_begin);
   return outside > 0 ? FormatNumber(", %.3g of the mass outside", outside) : std::string();
 }

@@ -11,6 +11,7 @@
 
 #define HEADSCOPE_ROW_STATISTICS(STATISTIC) \
   STATISTIC(QueryKurtosis)                  \
+  STATISTIC(LearnedSinkMass)                \
   HEADSCOPE_MORE_ROW_STATISTICS(STATISTIC)
 
 namespace headscope::analysis {

@@ -41,7 +41,7 @@ void Classify(const ClassEvidence& evidence, HeadStatistics* statistics) {
   const double line_mass =
       std::max(0.0, std::max(statistics->vertical_mass, statistics->slash_mass) - evidence.line_chance);
   const char* line_name = statistics->vertical_mass >= statistics->slash_mass ? "columns" : "diagonals";
-  const double near_mass = 1.0 - statistics->outside_mass - evidence.far_mass;
+  const double near_mass = 1.0 - statistics->outside_mass - evidence.learned_sink_mass - evidence.far_mass;
   const double sparsity = SparsityAt(*statistics, kClassTarget);
   const double beyond_chance = evidence.far_mass - evidence.block_chance;
   const double lift = beyond_chance > 0 ? (statistics->block_mass - evidence.block_chance) / beyond_chance : 0;

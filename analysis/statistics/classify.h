@@ -25,6 +25,7 @@ struct ClassEvidence {
   // Mass that as many columns or diagonals could hold with one sharp row each: below it, line masses say nothing, and
   // with few analysed rows it is not small.
   double line_chance = 0;
+  double learned_sink_mass = 0;  // mean mass that no token gets
 };
 
 // Sets head_class and class_reason from the evidence and the other fields, sparsity at kClassTarget among them.

@@ -106,6 +106,12 @@ RowExtent ExtentOf(const HeadTensors& head, const StatisticsOptions& options, in
   return extent;
 }
 
+double SinkEntropy(const HeadTensors& head, int64_t row) {
+  if (!head.sink) return 0;
+  const double log_share = static_cast<double>(*head.sink) - static_cast<double>(head.lse[static_cast<size_t>(row)]);
+  return -std::exp(log_share) * log_share;
+}
+
 void RowBlockPass::Run(const RowBlock& block, size_t block_index, size_t first_entry, RowTable* table) {
   const auto count = static_cast<int64_t>(block.rows.size());
   key_block_mass_.assign(static_cast<size_t>(head_.num_tokens / options_.block_size + 1), 0.0);
@@ -168,7 +174,7 @@ void RowBlockPass::Exponentiate(const RowExtent& extent, float lse, RowNumbers* 
   numbers->sink_mass = RoundedShare(numbers->sink_mass);
   numbers->local_mass = RoundedShare(numbers->local_mass);
   // Of a row that sees all its keys what the sum lacks is rounding.
-  numbers->outside_mass = extent.complete ? 0 : std::max(0.0, 1 - mass);
+  numbers->outside_mass = extent.complete ? 0 : std::max(0.0, 1 - mass - numbers->learned_sink_mass);
 }
 
 void RowBlockPass::AnalyseRow(int64_t row, const float* batch_scores, int64_t first_column, size_t entry,
@@ -180,8 +186,9 @@ void RowBlockPass::AnalyseRow(int64_t row, const float* batch_scores, int64_t fi
   numbers.num_columns = width;
   const float* scores = batch_scores + (extent.begin - first_column);
   std::copy_n(scores, width, p_.data());
+  numbers.learned_sink_mass = RoundedShare(head_.SinkMass(row));
   Exponentiate(extent, lse, &numbers);
-  numbers.entropy = RoundedUpToZero(Entropy(p_.data(), scores, width, lse));
+  numbers.entropy = RoundedUpToZero(Entropy(p_.data(), scores, width, lse) + SinkEntropy(head_, row));
   numbers.max_probability = width > 0 ? RoundedShare(static_cast<double>(kernels::MaxOf(p_.data(), width))) : 0;
   FillRowStatistics(head_, row, {p_.data(), static_cast<size_t>(width)}, numbers.outside_mass, entry, table);
 

@@ -40,11 +40,15 @@ struct RowExtent {
 };
 RowExtent ExtentOf(const HeadTensors& head, const StatisticsOptions& options, int64_t row);
 
+// The learned sink's term of the entropy of a row's whole distribution.
+double SinkEntropy(const HeadTensors& head, int64_t row);
+
 // What one row contributes.
 struct RowNumbers {
   double entropy = 0, max_probability = 0;
   double sink_mass = 0, local_mass = 0, retrieval_mass = 0;
-  double outside_mass = 0;  // on keys that a cut trace does not hold
+  double outside_mass = 0;       // on keys that a cut trace does not hold
+  double learned_sink_mass = 0;  // on the head's learned sink
   int64_t num_columns = 0;
 };
 

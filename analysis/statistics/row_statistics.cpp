@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "analysis/types/rounding.h"
 #include "analysis/types/row_statistic.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
@@ -18,6 +19,7 @@ void FillRowStatistics(const HeadTensors& head, int64_t row, std::span<const flo
   view.first_key = head.AttendedColumns(row).begin;
   view.p = p;
   view.outside_mass = outside_mass;
+  view.learned_sink_mass = RoundedShare(head.SinkMass(row));
   for (size_t i = 0; i < statistics.size(); ++i)
     table->row_statistics[entry * statistics.size() + i] = statistics[i]->OfRow(view);
 }

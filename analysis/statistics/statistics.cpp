@@ -187,7 +187,8 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   };
   statistics.block_mass = RoundedShare(mean_of(table.block_mass));
   Classify({mean_of(lines.far_columns), mean_of(table.block_chance),
-            static_cast<double>(options.best_lines) / static_cast<double>(num_rows)},
+            static_cast<double>(options.best_lines) / static_cast<double>(num_rows),
+            MeanOverRows(table, [](const RowNumbers& row) { return row.learned_sink_mass; })},
            &statistics);
   if (!class_target_given) {
     std::erase_if(statistics.sparsity, [](const SparsityAtCra& entry) { return entry.target == kClassTarget; });

@@ -47,11 +47,13 @@ void FillRows(const HeadTensors& head, const kernels::RowNumbers& numbers, RowTa
     const kernels::ColumnRange attended = head.AttendedColumns(static_cast<int64_t>(row));
     RowNumbers& of_row = table->rows[row];
     of_row.num_columns = attended.end - attended.begin;
-    of_row.entropy = RoundedUpToZero(static_cast<double>(numbers.entropy[row]));
+    const auto number = static_cast<int64_t>(row);
+    of_row.entropy = RoundedUpToZero(static_cast<double>(numbers.entropy[row]) + SinkEntropy(head, number));
+    of_row.learned_sink_mass = RoundedShare(head.SinkMass(number));
     of_row.sink_mass = RoundedShare(static_cast<double>(numbers.sink_mass[row]));
     of_row.local_mass = RoundedShare(static_cast<double>(numbers.local_mass[row]));
     of_row.retrieval_mass = RoundedShare(static_cast<double>(numbers.retrieval_mass[row]));
-    of_row.outside_mass = std::max(0.0, 1 - in_trace[row]);
+    of_row.outside_mass = head.SeesAllItsKeys(number) ? 0 : std::max(0.0, 1 - in_trace[row] - of_row.learned_sink_mass);
   }
 }
 

@@ -47,12 +47,17 @@ std::vector<MetricInfo> ComputedMetrics(const analysis::StatisticsOptions& optio
 }
 
 // Whether a metric is printed when none is asked for: what says most in the 80 columns of a terminal, and whatever
-// comes of targets and budgets that were asked for. A trace that was cut behind its first tokens has no sinks, and
-// tells what is not there instead.
-bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOptions& options, bool is_cut) {
+// comes of targets and budgets that were asked for. A trace that was cut behind its first tokens has none of the first
+// ones, and tells what is not there instead; where some head has a learned sink, its mass is told.
+bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOptions& options,
+                        const data::TraceLayout& layout) {
   static const analysis::StatisticsOptions defaults;
   static const std::set<std::string> telling = {"sparsity_0.95", "kurtosis", "entropy", "local_mass"};
-  if (metric.name == (is_cut ? "outside_mass" : "sink_mass")) return true;
+  if (metric.name == (layout.first_token > 0 ? "outside_mass" : "sink_mass")) return true;
+  if (metric.name == "learned_sink_mass") {
+    return std::any_of(layout.facts.begin(), layout.facts.end(),
+                       [](const data::LayerFacts& facts) { return !facts.sinks.empty(); });
+  }
   if (metric.name.starts_with("sparsity_") && options.cra_targets != defaults.cra_targets) return true;
   if (metric.name.starts_with("agreement_")) {
     return options.agreement_r != defaults.agreement_r || options.agreement_k != defaults.agreement_k;
@@ -61,12 +66,12 @@ bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOpti
 }
 
 // The columns of the printed table.
-std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, bool is_cut) {
+std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, const data::TraceLayout& layout) {
   std::vector<MetricInfo> known = ComputedMetrics(arguments.options), chosen;
   if (arguments.all) return known;
   if (arguments.metrics.empty()) {
     std::erase_if(known,
-                  [&](const MetricInfo& metric) { return !IsPrintedByDefault(metric, arguments.options, is_cut); });
+                  [&](const MetricInfo& metric) { return !IsPrintedByDefault(metric, arguments.options, layout); });
     return known;
   }
   for (const std::string& name : arguments.metrics) {
@@ -150,9 +155,9 @@ int RunAnalyze(AnalyzeArguments arguments) {
   SortUnique(&options.agreement_k);
   CheckArguments(arguments);
   ParseDeviceName(arguments.device);
-  static_cast<void>(ChosenMetrics(arguments, false));  // a wrong name is refused before the trace is read
+  static_cast<void>(ChosenMetrics(arguments, {}));  // a wrong name is refused before the trace is read
   const data::TraceReader trace(arguments.trace);
-  const std::vector<MetricInfo> metrics = ChosenMetrics(arguments, trace.layout().first_token > 0);
+  const std::vector<MetricInfo> metrics = ChosenMetrics(arguments, trace.layout());
   CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
   const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);

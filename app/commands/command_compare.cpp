@@ -40,7 +40,7 @@ int RunCompare(CompareArguments arguments) {
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(arguments.heads, analysis::RecordedHeads(trace));
   CheckQueryRows(trace);
-  CheckMethodsRun(trace.layout().model.head_dim, arguments.trace);
+  CheckMethodsRun(trace, heads);
   UseDevice(arguments.device);
   arguments.options.device = device.is_gpu ? "cuda" : "cpu";
   arguments.options.cancelled = InstallInterruptFlag();

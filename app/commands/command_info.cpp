@@ -1,4 +1,5 @@
 // headscope info FILE|DIR [--json]: what a trace or checkpoint holds.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -61,6 +62,73 @@ std::string Text(const Json& json) {
   return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
 }
 
+std::string RopeName(const data::LayerFacts& facts) {
+  return data::NameOf(facts.rope.convention);
+}
+
+// What all recorded layers have; null where they differ ("facts" then tells).
+template <typename Get>
+Json Shared(const data::TraceLayout& layout, Get get) {
+  const auto first = get(layout.facts.front());
+  const bool same = std::all_of(layout.facts.begin(), layout.facts.end(),
+                                [&](const data::LayerFacts& facts) { return get(facts) == first; });
+  return same ? Json(first) : Json();
+}
+
+std::string HeadsText(const data::LayerFacts& facts) {
+  return NumberListText(facts.qo_heads) + " (KV " + NumberListText(facts.kv_heads) + ")";
+}
+
+// Of layers that differ: everything of one that is not as usual, in words.
+std::string FactsText(const data::LayerFacts& facts) {
+  std::ostringstream out;
+  out << facts.num_qo_heads << " query heads over " << facts.num_kv_heads << " KV heads, head_dim " << facts.head_dim;
+  if (facts.v_head_dim != facts.head_dim) out << " (v " << facts.v_head_dim << ')';
+  out << ", scale " << facts.softmax_scale << ", RoPE " << RopeName(facts);
+  if (facts.window > 0) out << ", window " << facts.window;
+  if (facts.chunk > 0) out << ", chunk " << facts.chunk;
+  if (facts.soft_cap > 0) out << ", soft cap " << facts.soft_cap;
+  if (!facts.sinks.empty()) out << ", learned sinks";
+  if (facts.output_gate != data::OutputGate::kNone) out << ", output gate " << data::NameOf(facts.output_gate);
+  if (facts.v_is_k) out << ", v is k";
+  if (facts.kv_layer >= 0) out << ", k and v of layer " << facts.kv_layer;
+  if (facts.selection.sets > 0) out << ", own selection of " << facts.selection.ids;
+  if (facts.selection_layer >= 0) out << ", selection of layer " << facts.selection_layer;
+  return out.str();
+}
+
+// "  heads      0-7 (KV 0-3)", or where layers differ in anything but their windows a line for each of them.
+std::string LayersText(const data::TraceLayout& layout) {
+  const auto without_window = [](data::LayerFacts facts) {
+    facts.window = 0;
+    return facts;
+  };
+  const data::LayerFacts first = without_window(layout.facts.front());
+  if (std::all_of(layout.facts.begin(), layout.facts.end(),
+                  [&](const data::LayerFacts& facts) { return without_window(facts) == first; })) {
+    return "  heads      " + HeadsText(first) + "\n";
+  }
+  std::string text;
+  for (size_t slot = 0; slot < layout.facts.size(); ++slot) {
+    const data::LayerFacts& facts = layout.facts[slot];
+    text += "  layer " + std::to_string(layout.layers[slot]) + ": " + FactsText(facts) + "; heads " + HeadsText(facts) +
+            "\n";
+  }
+  return text;
+}
+
+std::string RopeAndScale(const data::TraceLayout& layout) {
+  const data::LayerFacts& first = layout.facts.front();
+  if (std::any_of(layout.facts.begin(), layout.facts.end(), [&](const data::LayerFacts& facts) {
+        return facts.softmax_scale != first.softmax_scale || facts.rope.convention != first.rope.convention;
+      })) {
+    return "";
+  }
+  std::ostringstream out;
+  out << ", RoPE " << RopeName(first) << ", scale " << first.softmax_scale;
+  return out.str();
+}
+
 int TraceInfo(const std::string& path, bool json) {
   const data::TraceReader trace(path);
   const data::TraceLayout& layout = trace.layout();
@@ -82,13 +150,14 @@ int TraceInfo(const std::string& path, bool json) {
                  {"prompt", layout.prompt_source},
                  {"task_answer", layout.task_answer},
                  {"layers", layout.layers},
-                 {"qo_heads", layout.qo_heads},
-                 {"kv_heads", layout.kv_heads},
+                 {"qo_heads", Shared(layout, [](const data::LayerFacts& facts) { return facts.qo_heads; })},
+                 {"kv_heads", Shared(layout, [](const data::LayerFacts& facts) { return facts.kv_heads; })},
                  {"encoding", EncodingName(layout.encoding)},
                  {"capture_point", layout.capture_point},
-                 {"rope_convention", layout.rope_convention},
-                 {"softmax_scale", layout.softmax_scale},
-                 {"soft_cap", layout.soft_cap},
+                 {"rope_convention", Shared(layout, RopeName)},
+                 {"softmax_scale", Shared(layout, [](const data::LayerFacts& facts) { return facts.softmax_scale; })},
+                 {"soft_cap", Shared(layout, [](const data::LayerFacts& facts) { return facts.soft_cap; })},
+                 {"facts", data::LayersJson(layout)},
                  {"row_selection", layout.row_selection},
                  {"model", data::ModelJson(model)}});
   } else {
@@ -101,10 +170,9 @@ int TraceInfo(const std::string& path, bool json) {
         << " KV heads, head_dim " << model.head_dim << "\n  prompt     " << Printable(layout.prompt_source)
         << "\n  tokens     " << trace.num_tokens() << DecodedText(decoded) << CutFrom(layout.first_token)
         << "\n  query rows " << trace.num_rows() << " (" << Printable(layout.row_selection) << ")\n  layers     "
-        << NumberListText(layout.layers) << "\n  heads      " << NumberListText(layout.qo_heads) << " (KV "
-        << NumberListText(layout.kv_heads) << ")\n  values     " << EncodingName(layout.encoding) << ", q and k "
-        << Printable(layout.capture_point) << ", RoPE " << Printable(layout.rope_convention) << ", scale "
-        << layout.softmax_scale << '\n';
+        << NumberListText(layout.layers) << '\n'
+        << LayersText(layout) << "  values     " << EncodingName(layout.encoding) << ", q and k "
+        << Printable(layout.capture_point) << RopeAndScale(layout) << '\n';
     if (!layout.task_answer.empty()) out << "  answer     \"" << Printable(layout.task_answer) << "\"\n";
   }
   WriteText(out.str(), "", false);

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 
 #include "analysis/compare.h"
 #include "analysis/result_files.h"
@@ -71,6 +72,15 @@ void CheckMethodsRun(int32_t head_dim, const std::string& source) {
   if (status.code() != kernels::StatusCode::kUnsupported) return CheckStatus(status, source);
   throw UsageError(source + ": methods cannot run on its heads (" + status.message() +
                    "); they can be captured, analysed and drawn, so leave out what runs methods");
+}
+
+void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads) {
+  std::set<int32_t> sizes;
+  for (const analysis::HeadId& head : heads) {
+    const data::LayerFacts& facts = trace.layer(trace.LayerSlot(head.layer));
+    sizes.insert({facts.head_dim, facts.v_head_dim});
+  }
+  for (const int32_t size : sizes) CheckMethodsRun(size, trace.path());
 }
 
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {

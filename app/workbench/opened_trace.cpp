@@ -39,9 +39,15 @@ std::string NameContents(const data::TraceReader& reader) {
     add_bytes(text->c_str(), text->size() + 1);
   const int64_t shape[] = {layout.model.head_dim, static_cast<int64_t>(layout.encoding), layout.first_token};
   add_bytes(shape, sizeof(shape));
-  for (const std::vector<int32_t>* list :
-       {&layout.layers, &layout.qo_heads, &layout.window_per_layer, &reader.row_positions()})
-    add_list(*list);
+  add_list(layout.layers);
+  std::vector<int32_t> windows;
+  for (const data::LayerFacts& facts : layout.facts) windows.push_back(facts.window);
+  // Where heads differ from layer to layer, each layer's count; else, as ever, those of the first.
+  for (size_t slot = 0; slot < layout.facts.size(); ++slot) {
+    if (slot == 0 || layout.facts[slot].qo_heads != layout.facts[0].qo_heads) add_list(layout.facts[slot].qo_heads);
+  }
+  add_list(windows);
+  add_list(reader.row_positions());
   std::vector<int32_t> ids;
   ids.reserve(reader.tokens().size());
   for (const data::TokenRecord& token : reader.tokens()) ids.push_back(token.id);
@@ -67,9 +73,10 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   summary.prompt_source = analysis::Printable(layout.prompt_source);
   summary.contents = NameContents(reader);
   summary.heads = analysis::RecordedHeads(reader);
-  const int32_t group_size = std::max(1, summary.num_qo_heads / std::max(1, summary.num_kv_heads));
   summary.kv_head_of_head.reserve(summary.heads.size());
-  for (const analysis::HeadId& head : summary.heads) summary.kv_head_of_head.push_back(head.head / group_size);
+  for (const analysis::HeadId& head : summary.heads) {
+    summary.kv_head_of_head.push_back(head.head / reader.layer(reader.LayerSlot(head.layer)).GroupSize());
+  }
   summary.token_text.reserve(reader.tokens().size());
   for (const data::TokenRecord& token : reader.tokens()) summary.token_text.push_back(analysis::Printable(token.text));
   summary.row_positions = reader.row_positions();
@@ -90,7 +97,7 @@ OpenedTrace::~OpenedTrace() {
 analysis::MeasuredHeadsPtr OpenedTrace::GroupOf(analysis::HeadId head) {
   const std::lock_guard lock(mutex_);
   const auto bytes = [this](const analysis::MeasuredHeads& group) {
-    return analysis::MeasuredBytes(reader, group.num_qo_heads, group.num_kv_heads);
+    return analysis::MeasuredBytes(reader, group.layer, group.num_qo_heads, group.num_kv_heads);
   };
   analysis::MeasuredHeadsPtr group = group_.lock();
   if (!group || !group->Holds(head)) {

@@ -300,7 +300,7 @@ ui::Exact TraceWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t
   const double score = analysis::Score(*tensors, row, column);
   const int32_t position = tensors->row_positions[static_cast<size_t>(row)];
   return {analysis::Probability(*tensors, row, column), score, column <= position,
-          tensors->window == 0 || position - column < tensors->window};
+          column >= tensors->AttendedColumns(row).begin};
 }
 
 void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& method,

@@ -117,4 +117,8 @@ void CreateIntegers(hid_t object, const std::string& name, std::span<const int32
   CreateList(object, name, H5T_STD_I32LE, H5T_NATIVE_INT32, values.size(), values.data());
 }
 
+void CreateFloats(hid_t object, const std::string& name, std::span<const float> values) {
+  CreateList(object, name, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, values.size(), values.data());
+}
+
 }  // namespace headscope::data

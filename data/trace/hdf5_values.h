@@ -34,5 +34,6 @@ void CreateInteger(hid_t object, const std::string& name, hid_t file_type, int64
 void CreateFloat(hid_t object, const std::string& name, float value);
 void CreateBoolean(hid_t object, const std::string& name, bool value);
 void CreateIntegers(hid_t object, const std::string& name, std::span<const int32_t> values);
+void CreateFloats(hid_t object, const std::string& name, std::span<const float> values);
 
 }  // namespace headscope::data

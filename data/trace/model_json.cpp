@@ -15,4 +15,94 @@ nlohmann::ordered_json ModelJson(const ModelInfo& model) {
           {"tokenizer_sha256", model.tokenizer_sha256}};
 }
 
+nlohmann::ordered_json LayersJson(const TraceLayout& layout) {
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    const LayerFacts& facts = layout.facts[slot];
+    layers.push_back({{"layer", layout.layers[slot]},
+                      {"kind", NameOf(facts.Kind())},
+                      {"num_qo_heads", facts.num_qo_heads},
+                      {"num_kv_heads", facts.num_kv_heads},
+                      {"head_dim", facts.head_dim},
+                      {"v_head_dim", facts.v_head_dim},
+                      {"qo_heads", facts.qo_heads},
+                      {"kv_heads", facts.kv_heads},
+                      {"softmax_scale", facts.softmax_scale},
+                      {"soft_cap", facts.soft_cap},
+                      {"window", facts.window},
+                      {"chunk", facts.chunk},
+                      {"rope",
+                       {{"convention", NameOf(facts.rope.convention)},
+                        {"theta", facts.rope.theta},
+                        {"dims", facts.rope.num_dims},
+                        {"first_dim", facts.rope.first_dim},
+                        {"attention_factor", facts.rope.attention_factor}}},
+                      {"sinks", facts.sinks},
+                      {"norm", NameOf(facts.norm)},
+                      {"output_gate", NameOf(facts.output_gate)},
+                      {"v_is_k", facts.v_is_k},
+                      {"kv_layer", facts.kv_layer},
+                      {"selection_layer", facts.selection_layer}});
+  }
+  return layers;
+}
+
+const char* NameOf(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kAttention:
+      return "attention";
+    case LayerKind::kSliding:
+      return "sliding";
+    case LayerKind::kChunked:
+      return "chunked";
+    case LayerKind::kLinear:
+      return "linear";
+    case LayerKind::kNone:
+      break;
+  }
+  return "none";
+}
+
+const char* NameOf(RopeConvention convention) {
+  switch (convention) {
+    case RopeConvention::kHalf:
+      return "half";
+    case RopeConvention::kInterleaved:
+      return "interleaved";
+    case RopeConvention::kNone:
+      break;
+  }
+  return "none";
+}
+
+const char* NameOf(NormPlace place) {
+  switch (place) {
+    case NormPlace::kNone:
+      return "none";
+    case NormPlace::kHeadBeforeRope:
+      return "head before rope";
+    case NormPlace::kHeadAfterRope:
+      return "head after rope";
+    case NormPlace::kLayerBeforeRope:
+      return "layer before rope";
+    case NormPlace::kLayerAfterRope:
+      return "layer after rope";
+    case NormPlace::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+const char* NameOf(OutputGate gate) {
+  switch (gate) {
+    case OutputGate::kPerHead:
+      return "per head";
+    case OutputGate::kPerChannel:
+      return "per channel";
+    case OutputGate::kNone:
+      break;
+  }
+  return "none";
+}
+
 }  // namespace headscope::data

@@ -1,10 +1,13 @@
 #include "trace/stored_trace.h"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
+#include "trace/layer_table.h"
 #include "trace/trace_format.h"
+#include "trace/trace_tensors.h"
 
 namespace headscope::data {
 namespace {
@@ -18,7 +21,7 @@ Encoding ParseEncoding(const UntrustedFile& file, const std::string& name) {
     }
   }
   file.Refuse("attribute encoding",
-              "is \"" + name.substr(0, 64) + "\"; trace format 1 knows float32, bfloat16 and float16");
+              "is \"" + name.substr(0, 64) + "\"; known are float32, bfloat16 and float16; " + kDamaged);
 }
 
 StoredKind KindOf(Encoding encoding) {
@@ -40,6 +43,30 @@ std::vector<int32_t> ReadNumbers(UntrustedFile& file, const StoredGroup& group, 
   return values;
 }
 
+// A column of /layers, one entry for each recorded layer; empty where it is absent and may be.
+template <typename Number, typename ReadList>
+std::vector<Number> ReadColumn(const UntrustedFile& file, const StoredGroup& layers, const char* name, bool required,
+                               size_t count, ReadList read) {
+  if (!required && !UntrustedFile::HasAttribute(layers, name)) return {};
+  std::vector<Number> values = read(name);
+  if (values.size() != count) {
+    file.Refuse(std::string("attribute ") + name + " of /layers", "has " + std::to_string(values.size()) +
+                                                                      " entries for " + std::to_string(count) +
+                                                                      " recorded layers; " + kDamaged);
+  }
+  return values;
+}
+
+std::vector<int32_t> IntegerColumn(const UntrustedFile& file, const StoredGroup& layers, const char* name,
+                                   bool required, size_t count) {
+  return ReadColumn<int32_t>(file, layers, name, required, count,
+                             [&](const char* one) { return file.Integers(layers, one, kMaxLayers); });
+}
+
+std::string PartPath(size_t part) {
+  return part == 0 ? "attention" : "attention/part_" + std::to_string(part);
+}
+
 ModelInfo ReadModel(UntrustedFile& file) {
   const StoredGroup& group = file.Group("model");
   ModelInfo model;
@@ -51,6 +78,15 @@ ModelInfo ReadModel(UntrustedFile& file) {
   model.num_qo_heads = file.Integer32(group, "num_qo_heads");
   model.num_kv_heads = file.Integer32(group, "num_kv_heads");
   model.head_dim = file.Integer32(group, "head_dim");
+  if (UntrustedFile::HasAttribute(group, "layer_kinds")) {
+    for (const int32_t kind : file.Integers(group, "layer_kinds", kMaxLayers)) {
+      if (kind < 0 || kind > static_cast<int32_t>(LayerKind::kNone)) {
+        file.Refuse("attribute layer_kinds", "holds " + std::to_string(kind) + ", known are 0 to " +
+                                                 std::to_string(static_cast<int>(LayerKind::kNone)) + "; " + kDamaged);
+      }
+      model.layer_kinds.push_back(static_cast<LayerKind>(kind));
+    }
+  }
   model.config_json = file.TextDataset(group, "config_json", kMaxConfigBytes);
   return model;
 }
@@ -63,8 +99,10 @@ void StoredTrace::ReadRoot() {
     file_.Refuse("attribute format", "is \"" + format.substr(0, 64) + "\" instead of \"" + kFormatName +
                                          "\"; open a file that headscope capture wrote");
   }
-  if (const int32_t version = file_.Integer32(root, "version"); version != kFormatVersion) {
-    file_.Refuse("attribute version", "is " + std::to_string(version) + "; this headscope reads version " +
+  version_ = file_.Integer32(root, "version");
+  if (version_ < kFirstFormatVersion || version_ > kFormatVersion) {
+    file_.Refuse("attribute version", "is " + std::to_string(version_) + "; this headscope reads versions " +
+                                          std::to_string(kFirstFormatVersion) + " to " +
                                           std::to_string(kFormatVersion) +
                                           ": use the headscope that wrote the file, or capture again");
   }
@@ -83,20 +121,28 @@ void StoredTrace::ReadRoot() {
 
 void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& tokens_group) {
   layout_.model = ReadModel(file_);
-  layout_.layers = ReadNumbers(file_, attention, "layers", kMaxLayers);
-  layout_.qo_heads = ReadNumbers(file_, attention, "qo_heads", kMaxHeads);
-  layout_.kv_heads = ReadNumbers(file_, attention, "kv_heads", kMaxHeads);
   layout_.encoding = ParseEncoding(file_, file_.Text(attention, "encoding"));
   layout_.capture_point = file_.Text(attention, "capture_point");
-  layout_.rope_convention = file_.Text(attention, "rope_convention");
-  layout_.softmax_scale = file_.Float(attention, "softmax_scale");
-  layout_.soft_cap = file_.Float(attention, "soft_cap");
-  layout_.window_per_layer = file_.Integers(attention, "window_per_layer", kMaxLayers);
   layout_.row_selection = file_.Text(attention, "row_selection");
   layout_.max_tokens = file_.Integer64(attention, "max_tokens");
   layout_.first_token = file_.Integer64(attention, "first_token");
   layout_.prompt_source = file_.Text(tokens_group, "prompt_source");
   layout_.task_answer = file_.Text(tokens_group, "task_answer");
+  if (version_ == kFirstFormatVersion) {
+    ReadUniformLayers(attention);
+  } else {
+    ReadLayers();
+    layout_.has_roles = UntrustedFile::HasDataset(tokens_group, "role");
+    if (UntrustedFile::HasDataset(tokens_group, "positions")) {
+      const CheckedDataset positions = file_.Dataset(tokens_group, "positions", StoredKind::kInt32, 2, 0);
+      if (positions.extents[1] < 1 || positions.extents[1] > kMaxPositionAxes) {
+        file_.Refuse(positions.name, "has " + std::to_string(positions.extents[1]) +
+                                         " numbers for a token, known are 1 to " + std::to_string(kMaxPositionAxes) +
+                                         "; " + kDamaged);
+      }
+      layout_.position_axes = static_cast<int32_t>(positions.extents[1]);
+    }
+  }
   if (const std::string problem = LayoutProblem(layout_); !problem.empty()) {
     throw BadTraceError(file_.path() + ": " + problem + "; " + kDamaged);
   }
@@ -106,10 +152,138 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
   }
 }
 
-// A one-dimensional dataset that grows with the trace; `used` items of it are read. They must be in the file, because
-// they will be held in memory; a complete trace has no others.
-CheckedDataset StoredTrace::Growing(const StoredGroup& group, const std::string& name, StoredKind type, int64_t used) {
-  CheckedDataset dataset = file_.Dataset(group, name, type, 1, 0);
+// Every layer has a list of its heads in memory, and many layers share one in the file.
+void StoredTrace::RequireFewHeads(int64_t num_heads) const {
+  if (num_heads <= kMaxAllHeads) return;
+  file_.Refuse("/attention/qo_heads", "and kv_heads make " + std::to_string(num_heads) +
+                                          " heads in all layers, at most " + std::to_string(kMaxAllHeads) +
+                                          " are allowed; " + kDamaged);
+}
+
+void StoredTrace::ReadUniformLayers(const StoredGroup& attention) {
+  layout_.layers = ReadNumbers(file_, attention, "layers", kMaxLayers);
+  LayerFacts facts;
+  facts.num_qo_heads = layout_.model.num_qo_heads;
+  facts.num_kv_heads = layout_.model.num_kv_heads;
+  facts.head_dim = facts.v_head_dim = layout_.model.head_dim;
+  facts.qo_heads = ReadNumbers(file_, attention, "qo_heads", kMaxHeads);
+  facts.kv_heads = ReadNumbers(file_, attention, "kv_heads", kMaxHeads);
+  facts.softmax_scale = file_.Float(attention, "softmax_scale");
+  facts.soft_cap = file_.Float(attention, "soft_cap");
+  const std::string convention = file_.Text(attention, "rope_convention");
+  if (convention == "half") {
+    facts.rope.convention = RopeConvention::kHalf;
+  } else if (convention == "interleaved") {
+    facts.rope.convention = RopeConvention::kInterleaved;
+  } else if (convention == "none") {
+    facts.rope.convention = RopeConvention::kNone;
+  } else {
+    file_.Refuse("attribute rope_convention",
+                 "is \"" + convention.substr(0, 64) + "\"; must be half, interleaved or none; " + kDamaged);
+  }
+  const std::vector<int32_t> windows = file_.Integers(attention, "window_per_layer", kMaxLayers);
+  RequireFewHeads(std::ssize(windows) * (std::ssize(facts.qo_heads) + std::ssize(facts.kv_heads)));
+  if (windows.size() != layout_.layers.size()) {
+    file_.Refuse("attribute window_per_layer", "has " + std::to_string(windows.size()) + " entries for " +
+                                                   std::to_string(layout_.layers.size()) + " recorded layers; " +
+                                                   kDamaged);
+  }
+  layout_.facts.assign(windows.size(), facts);
+  Part& part = parts_.emplace_back();
+  for (size_t slot = 0; slot < windows.size(); ++slot) {
+    layout_.facts[slot].window = windows[slot];
+    part.slots.push_back(static_cast<int32_t>(slot));
+  }
+}
+
+void StoredTrace::ReadLayers() {
+  const StoredGroup& layers = file_.Group("layers");
+  layout_.layers = file_.Integers(layers, "layer", kMaxLayers);
+  const size_t count = layout_.layers.size();
+  layout_.facts.resize(count);
+  for (const LayerIntegerColumn& column : kLayerIntegers) {
+    const std::vector<int32_t> values = IntegerColumn(file_, layers, column.name, column.required, count);
+    for (size_t slot = 0; slot < count; ++slot) {
+      const int32_t value = values.empty() ? column.usual : values[slot];
+      if (value < column.least || value > column.most) {
+        file_.Refuse(std::string("attribute ") + column.name + " of /layers",
+                     "holds " + std::to_string(value) + ", must be " + std::to_string(column.least) + " to " +
+                         std::to_string(column.most) + "; " + kDamaged);
+      }
+      column.set(layout_.facts[slot], value);
+    }
+  }
+  for (const LayerFloatColumn& column : kLayerFloats) {
+    const auto values = ReadColumn<float>(file_, layers, column.name, column.required, count,
+                                          [&](const char* name) { return file_.Floats(layers, name, kMaxLayers); });
+    for (size_t slot = 0; slot < count; ++slot) {
+      column.set(layout_.facts[slot], values.empty() ? column.usual : values[slot]);  // LayerProblem looks at them
+    }
+  }
+  ReadSinks(layers);
+  ReadParts(IntegerColumn(file_, layers, "part", true, count));
+}
+
+void StoredTrace::ReadSinks(const StoredGroup& layers) {
+  const std::vector<int32_t> has_sinks = IntegerColumn(file_, layers, "has_sinks", false, layout_.layers.size());
+  int64_t wanted = 0;
+  for (size_t slot = 0; slot < has_sinks.size(); ++slot) {
+    if (has_sinks[slot] != 0) wanted += layout_.facts[slot].num_qo_heads;  // at most 2^12 times 2^12
+  }
+  if (wanted == 0) return;
+  CheckedDataset dataset = file_.Dataset(layers, "sinks", StoredKind::kFloat32, 1, 0);
+  if (dataset.num_items != wanted) {
+    file_.Refuse(dataset.name, "has " + std::to_string(dataset.num_items) + " entries for " + std::to_string(wanted) +
+                                   " query heads with a sink; " + kDamaged);
+  }
+  file_.RequireStored(dataset, wanted, StoredLayout::kContiguous);
+  int64_t begin = 0;
+  for (size_t slot = 0; slot < has_sinks.size(); ++slot) {
+    if (has_sinks[slot] == 0) continue;
+    LayerFacts& facts = layout_.facts[slot];
+    facts.sinks.resize(static_cast<size_t>(facts.num_qo_heads));
+    file_.Read(dataset, 0, begin, begin + facts.num_qo_heads, 0, facts.sinks.data());
+    begin += facts.num_qo_heads;
+  }
+}
+
+// Which layer stands in which part, and their heads. The parts' numbers are 0 to the greatest, and none is empty.
+void StoredTrace::ReadParts(const std::vector<int32_t>& part_of_layer) {
+  for (size_t slot = 0; slot < part_of_layer.size(); ++slot) {
+    const int32_t part = part_of_layer[slot];
+    if (part < 0 || part > std::ssize(parts_)) {
+      file_.Refuse("attribute part of /layers", "holds " + std::to_string(part) + " where " +
+                                                    std::to_string(parts_.size()) + " or less is next; " + kDamaged);
+    }
+    if (part == std::ssize(parts_)) parts_.emplace_back();
+    parts_[static_cast<size_t>(part)].slots.push_back(static_cast<int32_t>(slot));
+  }
+  int64_t num_heads = 0;
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    const StoredGroup& group = file_.Group(PartPath(part));
+    const std::vector<int32_t> layers = ReadNumbers(file_, group, "layers", kMaxLayers);
+    std::vector<int32_t> expected;
+    for (const int32_t slot : parts_[part].slots) expected.push_back(layout_.layers[static_cast<size_t>(slot)]);
+    if (layers != expected) {
+      file_.Refuse("/" + PartPath(part) + "/layers",
+                   std::string("holds other layers than /layers tells of; ") + kDamaged);
+    }
+    const std::vector<int32_t> qo_heads = ReadNumbers(file_, group, "qo_heads", kMaxHeads);
+    const std::vector<int32_t> kv_heads = ReadNumbers(file_, group, "kv_heads", kMaxHeads);
+    num_heads += std::ssize(layers) * (std::ssize(qo_heads) + std::ssize(kv_heads));
+    RequireFewHeads(num_heads);
+    for (const int32_t slot : parts_[part].slots) {
+      layout_.facts[static_cast<size_t>(slot)].qo_heads = qo_heads;
+      layout_.facts[static_cast<size_t>(slot)].kv_heads = kv_heads;
+    }
+  }
+}
+
+// A dataset that grows with the trace, of `width` numbers an item or of one axis (0); `used` items of it are read. They
+// must be in the file, because they will be held in memory; a complete trace has no others.
+CheckedDataset StoredTrace::Growing(const StoredGroup& group, const std::string& name, StoredKind type, int64_t used,
+                                    int64_t width) {
+  CheckedDataset dataset = file_.Dataset(group, name, type, width > 0 ? 2 : 1, 0);
   const int64_t have = dataset.num_items;
   if (have < used || (complete_ && have != used)) {
     file_.Refuse(dataset.name, "has " + std::to_string(have) + " entries where the other fields tell of " +
@@ -144,6 +318,11 @@ void StoredTrace::ReadTokens(const StoredGroup& group) {
   const CheckedDataset step_data = Growing(group, "step", StoredKind::kInt32, num_tokens_);
   const CheckedDataset phase_data = Growing(group, "phase", StoredKind::kPhase, num_tokens_);
   const CheckedDataset offset_data = Growing(group, "text_offsets", StoredKind::kInt64, num_tokens_ + 1);
+  CheckedDataset role_data, position_data;
+  if (layout_.has_roles) role_data = Growing(group, "role", StoredKind::kInt8, num_tokens_);
+  if (layout_.position_axes > 0) {
+    position_data = Growing(group, "positions", StoredKind::kInt32, num_tokens_, layout_.position_axes);
+  }
   const auto offsets = ReadAll<int64_t>(offset_data, num_tokens_ + 1);
   if (offsets.front() != 0 || !std::is_sorted(offsets.begin(), offsets.end())) {
     file_.Refuse(offset_data.name, std::string("must rise from 0; ") + kDamaged);
@@ -169,6 +348,31 @@ void StoredTrace::ReadTokens(const StoredGroup& group) {
     tokens_[i] = {ids[i], static_cast<TokenPhase>(phases[i]), steps[i],
                   std::string(text.data() + begin, static_cast<size_t>(offsets[i + 1]) - begin)};
   }
+  if (layout_.has_roles) ReadRoles(role_data);
+  if (layout_.position_axes > 0) ReadPositions(position_data);
+}
+
+void StoredTrace::ReadRoles(const CheckedDataset& dataset) {
+  const auto roles = ReadAll<int8_t>(dataset, num_tokens_);
+  for (size_t i = 0; i < roles.size(); ++i) {
+    if (roles[i] < 0 || roles[i] > static_cast<int8_t>(TokenRole::kVideo)) {
+      file_.Refuse(dataset.name, "holds " + std::to_string(roles[i]) + ", known are 0 to " +
+                                     std::to_string(static_cast<int>(TokenRole::kVideo)) + "; " + kDamaged);
+    }
+    tokens_[i].role = static_cast<TokenRole>(roles[i]);
+  }
+}
+
+void StoredTrace::ReadPositions(const CheckedDataset& dataset) {
+  const auto axes = static_cast<size_t>(layout_.position_axes);
+  std::vector<int32_t> positions(static_cast<size_t>(num_tokens_) * axes);
+  file_.Read(dataset, 0, 0, num_tokens_, CheckedEnd(dataset, num_tokens_), positions.data());
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (positions[i] < 0) {
+      file_.Refuse(dataset.name, "holds " + std::to_string(positions[i]) + ", must be at least 0; " + kDamaged);
+    }
+    tokens_[i / axes].positions[i % axes] = positions[i];
+  }
 }
 
 void StoredTrace::ReadRowPositions(const StoredGroup& group) {
@@ -191,24 +395,22 @@ void StoredTrace::ReadRowPositions(const StoredGroup& group) {
   row_positions_.erase(end, row_positions_.end());
 }
 
-// Shape [layers, heads, >= used, ...], and the file is large enough to really hold the used part.
-void StoredTrace::RequireHeads(CheckedDataset& dataset, size_t num_heads, int64_t used) {
+// Shape [layers, heads, >= used, width or nothing], and the file is large enough to really hold the used part.
+void StoredTrace::RequireHeads(CheckedDataset& dataset, const std::vector<int64_t>& extents, int64_t used) {
   const auto expected = [&](size_t axis, int64_t value) {
     if (dataset.extents[axis] != value) {
       file_.Refuse(dataset.name, "has extent " + std::to_string(dataset.extents[axis]) + " instead of " +
                                      std::to_string(value) + " in dimension " + std::to_string(axis) + "; " + kDamaged);
     }
   };
-  expected(0, static_cast<int64_t>(layout_.layers.size()));
-  expected(1, static_cast<int64_t>(num_heads));
-  if (dataset.extents.size() == 4) {
-    expected(3, layout_.model.head_dim);
+  for (size_t axis = 0; axis < extents.size(); ++axis) {
+    if (axis != 2) expected(axis, extents[axis]);
   }
   if (complete_ || dataset.extents[2] < used) {
     expected(2, used);
   }
   const int64_t item_total =
-      dataset.extents[0] * dataset.extents[1] * dataset.item_bytes;  // at most 2^12 * 2^12 * 2^14
+      dataset.extents[0] * dataset.extents[1] * dataset.item_bytes;  // at most 2^12 * 2^12 * 2^18
   if (used > file_.size() / item_total) {
     file_.Refuse(dataset.name, "tells of " + std::to_string(used) + " rows or tokens in a file of " +
                                    std::to_string(file_.size()) + " bytes; " + kDamaged);
@@ -216,16 +418,27 @@ void StoredTrace::RequireHeads(CheckedDataset& dataset, size_t num_heads, int64_
   file_.RequireStored(dataset, used, StoredLayout::kChunked);
 }
 
-void StoredTrace::OpenHeads(const StoredGroup& group) {
-  const StoredKind type = KindOf(layout_.encoding);
-  q_ = file_.Dataset(group, "q", type, 4, 2);
-  k_ = file_.Dataset(group, "k", type, 4, 2);
-  v_ = file_.Dataset(group, "v", type, 4, 2);
-  lse_ = file_.Dataset(group, "lse", StoredKind::kFloat32, 3, 2);
-  RequireHeads(q_, layout_.qo_heads.size(), num_rows_);
-  RequireHeads(k_, layout_.kv_heads.size(), num_tokens_);
-  RequireHeads(v_, layout_.kv_heads.size(), num_tokens_);
-  RequireHeads(lse_, layout_.qo_heads.size(), num_rows_);
+void StoredTrace::OpenPart(Part* part, const StoredGroup& group) {
+  const auto first = static_cast<size_t>(part->slots.front());
+  for (const int32_t slot : part->slots) {
+    if (!SameShape(layout_, first, static_cast<size_t>(slot))) {
+      file_.Refuse("/" + group.path, "holds layers " + std::to_string(layout_.layers[first]) + " and " +
+                                         std::to_string(layout_.layers[static_cast<size_t>(slot)]) +
+                                         ", which differ in shape; " + kDamaged);
+    }
+  }
+  for (const TensorSpec& spec : kTensorSpecs) {
+    if (!Stores(layout_, first, spec.tensor)) continue;
+    const StoredKind type = spec.type == TensorSpec::Type::kEncoding  ? KindOf(layout_.encoding)
+                            : spec.type == TensorSpec::Type::kFloat32 ? StoredKind::kFloat32
+                                                                      : StoredKind::kInt32;
+    const LayerFacts& facts = layout_.facts[first];
+    std::vector<int64_t> extents = {std::ssize(part->slots), NumHeads(spec, facts), 0};
+    if (spec.width != TensorSpec::Width::kScalar) extents.push_back(NumComponents(spec, facts));
+    CheckedDataset& dataset = part->tensors[static_cast<size_t>(spec.tensor)];
+    dataset = file_.Dataset(group, spec.name, type, static_cast<int>(extents.size()), 2);
+    RequireHeads(dataset, extents, spec.of_rows ? num_rows_ : num_tokens_);
+  }
 }
 
 StoredTrace::StoredTrace(const std::string& path) : file_(path) {
@@ -241,28 +454,39 @@ void StoredTrace::ReadEverythingButVectors() {
   const StoredGroup& attention = file_.Group("attention");
   const StoredGroup& tokens_group = file_.Group("tokens");
   ReadLayout(attention, tokens_group);
-  OpenHeads(attention);
+  places_.resize(layout_.layers.size());
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    OpenPart(&parts_[part], file_.Group(PartPath(part)));
+    for (size_t i = 0; i < parts_[part].slots.size(); ++i) {
+      places_[static_cast<size_t>(parts_[part].slots[i])] = {part, static_cast<int64_t>(i)};
+    }
+  }
   ReadTokens(tokens_group);
   ReadRowPositions(attention);
   num_rows_ = static_cast<int64_t>(row_positions_.size());
 }
 
-void StoredTrace::Read(const CheckedDataset& dataset, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end,
-                       int64_t readable, void* out) const {
+void StoredTrace::Read(TraceTensor tensor, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end,
+                       void* out) const {
+  const TensorSpec& spec = SpecOf(tensor);
   const auto outside = [&](const std::string& what, int64_t low, int64_t high, int64_t limit) {
-    throw std::out_of_range(dataset.name + ": " + what + " " + std::to_string(low) + ":" + std::to_string(high) +
-                            " of " + std::to_string(limit));
+    throw std::out_of_range(path() + ": " + spec.name + ": " + what + " " + std::to_string(low) + ":" +
+                            std::to_string(high) + " of " + std::to_string(limit));
   };
-  if (layer_slot < 0 || layer_slot >= dataset.extents[0]) {
-    outside("layer slot", layer_slot, layer_slot + 1, dataset.extents[0]);
+  if (layer_slot < 0 || layer_slot >= std::ssize(places_)) {
+    outside("layer slot", layer_slot, layer_slot + 1, std::ssize(places_));
   }
+  const Place& place = places_[static_cast<size_t>(layer_slot)];
+  const CheckedDataset& dataset = parts_[place.part].tensors[static_cast<size_t>(tensor)];
+  if (dataset.stored == nullptr) throw std::out_of_range(path() + ": " + spec.name + " is not recorded of that layer");
   if (head_slot < 0 || head_slot >= dataset.extents[1]) {
     outside("head slot", head_slot, head_slot + 1, dataset.extents[1]);
   }
+  const int64_t readable = spec.of_rows ? num_rows_ : num_tokens_;
   if (begin < 0 || begin > end || end > readable) {
     outside("range", begin, end, readable);
   }
-  file_.Read(dataset, layer_slot * dataset.extents[1] + head_slot, begin, end, CheckedEnd(dataset, readable), out);
+  file_.Read(dataset, place.slot * dataset.extents[1] + head_slot, begin, end, CheckedEnd(dataset, readable), out);
 }
 
 }  // namespace headscope::data

@@ -7,13 +7,16 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/number_list.h"
 #include "data/model_json.h"
 #include "data/trace_writer.h"
 #include "trace/trace_format.h"
+#include "trace/trace_tensors.h"
 
 namespace headscope::data {
 namespace {
@@ -23,9 +26,22 @@ constexpr int64_t kItemsPerStep = 1024;  // tokens or rows held in memory at a t
 // A selection in terms of the trace's slots, and the layout of what is cut out.
 struct Cut {
   TraceLayout layout;
-  std::vector<int32_t> layer_slots, qo_slots, kv_slots;
+  std::vector<int32_t> layer_slots;
+  struct Heads {
+    std::vector<int32_t> qo_slots, kv_slots;
+  };
+  std::vector<Heads> heads;            // of each of the layers
   int64_t begin = 0, end = 0;          // tokens
   int64_t row_begin = 0, row_end = 0;  // recorded query rows
+
+  // Slots, in the trace, of the heads of a tensor in layer `layer` of the cut.
+  std::vector<int32_t> SlotsOf(const TensorSpec& spec, size_t layer) const {
+    if (spec.heads == TensorSpec::Heads::kQo) return heads[layer].qo_slots;
+    if (spec.heads == TensorSpec::Heads::kKv) return heads[layer].kv_slots;
+    std::vector<int32_t> all(static_cast<size_t>(NumHeads(spec, layout.facts[layer])));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
 };
 
 std::vector<int32_t> Slots(const std::vector<int32_t>& held, const std::vector<int32_t>& wanted,
@@ -52,6 +68,50 @@ std::vector<int32_t> SortedOrAll(std::vector<int32_t> wanted, const std::vector<
   return wanted;
 }
 
+// Recorded layers that have any of the heads; all of them when it is none, or when no layer has one.
+std::vector<int32_t> LayersWith(const TraceReader& trace, const std::vector<int32_t>& heads) {
+  std::vector<int32_t> layers;
+  for (const int32_t layer : trace.layout().layers) {
+    const int32_t slot = trace.LayerSlot(layer);
+    if (std::any_of(heads.begin(), heads.end(), [&](int32_t head) { return trace.QoHeadSlot(slot, head) >= 0; }))
+      layers.push_back(layer);
+  }
+  return layers.empty() ? trace.layout().layers : layers;
+}
+
+// The chosen heads of every chosen layer, with the KV heads that they read. A head must be in some layer of the trace,
+// and a layer must hold some head.
+void CutHeads(const TraceReader& trace, const ExportSelection& selection, Cut* cut) {
+  const std::vector<int32_t> wanted = SortedOrAll(selection.qo_heads, {});
+  std::vector<int32_t> held;
+  cut->layout.facts.clear();
+  for (const int32_t slot : cut->layer_slots) {
+    LayerFacts facts = trace.layer(slot);
+    held.insert(held.end(), facts.qo_heads.begin(), facts.qo_heads.end());
+    if (!wanted.empty()) {
+      std::vector<int32_t> chosen;
+      std::set_intersection(wanted.begin(), wanted.end(), facts.qo_heads.begin(), facts.qo_heads.end(),
+                            std::back_inserter(chosen));
+      facts.qo_heads = chosen;
+    }
+    facts.kv_heads.clear();
+    for (const int32_t head : facts.qo_heads) facts.kv_heads.push_back(head / facts.GroupSize());
+    facts.kv_heads = SortedOrAll(facts.kv_heads, {});
+    cut->layout.facts.push_back(std::move(facts));
+  }
+  held = SortedOrAll(held, {});
+  Slots(held, wanted, "head", trace.path());
+  for (size_t layer = 0; layer < cut->layer_slots.size(); ++layer) {
+    const LayerFacts &whole = trace.layer(cut->layer_slots[layer]), &facts = cut->layout.facts[layer];
+    if (facts.qo_heads.empty()) {
+      throw TraceError(trace.path() + ": layer " + std::to_string(cut->layout.layers[layer]) +
+                       " holds none of the chosen heads: leave it out");
+    }
+    cut->heads.push_back({Slots(whole.qo_heads, facts.qo_heads, "head", trace.path()),
+                          Slots(whole.kv_heads, facts.kv_heads, "KV head", trace.path())});
+  }
+}
+
 Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
   if (trace.num_tokens() == 0) {
     throw BadTraceError(
@@ -68,21 +128,9 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
                      " are not in the trace: it holds 0:" + std::to_string(trace.num_tokens()));
   }
   const TraceLayout& whole = trace.layout();
-  cut.layout.layers = SortedOrAll(selection.layers, whole.layers);
-  cut.layout.qo_heads = SortedOrAll(selection.qo_heads, whole.qo_heads);
+  cut.layout.layers = SortedOrAll(selection.layers, LayersWith(trace, selection.qo_heads));
   cut.layer_slots = Slots(whole.layers, cut.layout.layers, "layer", trace.path());
-  cut.qo_slots = Slots(whole.qo_heads, cut.layout.qo_heads, "head", trace.path());
-  const int32_t group = whole.model.num_qo_heads / whole.model.num_kv_heads;
-  cut.layout.kv_heads.clear();
-  for (const int32_t head : cut.layout.qo_heads) {
-    cut.layout.kv_heads.push_back(head / group);
-  }
-  cut.layout.kv_heads = SortedOrAll(cut.layout.kv_heads, {});
-  cut.kv_slots = Slots(whole.kv_heads, cut.layout.kv_heads, "KV head", trace.path());
-  cut.layout.window_per_layer.clear();
-  for (const int32_t slot : cut.layer_slots) {
-    cut.layout.window_per_layer.push_back(whole.window_per_layer[static_cast<size_t>(slot)]);
-  }
+  CutHeads(trace, selection, &cut);
   cut.layout.first_token = whole.first_token + cut.begin;
   cut.layout.max_tokens = cut.end - cut.begin;
   const std::vector<int32_t>& rows = trace.row_positions();
@@ -95,9 +143,10 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
 class Meter {
  public:
   Meter(const Cut& cut, const ExportProgress& progress) : progress_(progress) {
-    const auto layers = static_cast<int64_t>(cut.layer_slots.size());
-    total_ = layers * (static_cast<int64_t>(cut.qo_slots.size()) * (cut.row_end - cut.row_begin) +
-                       2 * static_cast<int64_t>(cut.kv_slots.size()) * (cut.end - cut.begin));
+    for (const Cut::Heads& heads : cut.heads) {
+      total_ += std::ssize(heads.qo_slots) * (cut.row_end - cut.row_begin) +
+                2 * std::ssize(heads.kv_slots) * (cut.end - cut.begin);
+    }
   }
   bool Advance(int64_t vectors) {
     done_ += vectors;
@@ -109,7 +158,7 @@ class Meter {
   int64_t total_ = 0, done_ = 0;
 };
 
-// [heads, items, head_dim] of one layer, as TraceWriter::Append takes it.
+// [heads, items, components] of one layer, as TraceWriter::Append takes it.
 template <typename ReadOne>
 std::vector<unsigned char> Gather(const std::vector<int32_t>& slots, int64_t items, int64_t vector_bytes,
                                   ReadOne read) {
@@ -122,7 +171,6 @@ std::vector<unsigned char> Gather(const std::vector<int32_t>& slots, int64_t ite
 }
 
 bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Meter& meter) {
-  const int64_t vector_bytes = cut.layout.model.head_dim * SizeOf(cut.layout.encoding);
   const std::vector<int32_t>& rows = trace.row_positions();
   int64_t row = cut.row_begin;
   for (int64_t begin = cut.begin; begin < cut.end; begin += kItemsPerStep) {
@@ -137,19 +185,22 @@ bool WriteCut(const TraceReader& trace, const Cut& cut, TraceWriter& writer, Met
     writer.AppendRowPositions(positions);
     for (size_t layer = 0; layer < cut.layer_slots.size(); ++layer) {
       const int32_t slot = cut.layer_slots[layer];
-      const auto q = Gather(cut.qo_slots, next_row - row, vector_bytes,
-                            [&](int32_t head, void* out) { trace.ReadQ(slot, head, row, next_row, out); });
-      const auto lse = Gather(cut.qo_slots, next_row - row, 4, [&](int32_t head, void* out) {
-        trace.ReadLse(slot, head, row, next_row, static_cast<float*>(out));
-      });
-      const auto k = Gather(cut.kv_slots, end - begin, vector_bytes,
-                            [&](int32_t head, void* out) { trace.ReadK(slot, head, begin, end, out); });
-      const auto v = Gather(cut.kv_slots, end - begin, vector_bytes,
-                            [&](int32_t head, void* out) { trace.ReadV(slot, head, begin, end, out); });
-      writer.Append({static_cast<int32_t>(layer), begin - cut.begin, end - begin, row - cut.row_begin, next_row - row,
-                     q.data(), k.data(), v.data(), reinterpret_cast<const float*>(lse.data())});
-      if (!meter.Advance(static_cast<int64_t>(cut.qo_slots.size()) * (next_row - row) +
-                         2 * static_cast<int64_t>(cut.kv_slots.size()) * (end - begin))) {
+      LayerBlock block{static_cast<int32_t>(layer), begin - cut.begin, end - begin, row - cut.row_begin,
+                       next_row - row};
+      std::array<std::vector<unsigned char>, kNumTraceTensors> values;
+      for (const TensorSpec& spec : kTensorSpecs) {
+        if (!Stores(cut.layout, layer, spec.tensor)) continue;
+        const int64_t first = spec.of_rows ? row : begin, last = spec.of_rows ? next_row : end;
+        const int64_t vector_bytes =
+            NumComponents(spec, cut.layout.facts[layer]) * ComponentBytes(spec, cut.layout.encoding);
+        auto& gathered = values[static_cast<size_t>(spec.tensor)];
+        gathered = Gather(cut.SlotsOf(spec, layer), last - first, vector_bytes,
+                          [&](int32_t head, void* out) { trace.Read(spec.tensor, slot, head, first, last, out); });
+        block.Set(spec.tensor, gathered.data());
+      }
+      writer.Append(block);
+      if (!meter.Advance(std::ssize(cut.heads[layer].qo_slots) * (next_row - row) +
+                         2 * std::ssize(cut.heads[layer].kv_slots) * (end - begin))) {
         return false;
       }
     }
@@ -205,10 +256,11 @@ void AppendNumber(std::string& text, float value, bool json) {
 struct Vectors {
   char tensor = 'q';
   int32_t layer = 0, head = 0;
+  size_t dim = 0;
   std::vector<int64_t> tokens;    // positions in the cut
   std::vector<float> lse;         // q only
   std::vector<int64_t> lse_keys;  // q only
-  std::vector<float> values;      // [tokens, head_dim]
+  std::vector<float> values;      // [tokens, dim]
 };
 
 // Calls `use(vectors, first, last)` for every tensor, layer and head in steps of a bounded size; first and last tell
@@ -216,13 +268,14 @@ struct Vectors {
 template <typename Use>
 bool ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use) {
   const Encoding encoding = cut.layout.encoding;
-  const int64_t dim = cut.layout.model.head_dim;
   for (size_t layer = 0; layer < cut.layer_slots.size(); ++layer) {
     const int32_t layer_slot = cut.layer_slots[layer];
     for (const char tensor : {'q', 'k', 'v'}) {
       const bool query = tensor == 'q';
-      const auto& slots = query ? cut.qo_slots : cut.kv_slots;
-      const auto& heads = query ? cut.layout.qo_heads : cut.layout.kv_heads;
+      const LayerFacts& facts = cut.layout.facts[layer];
+      const int64_t dim = tensor == 'v' ? facts.v_head_dim : facts.head_dim;
+      const auto& slots = query ? cut.heads[layer].qo_slots : cut.heads[layer].kv_slots;
+      const auto& heads = query ? facts.qo_heads : facts.kv_heads;
       const int64_t begin = query ? cut.row_begin : cut.begin, end = query ? cut.row_end : cut.end;
       for (size_t head = 0; head < slots.size(); ++head) {
         for (int64_t at = begin; at == begin || at < end; at += kItemsPerStep) {
@@ -231,6 +284,7 @@ bool ForEachStep(const TraceReader& trace, const Cut& cut, Meter& meter, Use use
           step.tensor = tensor;
           step.layer = cut.layout.layers[layer];
           step.head = heads[head];
+          step.dim = static_cast<size_t>(dim);
           step.values.resize(static_cast<size_t>(count * dim));
           std::vector<unsigned char> raw(static_cast<size_t>(count * dim * SizeOf(encoding)));
           if (query) {
@@ -276,6 +330,14 @@ bool WholeOrNothing(const std::string& path, Write write) {
   return finished;
 }
 
+// What all layers have; null where they differ.
+nlohmann::ordered_json SharedScale(const TraceLayout& layout) {
+  const float first = layout.facts.front().softmax_scale;
+  const bool shared = std::all_of(layout.facts.begin(), layout.facts.end(),
+                                  [&](const LayerFacts& facts) { return facts.softmax_scale == first; });
+  return shared ? nlohmann::ordered_json(first) : nlohmann::ordered_json();
+}
+
 // All of the JSON export but the vectors.
 nlohmann::ordered_json Head(const TraceReader& trace, const Cut& cut) {
   nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
@@ -287,7 +349,8 @@ nlohmann::ordered_json Head(const TraceReader& trace, const Cut& cut) {
           {"version", 1},
           {"model", ModelJson(cut.layout.model)},
           {"encoding", EncodingName(cut.layout.encoding)},
-          {"softmax_scale", cut.layout.softmax_scale},
+          {"softmax_scale", SharedScale(cut.layout)},
+          {"layers", LayersJson(cut.layout)},
           {"first_token", cut.layout.first_token},
           {"tokens", tokens}};
 }
@@ -308,7 +371,11 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
   Meter meter(cut, progress);
   TextFile file(path);
   return WholeOrNothing(path, [&] {
-    const auto dim = static_cast<size_t>(cut.layout.model.head_dim);
+    // One table has one width: shorter vectors leave their last cells empty.
+    size_t dim = 0;
+    for (const LayerFacts& facts : cut.layout.facts) {
+      dim = std::max(dim, static_cast<size_t>(std::max(facts.head_dim, facts.v_head_dim)));
+    }
     std::string line = "tensor,layer,head,token,position,lse,lse_keys";
     for (size_t i = 0; i < dim; ++i) {
       line += ",d" + std::to_string(i);
@@ -331,7 +398,7 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
         }
         for (size_t d = 0; d < dim; ++d) {
           line += ',';
-          AppendNumber(line, step.values[i * dim + d], false);
+          if (d < step.dim) AppendNumber(line, step.values[i * step.dim + d], false);
         }
         file.Write(line += '\n');
       }
@@ -347,7 +414,6 @@ bool ExportJson(const TraceReader& trace, const ExportSelection& selection, cons
   Meter meter(cut, progress);
   TextFile file(path);
   return WholeOrNothing(path, [&] {
-    const auto dim = static_cast<size_t>(cut.layout.model.head_dim);
     std::string head = Head(trace, cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     head.pop_back();  // the closing brace: the heads are streamed behind it
     file.Write(head + ",\"heads\":[");
@@ -365,9 +431,9 @@ bool ExportJson(const TraceReader& trace, const ExportSelection& selection, cons
         const char* comma = tokens.empty() ? "" : ",";
         text += comma;
         text += '[';
-        for (size_t d = 0; d < dim; ++d) {
+        for (size_t d = 0; d < step.dim; ++d) {
           text += d == 0 ? "" : ",";
-          AppendNumber(text, step.values[i * dim + d], true);
+          AppendNumber(text, step.values[i * step.dim + d], true);
         }
         text += ']';
         tokens += comma + std::to_string(step.tokens[i]);

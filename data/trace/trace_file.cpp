@@ -1,11 +1,16 @@
 #include "trace/trace_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <utility>
 
 #include "trace/hdf5_values.h"
+#include "trace/layer_table.h"
 #include "trace/trace_format.h"
+#include "trace/trace_tensors.h"
 
 namespace headscope::data {
 namespace {
@@ -62,6 +67,11 @@ void WriteModel(hid_t file, const ModelInfo& model) {
   CreateInteger(group.get(), "num_qo_heads", H5T_STD_I32LE, model.num_qo_heads);
   CreateInteger(group.get(), "num_kv_heads", H5T_STD_I32LE, model.num_kv_heads);
   CreateInteger(group.get(), "head_dim", H5T_STD_I32LE, model.head_dim);
+  if (!model.layer_kinds.empty()) {
+    std::vector<int32_t> kinds;
+    for (const LayerKind kind : model.layer_kinds) kinds.push_back(static_cast<int32_t>(kind));
+    CreateIntegers(group.get(), "layer_kinds", kinds);
+  }
   SpaceHandle space(Require(H5Screate(H5S_SCALAR), "creating a data space"));
   const TypeHandle type = TextType(model.config_json.size());
   WriteWhole(group.get(), "config_json", type.get(), type.get(), space.get(), model.config_json.c_str(), "1");
@@ -73,13 +83,59 @@ void CreateAttentionAttributes(hid_t group, const TraceLayout& layout) {
   CreateTexts(group, "axes", {"layers", "qo_heads", "q_rows"});
   CreateText(group, "encoding", EncodingName(layout.encoding));
   CreateText(group, "capture_point", layout.capture_point);
-  CreateText(group, "rope_convention", layout.rope_convention);
-  CreateFloat(group, "softmax_scale", layout.softmax_scale);
-  CreateFloat(group, "soft_cap", layout.soft_cap);
-  CreateIntegers(group, "window_per_layer", layout.window_per_layer);
   CreateText(group, "row_selection", layout.row_selection);
   CreateInteger(group, "max_tokens", H5T_STD_I64LE, layout.max_tokens);
   CreateInteger(group, "first_token", H5T_STD_I64LE, layout.first_token);
+}
+
+// The facts of every recorded layer, in columns.
+void WriteLayers(hid_t file, const TraceLayout& layout, const std::vector<FilePart>& parts) {
+  const GroupHandle group = CreateGroup(file, "layers");
+  CreateIntegers(group.get(), "layer", layout.layers);
+  std::vector<int32_t> integers(layout.layers.size());
+  for (size_t part = 0; part < parts.size(); ++part) {
+    for (const int32_t slot : parts[part].slots) integers[static_cast<size_t>(slot)] = static_cast<int32_t>(part);
+  }
+  CreateIntegers(group.get(), "part", integers);
+  const std::vector<LayerFacts>& facts = layout.facts;
+  for (const LayerIntegerColumn& column : kLayerIntegers) {
+    std::transform(facts.begin(), facts.end(), integers.begin(), column.get);
+    const auto usual = std::count(integers.begin(), integers.end(), column.usual);
+    if (column.required || usual != std::ssize(integers)) CreateIntegers(group.get(), column.name, integers);
+  }
+  std::vector<float> floats(facts.size());
+  for (const LayerFloatColumn& column : kLayerFloats) {
+    std::transform(facts.begin(), facts.end(), floats.begin(), column.get);
+    const auto usual = std::count(floats.begin(), floats.end(), column.usual);
+    if (column.required || usual != std::ssize(floats)) CreateFloats(group.get(), column.name, floats);
+  }
+  std::vector<float> sinks;
+  for (size_t slot = 0; slot < facts.size(); ++slot) {
+    integers[slot] = facts[slot].sinks.empty() ? 0 : 1;
+    sinks.insert(sinks.end(), facts[slot].sinks.begin(), facts[slot].sinks.end());
+  }
+  if (sinks.empty()) return;
+  CreateIntegers(group.get(), "has_sinks", integers);
+  const hsize_t extent = sinks.size();
+  SpaceHandle space(Require(H5Screate_simple(1, &extent, nullptr), "creating a data space"));
+  WriteWhole(group.get(), "sinks", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, space.get(), sinks.data(), "nat");
+}
+
+// At most 8192 scalars, 32 KiB.
+hsize_t ScalarChunk(int64_t items) {
+  return static_cast<hsize_t>(ChunkItems(32, items));
+}
+
+// Vectors that grow by one with a token, all heads of all layers: what shares the memory for open chunks.
+hsize_t OpenVectors(const TraceLayout& layout) {
+  int64_t vectors = 0;
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    for (const TensorSpec& spec : kTensorSpecs) {
+      if (spec.width == TensorSpec::Width::kScalar || !Stores(layout, slot, spec.tensor)) continue;
+      vectors += NumHeads(spec, layout.facts[slot]);
+    }
+  }
+  return static_cast<hsize_t>(vectors);
 }
 
 }  // namespace
@@ -120,6 +176,8 @@ void TraceFile::CreateObjects(const TraceLayout& layout, int64_t expected_rows) 
   CreateInteger(file.get(), "tokens_flushed", H5T_STD_I64LE, 0);
   CreateInteger(file.get(), "rows_flushed", H5T_STD_I64LE, 0);
   WriteModel(file.get(), layout.model);
+  for (std::vector<int32_t>& slots : PartsOf(layout)) parts.emplace_back().slots = std::move(slots);
+  WriteLayers(file.get(), layout, parts);
   CreateTokens(layout);
   CreateAttention(layout, expected_rows);
   Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "flushing");
@@ -148,49 +206,94 @@ void TraceFile::CreateTokens(const TraceLayout& layout) {
   text_offsets = column("text_offsets", H5T_STD_I64LE, layout.max_tokens + 1, 1);
   const int64_t zero = 0;
   text_offsets.Write({0}, {1}, &zero);
+  has_role = layout.has_roles;
+  if (has_role) role = column("role", H5T_STD_I8LE, layout.max_tokens, 0);
+  has_positions = layout.position_axes > 0;
+  if (!has_positions) return;
+  const auto axes = static_cast<hsize_t>(layout.position_axes);
+  const auto chunk = static_cast<hsize_t>(ChunkItems(4 * 16, layout.max_tokens));
+  positions = GrowingDataset(group.get(), "positions", H5T_STD_I32LE, {{0, axes}, 0, chunk, {"token", "axis"}, "token"},
+                             kSmallCache);
 }
 
 void TraceFile::CreateAttention(const TraceLayout& layout, int64_t expected_rows) {
   const GroupHandle group = CreateGroup(file.get(), "attention");
   CreateAttentionAttributes(group.get(), layout);
-  WriteNumbers(group.get(), "layers", layout.layers);
-  WriteNumbers(group.get(), "qo_heads", layout.qo_heads);
-  WriteNumbers(group.get(), "kv_heads", layout.kv_heads);
+  CreatePart(group.get(), layout, expected_rows, &parts.front());
+  for (size_t part = 1; part < parts.size(); ++part) {
+    const GroupHandle inner = CreateGroup(group.get(), ("part_" + std::to_string(part)).c_str());
+    CreatePart(inner.get(), layout, expected_rows, &parts[part]);
+  }
+  q_rows = GrowingDataset(group.get(), "q_rows", H5T_STD_I32LE, {{0}, 0, ScalarChunk(expected_rows), {"row"}, "token"},
+                          kSmallCache);
+}
 
-  const hsize_t layers = layout.layers.size(), qo_heads = layout.qo_heads.size(), kv_heads = layout.kv_heads.size();
-  const auto head_dim = static_cast<hsize_t>(layout.model.head_dim);
-  const int64_t item_bytes = layout.model.head_dim * SizeOf(layout.encoding);
-  const auto row_chunk = static_cast<hsize_t>(ChunkItems(item_bytes, expected_rows));
-  const auto token_chunk = static_cast<hsize_t>(ChunkItems(item_bytes, layout.max_tokens));
-  const TypeHandle type = FloatType(layout.encoding);
-  const auto share = [&](hsize_t heads) { return kOpenChunkBudget * heads / (qo_heads + 2 * kv_heads); };
-  const auto heads = [&](const char* name, const char* head_axis, const char* axis, hsize_t count, hsize_t chunk) {
-    return GrowingDataset(group.get(), name, type.get(),
-                          {{layers, count, 0, head_dim}, 2, chunk, {"layer", head_axis, axis, "dim"}, "1"},
-                          share(count));
-  };
-  q = heads("q", "qo_head", "row", qo_heads, row_chunk);
-  k = heads("k", "kv_head", "token", kv_heads, token_chunk);
-  v = heads("v", "kv_head", "token", kv_heads, token_chunk);
-  const auto lse_chunk = static_cast<hsize_t>(ChunkItems(32, expected_rows));  // at most 8192 rows, 32 KiB
-  lse =
-      GrowingDataset(group.get(), "lse", H5T_IEEE_F32LE,
-                     {{layers, qo_heads, 0}, 2, lse_chunk, {"layer", "qo_head", "row"}, "nat"}, kOpenChunkBudget / 16);
-  lse_keys = GrowingDataset(group.get(), "lse_keys", H5T_STD_I64LE,
-                            {{layers, 0}, 1, lse_chunk, {"layer", "row"}, "token"}, kOpenChunkBudget / 16);
-  q_rows = GrowingDataset(group.get(), "q_rows", H5T_STD_I32LE, {{0}, 0, lse_chunk, {"row"}, "token"}, kSmallCache);
+void TraceFile::CreatePart(hid_t group, const TraceLayout& layout, int64_t expected_rows, FilePart* part) {
+  const auto first = static_cast<size_t>(part->slots.front());
+  const LayerFacts& facts = layout.facts[first];
+  std::vector<int32_t> numbers;
+  for (const int32_t slot : part->slots) numbers.push_back(layout.layers[static_cast<size_t>(slot)]);
+  WriteNumbers(group, "layers", numbers);
+  WriteNumbers(group, "qo_heads", facts.qo_heads);
+  WriteNumbers(group, "kv_heads", facts.kv_heads);
+
+  const hsize_t layers = part->slots.size(), all_layers = layout.layers.size();
+  const hsize_t all_vectors = OpenVectors(layout);
+  const TypeHandle encoded = FloatType(layout.encoding);
+  for (const TensorSpec& spec : kTensorSpecs) {
+    const auto number = static_cast<size_t>(spec.tensor);
+    part->stored[number] = Stores(layout, first, spec.tensor);
+    if (!part->stored[number]) continue;
+    const bool scalar = spec.width == TensorSpec::Width::kScalar;
+    const auto heads = static_cast<hsize_t>(NumHeads(spec, facts));
+    const int64_t components = NumComponents(spec, facts);
+    const int64_t items = spec.of_rows ? expected_rows : layout.max_tokens;
+    const hid_t type = spec.type == TensorSpec::Type::kEncoding  ? encoded.get()
+                       : spec.type == TensorSpec::Type::kFloat32 ? H5T_IEEE_F32LE
+                                                                 : H5T_STD_I32LE;
+    GrowingShape shape{{layers, heads, 0}, 2, ScalarChunk(items), {"layer", spec.head_axis, "row"}, spec.unit};
+    if (!spec.of_rows) shape.dimension_names[2] = "token";
+    size_t cache = kOpenChunkBudget / 16 * layers / all_layers;
+    if (!scalar) {
+      shape.extents.push_back(static_cast<hsize_t>(components));
+      shape.dimension_names.emplace_back(spec.width == TensorSpec::Width::kIds ? "id" : "dim");
+      shape.chunk_items = static_cast<hsize_t>(ChunkItems(components * ComponentBytes(spec, layout.encoding), items));
+      cache = kOpenChunkBudget * heads * layers / all_vectors;
+    }
+    part->tensors[number] = GrowingDataset(group, spec.name, type, shape, cache);
+  }
+  part->lse_keys = GrowingDataset(group, "lse_keys", H5T_STD_I64LE,
+                                  {{layers, 0}, 1, ScalarChunk(expected_rows), {"layer", "row"}, "token"},
+                                  kOpenChunkBudget / 16 * layers / all_layers);
+}
+
+template <typename Self, typename Use>
+void TraceFile::ForEach(Self& self, Use use) {
+  for (auto* dataset : {&self.ids, &self.phase, &self.step}) use(*dataset, Growth::kTokens);
+  if (self.has_role) use(self.role, Growth::kTokens);
+  if (self.has_positions) use(self.positions, Growth::kTokens);
+  use(self.text, Growth::kText);
+  use(self.text_offsets, Growth::kOffsets);
+  use(self.q_rows, Growth::kRows);
+  for (auto& part : self.parts) {
+    use(part.lse_keys, Growth::kRows);
+    for (const TensorSpec& spec : kTensorSpecs) {
+      const auto number = static_cast<size_t>(spec.tensor);
+      if (part.stored[number]) use(part.tensors[number], spec.of_rows ? Growth::kRows : Growth::kTokens);
+    }
+  }
 }
 
 int64_t TraceFile::StoredBytes(int64_t num_tokens, int64_t num_rows, int64_t text_bytes) const {
-  const auto tokens = static_cast<hsize_t>(num_tokens), rows = static_cast<hsize_t>(num_rows);
-  int64_t bytes = text.StoredBytes(static_cast<hsize_t>(text_bytes)) + text_offsets.StoredBytes(tokens + 1);
-  for (const GrowingDataset* dataset : {&ids, &phase, &step, &k, &v}) bytes += dataset->StoredBytes(tokens);
-  for (const GrowingDataset* dataset : {&q_rows, &q, &lse, &lse_keys}) bytes += dataset->StoredBytes(rows);
+  int64_t bytes = 0;
+  ForEach(*this, [&](const GrowingDataset& dataset, Growth growth) {
+    const int64_t length = growth == Growth::kRows      ? num_rows
+                           : growth == Growth::kText    ? text_bytes
+                           : growth == Growth::kOffsets ? num_tokens + 1
+                                                        : num_tokens;
+    bytes += dataset.StoredBytes(static_cast<hsize_t>(length));
+  });
   return bytes;
-}
-
-std::array<GrowingDataset*, 11> TraceFile::Datasets() {
-  return {&ids, &phase, &step, &text, &text_offsets, &q_rows, &q, &k, &v, &lse, &lse_keys};
 }
 
 void TraceFile::Abandon() {
@@ -198,7 +301,7 @@ void TraceFile::Abandon() {
   complete.Release();
   tokens_flushed.Release();
   rows_flushed.Release();
-  for (GrowingDataset* dataset : Datasets()) dataset->Abandon();
+  ForEach(*this, [](GrowingDataset& dataset, Growth) { dataset.Abandon(); });
 }
 
 }  // namespace headscope::data

@@ -1,4 +1,4 @@
-// The objects of a trace that is being written: every group, dataset and attribute of format 1, created before
+// The objects of a trace that is being written: every group, dataset and attribute of format 2, created before
 // streaming starts. From then on only extents, data and the values of three attributes change (docs/trace_format.md,
 // "Crashes").
 #pragma once
@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "data/trace_schema.h"
 #include "trace/growing_dataset.h"
@@ -13,11 +14,22 @@
 
 namespace headscope::data {
 
+// The datasets of layers of one shape (PartsOf): /attention itself, then /attention/part_1 and so on.
+struct FilePart {
+  std::vector<int32_t> slots;  // of the recorded layers in it
+  std::array<GrowingDataset, kNumTraceTensors> tensors;
+  std::array<bool, kNumTraceTensors> stored = {};
+  GrowingDataset lse_keys;
+};
+
 struct TraceFile {
   FileHandle file;
   AttributeHandle complete, tokens_flushed, rows_flushed;
   GrowingDataset ids, phase, step, text, text_offsets;  // of /tokens
-  GrowingDataset q_rows, q, k, v, lse, lse_keys;        // of /attention
+  GrowingDataset role, positions;                       // where the layout has them
+  bool has_role = false, has_positions = false;
+  GrowingDataset q_rows;  // of /attention
+  std::vector<FilePart> parts;
 
   // Makes a new, empty file. Throws TraceError when there is one already (and not `overwrite`) or the folder cannot be
   // written.
@@ -34,7 +46,11 @@ struct TraceFile {
  private:
   void CreateTokens(const TraceLayout& layout);
   void CreateAttention(const TraceLayout& layout, int64_t expected_rows);
-  std::array<GrowingDataset*, 11> Datasets();
+  void CreatePart(hid_t group, const TraceLayout& layout, int64_t expected_rows, FilePart* part);
+  // Calls use(dataset, kind) for every dataset that grows.
+  enum class Growth { kTokens, kRows, kText, kOffsets };
+  template <typename Self, typename Use>
+  static void ForEach(Self& self, Use use);
 };
 
 }  // namespace headscope::data

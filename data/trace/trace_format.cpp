@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trace/layer_table.h"
+
 namespace headscope::data {
 namespace {
 
@@ -13,7 +15,34 @@ std::string Outside(const std::string& field, int64_t value, int64_t low, int64_
   return field + " " + std::to_string(value) + ": must be " + std::to_string(low) + " to " + std::to_string(high);
 }
 
-// Numbers of layers or heads: at least one, rising, below `limit`.
+std::string BadText(const std::string& field, const std::string& text, size_t limit) {
+  if (text.size() > limit) {
+    return field + " has " + std::to_string(text.size()) + " bytes: at most " + std::to_string(limit) + " fit a trace";
+  }
+  // Fixed-length strings are padded with zeros, so a text with zeros would not come back as it was.
+  return text.find('\0') == std::string::npos ? "" : field + " contains a zero byte: remove it";
+}
+
+// The model's list of kinds and the recorded layers tell the same.
+std::string BadKinds(const TraceLayout& layout) {
+  const std::vector<LayerKind>& kinds = layout.model.layer_kinds;
+  if (kinds.empty()) return "";
+  if (kinds.size() != static_cast<size_t>(layout.model.num_layers)) {
+    return "layer_kinds has " + std::to_string(kinds.size()) + " entries: one for each of num_layers " +
+           std::to_string(layout.model.num_layers);
+  }
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    const LayerKind kind = kinds[static_cast<size_t>(layout.layers[slot])];
+    if (kind == layout.facts[slot].Kind()) continue;
+    return "layer_kinds says " + std::to_string(static_cast<int>(kind)) + " of recorded layer " +
+           std::to_string(layout.layers[slot]) + ", whose window and chunk make it " +
+           std::to_string(static_cast<int>(layout.facts[slot].Kind())) + ": must be the same";
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string BadNumbers(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit) {
   if (numbers.empty()) {
     return field + " is empty: record at least one";
@@ -29,27 +58,6 @@ std::string BadNumbers(const std::string& field, const std::vector<int32_t>& num
   }
   return "";
 }
-
-std::string BadText(const std::string& field, const std::string& text, size_t limit) {
-  if (text.size() > limit) {
-    return field + " has " + std::to_string(text.size()) + " bytes: at most " + std::to_string(limit) + " fit a trace";
-  }
-  // Fixed-length strings are padded with zeros, so a text with zeros would not come back as it was.
-  return text.find('\0') == std::string::npos ? "" : field + " contains a zero byte: remove it";
-}
-
-std::string BadKvHeads(const TraceLayout& layout) {
-  const int32_t group = layout.model.num_qo_heads / layout.model.num_kv_heads;
-  for (const int32_t head : layout.qo_heads) {
-    if (!std::binary_search(layout.kv_heads.begin(), layout.kv_heads.end(), head / group)) {
-      return "kv_heads lacks " + std::to_string(head / group) + ", which query head " + std::to_string(head) +
-             " reads: record it";
-    }
-  }
-  return "";
-}
-
-}  // namespace
 
 int64_t ChunkItems(int64_t item_bytes, int64_t num_items) {
   const int64_t most = std::max<int64_t>(1, kChunkBytes / item_bytes);
@@ -69,8 +77,7 @@ std::string LayoutProblem(const TraceLayout& layout) {
       Outside("first_token", layout.first_token, 0, kMaxTokens),
       Outside("encoding", static_cast<int64_t>(layout.encoding), 0, 2),
       BadNumbers("layers", layout.layers, model.num_layers),
-      BadNumbers("qo_heads", layout.qo_heads, model.num_qo_heads),
-      BadNumbers("kv_heads", layout.kv_heads, model.num_kv_heads),
+      Outside("position_axes", layout.position_axes, 0, kMaxPositionAxes),
       BadText("config_json", model.config_json, kMaxConfigBytes),
       BadText("name", model.name, kMaxAttributeText),
       BadText("model_type", model.model_type, kMaxAttributeText),
@@ -90,34 +97,30 @@ std::string LayoutProblem(const TraceLayout& layout) {
     return "num_qo_heads " + std::to_string(model.num_qo_heads) + ": must be a multiple of num_kv_heads " +
            std::to_string(model.num_kv_heads);
   }
-  if (std::string problem = BadKvHeads(layout); !problem.empty()) {
-    return problem;
-  }
-  if (layout.rope_convention != "half" && layout.rope_convention != "interleaved" && layout.rope_convention != "none") {
-    return "rope_convention \"" + layout.rope_convention.substr(0, 64) + "\": must be half, interleaved or none";
-  }
-  if (!std::isfinite(layout.softmax_scale) || layout.softmax_scale <= 0) {
-    return "softmax_scale " + std::to_string(layout.softmax_scale) + ": must be positive";
-  }
-  if (!std::isfinite(layout.soft_cap) || layout.soft_cap < 0) {
-    return "soft_cap " + std::to_string(layout.soft_cap) + ": must be positive, or 0 for none";
-  }
-  if (layout.window_per_layer.size() != layout.layers.size()) {
-    return "window_per_layer has " + std::to_string(layout.window_per_layer.size()) + " entries: one for each of the " +
+  if (layout.facts.size() != layout.layers.size()) {
+    return "facts has " + std::to_string(layout.facts.size()) + " entries: one for each of the " +
            std::to_string(layout.layers.size()) + " recorded layers";
   }
-  for (const int32_t window : layout.window_per_layer) {
-    if (window < 0) {
-      return Outside("window_per_layer", window, 0, kMaxTokens);
-    }
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    if (std::string problem = LayerProblem(layout, slot); !problem.empty()) return problem;
   }
-  return "";
+  return BadKinds(layout);
+}
+
+LayerFacts UsualFacts(const ModelInfo& model) {
+  LayerFacts facts;
+  facts.num_qo_heads = model.num_qo_heads;
+  facts.num_kv_heads = model.num_kv_heads;
+  facts.head_dim = facts.v_head_dim = model.head_dim;
+  for (int32_t head = 0; head < model.num_qo_heads; ++head) facts.qo_heads.push_back(head);
+  for (int32_t head = 0; head < model.num_kv_heads; ++head) facts.kv_heads.push_back(head);
+  facts.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(model.head_dim)));
+  return facts;
 }
 
 int64_t LseKeys(const TraceLayout& layout, size_t layer_slot, int64_t token) {
-  const int64_t seen = layout.first_token + token + 1;
-  const int32_t window = layout.window_per_layer[layer_slot];
-  return window == 0 ? seen : std::min<int64_t>(seen, window);
+  const int64_t position = layout.first_token + token;
+  return position + 1 - layout.facts[layer_slot].FirstSeen(position);
 }
 
 const char* EncodingName(Encoding encoding) {

@@ -1,22 +1,28 @@
-// Trace format 1 as constants: names, limits and chunk sizes that writer and reader share. docs/trace_format.md
+// Trace format 2 as constants: names, limits and chunk sizes that writer and reader share. docs/trace_format.md
 // explains them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "data/trace_schema.h"
 
 namespace headscope::data {
 
 inline constexpr char kFormatName[] = "headscope-trace";
-inline constexpr int32_t kFormatVersion = 1;
+inline constexpr int32_t kFormatVersion = 2;
+// Still read: docs/trace_format.md, "Format 1".
+inline constexpr int32_t kFirstFormatVersion = 1;
 
 // Limits of what a trace may say of itself; far beyond any known model, small enough that products of two fit 32 bits.
 inline constexpr int32_t kMaxLayers = 4096;
 inline constexpr int32_t kMaxHeads = 4096;
+inline constexpr int64_t kMaxAllHeads = int64_t{1} << 20;  // query and KV heads, all layers together
 inline constexpr int32_t kMaxHeadDim = 4096;
+inline constexpr int32_t kMaxSelectedIds = 65536;
+inline constexpr int32_t kMaxPositionAxes = 3;
 inline constexpr int64_t kMaxTokens = INT32_MAX;
 inline constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
 // A value of one text attribute takes at most this many bytes: an object header of HDF5 holds 64 KiB in all.
@@ -34,8 +40,11 @@ int64_t ChunkItems(int64_t item_bytes, int64_t num_items);
 // What is inconsistent in `layout`, as "<field> <value>: <what is allowed>"; empty when nothing is.
 std::string LayoutProblem(const TraceLayout& layout);
 
+// What is wrong with numbers of layers or heads, which must be at least one, rising and below `limit`; else empty.
+std::string BadNumbers(const std::string& field, const std::vector<int32_t>& numbers, int32_t limit);
+
 // How many keys the log-sum-exp of the row at `token` counts, in the recorded layer `layer_slot`: all that the model
-// saw there, the newest `window` of them where the layer has one. In a trace cut from a longer one those before its
+// saw there (LayerFacts::FirstSeen), a sink not among them. In a trace cut from a longer one those before its
 // first token are among them.
 int64_t LseKeys(const TraceLayout& layout, size_t layer_slot, int64_t token);
 

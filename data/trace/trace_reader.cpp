@@ -1,8 +1,10 @@
 #include "data/trace_reader.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "trace/stored_trace.h"
+#include "trace/trace_tensors.h"
 
 namespace headscope::data {
 namespace {
@@ -11,6 +13,23 @@ namespace {
 int32_t SlotOf(const std::vector<int32_t>& numbers, int32_t value) {
   const auto found = std::lower_bound(numbers.begin(), numbers.end(), value);
   return found != numbers.end() && *found == value ? static_cast<int32_t>(found - numbers.begin()) : -1;
+}
+
+// Values that are the first components of wider keys.
+void ReadFirstComponents(const StoredTrace& trace, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end,
+                         const LayerFacts& facts, int64_t component_bytes, void* out) {
+  constexpr int64_t kPiece = 1024;
+  const auto wide = static_cast<size_t>(facts.head_dim * component_bytes);
+  const auto narrow = static_cast<size_t>(facts.v_head_dim * component_bytes);
+  std::vector<char> keys(static_cast<size_t>(std::clamp<int64_t>(end - begin, 0, kPiece)) * wide);
+  auto* to = static_cast<char*>(out);
+  for (int64_t at = begin; at < end; at += kPiece) {
+    const int64_t next = std::min(end, at + kPiece);
+    trace.Read(TraceTensor::kK, layer_slot, head_slot, at, next, keys.data());
+    for (size_t i = 0; i < static_cast<size_t>(next - at); ++i, to += narrow) {
+      std::memcpy(to, keys.data() + i * wide, narrow);
+    }
+  }
 }
 
 }  // namespace
@@ -45,34 +64,51 @@ const std::vector<int32_t>& TraceReader::row_positions() const {
   return impl_->trace.row_positions();
 }
 
-void TraceReader::ReadQ(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const {
+const LayerFacts& TraceReader::layer(int32_t layer_slot) const {
+  return layout().facts.at(static_cast<size_t>(layer_slot));
+}
+
+bool TraceReader::Has(int32_t layer_slot, TraceTensor tensor) const {
+  if (tensor == TraceTensor::kK || tensor == TraceTensor::kV) return true;
+  return Stores(layout(), static_cast<size_t>(layer_slot), tensor);
+}
+
+void TraceReader::Read(TraceTensor tensor, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end,
+                       void* out) const {
   const StoredTrace& trace = impl_->trace;
-  trace.Read(trace.q(), layer_slot, head_slot, begin, end, trace.num_rows(), out);
+  const bool shared = tensor == TraceTensor::kK || tensor == TraceTensor::kV;
+  if (!shared) return trace.Read(tensor, layer_slot, head_slot, begin, end, out);
+  const LayerFacts& facts = layer(layer_slot);
+  const auto source = static_cast<int32_t>(KeySource(layout(), static_cast<size_t>(layer_slot)));
+  if (tensor == TraceTensor::kK || !facts.v_is_k) return trace.Read(tensor, source, head_slot, begin, end, out);
+  if (facts.v_head_dim == facts.head_dim) return trace.Read(TraceTensor::kK, source, head_slot, begin, end, out);
+  ReadFirstComponents(trace, source, head_slot, begin, end, facts, SizeOf(layout().encoding), out);
+}
+
+void TraceReader::ReadQ(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const {
+  Read(TraceTensor::kQ, layer_slot, head_slot, begin, end, out);
 }
 
 void TraceReader::ReadK(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const {
-  const StoredTrace& trace = impl_->trace;
-  trace.Read(trace.k(), layer_slot, kv_slot, begin, end, trace.num_tokens(), out);
+  Read(TraceTensor::kK, layer_slot, kv_slot, begin, end, out);
 }
 
 void TraceReader::ReadV(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const {
-  const StoredTrace& trace = impl_->trace;
-  trace.Read(trace.v(), layer_slot, kv_slot, begin, end, trace.num_tokens(), out);
+  Read(TraceTensor::kV, layer_slot, kv_slot, begin, end, out);
 }
 
 void TraceReader::ReadLse(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, float* out) const {
-  const StoredTrace& trace = impl_->trace;
-  trace.Read(trace.lse(), layer_slot, head_slot, begin, end, trace.num_rows(), out);
+  Read(TraceTensor::kLse, layer_slot, head_slot, begin, end, out);
 }
 
 int32_t TraceReader::LayerSlot(int32_t layer) const {
   return SlotOf(layout().layers, layer);
 }
-int32_t TraceReader::QoHeadSlot(int32_t head) const {
-  return SlotOf(layout().qo_heads, head);
+int32_t TraceReader::QoHeadSlot(int32_t layer_slot, int32_t head) const {
+  return SlotOf(layer(layer_slot).qo_heads, head);
 }
-int32_t TraceReader::KvHeadSlot(int32_t kv_head) const {
-  return SlotOf(layout().kv_heads, kv_head);
+int32_t TraceReader::KvHeadSlot(int32_t layer_slot, int32_t kv_head) const {
+  return SlotOf(layer(layer_slot).kv_heads, kv_head);
 }
 
 }  // namespace headscope::data

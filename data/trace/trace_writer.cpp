@@ -10,6 +10,7 @@
 #include "trace/hdf5_values.h"
 #include "trace/trace_file.h"
 #include "trace/trace_format.h"
+#include "trace/trace_tensors.h"
 
 namespace headscope::data {
 namespace {
@@ -29,6 +30,11 @@ struct TraceWriter::Impl {
   std::string path;
   TraceLayout layout;
   TraceFile file;
+  struct Place {
+    size_t part;
+    hsize_t slot;  // in the part
+  };
+  std::vector<Place> places;  // of the recorded layers
   std::vector<LayerProgress> progress;
   std::vector<int32_t>
       positions;  // of all recorded query rows: 4 bytes a row, a small share of what a row takes on disk
@@ -39,8 +45,7 @@ struct TraceWriter::Impl {
 
   void RequireSpace(int64_t tokens, int64_t rows, int64_t text_length) const;
   void Check(const LayerBlock& block) const;
-  void WriteHeads(GrowingDataset& target, int32_t layer_slot, size_t num_heads, int64_t begin, int64_t count,
-                  const void* values) const;
+  void WriteTensor(const TensorSpec& spec, const LayerBlock& block);
   void WriteLseKeys(const LayerBlock& block);
   int64_t WholeTokens() const;
   void FlushAll();
@@ -103,26 +108,36 @@ void TraceWriter::Impl::Check(const LayerBlock& block) const {
     fail("first_row " + std::to_string(block.first_row) + " with num_rows " + std::to_string(block.num_rows) +
          ": these tokens hold rows " + std::to_string(at.rows) + " to " + std::to_string(at.rows + (end - begin)));
   }
-  if ((block.num_tokens > 0 && (block.k == nullptr || block.v == nullptr)) ||
-      (block.num_rows > 0 && (block.q == nullptr || block.lse == nullptr))) {
-    fail("a block has no data for the rows or tokens that it announces");
+  const auto slot = static_cast<size_t>(block.layer_slot);
+  for (const TensorSpec& spec : kTensorSpecs) {
+    const int64_t items = spec.of_rows ? block.num_rows : block.num_tokens;
+    if (items > 0 && Stores(layout, slot, spec.tensor) && block.Values(spec.tensor) == nullptr) {
+      fail(std::string("a block has no ") + spec.name + " for the rows or tokens that it announces");
+    }
   }
 }
 
-void TraceWriter::Impl::WriteHeads(GrowingDataset& target, int32_t layer_slot, size_t num_heads, int64_t begin,
-                                   int64_t count, const void* values) const {
-  if (count == 0) {
+void TraceWriter::Impl::WriteTensor(const TensorSpec& spec, const LayerBlock& block) {
+  const Place& place = places[static_cast<size_t>(block.layer_slot)];
+  FilePart& part = file.parts[place.part];
+  const auto number = static_cast<size_t>(spec.tensor);
+  const auto first = static_cast<hsize_t>(spec.of_rows ? block.first_row : block.first_token);
+  const auto length = static_cast<hsize_t>(spec.of_rows ? block.num_rows : block.num_tokens);
+  if (!part.stored[number] || length == 0) {
     return;
   }
-  const auto first = static_cast<hsize_t>(begin), length = static_cast<hsize_t>(count);
+  GrowingDataset& target = part.tensors[number];
   target.Grow(first + length);
-  std::vector<hsize_t> offset = {static_cast<hsize_t>(layer_slot), 0, first};
-  std::vector<hsize_t> extent = {1, num_heads, length};
-  if (&target != &file.lse) {
+  const LayerFacts& facts = layout.facts[static_cast<size_t>(block.layer_slot)];
+  std::vector<hsize_t> offset = {place.slot, 0, first};
+  std::vector<hsize_t> extent = {1, static_cast<hsize_t>(NumHeads(spec, facts)), length};
+  if (spec.width != TensorSpec::Width::kScalar) {
     offset.push_back(0);
-    extent.push_back(static_cast<hsize_t>(layout.model.head_dim));
+    extent.push_back(static_cast<hsize_t>(NumComponents(spec, facts)));
   }
-  target.Write(offset, extent, values);
+  target.Write(offset, extent, block.Values(spec.tensor));
+  payload_bytes +=
+      static_cast<int64_t>(extent[1] * length) * NumComponents(spec, facts) * ComponentBytes(spec, layout.encoding);
 }
 
 void TraceWriter::Impl::WriteLseKeys(const LayerBlock& block) {
@@ -134,8 +149,10 @@ void TraceWriter::Impl::WriteLseKeys(const LayerBlock& block) {
   for (hsize_t row = first; row < first + length; ++row) {
     keys.push_back(LseKeys(layout, static_cast<size_t>(block.layer_slot), positions[row]));
   }
-  file.lse_keys.Grow(first + length);
-  file.lse_keys.Write({static_cast<hsize_t>(block.layer_slot), first}, {1, length}, keys.data());
+  const Place& place = places[static_cast<size_t>(block.layer_slot)];
+  GrowingDataset& lse_keys = file.parts[place.part].lse_keys;
+  lse_keys.Grow(first + length);
+  lse_keys.Write({place.slot, first}, {1, length}, keys.data());
 }
 
 int64_t TraceWriter::Impl::WholeTokens() const {
@@ -169,6 +186,11 @@ TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, boo
   try {
     impl_->Guarded([&] { impl_->file.CreateObjects(layout, expected_rows > 0 ? expected_rows : layout.max_tokens); },
                    "");
+    impl_->places.resize(layout.layers.size());
+    for (size_t part = 0; part < impl_->file.parts.size(); ++part) {
+      const std::vector<int32_t>& slots = impl_->file.parts[part].slots;
+      for (size_t i = 0; i < slots.size(); ++i) impl_->places[static_cast<size_t>(slots[i])] = {part, i};
+    }
   } catch (...) {
     ::unlink(path.c_str());  // nothing is in it yet, and half a skeleton is no trace
     throw;
@@ -189,7 +211,8 @@ void TraceWriter::AppendTokens(std::span<const TokenRecord> tokens) {
                      std::to_string(self.layout.max_tokens) + ": raise it");
   }
   std::vector<int32_t> ids, steps;
-  std::vector<int8_t> phases;
+  std::vector<int8_t> phases, roles;
+  std::vector<int32_t> token_positions;
   std::vector<int64_t> offsets;
   std::string text;
   int64_t end = self.text_bytes;
@@ -197,6 +220,9 @@ void TraceWriter::AppendTokens(std::span<const TokenRecord> tokens) {
     ids.push_back(token.id);
     phases.push_back(static_cast<int8_t>(token.phase));
     steps.push_back(token.step);
+    roles.push_back(static_cast<int8_t>(token.role));
+    token_positions.insert(token_positions.end(), token.positions.begin(),
+                           token.positions.begin() + self.layout.position_axes);
     text += token.text;
     offsets.push_back(end += static_cast<int64_t>(token.text.size()));
   }
@@ -207,6 +233,13 @@ void TraceWriter::AppendTokens(std::span<const TokenRecord> tokens) {
     self.file.step.AppendItems(tokens.size(), steps.data());
     self.file.text.AppendItems(text.size(), text.data());
     self.file.text_offsets.AppendItems(tokens.size(), offsets.data());
+    if (self.file.has_role) self.file.role.AppendItems(tokens.size(), roles.data());
+    if (self.file.has_positions && !tokens.empty()) {
+      const hsize_t begin = self.file.positions.length();
+      self.file.positions.Grow(begin + tokens.size());
+      self.file.positions.Write({begin, 0}, {tokens.size(), static_cast<hsize_t>(self.layout.position_axes)},
+                                token_positions.data());
+    }
   });
   self.num_tokens += count;
   self.text_bytes = end;
@@ -233,20 +266,13 @@ void TraceWriter::Append(const LayerBlock& block) {
   Impl& self = *impl_;
   self.Check(block);
   self.RequireSpace(self.num_tokens, static_cast<int64_t>(self.positions.size()), self.text_bytes);
-  const size_t qo_heads = self.layout.qo_heads.size(), kv_heads = self.layout.kv_heads.size();
   self.Guarded([&] {
-    self.WriteHeads(self.file.k, block.layer_slot, kv_heads, block.first_token, block.num_tokens, block.k);
-    self.WriteHeads(self.file.v, block.layer_slot, kv_heads, block.first_token, block.num_tokens, block.v);
-    self.WriteHeads(self.file.q, block.layer_slot, qo_heads, block.first_row, block.num_rows, block.q);
-    self.WriteHeads(self.file.lse, block.layer_slot, qo_heads, block.first_row, block.num_rows, block.lse);
+    for (const TensorSpec& spec : kTensorSpecs) self.WriteTensor(spec, block);
     self.WriteLseKeys(block);
   });
   LayerProgress& at = self.progress[static_cast<size_t>(block.layer_slot)];
   at.tokens += block.num_tokens;
   at.rows += block.num_rows;
-  const int64_t vector_bytes = self.layout.model.head_dim * SizeOf(self.layout.encoding);
-  self.payload_bytes += 2 * static_cast<int64_t>(kv_heads) * block.num_tokens * vector_bytes +
-                        static_cast<int64_t>(qo_heads) * block.num_rows * (vector_bytes + 4);
 }
 
 void TraceWriter::Flush() {

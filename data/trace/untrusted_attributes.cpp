@@ -72,24 +72,47 @@ bool UntrustedFile::Boolean(const StoredGroup& group, const std::string& name) c
   return value == 1;
 }
 
-std::vector<int32_t> UntrustedFile::Integers(const StoredGroup& group, const std::string& name,
-                                             int64_t max_count) const {
+const std::string& UntrustedFile::List(const StoredGroup& group, const std::string& name, StoredKind type,
+                                       const char* type_name, int64_t max_count) const {
   const StoredAttribute& attribute = Attribute(group, name, 1);
   const std::string field = "attribute " + name;
-  if (attribute.type.kind != StoredKind::kInt32) {
-    Refuse(field, std::string("is not a list of 32-bit integers; ") + kind_.damaged);
+  if (attribute.type.kind != type) {
+    Refuse(field, std::string("is not a list of ") + type_name + "; " + kind_.damaged);
   }
   const uint64_t count = attribute.extents[0];
   if (count > static_cast<uint64_t>(max_count)) {
     Refuse(field, "has " + std::to_string(count) + " entries, at most " + std::to_string(max_count) + " are allowed; " +
                       kind_.damaged);
   }
-  if (!attribute.readable || attribute.bytes.size() != count * sizeof(int32_t)) {
+  if (!attribute.readable || attribute.bytes.size() != count * 4) {
     Refuse(field, std::string("cannot be read; ") + kind_.damaged);
   }
-  std::vector<int32_t> values(count);
-  std::memcpy(values.data(), attribute.bytes.data(), attribute.bytes.size());
+  return attribute.bytes;
+}
+
+std::vector<int32_t> UntrustedFile::Integers(const StoredGroup& group, const std::string& name,
+                                             int64_t max_count) const {
+  const std::string& bytes = List(group, name, StoredKind::kInt32, "32-bit integers", max_count);
+  std::vector<int32_t> values(bytes.size() / sizeof(int32_t));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
+}
+
+std::vector<float> UntrustedFile::Floats(const StoredGroup& group, const std::string& name, int64_t max_count) const {
+  const std::string& bytes = List(group, name, StoredKind::kFloat32, "fp32 numbers", max_count);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+bool UntrustedFile::HasAttribute(const StoredGroup& group, const std::string& name) {
+  return std::any_of(group.attributes.begin(), group.attributes.end(),
+                     [&](const StoredAttribute& one) { return one.name == name; });
+}
+
+bool UntrustedFile::HasDataset(const StoredGroup& group, const std::string& name) {
+  return std::any_of(group.datasets.begin(), group.datasets.end(),
+                     [&](const StoredDataset& one) { return one.name == name; });
 }
 
 }  // namespace headscope::data

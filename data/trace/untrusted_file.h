@@ -73,13 +73,16 @@ class UntrustedFile {
   // Fixed-length text in a scalar dataset.
   std::string TextDataset(const StoredGroup& group, const std::string& name, int64_t max_bytes);
 
-  // Attributes: fixed-length text, a number of exactly the named type, a list of 32-bit integers.
+  // Attributes: fixed-length text, a number of exactly the named type, a list of 32-bit integers or fp32 numbers.
   std::string Text(const StoredGroup& group, const std::string& name) const;
   int32_t Integer32(const StoredGroup& group, const std::string& name) const;
   int64_t Integer64(const StoredGroup& group, const std::string& name) const;
   float Float(const StoredGroup& group, const std::string& name) const;
   bool Boolean(const StoredGroup& group, const std::string& name) const;
   std::vector<int32_t> Integers(const StoredGroup& group, const std::string& name, int64_t max_count) const;
+  std::vector<float> Floats(const StoredGroup& group, const std::string& name, int64_t max_count) const;
+  static bool HasAttribute(const StoredGroup& group, const std::string& name);
+  static bool HasDataset(const StoredGroup& group, const std::string& name);
 
   // Throws BadTraceError "<path>: <field>: <problem>".
   [[noreturn]] void Refuse(const std::string& field, const std::string& problem) const;
@@ -97,6 +100,9 @@ class UntrustedFile {
                 char* out) const;
   void ReadBytes(const CheckedDataset& dataset, uint64_t address, char* out, int64_t bytes) const;
   const StoredAttribute& Attribute(const StoredGroup& group, const std::string& name, size_t rank) const;
+  // Its bytes, 4 for each entry.
+  const std::string& List(const StoredGroup& group, const std::string& name, StoredKind type, const char* type_name,
+                          int64_t max_count) const;
   void ReadScalar(const StoredGroup& group, const std::string& name, StoredKind type, void* out, size_t bytes) const;
 
   UntrustedFileKind kind_;

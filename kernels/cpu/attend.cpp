@@ -22,6 +22,37 @@
 HWY_BEFORE_NAMESPACE();
 namespace headscope::kernels::HWY_NAMESPACE {
 
+// The part of a tile's run, or of one of its single columns, that the problem's window leaves to its rows. Columns that
+// some rows see and others do not are masked, by the index's own rule too where the run is partial.
+class InsideWindow {
+ public:
+  InsideWindow(const AttentionProblem& problem, const SparseIndexView& index, int32_t first_row, int32_t num_rows)
+      : rule_(index.rule), window_(problem.window) {
+    const int64_t first = int64_t{index.first_position} + first_row - window_ + 1;
+    seen_by_some_ = static_cast<int32_t>(std::max<int64_t>(0, first));
+    seen_by_all_ = static_cast<int32_t>(std::max<int64_t>(0, first + num_rows - 1));
+  }
+
+  // First column that every row of the tile sees, as far as the window goes.
+  int32_t seen_by_all() const { return seen_by_all_; }
+
+  void AddMasked(TileAttention& attention, TileRows rows, int32_t begin, int32_t end, bool partial) const {
+    begin = std::max(begin, seen_by_some_);
+    if (begin >= end) return;
+    ElementRule rule{MaskKind::kCausalWindow, window_, 0};
+    if (!partial || rule_.kind != MaskKind::kCausalWindow) return attention.AddPartial(rows, begin, end, rule);
+    const int32_t sinks_end = std::clamp(rule_.num_sinks, begin, end);
+    attention.AddPartial(rows, begin, sinks_end, rule);
+    rule.window = std::min(window_, rule_.window);
+    attention.AddPartial(rows, sinks_end, end, rule);
+  }
+
+ private:
+  ElementRule rule_;
+  int32_t window_;
+  int32_t seen_by_some_, seen_by_all_;
+};
+
 void AttendTile(const AttentionProblem& problem, const SparseIndexView& index, int32_t sequence, int32_t head,
                 int32_t tile, const AttentionOutput& output, TileScratch& scratch) {
   const int32_t first_row = tile * index.tile_rows;
@@ -36,6 +67,8 @@ void AttendTile(const AttentionProblem& problem, const SparseIndexView& index, i
   const int64_t list = index.ListId(sequence, head, tile);
   const KeyRun* const runs = index.runs + index.run_begin[list];
   const int32_t num_runs = index.run_count[list];
+  const bool windowed = problem.window > 0;
+  const InsideWindow inside(problem, index, first_row, num_rows);
   struct Part {
     uint32_t half_flags;
     TileRows rows;
@@ -47,17 +80,31 @@ void AttendTile(const AttentionProblem& problem, const SparseIndexView& index, i
       return (run.Flags() & (kRunUpperHalf | kRunLowerHalf)) == part.half_flags;
     };
     for (int32_t i = 0; i < num_runs; ++i) {
-      if (belongs(runs[i]) && !runs[i].Partial()) attention.AddRange(part.rows, runs[i].start, runs[i].End());
+      if (!belongs(runs[i]) || runs[i].Partial()) continue;
+      const int32_t begin = windowed ? std::max(runs[i].start, inside.seen_by_all()) : runs[i].start;
+      if (begin < runs[i].End()) attention.AddRange(part.rows, begin, runs[i].End());
     }
+    const int32_t* const columns = index.columns + index.column_begin[list];
+    const int32_t* const columns_end = columns + index.column_count[list];
+    const int32_t* const seen = windowed ? std::lower_bound(columns, columns_end, inside.seen_by_all()) : columns;
     // Single columns belong to all rows and share a block with the last short runs.
-    if (part.half_flags == 0)
-      attention.AddColumns(part.rows, index.columns + index.column_begin[list], index.column_count[list]);
+    if (part.half_flags == 0) attention.AddColumns(part.rows, seen, columns_end - seen);
     attention.Flush(part.rows);
     for (int32_t i = 0; i < num_runs; ++i) {
-      if (belongs(runs[i]) && runs[i].Partial())
+      if (!belongs(runs[i])) continue;
+      if (windowed) {
+        const int32_t end = runs[i].Partial() ? runs[i].End() : std::min(runs[i].End(), inside.seen_by_all());
+        inside.AddMasked(attention, part.rows, runs[i].start, end, runs[i].Partial());
+      } else if (runs[i].Partial()) {
         attention.AddPartial(part.rows, runs[i].start, runs[i].End(), index.rule);
+      }
+    }
+    if (part.half_flags != 0) continue;
+    for (const int32_t* column = columns; column != seen; ++column) {
+      inside.AddMasked(attention, part.rows, *column, *column + 1, false);
     }
   }
+  if (problem.sinks != nullptr) attention.AddSink(problem.sinks[head]);
 
   const StridedTensor<void>& o = output.o;
   float* const lse = output.lse == nullptr
@@ -102,6 +149,10 @@ Status AttendCpu(const AttentionProblem& problem, const SparseIndexView& index, 
   Status status = internal::CheckIndexOfProblem(problem, index);
   if (status.ok()) status = internal::CheckOutput(problem, output);
   if (status.ok()) status = CheckCpuLimits(problem);
+  if (status.ok() && problem.window > 0 && index.rule.kind == MaskKind::kNone) {
+    status = {StatusCode::kUnsupported, "attention problem: window is " + std::to_string(problem.window) +
+                                            ", allowed beside an index without an element rule is 0"};
+  }
   if (!status.ok()) return status;
   const int64_t num_tiles = index.NumRowTiles();
   try {
@@ -111,7 +162,7 @@ Status AttendCpu(const AttentionProblem& problem, const SparseIndexView& index, 
     return internal::ParallelFor(index.NumLists(), 1, options, [&](int64_t begin, int64_t end, int32_t worker) {
       std::unique_ptr<TileScratch>& mine = scratch[static_cast<size_t>(worker)];
       // Allocated by its own thread: first touched where it is used.
-      if (mine == nullptr) mine = std::make_unique<TileScratch>(problem.head_dim);
+      if (mine == nullptr) mine = std::make_unique<TileScratch>(problem.head_dim, problem.ValueDim());
       for (int64_t i = begin; i < end; ++i) {
         const int64_t list = order[static_cast<size_t>(i)];
         const int64_t head = list / num_tiles;

@@ -34,7 +34,7 @@ void AttendSliceOf(const AttentionProblem& problem, const DecodeSlice& slice, fl
   attention.Store(o, lse);
 }
 
-// o [slice.num_heads, head_dim] and lse [slice.num_heads].
+// o [slice.num_heads, v_head_dim] and lse [slice.num_heads].
 void AttendSlice(const AttentionProblem& problem, const DecodeSlice& slice, float* o, float* lse,
                  SliceScratch& scratch) {
   switch (problem.dtype) {
@@ -124,6 +124,15 @@ struct Merged {
   double maximum = kMinusInfinity;
   double sum = 0;
 
+  // A key without a value.
+  void AddSink(float logit) {
+    const double shift = std::max(maximum, static_cast<double>(logit));
+    const double decay = std::exp(maximum - shift);
+    for (double& element : o) element *= decay;
+    sum = sum * decay + std::exp(static_cast<double>(logit) - shift);
+    maximum = shift;
+  }
+
   void Add(const float* slice_o, float slice_lse) {
     if (slice_lse == kMinusInfinity) return;  // no key in the slice
     const double shift = std::max(maximum, static_cast<double>(slice_lse));
@@ -145,7 +154,7 @@ void WriteHead(const AttentionProblem& problem, const DecodeSelection& selection
                       static_cast<size_t>(head / problem.GroupSize());
   const float* const mean = selection.mean_value.empty()
                                 ? nullptr
-                                : selection.mean_value.data() + list * static_cast<size_t>(problem.head_dim);
+                                : selection.mean_value.data() + list * static_cast<size_t>(problem.ValueDim());
   float* const o = static_cast<float*>(output.o.data) + sequence * output.o.batch_stride + head * output.o.head_stride;
   for (size_t d = 0; d < merged.o.size(); ++d) {
     const double attended = merged.sum == 0.0 ? 0.0 : merged.o[d] / merged.sum;
@@ -157,6 +166,25 @@ void WriteHead(const AttentionProblem& problem, const DecodeSelection& selection
   }
 }
 
+// The part of a selection that the problem's window lets its query see: other tokens weigh nothing.
+DecodeSelection InWindow(const AttentionProblem& problem, const DecodeSelection& selection) {
+  DecodeSelection inside = selection;
+  const auto page_size = static_cast<size_t>(selection.page_size);
+  const size_t row_length = selection.pages.size() * page_size;
+  if (inside.weights.empty()) {
+    inside.weights.assign(row_length, 1.0f);
+    inside.weight_rows = 1;
+  }
+  const int64_t first = int64_t{problem.first_position} - problem.window + 1;
+  for (size_t i = 0; i < inside.weights.size(); ++i) {
+    const size_t number = i % row_length;
+    const int64_t token =
+        int64_t{selection.pages[number / page_size]} * selection.page_size + static_cast<int64_t>(number % page_size);
+    if (token < first) inside.weights[i] = 0;
+  }
+  return inside;
+}
+
 }  // namespace
 
 Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selection, const AttentionOutput& output,
@@ -165,7 +193,12 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
   if (status.ok()) status = internal::CheckOutput(problem, output);
   if (status.ok()) status = CheckCpuLimits(problem);
   if (!status.ok()) return status;
-  const int64_t head_dim = problem.head_dim;
+  if (problem.window > 0) {
+    AttentionProblem cut = problem;
+    cut.window = 0;
+    return DecodeCpu(cut, InWindow(problem, selection), output, options);
+  }
+  const int64_t head_dim = problem.ValueDim();
   try {
     const std::vector<Slice> slices = CutIntoSlices(problem, selection);
     const auto num_slices = static_cast<int64_t>(slices.size());
@@ -176,7 +209,7 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
     const int32_t most_heads = std::min(kMaxSliceRows, problem.GroupSize());
     status = internal::ShortParallelFor(num_slices, 1, options, [&](int64_t begin, int64_t end, int32_t worker) {
       std::unique_ptr<SliceScratch>& mine = scratch[static_cast<size_t>(worker)];
-      if (mine == nullptr) mine = std::make_unique<SliceScratch>(most_heads, problem.head_dim);
+      if (mine == nullptr) mine = std::make_unique<SliceScratch>(most_heads, problem.head_dim, problem.ValueDim());
       for (int64_t i = begin; i < end; ++i) {
         const Slice& slice = slices[static_cast<size_t>(i)];
         HWY_DYNAMIC_DISPATCH(AttendSlice)
@@ -198,6 +231,7 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
           const int64_t row = slices[slice].first_row + head;
           merged.Add(partial_o.data() + row * head_dim, partial_lse[static_cast<size_t>(row)]);
         }
+        if (problem.sinks != nullptr) merged.AddSink(problem.sinks[first.head + head]);
         WriteHead(problem, selection, first.sequence, first.head + head, merged, output);
       }
       i = end;

@@ -30,18 +30,20 @@ struct DecodeSlice {
 
 struct SliceScratch {
   // May throw std::bad_alloc. `rows`: at most so many query heads a slice.
-  SliceScratch(int32_t rows, int32_t head_dim)
+  SliceScratch(int32_t rows, int32_t head_dim, int32_t v_head_dim)
       : row_floats((head_dim + 15) / 16 * 16),
+        o_floats((v_head_dim + 15) / 16 * 16),
         q(AllocateFloats(rows * row_floats)),
-        o(AllocateFloats(rows * row_floats)),
+        o(AllocateFloats(rows * o_floats)),
         scores(AllocateFloats(int64_t{rows} * kSliceBlock)),
         log_weights(AllocateFloats(kSliceBlock)) {
     std::fill_n(scores.get(), int64_t{rows} * kSliceBlock, 0.0f);  // what lies behind a short block is read, not used
   }
 
   const int64_t row_floats;                  // head_dim, rounded up to whole vectors of any instruction set
+  const int64_t o_floats;                    // v_head_dim, likewise
   AlignedFloats q;                           // [rows, row_floats], in the units of `maximum`; zeros behind head_dim
-  AlignedFloats o;                           // [rows, row_floats], not yet divided by `sum`
+  AlignedFloats o;                           // [rows, o_floats], not yet divided by `sum`
   AlignedFloats scores;                      // [rows, kSliceBlock]
   AlignedFloats log_weights;                 // [kSliceBlock], base 2
   int32_t tokens[kSliceTokens];              // of a slice of pages

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "kernels/attention_problem.h"
 #include "kernels/status.h"
@@ -18,8 +19,9 @@ inline float EffectiveScale(const AttentionProblem& problem) {
 // What the executors' scratch and 32-bit positions are made for.
 inline Status CheckCpuLimits(const AttentionProblem& problem) {
   constexpr int64_t kMaxPosition = int64_t{1} << 30;
-  if (problem.head_dim > 256 || problem.head_dim % 8 != 0) {
-    return {StatusCode::kUnsupported, "attention problem: head_dim is " + std::to_string(problem.head_dim) +
+  for (const auto& [field, size] : {std::pair{"head_dim", problem.head_dim}, {"v_head_dim", problem.ValueDim()}}) {
+    if (size <= 256 && size % 8 == 0) continue;
+    return {StatusCode::kUnsupported, "attention problem: " + std::string(field) + " is " + std::to_string(size) +
                                           ", allowed on the CPU is a multiple of 8 up to 256"};
   }
   if (int64_t{problem.first_position} + problem.seq_q > kMaxPosition) {

@@ -44,6 +44,7 @@ void TileLse(const AttentionProblem& problem, int32_t window, int32_t sequence, 
   attention.Flush(rows);
   attention.AddPartial(rows, begin, all_begin, rule);
   attention.AddPartial(rows, all_end, end, rule);
+  if (problem.sinks != nullptr) attention.AddSink(problem.sinks[head]);
   attention.StoreLse(lse);
 }
 
@@ -70,7 +71,7 @@ Status RowLse(const AttentionProblem& problem, int32_t window, const RunOptions&
     std::vector<std::unique_ptr<TileScratch>> scratch(static_cast<size_t>(internal::NumWorkers(options, num_tasks)));
     return internal::ParallelFor(num_tasks, 1, options, [&](int64_t task_begin, int64_t task_end, int32_t worker) {
       std::unique_ptr<TileScratch>& mine = scratch[static_cast<size_t>(worker)];
-      if (mine == nullptr) mine = std::make_unique<TileScratch>(problem.head_dim);
+      if (mine == nullptr) mine = std::make_unique<TileScratch>(problem.head_dim, problem.ValueDim());
       for (int64_t task = task_begin; task < task_end; ++task) {
         const int64_t head = task % num_heads;
         const auto first_row =

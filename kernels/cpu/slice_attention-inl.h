@@ -61,7 +61,7 @@ class SliceAttention {
       : slice_(slice),
         scratch_(scratch),
         head_dim_(problem.head_dim),
-        row_bytes_(int64_t{problem.head_dim} * int64_t{sizeof(T)}),
+        v_head_dim_(problem.ValueDim()),
         cap_(problem.soft_cap > 0 ? problem.soft_cap * std::numbers::log2e_v<float> : 0),
         k_(RowsOfSlice<T>(problem.k, slice.sequence, slice.head / problem.GroupSize())),
         v_(RowsOfSlice<T>(problem.v, slice.sequence, slice.head / problem.GroupSize())) {
@@ -76,7 +76,7 @@ class SliceAttention {
       std::fill(q + head_dim_, q + scratch.row_floats, 0.0f);
       SplitPairs<T>(head_dim_, q);
     }
-    std::fill_n(scratch.o.get(), slice.num_heads * scratch.row_floats, 0.0f);
+    std::fill_n(scratch.o.get(), slice.num_heads * scratch.o_floats, 0.0f);
     std::fill_n(scratch.maximum, slice.num_heads, -std::numeric_limits<float>::infinity());
     std::fill_n(scratch.sum, slice.num_heads, 0.0f);
   }
@@ -97,14 +97,14 @@ class SliceAttention {
     }
   }
 
-  // o [num_heads, head_dim] and the natural-log lse of the rows.
+  // o [num_heads, v_head_dim] and the natural-log lse of the rows.
   void Store(float* o, float* lse) {
     for (int64_t row = 0; row < slice_.num_heads; ++row) {
       const float sum = scratch_.sum[row];
       const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;  // a row without keys gives 0
-      float* const from = scratch_.o.get() + row * scratch_.row_floats;
-      JoinPairs<T>(head_dim_, from);
-      for (int64_t d = 0; d < head_dim_; ++d) o[row * head_dim_ + d] = from[d] * inverse;
+      float* const from = scratch_.o.get() + row * scratch_.o_floats;
+      JoinPairs<T>(v_head_dim_, from);
+      for (int64_t d = 0; d < v_head_dim_; ++d) o[row * v_head_dim_ + d] = from[d] * inverse;
       lse[row] =
           sum == 0.0f
               ? -std::numeric_limits<float>::infinity()
@@ -127,9 +127,10 @@ class SliceAttention {
     AddValues(tokens, keys, next);
   }
 
-  void Fetch(const T* row) const {
+  void Fetch(const T* row, int64_t components) const {
     const char* const bytes = reinterpret_cast<const char*>(row);
-    for (int64_t byte = 0; byte < row_bytes_; byte += 64) __builtin_prefetch(bytes + byte, 0, 2);
+    const int64_t end = components * int64_t{sizeof(T)};
+    for (int64_t byte = 0; byte < end; byte += 64) __builtin_prefetch(bytes + byte, 0, 2);
   }
 
   template <class Tokens>
@@ -139,7 +140,7 @@ class SliceAttention {
       for (int32_t i = 0; i < 4; ++i) {
         const int64_t token = tokens[std::min(key + i, keys - 1)];  // the last key stands in for those behind it
         rows[i] = k_.At(token);
-        Fetch(v_.At(token));
+        Fetch(v_.At(token), v_head_dim_);
       }
       ScoreFourKeys(rows, scratch_.q.get(), scratch_.row_floats, slice_.num_heads, head_dim_,
                     scratch_.scores.get() + key, kSliceBlock);
@@ -189,7 +190,7 @@ class SliceAttention {
 
   template <class Tokens>
   HWY_INLINE void AddValues(const Tokens& tokens, int32_t keys, int32_t next) {
-    for (int32_t key = 0; key < next; ++key) Fetch(k_.At(tokens[keys + key]));
+    for (int32_t key = 0; key < next; ++key) Fetch(k_.At(tokens[keys + key]), head_dim_);
     int32_t row = 0;
     for (; row + 4 <= slice_.num_heads; row += 4) AddRows<4>(tokens, keys, row);
     if (row + 2 <= slice_.num_heads) {
@@ -204,30 +205,30 @@ class SliceAttention {
   HWY_INLINE void AddRows(const Tokens& tokens, int32_t keys, int32_t row) {
     constexpr int32_t kMost = std::min(8, kHeld / kRows);
     int64_t d = 0;
-    for (; d + kMost * kSliceLanes <= head_dim_; d += kMost * kSliceLanes)
+    for (; d + kMost * kSliceLanes <= v_head_dim_; d += kMost * kSliceLanes)
       AddColumns<kRows, kMost>(LoaderOfTwo<T>(), tokens, keys, row, d);
     if constexpr (kMost > 4) {
-      for (; d + 4 * kSliceLanes <= head_dim_; d += 4 * kSliceLanes)
+      for (; d + 4 * kSliceLanes <= v_head_dim_; d += 4 * kSliceLanes)
         AddColumns<kRows, 4>(LoaderOfTwo<T>(), tokens, keys, row, d);
     }
-    for (; d + 2 * kSliceLanes <= head_dim_; d += 2 * kSliceLanes)
+    for (; d + 2 * kSliceLanes <= v_head_dim_; d += 2 * kSliceLanes)
       AddColumns<kRows, 2>(LoaderOfTwo<T>(), tokens, keys, row, d);
-    for (; d + kSliceLanes <= head_dim_; d += kSliceLanes) AddColumns<kRows, 1>(WholeVector(), tokens, keys, row, d);
-    if (d < head_dim_) AddColumns<kRows, 1>(HalfVector(), tokens, keys, row, d);
+    for (; d + kSliceLanes <= v_head_dim_; d += kSliceLanes) AddColumns<kRows, 1>(WholeVector(), tokens, keys, row, d);
+    if (d < v_head_dim_) AddColumns<kRows, 1>(HalfVector(), tokens, keys, row, d);
   }
 
   template <int32_t kRows, int32_t kVectors, class Load, class Tokens>
   HWY_INLINE void AddColumns(const Load& load, const Tokens& tokens, int32_t keys, int32_t row, int64_t d) {
     const FloatTag df;
     const float* HWY_RESTRICT const weights = scratch_.scores.get() + int64_t{row} * kSliceBlock;
-    float* HWY_RESTRICT const o = scratch_.o.get() + row * scratch_.row_floats + d;
+    float* HWY_RESTRICT const o = scratch_.o.get() + row * scratch_.o_floats + d;
     FloatVec sums[kRows][kVectors];
 #pragma GCC unroll 8
     for (int32_t r = 0; r < kRows; ++r) {
       const auto decay = hn::Set(df, scratch_.decay[row + r]);
 #pragma GCC unroll 8
       for (int32_t j = 0; j < kVectors; ++j)
-        sums[r][j] = hn::Mul(decay, hn::Load(df, o + r * scratch_.row_floats + j * kSliceLanes));
+        sums[r][j] = hn::Mul(decay, hn::Load(df, o + r * scratch_.o_floats + j * kSliceLanes));
     }
     for (int32_t key = 0; key < keys; ++key) {
       const T* HWY_RESTRICT const value = v_.At(tokens[key]) + d;
@@ -248,14 +249,14 @@ class SliceAttention {
 #pragma GCC unroll 8
     for (int32_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-      for (int32_t j = 0; j < kVectors; ++j) hn::Store(sums[r][j], df, o + r * scratch_.row_floats + j * kSliceLanes);
+      for (int32_t j = 0; j < kVectors; ++j) hn::Store(sums[r][j], df, o + r * scratch_.o_floats + j * kSliceLanes);
     }
   }
 
   const DecodeSlice& slice_;
   SliceScratch& scratch_;
   const int64_t head_dim_;
-  const int64_t row_bytes_;
+  const int64_t v_head_dim_;
   const float cap_;  // base 2; 0: none
   const SliceRows<T> k_;
   const SliceRows<T> v_;

@@ -59,7 +59,7 @@ class TileAttention {
                 scratch.staging.get(), scratch.q.get() + int64_t{row} * problem.head_dim);
     }
     const int64_t padded_rows = NumPanels(num_rows) * kPanelLanes;
-    if (has_values_) std::fill_n(scratch.o.get(), padded_rows * problem.head_dim, 0.0f);
+    if (has_values_) std::fill_n(scratch.o.get(), padded_rows * problem.ValueDim(), 0.0f);
     std::fill_n(scratch.maximum, padded_rows, -std::numeric_limits<float>::infinity());
     std::fill_n(scratch.sum, padded_rows, 0.0f);
   }
@@ -104,10 +104,18 @@ class TileAttention {
     AddMasked(rows, boundary, end, rule);
   }
 
+  // A logit in natural units that joins the softmax of every row and has no value. After all keys, before Store.
+  void AddSink(float logit) {
+    sink_ = static_cast<double>(logit) * std::numbers::log2e;
+    has_sink_ = true;
+  }
+
   // Divides by the sums and writes o (fp32 rows, row_stride apart) and, unless null, the natural-log lse of the rows.
   void Store(float* o, int64_t row_stride, float* lse) {
     const FloatTag df;
-    const int32_t head_dim = problem_.head_dim;
+    const int32_t head_dim = problem_.ValueDim();
+    if (lse != nullptr) StoreLse(lse);
+    for (int32_t row = 0; has_sink_ && row < num_rows_; ++row) scratch_.sum[row] = SumWithSink(row);
     for (int32_t row = 0; row < num_rows_; row += kPanelLanes) {
       float* const panel = scratch_.o.get() + int64_t{row} * head_dim;
       for (int32_t lane = 0; lane < kPanelLanes; lane += kLanes) {
@@ -122,17 +130,19 @@ class TileAttention {
       Transpose(panel, kPanelLanes, head_dim, std::min(kPanelLanes, num_rows_ - row), 1.0f, o + row * row_stride,
                 row_stride);
     }
-    if (lse != nullptr) StoreLse(lse);
   }
 
-  // lse[row] = natural logarithm of the row's sum of exp(score); -inf for a row that kept nothing.
+  // lse[row] = natural logarithm of the row's sum of exp(score), a sink's among them; -inf for a row that kept nothing.
   void StoreLse(float* lse) const {
     for (int32_t row = 0; row < num_rows_; ++row) {
       const double sum = static_cast<double>(scratch_.sum[row]);
-      lse[row] =
-          sum == 0.0
-              ? -std::numeric_limits<float>::infinity()
-              : static_cast<float>((static_cast<double>(scratch_.maximum[row]) + std::log2(sum)) * std::numbers::ln2);
+      double exponent = sum == 0.0 ? -std::numeric_limits<double>::infinity()
+                                   : static_cast<double>(scratch_.maximum[row]) + std::log2(sum);
+      if (has_sink_) {
+        const double larger = std::max(exponent, sink_);
+        exponent = larger + std::log2(std::exp2(exponent - larger) + std::exp2(sink_ - larger));
+      }
+      lse[row] = static_cast<float>(exponent * std::numbers::ln2);
     }
   }
 
@@ -148,14 +158,19 @@ class TileAttention {
 
   static constexpr int64_t kPrefetchColumns = 8;
 
+  // The row's sum of 2^(score - maximum) with the sink's term; infinite when that takes all but nothing of the row.
+  float SumWithSink(int32_t row) const {
+    const double sum = static_cast<double>(scratch_.sum[row]);
+    if (sum == 0.0) return 0.0f;
+    return static_cast<float>(sum + std::exp2(sink_ - static_cast<double>(scratch_.maximum[row])));
+  }
+
   void PrefetchKey(int64_t column) const {
     const int64_t element = SizeOf(problem_.dtype);
     const char* const key = static_cast<const char*>(k_.data) + (k_.offset + column * k_.row_stride) * element;
     const char* const value = static_cast<const char*>(v_.data) + (v_.offset + column * v_.row_stride) * element;
-    for (int64_t byte = 0; byte < problem_.head_dim * element; byte += 64) {
-      hwy::Prefetch(key + byte);
-      hwy::Prefetch(value + byte);
-    }
+    for (int64_t byte = 0; byte < problem_.head_dim * element; byte += 64) hwy::Prefetch(key + byte);
+    for (int64_t byte = 0; byte < problem_.ValueDim() * element; byte += 64) hwy::Prefetch(value + byte);
   }
 
   KeyBlock InPlace(int32_t column, int32_t count) const {
@@ -168,18 +183,18 @@ class TileAttention {
     return block;
   }
   KeyBlock InScratch(int32_t count) const {
-    return {scratch_.keys.get(), problem_.head_dim, scratch_.values.get(), problem_.head_dim, count};
+    return {scratch_.keys.get(), problem_.head_dim, scratch_.values.get(), problem_.ValueDim(), count};
   }
 
   // Copies columns [column, column + count) as fp32 to the scratch's rows from `slot` on.
   void Load(int32_t column, int32_t count, int32_t slot) {
-    const int64_t head_dim = problem_.head_dim;
+    const int64_t head_dim = problem_.head_dim, v_head_dim = problem_.ValueDim();
     for (int64_t i = 0; i < count; ++i) {
       RowAsFloat(k_.data, k_.offset + (column + i) * k_.row_stride, problem_.dtype, head_dim,
                  scratch_.keys.get() + (slot + i) * head_dim);
       if (!has_values_) continue;
-      RowAsFloat(v_.data, v_.offset + (column + i) * v_.row_stride, problem_.dtype, head_dim,
-                 scratch_.values.get() + (slot + i) * head_dim);
+      RowAsFloat(v_.data, v_.offset + (column + i) * v_.row_stride, problem_.dtype, v_head_dim,
+                 scratch_.values.get() + (slot + i) * v_head_dim);
     }
   }
 
@@ -232,12 +247,11 @@ class TileAttention {
       const int32_t skipped = rule == nullptr ? 0 : columns.begin - first_column;
       const int32_t lane_begin = in_panel.begin - panel_begin;
       const int32_t lane_end = in_panel.end - panel_begin;
-      const int32_t head_dim = problem_.head_dim;
-      const int64_t panel_offset = int64_t{panel_begin} * head_dim;
+      const int32_t head_dim = problem_.head_dim, v_head_dim = problem_.ValueDim();
       float* const scores = scratch_.scores.get();
 
       MultiplyPanel(ScalarOperand{block.k + skipped * block.k_step, block.k_step, 1}, count,
-                    scratch_.q.get() + panel_offset, lane_begin, lane_end, head_dim, Overwrite{1.0f},
+                    scratch_.q.get() + int64_t{panel_begin} * head_dim, lane_begin, lane_end, head_dim, Overwrite{1.0f},
                     scores + lane_begin, kPanelLanes);
       if (cap_ > 0.0f) CapScores(scores, count, lane_begin, lane_end, cap_);
       if (rule != nullptr)
@@ -245,9 +259,9 @@ class TileAttention {
       ForLanes(lane_begin, lane_end,
                SoftmaxStep{scores, count, scratch_.maximum + panel_begin, scratch_.sum + panel_begin, scratch_.decay});
       if (!has_values_) continue;
-      MultiplyPanel(ScalarOperand{block.v + skipped * block.v_step, 1, block.v_step}, head_dim, scores, lane_begin,
-                    lane_end, count, DecayAndAdd{scratch_.decay}, scratch_.o.get() + panel_offset + lane_begin,
-                    kPanelLanes);
+      MultiplyPanel(ScalarOperand{block.v + skipped * block.v_step, 1, block.v_step}, v_head_dim, scores, lane_begin,
+                    lane_end, count, DecayAndAdd{scratch_.decay},
+                    scratch_.o.get() + int64_t{panel_begin} * v_head_dim + lane_begin, kPanelLanes);
     }
   }
 
@@ -259,6 +273,8 @@ class TileAttention {
   TileScratch& scratch_;
   bool has_values_;
   float cap_ = 0.0f;  // base 2; 0: none
+  double sink_ = 0;   // base 2
+  bool has_sink_ = false;
   int32_t num_collected_ = 0;
 };
 

@@ -61,6 +61,18 @@ Status CheckShape(const AttentionProblem& problem) {
         AtLeastOne("seq_q", problem.seq_q), AtLeastOne("seq_k", problem.seq_k)}) {
     if (!status.ok()) return status;
   }
+  const auto unsupported = [](const std::string& message) { return Status{StatusCode::kUnsupported, message}; };
+  if (problem.ValueDim() != problem.head_dim) {
+    return unsupported("v_head_dim is " + std::to_string(problem.v_head_dim) + " and head_dim " +
+                       std::to_string(problem.head_dim) + ": the CUDA executors take equal ones; run on the CPU");
+  }
+  if (problem.sinks != nullptr) {
+    return unsupported("sinks are given: the CUDA executors take none; run on the CPU");
+  }
+  if (problem.window != 0) {
+    return unsupported("window is " + std::to_string(problem.window) +
+                       ": the CUDA executors take the window from the index; cut the index and set 0");
+  }
   if (problem.num_qo_heads % problem.num_kv_heads != 0) {
     return Invalid("num_qo_heads", std::to_string(problem.num_qo_heads),
                    "must be a multiple of num_kv_heads (" + std::to_string(problem.num_kv_heads) + ")");

@@ -94,6 +94,13 @@ Status CheckProblem(const AttentionProblem& problem, bool reads_v) {
     return RefuseField("num_qo_heads", problem.num_qo_heads, "a multiple of num_kv_heads");
   }
   if (problem.head_dim < 1) return RefuseField("head_dim", problem.head_dim, "1 or more");
+  if (problem.v_head_dim < 0) return RefuseField("v_head_dim", problem.v_head_dim, "1 or more, or 0 for head_dim");
+  if (problem.window < 0) return RefuseField("window", problem.window, "1 or more, or 0 for none");
+  for (int32_t head = 0; problem.sinks != nullptr && head < problem.num_qo_heads; ++head) {
+    if (std::isfinite(problem.sinks[head])) continue;
+    return Refuse("attention problem: sinks[" + std::to_string(head) + "] is " + std::to_string(problem.sinks[head]) +
+                  ", allowed are finite numbers");
+  }
   if (problem.seq_q < 1) return RefuseField("seq_q", problem.seq_q, "1 or more");
   if (problem.seq_k < 1 || problem.seq_k >= (1 << 28)) return RefuseField("seq_k", problem.seq_k, "1 to 2^28 - 1");
   if (problem.first_position < 0) return RefuseField("first_position", problem.first_position, "0 or more");
@@ -106,7 +113,7 @@ Status CheckProblem(const AttentionProblem& problem, bool reads_v) {
   }
   Status status = CheckTensor("q", problem.q, problem.head_dim, problem.seq_q);
   if (status.ok()) status = CheckTensor("k", problem.k, problem.head_dim, problem.seq_k);
-  if (status.ok() && reads_v) status = CheckTensor("v", problem.v, problem.head_dim, problem.seq_k);
+  if (status.ok() && reads_v) status = CheckTensor("v", problem.v, problem.ValueDim(), problem.seq_k);
   return status;
 }
 
@@ -154,9 +161,9 @@ Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSele
   const size_t num_alphas = static_cast<size_t>(problem.batch) * static_cast<size_t>(problem.num_qo_heads);
   if (selection.alpha.empty() && selection.mean_value.empty()) return {};
   if (selection.alpha.size() != num_alphas ||
-      selection.mean_value.size() != num_lists * static_cast<size_t>(problem.head_dim)) {
+      selection.mean_value.size() != num_lists * static_cast<size_t>(problem.ValueDim())) {
     return Refuse(
-        "decode selection: alpha must hold batch * num_qo_heads and mean_value batch * num_kv_heads * head_dim "
+        "decode selection: alpha must hold batch * num_qo_heads and mean_value batch * num_kv_heads * v_head_dim "
         "numbers, or both none");
   }
   return {};
@@ -164,9 +171,9 @@ Status CheckSelectionOfProblem(const AttentionProblem& problem, const DecodeSele
 
 Status CheckOutput(const AttentionProblem& problem, const AttentionOutput& output) {
   if (output.o.data == nullptr) return Refuse("attention output: o.data is null");
-  if (problem.seq_q > 1 && output.o.row_stride < problem.head_dim) {
+  if (problem.seq_q > 1 && output.o.row_stride < problem.ValueDim()) {
     return Refuse("attention output: o.row_stride is " + std::to_string(output.o.row_stride) +
-                  ", allowed is head_dim or more");
+                  ", allowed is v_head_dim or more");
   }
   return {};
 }

@@ -25,7 +25,9 @@ class StepByStep final : public DecodePolicy {
     whole.seq_k += step.first_token;
     whole.first_position += step.first_token;
     Status status = method_.Select(whole, values_, options, selection);
-    if (status.ok()) DropTokensBefore(step.first_token, whole.seq_k, whole.head_dim, selection);
+    // The mean of the sizes of a key and a value: both are dropped.
+    const int32_t head_dim = (whole.head_dim + whole.ValueDim()) / 2;
+    if (status.ok()) DropTokensBefore(step.first_token, whole.seq_k, head_dim, selection);
     return status;
   }
 
@@ -63,7 +65,8 @@ class DecodeDriver::ShownCache {
     if (rows_ == 0) {
       first_ = end_ = step.first_token;
       lists_ = NumLists(problem);
-      row_bytes_ = problem.head_dim * SizeOf(problem.dtype);
+      k_.row_bytes = problem.head_dim * SizeOf(problem.dtype);
+      v_.row_bytes = problem.ValueDim() * SizeOf(problem.dtype);
     }
     if (end - first_ > rows_) Grow(std::max({int64_t{end - first_}, int64_t{capacity} - first_, 2 * rows_}));
     CopyRows(problem, problem.k, step.first_token, end, k_);
@@ -73,55 +76,62 @@ class DecodeDriver::ShownCache {
 
   void Evict(int64_t list, int32_t token) {
     if (token < first_ || token >= end_) return;  // before the first window that was shown
-    for (std::vector<std::byte>* rows : {&k_, &v_})
-      std::memset(rows->data() + At(list, token), 0xff, static_cast<size_t>(row_bytes_));  // NaN, in every type
+    for (Rows* rows : {&k_, &v_})
+      std::memset(rows->bytes.data() + At(*rows, list, token), 0xff, static_cast<size_t>(rows->row_bytes));  // NaN
   }
 
   void Show(DecodeStep* step) const {
-    const int64_t row = step->problem.head_dim, head = rows_ * row;
-    const int64_t batch = head * step->problem.num_kv_heads;
-    const size_t offset = At(0, step->first_token);
-    step->problem.k = {k_.data() + offset, batch, head, row};
-    step->problem.v = {v_.data() + offset, batch, head, row};
+    const auto view = [&](const Rows& rows, int64_t row) {
+      const int64_t head = rows_ * row, batch = head * step->problem.num_kv_heads;
+      return StridedTensor<const void>{rows.bytes.data() + At(rows, 0, step->first_token), batch, head, row};
+    };
+    step->problem.k = view(k_, step->problem.head_dim);
+    step->problem.v = view(v_, step->problem.ValueDim());
   }
 
  private:
-  size_t At(int64_t list, int32_t token) const {
-    return static_cast<size_t>((list * rows_ + token - first_) * row_bytes_);
+  struct Rows {
+    std::vector<std::byte> bytes;  // [lists, rows], each row_bytes long
+    int64_t row_bytes = 0;
+  };
+
+  size_t At(const Rows& rows, int64_t list, int32_t token) const {
+    return static_cast<size_t>((list * rows_ + token - first_) * rows.row_bytes);
   }
 
   void Grow(int64_t rows) {
     std::vector<std::byte> grown[2];
     for (int i = 0; i < 2; ++i) {
-      const std::vector<std::byte>& old = i == 0 ? k_ : v_;
-      grown[i].resize(static_cast<size_t>(lists_ * rows * row_bytes_));
+      const Rows& old = i == 0 ? k_ : v_;
+      grown[i].resize(static_cast<size_t>(lists_ * rows * old.row_bytes));
       for (int64_t list = 0; list < lists_ && rows_ > 0; ++list) {
-        std::memcpy(grown[i].data() + list * rows * row_bytes_, old.data() + list * rows_ * row_bytes_,
-                    static_cast<size_t>(rows_ * row_bytes_));
+        std::memcpy(grown[i].data() + list * rows * old.row_bytes, old.bytes.data() + list * rows_ * old.row_bytes,
+                    static_cast<size_t>(rows_ * old.row_bytes));
       }
     }
-    k_ = std::move(grown[0]);
-    v_ = std::move(grown[1]);
+    k_.bytes = std::move(grown[0]);
+    v_.bytes = std::move(grown[1]);
     rows_ = rows;
   }
 
   // Tokens [end_, end) of one tensor of the problem, whose row 0 is token `first`.
   void CopyRows(const AttentionProblem& problem, const StridedTensor<const void>& from, int32_t first, int32_t end,
-                std::vector<std::byte>& to) const {
+                Rows& to) const {
     for (int64_t list = 0; list < lists_; ++list) {
       const int64_t head =
           list / problem.num_kv_heads * from.batch_stride + list % problem.num_kv_heads * from.head_stride;
       for (int32_t token = std::max(end_, first); token < end; ++token) {
         const int64_t row = head + int64_t{token - first} * from.row_stride;
-        std::memcpy(to.data() + At(list, token), static_cast<const std::byte*>(from.data) + row * SizeOf(problem.dtype),
-                    static_cast<size_t>(row_bytes_));
+        std::memcpy(to.bytes.data() + At(to, list, token),
+                    static_cast<const std::byte*>(from.data) + row * SizeOf(problem.dtype),
+                    static_cast<size_t>(to.row_bytes));
       }
     }
   }
 
-  int64_t lists_ = 0, rows_ = 0, row_bytes_ = 0;
-  int32_t first_ = 0, end_ = 0;   // tokens that are there
-  std::vector<std::byte> k_, v_;  // [lists, rows, head_dim]
+  int64_t lists_ = 0, rows_ = 0;
+  int32_t first_ = 0, end_ = 0;  // tokens that are there
+  Rows k_, v_;
 };
 
 DecodeDriver::DecodeDriver(const DecodeMethod& method, const ParameterValues& values)

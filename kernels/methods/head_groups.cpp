@@ -123,7 +123,7 @@ DecodeSelection SelectSameTokens(const AttentionProblem& problem, const std::vec
     selection.page_begin.push_back(static_cast<int64_t>(selection.pages.size()));
     tokens_per_head = selection.page_begin.back() - selection.page_begin[static_cast<size_t>(list)];
   }
-  selection.elements_moved = (2 * tokens_per_head + 2) * problem.head_dim;
+  selection.elements_moved = (tokens_per_head + 1) * (problem.head_dim + problem.ValueDim());
   return selection;
 }
 

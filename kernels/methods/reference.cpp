@@ -22,7 +22,11 @@ int64_t Offset(const StridedTensor<const void>& tensor, int64_t sequence, int64_
 class Row {
  public:
   Row(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t row)
-      : problem_(problem), sequence_(sequence), kv_head_(head / problem.GroupSize()) {
+      : problem_(problem),
+        sequence_(sequence),
+        kv_head_(head / problem.GroupSize()),
+        has_sink_(problem.sinks != nullptr),
+        sink_(has_sink_ ? static_cast<double>(problem.sinks[head]) : 0) {
     for (int32_t d = 0; d < problem.head_dim; ++d) {
       q_.push_back(internal::LoadElement(problem.q.data, problem.dtype, Offset(problem.q, sequence, head, row) + d));
     }
@@ -40,26 +44,27 @@ class Row {
     return cap > 0 ? cap * std::tanh(scale * dot / cap) : scale * dot;
   }
 
-  // Softmax over the columns, weighted where there are weights, times V; returns the natural-log LSE. No column, or
-  // none with a score above -inf: zeros and -inf. A NaN among the scores makes all of it NaN. A column of weight 0 is
-  // none.
+  // Softmax over the columns, weighted where there are weights, and the sink times V; returns the natural-log LSE. No
+  // column, or none with a score above -inf: zeros, and -inf or the sink. A NaN among the scores makes all of it NaN. A
+  // column of weight 0 is none.
   double Attend(const std::vector<int32_t>& columns, const float* weights, std::vector<double>* output) const {
-    output->assign(q_.size(), 0.0);
+    const auto v_head_dim = static_cast<size_t>(problem_.ValueDim());
+    output->assign(v_head_dim, 0.0);
     std::vector<double> scores;
-    double maximum = kMinusInfinity;
+    double maximum = has_sink_ ? sink_ : kMinusInfinity;
     for (size_t i = 0; i < columns.size(); ++i) {
       scores.push_back(weights != nullptr && weights[i] == 0 ? kMinusInfinity : Score(columns[i]));
       if (scores.back() > maximum || std::isnan(scores.back())) maximum = scores.back();
     }
     if (maximum == kMinusInfinity) return kMinusInfinity;
-    double sum = 0;
+    double sum = has_sink_ ? std::exp(sink_ - maximum) : 0;
     for (size_t i = 0; i < columns.size(); ++i) {
       if (weights != nullptr && weights[i] == 0) continue;
       const double weight =
           std::exp(scores[i] - maximum) * (weights != nullptr ? static_cast<double>(weights[i]) : 1.0);
       const int64_t value = Offset(problem_.v, sequence_, kv_head_, columns[i]);
       sum += weight;
-      for (size_t d = 0; d < q_.size(); ++d) {
+      for (size_t d = 0; d < v_head_dim; ++d) {
         (*output)[d] +=
             weight * internal::LoadElement(problem_.v.data, problem_.dtype, value + static_cast<int64_t>(d));
       }
@@ -72,6 +77,8 @@ class Row {
   const AttentionProblem& problem_;
   int64_t sequence_;
   int64_t kv_head_;
+  bool has_sink_;
+  double sink_;
   std::vector<double> q_;
 };
 
@@ -85,6 +92,11 @@ std::vector<int32_t> ColumnsOf(const AttentionProblem& problem, const DecodeSele
     }
   }
   return columns;
+}
+
+// Whether the problem's window lets a row see a column.
+bool Sees(const AttentionProblem& problem, int32_t row, int32_t column) {
+  return problem.window == 0 || int64_t{problem.first_position} + row - column < problem.window;
 }
 
 void Store(const AttentionProblem& problem, int32_t sequence, int32_t head, int32_t row,
@@ -113,7 +125,9 @@ Status AttendReference(const AttentionProblem& problem, const SparseIndexView& i
         columns.clear();
         AppendKeptRanges(index, sequence, head, row, &ranges);
         for (const ColumnRange& range : ranges) {
-          for (int32_t column = range.begin; column < range.end; ++column) columns.push_back(column);
+          for (int32_t column = range.begin; column < range.end; ++column) {
+            if (Sees(problem, row, column)) columns.push_back(column);
+          }
         }
         const double lse = Row(problem, sequence, head, row).Attend(columns, nullptr, &values);
         Store(problem, sequence, head, row, values, lse, output);
@@ -138,11 +152,17 @@ Status DecodeReference(const AttentionProblem& problem, const DecodeSelection& s
       const int64_t weight_row = selection.weight_rows == 1 ? 0 : head % problem.GroupSize();
       const float* const weights =
           selection.weights.empty() ? nullptr : selection.weights.data() + weight_row * row_length + first;
-      const double lse = Row(problem, sequence, head, 0).Attend(ColumnsOf(problem, selection, list), weights, &values);
+      const std::vector<int32_t> columns = ColumnsOf(problem, selection, list);
+      std::vector<float> seen(columns.size(), 1.0f);
+      for (size_t i = 0; i < columns.size(); ++i) {
+        if (weights != nullptr) seen[i] = weights[i];
+        if (!Sees(problem, 0, columns[i])) seen[i] = 0;
+      }
+      const double lse = Row(problem, sequence, head, 0).Attend(columns, seen.data(), &values);
       if (!selection.alpha.empty()) {
         const double alpha = selection.alpha[static_cast<size_t>(sequence) * static_cast<size_t>(problem.num_qo_heads) +
                                              static_cast<size_t>(head)];
-        const size_t mean = list * static_cast<size_t>(problem.head_dim);
+        const size_t mean = list * static_cast<size_t>(problem.ValueDim());
         for (size_t d = 0; d < values.size(); ++d) {
           values[d] = alpha * values[d] + (1 - alpha) * selection.mean_value[mean + d];
         }

@@ -90,7 +90,7 @@ constexpr int64_t kChunk = 2048;
 struct HeadChoice {
   std::vector<int32_t> tokens;    // ascending
   std::vector<float> alpha;       // [group]
-  std::vector<float> mean_value;  // [head_dim]
+  std::vector<float> mean_value;  // [v_head_dim]
 };
 
 // Selects for one KV head in stages, so that several threads may share the chunks of its tokens.
@@ -170,9 +170,9 @@ class HeadSelector {
       choice.alpha.push_back(static_cast<float>(std::clamp(mass, 0.0, 1.0)));
     }
     const int64_t list = int64_t{sequence_} * problem_.num_kv_heads + kv_head_;
-    choice.mean_value.resize(static_cast<size_t>(problem_.head_dim));
+    choice.mean_value.resize(static_cast<size_t>(problem_.ValueDim()));
     if (mean_ != nullptr) {
-      std::copy_n(mean_ + list * problem_.head_dim, problem_.head_dim, choice.mean_value.begin());
+      std::copy_n(mean_ + list * problem_.ValueDim(), problem_.ValueDim(), choice.mean_value.begin());
     } else {
       internal::MeanValueOfHead(problem_, sequence_, kv_head_, choice.mean_value.data());
     }
@@ -296,6 +296,11 @@ Status RunStages(std::vector<std::unique_ptr<HeadSelector>>* heads, const RunOpt
 
 Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
                      const float* mean, const RunOptions& options, DecodeSelection* selection) {
+  // The mean value stands for what a row gives to keys that are left out; what it gives to a sink has no value.
+  if (sparq.mean_value && problem.sinks != nullptr) {
+    return {StatusCode::kUnsupported,
+            "sparq: the heads have sinks, which its mean-value term does not know: set reallocate to 0"};
+  }
   const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
   std::vector<std::unique_ptr<HeadSelector>> heads;
   for (int64_t list = 0; list < num_lists; ++list)
@@ -316,8 +321,9 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
     joined.mean_value.insert(joined.mean_value.end(), choice.mean_value.begin(), choice.mean_value.end());
   }
   // Equation 11: r rows of K, k columns of K and of V, the new key and value, the mean value read and written.
-  const int64_t rows = 2 * int64_t{sparq.num_tokens} + (sparq.mean_value ? 4 : 2);
-  joined.elements_moved = int64_t{problem.seq_k} * sparq.rank + rows * problem.head_dim;
+  const int64_t v_head_dim = problem.ValueDim(), means = sparq.mean_value ? 2 * v_head_dim : 0;
+  joined.elements_moved =
+      int64_t{problem.seq_k} * sparq.rank + (int64_t{sparq.num_tokens} + 1) * (problem.head_dim + v_head_dim) + means;
   *selection = std::move(joined);
   return {};
 }
@@ -389,7 +395,7 @@ class SparQPolicy final : public DecodePolicy {
       return status;
     }
     const AttentionProblem& problem = step.problem;
-    mean_.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim));
+    mean_.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.ValueDim()));
     mean_first_ = step.first_token;
     mean_end_ = end;
     return MeanValueCpu(problem, options, mean_.data());

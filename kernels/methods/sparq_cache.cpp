@@ -84,13 +84,13 @@ Status TransposeKeysCpu(const AttentionProblem& problem, const RunOptions& optio
 void internal::MeanValueOfHead(const AttentionProblem& problem, int32_t sequence, int32_t kv_head, float* mean) {
   constexpr int32_t kRowsPerPartialSum = 256;  // fp32 inside, double across: the error does not grow with the length
   const int64_t offset = sequence * problem.v.batch_stride + kv_head * problem.v.head_stride;
-  std::vector<double> sum(static_cast<size_t>(problem.head_dim), 0.0);
+  std::vector<double> sum(static_cast<size_t>(problem.ValueDim()), 0.0);
   std::vector<float> partial(sum.size()), row(sum.size());
   for (int32_t begin = 0; begin < problem.seq_k; begin += kRowsPerPartialSum) {
     std::fill(partial.begin(), partial.end(), 0.0f);
     const int32_t end = std::min(begin + kRowsPerPartialSum, problem.seq_k);
     for (int32_t token = begin; token < end; ++token) {
-      LoadRow(problem.v.data, problem.dtype, offset + token * problem.v.row_stride, problem.head_dim, row.data());
+      LoadRow(problem.v.data, problem.dtype, offset + token * problem.v.row_stride, problem.ValueDim(), row.data());
       for (size_t d = 0; d < partial.size(); ++d) partial[d] += row[d];
     }
     for (size_t d = 0; d < sum.size(); ++d) sum[d] += static_cast<double>(partial[d]);
@@ -100,13 +100,14 @@ void internal::MeanValueOfHead(const AttentionProblem& problem, int32_t sequence
 
 Status MeanValueCpu(const AttentionProblem& problem, const RunOptions& options, float* mean) {
   if (Status status = internal::CheckProblem(problem, /*reads_v=*/true); !status.ok()) return status;
-  return internal::ParallelFor(
-      int64_t{problem.batch} * problem.num_kv_heads, 1, options, [&](int64_t begin, int64_t end, int32_t) {
-        for (int64_t list = begin; list < end; ++list) {
-          internal::MeanValueOfHead(problem, static_cast<int32_t>(list / problem.num_kv_heads),
-                                    static_cast<int32_t>(list % problem.num_kv_heads), mean + list * problem.head_dim);
-        }
-      });
+  return internal::ParallelFor(int64_t{problem.batch} * problem.num_kv_heads, 1, options,
+                               [&](int64_t begin, int64_t end, int32_t) {
+                                 for (int64_t list = begin; list < end; ++list) {
+                                   internal::MeanValueOfHead(problem, static_cast<int32_t>(list / problem.num_kv_heads),
+                                                             static_cast<int32_t>(list % problem.num_kv_heads),
+                                                             mean + list * problem.ValueDim());
+                                 }
+                               });
 }
 
 Status AppendTokenCpu(const AttentionProblem& problem, const TransposedKeys& keys, float* mean) {
@@ -135,8 +136,8 @@ Status AppendTokenCpu(const AttentionProblem& problem, const TransposedKeys& key
     if (mean == nullptr) continue;
     const int64_t value =
         sequence * problem.v.batch_stride + kv_head * problem.v.head_stride + token * problem.v.row_stride;
-    for (int64_t d = 0; d < problem.head_dim; ++d) {
-      float& of = mean[list * problem.head_dim + d];
+    for (int64_t d = 0; d < problem.ValueDim(); ++d) {
+      float& of = mean[list * problem.ValueDim() + d];
       of += (internal::LoadElement(problem.v.data, problem.dtype, value + d) - of) / static_cast<float>(problem.seq_k);
     }
   }

@@ -7,7 +7,7 @@
 
 namespace headscope::kernels::internal {
 
-// The mean of all rows of a KV head's V: mean [head_dim].
+// The mean of all rows of a KV head's V: mean [v_head_dim].
 void MeanValueOfHead(const AttentionProblem& problem, int32_t sequence, int32_t kv_head, float* mean);
 
 }  // namespace headscope::kernels::internal

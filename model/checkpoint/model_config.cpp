@@ -1,5 +1,6 @@
 #include "model/model_config.h"
 
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
@@ -132,7 +133,14 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   config.output_bias = HasBias(row.output_bias, attention_bias);
   config.mlp_bias = row.has_mlp_bias && root.Boolean("mlp_bias", false);
   config.qk_norm = row.qk_norm;
-  config.window_per_layer = ReadWindows(root, row.window, config.num_layers);
+  for (const int32_t window : ReadWindows(root, row.window, config.num_layers)) {
+    config.layers.push_back({.num_qo_heads = config.num_qo_heads,
+                             .num_kv_heads = config.num_kv_heads,
+                             .head_dim = config.head_dim,
+                             .v_head_dim = config.head_dim,
+                             .scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)),
+                             .window = window});
+  }
   config.rope = ReadRopeConfig(root, config.head_dim, config.max_positions);
   if (config.rope.type == RopeType::kDynamic) {
     // Such a model runs past the length that it names: that is where its positions begin to grow.

@@ -5,12 +5,16 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/exp.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/logaddexp.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 namespace headscope::model {
 namespace {
@@ -81,6 +85,38 @@ AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at:
   const at::Tensor output =
       before.output.to(at::kFloat).mul(weight(before.lse)).add_(square.output.to(at::kFloat).mul(weight(square.lse)));
   return {output.to(q.scalar_type()), lse};
+}
+
+void DenseAttention::Attend(const AttentionCall& call) {
+  const AttentionLayer& facts = *call.facts;
+  if (facts.soft_cap != 0 || facts.v_head_dim != facts.head_dim) {
+    throw std::invalid_argument("layer " + std::to_string(call.layer) +
+                                ": dense attention on LibTorch takes no soft cap, and values as wide as keys only");
+  }
+  const c10::Device device = call.on_device
+                                 ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(call.device_ordinal))
+                                 : c10::Device(c10::kCPU);
+  const at::TensorOptions options = at::TensorOptions(device).dtype(call.is_bf16 ? at::kBFloat16 : at::kFloat);
+  // LibTorch's views are of memory that may be written; these are only read.
+  const auto tensor = [&](const AttentionCall::Tensor& from, int64_t heads, int64_t rows, int64_t dim) {
+    return at::from_blob(const_cast<void*>(from.data), {heads, rows, dim}, {from.head_stride, from.row_stride, 1},
+                         options);
+  };
+  AttentionResult result =
+      AttendCausal(tensor(call.q, facts.num_qo_heads, call.num_rows, facts.head_dim),
+                   tensor(call.k, facts.num_kv_heads, call.num_tokens, facts.head_dim),
+                   tensor(call.v, facts.num_kv_heads, call.num_tokens, facts.v_head_dim), facts.scale, facts.window);
+  if (!facts.sinks.empty()) {
+    // Softmax with one more term is the softmax without it, scaled by the share that is left: sigmoid(lse - sink).
+    const at::Tensor sinks =
+        at::from_blob(const_cast<float*>(facts.sinks.data()), {facts.num_qo_heads, 1}, at::TensorOptions(at::kFloat))
+            .to(device);
+    const at::Tensor share = at::sigmoid(result.lse - sinks).unsqueeze(-1);
+    result.output = result.output.to(at::kFloat).mul(share).to(options.dtype());
+    result.lse = at::logaddexp(result.lse, sinks.expand_as(result.lse));
+  }
+  at::from_blob(call.o, {facts.num_qo_heads, call.num_rows, facts.v_head_dim}, options).copy_(result.output);
+  at::from_blob(call.lse, {facts.num_qo_heads, call.num_rows}, options.dtype(at::kFloat)).copy_(result.lse);
 }
 
 }  // namespace headscope::model

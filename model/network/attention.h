@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "model/attention_backend.h"
+
 namespace headscope::model {
 
 struct AttentionResult {
@@ -16,5 +18,12 @@ struct AttentionResult {
 // rows * (rows + window).
 AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              int64_t window = 0);
+
+// The default backend: AttendCausal, and a layer's sinks after it. Refuses a soft cap, and values of another size than
+// keys (std::invalid_argument).
+class DenseAttention final : public AttentionBackend {
+ public:
+  void Attend(const AttentionCall& call) override;
+};
 
 }  // namespace headscope::model

@@ -11,7 +11,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -104,13 +103,29 @@ struct Decoder {
     LayerCache& kept = cache[layer];
     kept.k.narrow(1, length, rows).copy_(k);
     kept.v.narrow(1, length, rows).copy_(v);
-    const double scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
-    const AttentionResult attended =
-        AttendCausal(q, kept.k.narrow(1, 0, length + rows), kept.v.narrow(1, 0, length + rows), scale,
-                     config.window_per_layer[layer]);
+    const AttentionLayer& facts = config.layers[layer];
+    const at::Tensor output = at::empty({facts.num_qo_heads, rows, facts.v_head_dim}, q.options());
+    const at::Tensor lse = at::empty({facts.num_qo_heads, rows}, q.options().dtype(at::kFloat));
+    const auto tensor = [](const at::Tensor& t) {
+      return AttentionCall::Tensor{t.const_data_ptr(), t.stride(0), t.stride(1)};
+    };
+    AttentionCall call;
+    call.layer = static_cast<int32_t>(layer);
+    call.facts = &facts;
+    call.is_bf16 = types.compute == at::kBFloat16;
+    call.on_device = device.is_cuda();
+    call.device_ordinal = q.is_cuda() ? q.get_device() : 0;
+    call.num_rows = rows;
+    call.num_tokens = length + rows;
+    call.q = tensor(q);
+    call.k = tensor(kept.k);
+    call.v = tensor(kept.v);
+    call.o = output.data_ptr();
+    call.lse = lse.data_ptr<float>();
+    attention->Attend(call);
     if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
-      Hand(static_cast<int32_t>(layer), q, k, v, attended.lse, sink);
-    return Apply(w.output, attended.output.transpose(0, 1).reshape({rows, q_size}));
+      Hand(static_cast<int32_t>(layer), q, k, v, lse, sink);
+    return Apply(w.output, output.transpose(0, 1).reshape({rows, q_size}));
   }
 
   // Contiguous, in the compute type, holding numbers of the captured type.
@@ -148,6 +163,8 @@ struct Decoder {
   NumberTypes types;
   ModelWeights weights;
   std::vector<LayerCache> cache;
+  DenseAttention dense;
+  AttentionBackend* attention = &dense;
   int64_t capacity = 0;    // tokens
   int64_t length = 0;      // tokens fed
   int64_t prompt_end = 0;  // position after the prompt that is being fed in chunks
@@ -162,6 +179,9 @@ class TorchTransformer final : public Transformer {
   void BeginPrompt(int64_t end_position) override { decoder_.prompt_end = end_position; }
   void Reserve(int64_t num_tokens) override;
   void Rewind(int64_t num_tokens) override;
+  void UseAttention(AttentionBackend* backend) override {
+    decoder_.attention = backend != nullptr ? backend : &decoder_.dense;
+  }
   int64_t num_tokens() const override { return decoder_.length; }
   const ModelConfig& config() const override { return decoder_.config; }
   const CheckpointSummary& summary() const override { return decoder_.checkpoint_summary; }
@@ -216,6 +236,7 @@ void TorchTransformer::Rewind(int64_t num_tokens) {
   if (num_tokens < 0 || num_tokens > decoder_.length) throw std::invalid_argument("only fed tokens can be forgotten");
   decoder_.length = num_tokens;
   decoder_.prompt_end = 0;
+  decoder_.attention->Rewind(num_tokens);
 }
 
 }  // namespace

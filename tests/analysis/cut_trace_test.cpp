@@ -13,6 +13,7 @@
 #include "analysis/statistics.h"
 #include "data/trace_export.h"
 #include "data/trace_reader.h"
+#include "head/head_checks.h"
 #include "head_trace.h"
 #include "report/map_values.h"
 #include "synthetic_heads.h"
@@ -80,6 +81,26 @@ TEST_F(CutTrace, RowsHaveTheMassThatTheWholeTraceGivesThem) {
 }
 
 // README: heads of any size are analysed and drawn. A cut one of a head_dim that no executor takes was refused.
+// Positions count from the beginning of the whole prompt, and so do the chunks.
+TEST(Chunks, ARowSeesItsOwnChunkAndMethodsRefuseIt) {
+  HeadFrame frame;
+  frame.chunk = 8;
+  frame.first_token = 20;
+  frame.num_tokens = 12;
+  frame.row_positions = {0, 3, 4, 11};  // 20, 23, 24 and 31 in the prompt
+  frame.num_rows = 4;
+  EXPECT_EQ(frame.AttendedColumns(0).begin, 0);
+  EXPECT_EQ(frame.AttendedColumns(1).begin, 0);
+  EXPECT_EQ(frame.AttendedColumns(1).end, 4);
+  EXPECT_FALSE(frame.SeesAllItsKeys(1)) << "its chunk begins at 16";
+  EXPECT_EQ(frame.AttendedColumns(2).begin, 4);
+  EXPECT_TRUE(frame.SeesAllItsKeys(2));
+  EXPECT_EQ(frame.AttendedColumns(3).begin, 4);
+  EXPECT_EQ(frame.AttendedColumns(3).end, 12);
+  EXPECT_THAT(CheckPrefillHead(frame, {2, 1}).message(),
+              ::testing::HasSubstr("head 2:1 attends in chunks of 8 tokens"));
+}
+
 TEST_F(CutTrace, OfAnOddHeadDimIsAnalysedAndDrawn) {
   const HeadTensorsPtr whole = RandomHead({.num_tokens = 90, .head_dim = 17}, 32);
   const HeadTensorsPtr cut = Cut(*whole, 30, 80);

@@ -234,8 +234,10 @@ class PartOfLayerTest : public ::testing::Test {
   // Every head of 8 over 4 KV heads, or only `qo_heads`.
   void Write(const std::vector<int32_t>& qo_heads) {
     data::TraceLayout layout = data::testing::SmallLayout(data::Encoding::kBFloat16, 40);
-    layout.qo_heads = qo_heads;
-    layout.kv_heads = Numbers(4);
+    for (data::LayerFacts& facts : layout.facts) {
+      facts.qo_heads = qo_heads;
+      facts.kv_heads = Numbers(4);
+    }
     data::testing::WriteTrace(folder_.File("trace.h5"), layout, 40, 40);
     trace_ = std::make_unique<data::TraceReader>(folder_.File("trace.h5"));
     layer_ = trace_->layout().layers.front();
@@ -252,7 +254,7 @@ TEST_F(PartOfLayerTest, IsTheWholeLayerWhereItWasRecordedAndFitsMemory) {
   EXPECT_EQ(all.num_kv_heads, 4);
   EXPECT_EQ(all.why_fewer, "");
   // Room for two of the four KV groups.
-  const LayerPart two = PartOfLayer(*trace_, {layer_, 5}, MeasuredBytes(*trace_, 4, 2));
+  const LayerPart two = PartOfLayer(*trace_, {layer_, 5}, MeasuredBytes(*trace_, layer_, 4, 2));
   EXPECT_EQ(two.num_qo_heads, 4);
   EXPECT_LE(two.first_qo_head, 5);
   EXPECT_GT(two.first_qo_head + two.num_qo_heads, 5);

@@ -219,7 +219,7 @@ class Results(TraceCase):
             attention = whole["attention"]
             q, k, lse = (read_floats(attention[name], 8, slot) for name, slot in (("q", 4), ("k", 2), ("lse", 4)))
             rows = numpy.arange(600, 900)
-            p = numpy.exp(q[rows] @ k[:600].T * attention.attrs["softmax_scale"] - lse[rows][:, None])
+            p = numpy.exp(q[rows] @ k[:600].T * whole["layers"].attrs["softmax_scale"][8] - lse[rows][:, None])
         self.assertAlmostEqual(head["outside_mass"], float(p.sum(axis=1).mean()), delta=1e-4)
         self.assertAlmostEqual(sum(head["column_profile"]), 1 - head["outside_mass"], delta=1e-4)
         table = run("analyze", part, "--quiet").stdout

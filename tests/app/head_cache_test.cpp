@@ -25,9 +25,8 @@ constexpr int64_t kNumTokens = 20000;  // takes a while to read, so that threads
 std::string WriteThreeHeads(const data::testing::ScratchFolder& folder) {
   data::TraceLayout layout = data::testing::SmallLayout(data::Encoding::kFloat32, kNumTokens);
   layout.layers = {0};
-  layout.qo_heads = layout.kv_heads = {0, 1, 2};
   layout.model.num_qo_heads = layout.model.num_kv_heads = 3;
-  layout.window_per_layer = {0};
+  layout.facts = {data::UsualFacts(layout.model)};
   layout.row_selection = "last:1";
   std::vector<data::TokenRecord> tokens;
   for (int64_t i = 0; i < kNumTokens; ++i) tokens.push_back(data::testing::TokenAt(i, kNumTokens));

@@ -40,15 +40,12 @@ double CpuSeconds() {
 data::TraceLayout EverythingOf(const model::Transformer& model, int64_t num_tokens) {
   const model::ModelConfig& config = model.config();
   data::TraceLayout layout;
-  layout.model = {"overhead",           config.model_type,    config.json,
-                  std::string(64, '0'), std::string(64, '0'), config.num_layers,
-                  config.num_qo_heads,  config.num_kv_heads,  config.head_dim};
+  layout.model = {
+      "overhead",        config.model_type,   config.json,         std::string(64, '0'), std::string(64, '0'),
+      config.num_layers, config.num_qo_heads, config.num_kv_heads, config.head_dim,      {}};
   layout.layers = ChooseNumbers({}, config.num_layers, "layer");
-  layout.qo_heads = ChooseNumbers({}, config.num_qo_heads, "head");
-  layout.kv_heads = ChooseNumbers({}, config.num_kv_heads, "KV head");
+  layout.facts.assign(layout.layers.size(), data::UsualFacts(layout.model));
   layout.encoding = model.captures_bf16() ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
-  layout.softmax_scale = 1;
-  layout.window_per_layer.assign(layout.layers.size(), 0);
   layout.max_tokens = num_tokens;
   return layout;
 }

@@ -91,13 +91,14 @@ data::TraceLayout LayoutOf(const RecorderCase& given, const model::Transformer& 
                   config.num_layers,
                   config.num_qo_heads,
                   config.num_kv_heads,
-                  config.head_dim};
+                  config.head_dim,
+                  {}};
   layout.layers = ChooseNumbers(given.layers, config.num_layers, "layer");
-  layout.qo_heads = ChooseNumbers(given.heads, config.num_qo_heads, "head");
-  layout.kv_heads = KvHeadsOf(layout.qo_heads, config.num_qo_heads, config.num_kv_heads);
+  data::LayerFacts facts = data::UsualFacts(layout.model);
+  facts.qo_heads = ChooseNumbers(given.heads, config.num_qo_heads, "head");
+  facts.kv_heads = KvHeadsOf(facts.qo_heads, config.num_qo_heads, config.num_kv_heads);
+  layout.facts.assign(layout.layers.size(), facts);
   layout.encoding = model.captures_bf16() ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
-  layout.softmax_scale = 0.125f;
-  layout.window_per_layer.assign(layout.layers.size(), 0);
   layout.row_selection = given.rows;
   layout.max_tokens = kPromptTokens + kDecodeTokens;
   return layout;
@@ -136,10 +137,10 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   std::string bytes(static_cast<size_t>(model->config().head_dim * data::SizeOf(layout.encoding)), '\0');
   for (int32_t slot = 0; slot < static_cast<int32_t>(layout.layers.size()); ++slot) {
     const int32_t layer = layout.layers[static_cast<size_t>(slot)];
-    for (size_t i = 0; i < layout.qo_heads.size(); ++i) {
+    for (size_t i = 0; i < layout.facts[0].qo_heads.size(); ++i) {
       const auto head_slot = static_cast<int32_t>(i);
       for (int64_t row = 0; row < reader.num_rows(); ++row) {
-        const Tee::Place place{layer, layout.qo_heads[i], expected_rows[static_cast<size_t>(row)]};
+        const Tee::Place place{layer, layout.facts[0].qo_heads[i], expected_rows[static_cast<size_t>(row)]};
         reader.ReadQ(slot, head_slot, row, row + 1, bytes.data());
         ASSERT_EQ(bytes, tee.q.at(place)) << "q of " << layer << ":" << place.head << " at " << place.token;
         float lse = 0;
@@ -147,10 +148,10 @@ TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
         ASSERT_EQ(std::memcmp(&lse, &tee.lse.at(place), sizeof lse), 0) << "lse at " << place.token;
       }
     }
-    for (size_t i = 0; i < layout.kv_heads.size(); ++i) {
+    for (size_t i = 0; i < layout.facts[0].kv_heads.size(); ++i) {
       const auto kv_slot = static_cast<int32_t>(i);
       for (int64_t token = 0; token < reader.num_tokens(); ++token) {
-        const Tee::Place place{layer, layout.kv_heads[i], token};
+        const Tee::Place place{layer, layout.facts[0].kv_heads[i], token};
         reader.ReadK(slot, kv_slot, token, token + 1, bytes.data());
         ASSERT_EQ(bytes, tee.k.at(place)) << "k of " << layer << ":" << place.head << " at " << token;
         reader.ReadV(slot, kv_slot, token, token + 1, bytes.data());

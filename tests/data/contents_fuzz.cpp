@@ -16,6 +16,7 @@
 #include "synthetic_trace.h"
 #include "trace/contents_process.h"
 #include "trace/stored_trace.h"
+#include "trace/trace_tensors.h"
 
 namespace headscope::data::testing {
 namespace {
@@ -32,11 +33,14 @@ OpenTrace MakeSeed() {
           ReadContents(descriptor, static_cast<int64_t>(bytes.size()), &problem)};
 }
 
-void ReadHeads(const StoredTrace& trace, const CheckedDataset& dataset, size_t heads, int64_t count) {
-  std::vector<char> values(static_cast<size_t>(count * dataset.item_bytes) + 1);
-  for (int32_t layer = 0; layer < static_cast<int32_t>(trace.layout().layers.size()); ++layer) {
-    for (int32_t head = 0; head < static_cast<int32_t>(heads); ++head) {
-      trace.Read(dataset, layer, head, 0, count, count, values.data());
+void ReadHeads(const StoredTrace& trace, TraceTensor tensor, int64_t count) {
+  const TensorSpec& spec = SpecOf(tensor);
+  for (size_t slot = 0; slot < trace.layout().layers.size(); ++slot) {
+    if (!Stores(trace.layout(), slot, tensor)) continue;
+    const LayerFacts& facts = trace.layout().facts[slot];
+    std::vector<char> values(static_cast<size_t>(count * NumComponents(spec, facts)) * 4 + 1);
+    for (int32_t head = 0; head < NumHeads(spec, facts); ++head) {
+      trace.Read(tensor, static_cast<int32_t>(slot), head, 0, count, values.data());
     }
   }
 }
@@ -51,10 +55,9 @@ const OpenTrace& SeedTrace() {
 bool ReadByContents(Contents contents) {
   try {
     const StoredTrace trace(SeedTrace().path, std::move(contents));
-    ReadHeads(trace, trace.q(), trace.layout().qo_heads.size(), trace.num_rows());
-    ReadHeads(trace, trace.lse(), trace.layout().qo_heads.size(), trace.num_rows());
-    ReadHeads(trace, trace.k(), trace.layout().kv_heads.size(), trace.num_tokens());
-    ReadHeads(trace, trace.v(), trace.layout().kv_heads.size(), trace.num_tokens());
+    for (const TensorSpec& spec : kTensorSpecs) {
+      ReadHeads(trace, spec.tensor, spec.of_rows ? trace.num_rows() : trace.num_tokens());
+    }
     return true;
   } catch (const BadTraceError&) {
     return false;

@@ -127,8 +127,8 @@ const Lie kLies[] = {
      [](Contents& c) { AttributeOf(c, "model", "num_layers").bytes.resize(3); }},
     {"AttributeLongerThanItsType", "attribute num_layers", "cannot be read",
      [](Contents& c) { AttributeOf(c, "model", "num_layers").bytes.resize(300); }},
-    {"ListShorterThanItsExtent", "attribute window_per_layer", "cannot be read",
-     [](Contents& c) { AttributeOf(c, "attention", "window_per_layer").extents[0] = 2; }},
+    {"ListShorterThanItsExtent", "attribute head_dim", "cannot be read",
+     [](Contents& c) { AttributeOf(c, "layers", "head_dim").extents[0] = 2; }},
     {"SecondName", "/attention", "second name", [](Contents& c) { GroupOf(c, "attention").foreign_link = "k"; }},
 };
 

@@ -125,10 +125,9 @@ TEST(SparseFiles, DataThatTheDiskDoesNotHoldIsRefused) {
   TraceLayout layout = testing::SmallLayout(Encoding::kFloat32, 40000);
   layout.row_selection = "last:1";
   layout.layers = {0};
-  layout.window_per_layer = {0};
-  layout.qo_heads = {0};
-  layout.kv_heads = {0};
-  layout.model.head_dim = 128;
+  layout.facts.resize(1);
+  layout.facts[0].qo_heads = layout.facts[0].kv_heads = {0};
+  testing::SetHeadDim(&layout, 128);
   const int64_t tokens = layout.max_tokens;
   {
     TraceWriter writer(folder.File("whole.h5"), layout, false, 1);

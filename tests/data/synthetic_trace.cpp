@@ -1,28 +1,100 @@
 #include "synthetic_trace.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <stdexcept>
+#include <vector>
 
 namespace headscope::data::testing {
 namespace {
 
 constexpr int64_t kRowsEvery = 2;
 
-// [heads, count, head_dim] of one layer in the layout's encoding.
-std::vector<unsigned char> Block(const TraceLayout& layout, Tensor tensor, int32_t layer,
+Tensor TagOf(TraceTensor tensor) {
+  return static_cast<Tensor>(static_cast<int>(tensor) + 1);
+}
+
+bool OfRows(TraceTensor tensor) {
+  return tensor == TraceTensor::kQ || tensor == TraceTensor::kLse || tensor == TraceTensor::kQPreRope ||
+         tensor == TraceTensor::kSelection || tensor == TraceTensor::kIndexQ || tensor == TraceTensor::kIndexWeights;
+}
+
+std::vector<int32_t> Count(int32_t count) {
+  std::vector<int32_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+std::vector<int32_t> HeadsOf(TraceTensor tensor, const LayerFacts& facts) {
+  switch (tensor) {
+    case TraceTensor::kK:
+    case TraceTensor::kV:
+    case TraceTensor::kKPreRope:
+      return facts.kv_heads;
+    case TraceTensor::kHiddenNorms:
+      return {0};
+    case TraceTensor::kSelection:
+      return Count(facts.selection.sets);
+    case TraceTensor::kIndexQ:
+    case TraceTensor::kIndexWeights:
+      return Count(facts.selection.index_heads);
+    case TraceTensor::kIndexK:
+      return Count(facts.selection.index_kv_heads);
+    default:
+      return facts.qo_heads;
+  }
+}
+
+int32_t ComponentsOf(TraceTensor tensor, const LayerFacts& facts) {
+  switch (tensor) {
+    case TraceTensor::kQ:
+    case TraceTensor::kK:
+    case TraceTensor::kQPreRope:
+    case TraceTensor::kKPreRope:
+      return facts.head_dim;
+    case TraceTensor::kV:
+      return facts.v_head_dim;
+    case TraceTensor::kSelection:
+      return facts.selection.ids;
+    case TraceTensor::kIndexQ:
+    case TraceTensor::kIndexK:
+      return facts.selection.index_dim;
+    default:
+      return 1;
+  }
+}
+
+bool IsVector(TraceTensor tensor) {
+  return ComponentsOf(tensor, {.head_dim = 2, .v_head_dim = 2, .selection = {.index_dim = 2}}) == 2;
+}
+
+// Values [heads, positions, components] of one layer, in the layout's encoding or in 4 bytes. Values of a layer that
+// reads another's, and of v where it is k, are those.
+std::vector<unsigned char> Block(const TraceLayout& layout, TraceTensor tensor, size_t slot,
                                  const std::vector<int32_t>& heads, const std::vector<int32_t>& positions) {
-  const auto width = static_cast<size_t>(SizeOf(layout.encoding));
+  const LayerFacts& facts = layout.facts[slot];
+  const bool shared = tensor == TraceTensor::kK || tensor == TraceTensor::kV;
+  const int32_t layer = shared && facts.kv_layer >= 0 ? facts.kv_layer : layout.layers[slot];
+  const Tensor tag = TagOf(tensor == TraceTensor::kV && facts.v_is_k ? TraceTensor::kK : tensor);
+  const bool encoded = IsVector(tensor);
+  const auto width = static_cast<size_t>(encoded ? SizeOf(layout.encoding) : 4);
+  const int32_t components = ComponentsOf(tensor, facts);
   std::vector<unsigned char> bytes;
-  bytes.reserve(heads.size() * positions.size() * static_cast<size_t>(layout.model.head_dim) * width);
+  bytes.reserve(heads.size() * positions.size() * static_cast<size_t>(components) * width);
   for (const int32_t head : heads) {
     for (const int32_t position : positions) {
-      for (int32_t dim = 0; dim < layout.model.head_dim; ++dim) {
-        const uint32_t bits = ValueBits(layout.encoding, PlaceHash(tensor, layer, head, position, dim));
+      for (int32_t dim = 0; dim < components; ++dim) {
+        const uint64_t hash = PlaceHash(tag, layer, head, position, dim);
+        const float scalar = static_cast<float>(hash >> 44) / 1024.0f;
+        const uint32_t bits = encoded                             ? ValueBits(layout.encoding, hash)
+                              : tensor == TraceTensor::kSelection ? static_cast<uint32_t>(hash >> 44)
+                                                                  : std::bit_cast<uint32_t>(scalar);
         unsigned char raw[4];
         std::memcpy(raw, &bits, 4);
         bytes.insert(bytes.end(), raw, raw + width);
@@ -30,6 +102,45 @@ std::vector<unsigned char> Block(const TraceLayout& layout, Tensor tensor, int32
     }
   }
   return bytes;
+}
+
+std::vector<TraceTensor> AllTensors() {
+  std::vector<TraceTensor> tensors;
+  for (int i = 0; i < kNumTraceTensors; ++i) tensors.push_back(static_cast<TraceTensor>(i));
+  return tensors;
+}
+
+// Whether the layout says that a layer has the tensor, stored or shared.
+bool Present(TraceTensor tensor, const LayerFacts& facts) {
+  switch (tensor) {
+    case TraceTensor::kQPreRope:
+    case TraceTensor::kKPreRope:
+      return facts.has_pre_rope;
+    case TraceTensor::kValueNorms:
+      return facts.has_value_norms;
+    case TraceTensor::kHiddenNorms:
+      return facts.has_hidden_norms;
+    case TraceTensor::kSelection:
+      return facts.selection.sets > 0;
+    case TraceTensor::kIndexQ:
+    case TraceTensor::kIndexK:
+    case TraceTensor::kIndexWeights:
+      return facts.selection.index_heads > 0;
+    default:
+      return true;
+  }
+}
+
+const char* NameOfTensor(TraceTensor tensor) {
+  constexpr const char* kNames[] = {"q",          "k",          "v",           "lse",
+                                    "q_pre_rope", "k_pre_rope", "value_norms", "hidden_norms",
+                                    "selection",  "index_q",    "index_k",     "index_weights"};
+  return kNames[static_cast<int>(tensor)];
+}
+
+std::string FileBytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 }  // namespace
@@ -70,23 +181,88 @@ TokenRecord TokenAt(int64_t position, int64_t num_prompt) {
     text += '\xe2';
   }
   const bool decode = position >= num_prompt;
-  return {number * 3 % 4096, decode ? TokenPhase::kDecode : TokenPhase::kPrompt, decode ? number : 0, text};
+  return {number * 3 % 4096,
+          decode ? TokenPhase::kDecode : TokenPhase::kPrompt,
+          decode ? number : 0,
+          text,
+          static_cast<TokenRole>(number % 5),
+          {number / 3, number % 7, number}};
 }
 
 TraceLayout SmallLayout(Encoding encoding, int64_t max_tokens) {
   TraceLayout layout;
-  layout.model = {"synthetic", "llama", R"({"hidden_size": 128})", std::string(64, 'a'), std::string(64, 'b'), 5, 8,
-                  4,           16};
+  layout.model = {"synthetic", "llama", R"({"hidden_size": 128})", std::string(64, 'a'), std::string(64, 'b'), 5, 8, 4,
+                  16,          {}};
   layout.layers = {0, 2, 4};
-  layout.qo_heads = {1, 2, 3, 5};
-  layout.kv_heads = {0, 1, 2};
+  LayerFacts facts = UsualFacts(layout.model);
+  facts.qo_heads = {1, 2, 3, 5};
+  facts.kv_heads = {0, 1, 2};
+  facts.softmax_scale = 0.25f;
+  layout.facts.assign(3, facts);
+  layout.facts[1].window = 64;
   layout.encoding = encoding;
-  layout.softmax_scale = 0.25f;
-  layout.window_per_layer = {0, 64, 0};
   layout.row_selection = "every:2";
   layout.prompt_source = "text";
   layout.task_answer = " 99405";
   layout.max_tokens = max_tokens;
+  return layout;
+}
+
+void SetHeadDim(TraceLayout* layout, int32_t head_dim) {
+  layout->model.head_dim = head_dim;
+  for (LayerFacts& facts : layout->facts) facts.head_dim = facts.v_head_dim = head_dim;
+}
+
+TraceLayout DifferingLayout(Encoding encoding, int64_t max_tokens) {
+  TraceLayout layout = SmallLayout(encoding, max_tokens);
+  layout.model.num_layers = 6;
+  layout.model.layer_kinds = {LayerKind::kLinear,  LayerKind::kAttention, LayerKind::kSliding,
+                              LayerKind::kChunked, LayerKind::kAttention, LayerKind::kNone};
+  layout.layers = {1, 2, 3, 4};
+  layout.facts.resize(4);
+  layout.facts[0] = {.num_qo_heads = 8,
+                     .num_kv_heads = 4,
+                     .head_dim = 24,
+                     .v_head_dim = 16,
+                     .qo_heads = {1, 2, 5},
+                     .kv_heads = {0, 1, 2},
+                     .softmax_scale = 0.25f,
+                     .soft_cap = 30,
+                     .rope = {RopeConvention::kInterleaved, 1e6f, 8, 16, 1.25f},
+                     .norm = NormPlace::kHeadBeforeRope,
+                     .output_gate = OutputGate::kPerChannel};
+  layout.facts[1] = {.num_qo_heads = 6,
+                     .num_kv_heads = 2,
+                     .head_dim = 16,
+                     .v_head_dim = 16,
+                     .qo_heads = {0, 1, 4},
+                     .kv_heads = {0, 1},
+                     .softmax_scale = 0.125f,
+                     .window = 5,
+                     .rope = {RopeConvention::kHalf, 1e4f, 0, 0, 1},
+                     .sinks = {0.5f, -1, 2, 0.25f, 3, -7},
+                     .selection = {2, 3, 4, 2, 1, 12}};
+  layout.facts[2] = {.num_qo_heads = 4,
+                     .num_kv_heads = 1,
+                     .head_dim = 32,
+                     .v_head_dim = 12,
+                     .qo_heads = {0, 3},
+                     .kv_heads = {0},
+                     .softmax_scale = 0.5f,
+                     .chunk = 6,
+                     .rope = {.convention = RopeConvention::kNone},
+                     .v_is_k = true,
+                     .selection_layer = 2,
+                     .has_pre_rope = true,
+                     .has_value_norms = true,
+                     .has_hidden_norms = true};
+  layout.facts[3] = layout.facts[2];
+  layout.facts[3].chunk = 0;
+  layout.facts[3].qo_heads = {1, 2};
+  layout.facts[3].kv_layer = 3;
+  layout.facts[3].has_pre_rope = false;
+  layout.has_roles = true;
+  layout.position_axes = 3;
   return layout;
 }
 
@@ -98,8 +274,7 @@ StressVariant Variant(int number) {
   constexpr Encoding kEncodings[] = {Encoding::kBFloat16, Encoding::kFloat32, Encoding::kFloat16};
   constexpr int64_t kPasses[] = {1, 16, 5, 128};
   StressVariant variant{.layout = SmallLayout(kEncodings[number % 3], int64_t{1} << 20)};
-  variant.layout.model.head_dim =
-      number / 4 % 2 == 0 ? 128 : 24;  // 128: chunks of exactly 256 KiB; 24 does not divide them
+  SetHeadDim(&variant.layout, number / 4 % 2 == 0 ? 128 : 24);  // 128: chunks of exactly 256 KiB; 24 divides none
   variant.layout.row_selection = number % 5 == 0 ? "every:2" : "all";
   variant.pass = kPasses[number % 4];
   variant.flush_every = variant.pass == 1 ? 16 : 1;
@@ -120,25 +295,19 @@ void AppendPass(TraceWriter& writer, const TraceLayout& layout, int64_t begin, i
   writer.AppendTokens(tokens);
   writer.AppendRowPositions(rows);
   for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
-    const int32_t layer = layout.layers[slot];
-    const auto q = Block(layout, Tensor::kQ, layer, layout.qo_heads, rows);
-    const auto k = Block(layout, Tensor::kK, layer, layout.kv_heads, positions);
-    const auto v = Block(layout, Tensor::kV, layer, layout.kv_heads, positions);
-    std::vector<float> lse;
-    for (const int32_t head : layout.qo_heads) {
-      for (const int32_t row : rows) {
-        lse.push_back(LseValue(layer, head, row));
-      }
+    LayerBlock block{.layer_slot = static_cast<int32_t>(slot),
+                     .first_token = begin,
+                     .num_tokens = end - begin,
+                     .first_row = first_row,
+                     .num_rows = static_cast<int64_t>(rows.size())};
+    std::vector<std::vector<unsigned char>> values;
+    for (const TraceTensor tensor : AllTensors()) {
+      if (!Present(tensor, layout.facts[slot])) continue;
+      const std::vector<int32_t>& places = OfRows(tensor) ? rows : positions;
+      values.push_back(Block(layout, tensor, slot, HeadsOf(tensor, layout.facts[slot]), places));
+      block.Set(tensor, values.back().data());
     }
-    writer.Append({.layer_slot = static_cast<int32_t>(slot),
-                   .first_token = begin,
-                   .num_tokens = end - begin,
-                   .first_row = first_row,
-                   .num_rows = static_cast<int64_t>(rows.size()),
-                   .q = q.data(),
-                   .k = k.data(),
-                   .v = v.data(),
-                   .lse = lse.data()});
+    writer.Append(block);
   }
 }
 
@@ -155,13 +324,18 @@ std::string TinyTrace() {
   const ScratchFolder folder;
   TraceLayout layout = SmallLayout(Encoding::kBFloat16, 8);
   layout.layers = {1};
-  layout.window_per_layer = {0};
-  layout.qo_heads = {2};
-  layout.kv_heads = {1};
-  layout.model.head_dim = 4;
+  layout.facts.resize(1);
+  layout.facts[0].qo_heads = {2};
+  layout.facts[0].kv_heads = {1};
+  SetHeadDim(&layout, 4);
   WriteTrace(folder.File("t.h5"), layout, 8, 4);
-  std::ifstream in(folder.File("t.h5"), std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return FileBytes(folder.File("t.h5"));
+}
+
+std::string TinyDifferingTrace() {
+  const ScratchFolder folder;
+  WriteTrace(folder.File("t.h5"), DifferingLayout(Encoding::kBFloat16, 8), 8, 4);
+  return FileBytes(folder.File("t.h5"));
 }
 
 std::string FirstDifference(const TraceReader& reader, int64_t num_prompt) {
@@ -170,8 +344,12 @@ std::string FirstDifference(const TraceReader& reader, int64_t num_prompt) {
   for (int64_t i = 0; i < reader.num_tokens(); ++i) {
     const TokenRecord expected = TokenAt(i, num_prompt), &found = reader.tokens()[static_cast<size_t>(i)];
     if (found.id != expected.id || found.phase != expected.phase || found.step != expected.step ||
-        found.text != expected.text) {
+        found.text != expected.text || (layout.has_roles && found.role != expected.role)) {
       return "token " + std::to_string(i);
+    }
+    if (!std::equal(found.positions.begin(), found.positions.begin() + layout.position_axes,
+                    expected.positions.begin())) {
+      return "positions of token " + std::to_string(i);
     }
     positions.push_back(static_cast<int32_t>(i));
     if (Recorded(layout, i)) {
@@ -181,36 +359,20 @@ std::string FirstDifference(const TraceReader& reader, int64_t num_prompt) {
   if (reader.row_positions() != rows || reader.num_rows() != static_cast<int64_t>(rows.size())) {
     return "row positions";
   }
-  const auto vector_bytes = static_cast<size_t>(layout.model.head_dim * SizeOf(layout.encoding));
-  std::vector<unsigned char> found;
-  for (int32_t slot = 0; slot < static_cast<int32_t>(layout.layers.size()); ++slot) {
-    const int32_t layer = layout.layers[static_cast<size_t>(slot)];
-    const std::string where = " of layer " + std::to_string(layer);
-    for (int32_t head = 0; head < static_cast<int32_t>(layout.qo_heads.size()); ++head) {
-      const int32_t number = layout.qo_heads[static_cast<size_t>(head)];
-      found.assign(rows.size() * vector_bytes, 0);
-      reader.ReadQ(slot, head, 0, reader.num_rows(), found.data());
-      if (found != Block(layout, Tensor::kQ, layer, {number}, rows)) {
-        return "q of head " + std::to_string(number) + where;
-      }
-      std::vector<float> lse(rows.size());
-      reader.ReadLse(slot, head, 0, reader.num_rows(), lse.data());
-      for (size_t i = 0; i < rows.size(); ++i) {
-        if (lse[i] != LseValue(layer, number, rows[i])) {
-          return "lse of head " + std::to_string(number) + where + " at row " + std::to_string(i);
-        }
-      }
-    }
-    for (int32_t head = 0; head < static_cast<int32_t>(layout.kv_heads.size()); ++head) {
-      const int32_t number = layout.kv_heads[static_cast<size_t>(head)];
-      found.assign(positions.size() * vector_bytes, 0);
-      reader.ReadK(slot, head, 0, reader.num_tokens(), found.data());
-      if (found != Block(layout, Tensor::kK, layer, {number}, positions)) {
-        return "k of head " + std::to_string(number) + where;
-      }
-      reader.ReadV(slot, head, 0, reader.num_tokens(), found.data());
-      if (found != Block(layout, Tensor::kV, layer, {number}, positions)) {
-        return "v of head " + std::to_string(number) + where;
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    const auto number = static_cast<int32_t>(slot);
+    for (const TraceTensor tensor : AllTensors()) {
+      const bool present = Present(tensor, layout.facts[slot]);
+      const std::string where = std::string(NameOfTensor(tensor)) + " of layer " + std::to_string(layout.layers[slot]);
+      if (reader.Has(number, tensor) != present) return where + " is there or not";
+      if (!present) continue;
+      const std::vector<int32_t>& places = OfRows(tensor) ? rows : positions;
+      const std::vector<int32_t> heads = HeadsOf(tensor, layout.facts[slot]);
+      for (size_t head = 0; head < heads.size(); ++head) {
+        const std::vector<unsigned char> expected = Block(layout, tensor, slot, {heads[head]}, places);
+        std::vector<unsigned char> found(expected.size());
+        reader.Read(tensor, number, static_cast<int32_t>(head), 0, std::ssize(places), found.data());
+        if (found != expected) return where + ", head " + std::to_string(heads[head]);
       }
     }
   }

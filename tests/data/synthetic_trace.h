@@ -11,7 +11,7 @@
 
 namespace headscope::data::testing {
 
-enum class Tensor : uint32_t { kQ = 1, kK = 2, kV = 3, kLse = 4 };
+enum class Tensor : uint32_t { kQ = 1, kK = 2, kV = 3, kLse = 4 };  // and of the others, TraceTensor + 1
 
 // A 64-bit mix of a value's place: tensor, model layer, model head, token position, dimension.
 uint64_t PlaceHash(Tensor tensor, int64_t layer, int64_t head, int64_t position, int64_t dim);
@@ -22,6 +22,12 @@ TokenRecord TokenAt(int64_t position, int64_t num_prompt);
 
 // 3 layers of 5, query heads 1, 2, 3, 5 of 8 over 4 KV heads, head_dim 16 unless changed afterwards.
 TraceLayout SmallLayout(Encoding encoding, int64_t max_tokens);
+
+// Gives every layer heads of that size.
+void SetHeadDim(TraceLayout* layout, int32_t head_dim);
+// Layers 1 to 4 of 6, whose heads, sizes, masks, sinks, links and optional tensors all differ; layer 0 is linear, 5 has
+// no tokens to mix. Tokens have roles and three positions.
+TraceLayout DifferingLayout(Encoding encoding, int64_t max_tokens);
 
 // Whether a query row is recorded at `position`.
 bool Recorded(const TraceLayout& layout, int64_t position);
@@ -45,6 +51,8 @@ void WriteTrace(const std::string& path, const TraceLayout& layout, int64_t num_
 
 // The bytes of a trace of 8 tokens with one head of 4 numbers: little data, so that most changes hit what HDF5 parses.
 std::string TinyTrace();
+// The bytes of a DifferingLayout trace of 8 tokens.
+std::string TinyDifferingTrace();
 
 // Empty when every readable value of `reader` is what it must be; else the first difference.
 std::string FirstDifference(const TraceReader& reader, int64_t num_prompt);

@@ -50,9 +50,10 @@ TEST_F(TraceExport, CutHoldsTheChosenPartAndNothingElse) {
   EXPECT_TRUE(cut.complete());
   EXPECT_EQ(cut.num_tokens(), 2799);
   EXPECT_THAT(cut.layout().layers, ElementsAre(0, 4));
-  EXPECT_THAT(cut.layout().qo_heads, ElementsAre(2, 5));
-  EXPECT_THAT(cut.layout().kv_heads, ElementsAre(1, 2));
-  EXPECT_THAT(cut.layout().window_per_layer, ElementsAre(0, 0));
+  EXPECT_THAT(cut.layer(1).qo_heads, ElementsAre(2, 5));
+  EXPECT_THAT(cut.layer(1).kv_heads, ElementsAre(1, 2));
+  EXPECT_EQ(cut.layer(0).window, 0);
+  EXPECT_EQ(cut.layer(1).window, 0);
   EXPECT_EQ(cut.layout().first_token, 101);
   EXPECT_EQ(cut.tokens()[5].id, testing::TokenAt(106, 3000).id);
   EXPECT_EQ(cut.tokens()[5].text, testing::TokenAt(106, 3000).text);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -17,20 +18,32 @@ namespace {
 
 using headscope::data::BadTraceError;
 using headscope::data::TraceReader;
+using headscope::data::TraceTensor;
 
 void ReadEverything(const TraceReader& reader) {
   const auto& layout = reader.layout();
   const int64_t most = std::max(reader.num_rows(), reader.num_tokens());
-  std::vector<char> values(static_cast<size_t>(most * layout.model.head_dim) * 4 + 4);
-  for (int32_t layer = 0; layer < static_cast<int32_t>(layout.layers.size()); ++layer) {
-    for (int32_t head = 0; head < static_cast<int32_t>(layout.qo_heads.size()); ++head) {
-      reader.ReadQ(layer, head, 0, reader.num_rows(), values.data());
-      reader.ReadLse(layer, head, 0, reader.num_rows(), reinterpret_cast<float*>(values.data()));
-    }
-    for (int32_t head = 0; head < static_cast<int32_t>(layout.kv_heads.size()); ++head) {
-      reader.ReadK(layer, head, 0, reader.num_tokens(), values.data());
-      reader.ReadV(layer, head, 0, reader.num_tokens(), values.data());
-    }
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot) {
+    const auto layer = static_cast<int32_t>(slot);
+    const auto& facts = reader.layer(layer);
+    const int64_t widest = std::max({facts.head_dim, facts.v_head_dim, facts.selection.ids, facts.selection.index_dim});
+    std::vector<char> values(static_cast<size_t>(most * widest) * 4 + 4);
+    const auto read = [&](TraceTensor tensor, int64_t heads, int64_t count) {
+      for (int32_t head = 0; reader.Has(layer, tensor) && head < heads; ++head) {
+        reader.Read(tensor, layer, head, 0, count, values.data());
+      }
+    };
+    const auto qo_heads = std::ssize(facts.qo_heads), kv_heads = std::ssize(facts.kv_heads);
+    for (const TraceTensor tensor : {TraceTensor::kQ, TraceTensor::kLse, TraceTensor::kQPreRope})
+      read(tensor, qo_heads, reader.num_rows());
+    for (const TraceTensor tensor : {TraceTensor::kK, TraceTensor::kV, TraceTensor::kKPreRope})
+      read(tensor, kv_heads, reader.num_tokens());
+    read(TraceTensor::kValueNorms, qo_heads, reader.num_tokens());
+    read(TraceTensor::kHiddenNorms, 1, reader.num_tokens());
+    read(TraceTensor::kSelection, facts.selection.sets, reader.num_rows());
+    read(TraceTensor::kIndexQ, facts.selection.index_heads, reader.num_rows());
+    read(TraceTensor::kIndexWeights, facts.selection.index_heads, reader.num_rows());
+    read(TraceTensor::kIndexK, facts.selection.index_kv_heads, reader.num_tokens());
   }
 }
 

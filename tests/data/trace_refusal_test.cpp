@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -60,6 +61,10 @@ void SetText(hid_t file, const char* object, const char* name, const std::string
   ReplaceAttribute(file, object, name, FixedText(value.size()), Scalar(), value.data());
 }
 
+void SetColumn(hid_t file, const char* name, const std::vector<int32_t>& values) {
+  ReplaceAttribute(file, "layers", name, H5T_STD_I32LE, Simple({values.size()}), values.data());
+}
+
 template <typename Value>
 void Overwrite(hid_t file, const char* name, hid_t memory_type, size_t index, Value value) {
   const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
@@ -85,25 +90,148 @@ void PrintTo(const BadFile& bad, std::ostream* out) {
 
 class BadFiles : public ::testing::TestWithParam<BadFile> {};
 
-TEST_P(BadFiles, AreRefusedWithOneSentence) {
+void ExpectOneSentence(const TraceLayout& layout, const BadFile& bad) {
   const ScratchFolder folder;
   const std::string path = folder.File("bad.h5");
-  WriteTrace(path, SmallLayout(Encoding::kBFloat16, kTokens), kTokens, kTokens);
+  WriteTrace(path, layout, kTokens, kTokens);
   ASSERT_NO_THROW(TraceReader{path});
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   ASSERT_GE(file, 0);
-  GetParam().spoil(file);
+  bad.spoil(file);
   H5Fclose(file);
   try {
     TraceReader reader(path);
     FAIL() << "was read";
   } catch (const BadTraceError& error) {
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr(path + ": "), HasSubstr(GetParam().field), HasSubstr(GetParam().problem)));
-    EXPECT_THAT(error.what(), ::testing::AnyOf(HasSubstr("capture"), HasSubstr("trace format 1 knows")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(path + ": "), HasSubstr(bad.field), HasSubstr(bad.problem)));
+    EXPECT_THAT(error.what(), HasSubstr("capture"));
     EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("\n")));
   }
 }
+
+TEST_P(BadFiles, AreRefusedWithOneSentence) {
+  ExpectOneSentence(SmallLayout(Encoding::kBFloat16, kTokens), GetParam());
+}
+
+// Of layers that differ: layer 1 is part 0 of the file, and each of the others a part of its own.
+class BadLayers : public ::testing::TestWithParam<BadFile> {};
+
+TEST_P(BadLayers, AreRefusedWithOneSentence) {
+  ExpectOneSentence(testing::DifferingLayout(Encoding::kBFloat16, kTokens), GetParam());
+}
+
+const BadFile kBadLayers[] = {
+    {"ColumnOfAnotherLength", "attribute window of /layers", "has 2 entries for 4 recorded layers",
+     [](hid_t f) {
+       SetColumn(f, "window", {0, 5});
+     }},
+    {"MissingColumn", "attribute v_head_dim", "is missing",
+     [](hid_t f) { H5Adelete_by_name(f, "layers", "v_head_dim", H5P_DEFAULT); }},
+    {"FloatsWhereIntegersBelong", "attribute chunk", "not a list of 32-bit integers",
+     [](hid_t f) {
+       const float values[4] = {0, 0, 6, 0};
+       ReplaceAttribute(f, "layers", "chunk", H5T_IEEE_F32LE, Simple({4}), values);
+     }},
+    {"IntegersWhereFloatsBelong", "attribute softmax_scale", "not a list of fp32 numbers",
+     [](hid_t f) {
+       SetColumn(f, "softmax_scale", {1, 1, 1, 1});
+     }},
+    {"UnknownConvention", "attribute rope_convention of /layers", "holds 3, must be 0 to 2",
+     [](hid_t f) {
+       SetColumn(f, "rope_convention", {2, 3, 0, 0});
+     }},
+    {"UnknownNorm", "attribute norm of /layers", "holds 9",
+     [](hid_t f) {
+       SetColumn(f, "norm", {2, 9, 0, 0});
+     }},
+    {"UnknownGate", "attribute output_gate of /layers", "holds -1",
+     [](hid_t f) {
+       SetColumn(f, "output_gate", {-1, 0, 0, 0});
+     }},
+    {"HugeHeadDim", "attribute head_dim of /layers", "holds 1000000000",
+     [](hid_t f) {
+       SetColumn(f, "head_dim", {24, 16, 1'000'000'000, 32});
+     }},
+    {"ScaleThatIsNoNumber", "layer 1: softmax_scale", "must be positive",
+     [](hid_t f) {
+       const float values[4] = {NAN, 1, 1, 1};
+       ReplaceAttribute(f, "layers", "softmax_scale", H5T_IEEE_F32LE, Simple({4}), values);
+     }},
+    {"WindowAndChunk", "layer 2: chunk 4", "must be 0 in a layer with a window",
+     [](hid_t f) {
+       SetColumn(f, "chunk", {0, 4, 6, 0});
+     }},
+    {"WindowThatTheKindsContradict", "layer_kinds says 0 of recorded layer 1", "must be the same",
+     [](hid_t f) {
+       SetColumn(f, "window", {3, 5, 0, 0});
+     }},
+    {"UnknownKind", "attribute layer_kinds", "holds 5",
+     [](hid_t f) {
+       const int32_t kinds[6] = {5, 0, 1, 2, 0, 4};
+       ReplaceAttribute(f, "model", "layer_kinds", H5T_STD_I32LE, Simple({6}), kinds);
+     }},
+    {"PartThatIsNotThere", "/attention/part_3", "is missing",
+     [](hid_t f) { H5Ldelete(f, "attention/part_3", H5P_DEFAULT); }},
+    {"PartsWithAGap", "attribute part of /layers", "holds 5 where 2 or less is next",
+     [](hid_t f) {
+       SetColumn(f, "part", {0, 1, 5, 3});
+     }},
+    {"NegativePart", "attribute part of /layers", "holds -1",
+     [](hid_t f) {
+       SetColumn(f, "part", {-1, 0, 1, 2});
+     }},
+    {"LayersOfTwoShapesInOnePart", "/attention/part_1", "holds other layers",
+     [](hid_t f) {
+       SetColumn(f, "part", {0, 1, 1, 2});
+     }},
+    {"HeadThatTheLayerLacks", "layer 2: qo_heads[2] 6", "must be 0 to 5",
+     [](hid_t f) { Overwrite<int32_t>(f, "attention/part_1/qo_heads", H5T_NATIVE_INT32, 2, 6); }},
+    {"MissingKvHead", "layer 2: kv_heads lacks 0", "record it",
+     [](hid_t f) {
+       SetColumn(f, "num_kv_heads", {4, 3, 1, 1});
+       Overwrite<int32_t>(f, "attention/part_1/kv_heads", H5T_NATIVE_INT32, 0, 1);
+       Overwrite<int32_t>(f, "attention/part_1/kv_heads", H5T_NATIVE_INT32, 1, 2);
+     }},
+    {"FewSinks", "/layers/sinks", "has 6 entries for 14 query heads",
+     [](hid_t f) {
+       SetColumn(f, "has_sinks", {1, 1, 0, 0});
+     }},
+    {"SinkThatIsNoNumber", "layer 2: sinks", "must be finite",
+     [](hid_t f) { Overwrite<float>(f, "layers/sinks", H5T_NATIVE_FLOAT, 3, NAN); }},
+    {"KeysOfALaterLayer", "layer 2: kv_layer 3", "must be -1 to 1",
+     [](hid_t f) {
+       SetColumn(f, "kv_layer", {-1, 3, -1, 3});
+     }},
+    {"KeysThatNobodyStores", "/attention/part_3/k", "is missing",
+     [](hid_t f) {
+       SetColumn(f, "kv_layer", {-1, -1, -1, 2});
+     }},
+    {"ValuesThatNobodyStores", "/attention/part_2/v", "is missing",
+     [](hid_t f) {
+       SetColumn(f, "v_is_k", {0, 0, 0, 1});
+     }},
+    {"WiderValuesThanStored", "/attention/v", "extent 16 instead of 20 in dimension 3",
+     [](hid_t f) {
+       SetColumn(f, "v_head_dim", {20, 16, 12, 12});
+     }},
+    {"SelectionWithoutIds", "layer 2: selection_ids 0", "must be positive",
+     [](hid_t f) {
+       SetColumn(f, "selection_ids", {0, 0, 0, 0});
+     }},
+    {"MissingTensor", "/attention/part_2/value_norms", "is missing",
+     [](hid_t f) { H5Ldelete(f, "attention/part_2/value_norms", H5P_DEFAULT); }},
+    {"UnknownRole", "/tokens/role", "holds 9, known are 0 to 4",
+     [](hid_t f) { Overwrite<int8_t>(f, "tokens/role", H5T_NATIVE_INT8, 2, 9); }},
+    {"NegativePosition", "/tokens/positions", "holds -4, must be at least 0",
+     [](hid_t f) { Overwrite<int32_t>(f, "tokens/positions", H5T_NATIVE_INT32, 5, -4); }},
+    {"FivePositions", "/tokens/positions", "has 5 numbers for a token",
+     [](hid_t f) {
+       Replace(f, "tokens/positions", H5T_STD_I32LE, Simple({20, 5}));
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, BadLayers, ::testing::ValuesIn(kBadLayers),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 const BadFile kBadFiles[] = {
     {"VariableLengthAttribute", "attribute encoding", "a variable-length string",
@@ -192,8 +320,10 @@ const BadFile kBadFiles[] = {
      [](hid_t f) { Replace(f, "tokens", H5T_STD_I32LE, Simple({3})); }},
     {"OtherFormat", "attribute format", "is \"elsewhere\"", [](hid_t f) { SetText(f, "/", "format", "elsewhere"); }},
     {"NoFormat", "attribute format", "is missing", [](hid_t f) { H5Adelete(f, "format"); }},
-    {"NewerVersion", "attribute version", "is 2; this headscope reads version 1",
-     [](hid_t f) { SetInt32(f, "/", "version", 2); }},
+    {"NewerVersion", "attribute version", "is 3; this headscope reads versions 1 to 2",
+     [](hid_t f) { SetInt32(f, "/", "version", 3); }},
+    {"FormatOneWithTheFactsOfTwo", "attribute softmax_scale", "is missing",
+     [](hid_t f) { SetInt32(f, "/", "version", 1); }},
     {"LongText", "attribute capture_point", "has 20000 bytes",
      [](hid_t f) { SetText(f, "attention", "capture_point", std::string(20000, 'x')); }},
     {"TextWhereANumberBelongs", "attribute num_layers", "a fixed-length string",
@@ -223,12 +353,19 @@ const BadFile kBadFiles[] = {
     {"RowsBeyondTheExtents", "/attention/q", "extent 10 instead of 11",
      [](hid_t f) { SetInt64(f, "rows_flushed", 11); }},
     {"HeadDimThatTheDataContradicts", "/attention/q", "extent 16 instead of 32 in dimension 3",
-     [](hid_t f) { SetInt32(f, "model", "head_dim", 32); }},
+     [](hid_t f) {
+       SetColumn(f, "head_dim", {32, 32, 32});
+     }},
     {"MoreKvHeadsThanQueryHeads", "num_kv_heads 16", "must be 1 to 8",
      [](hid_t f) { SetInt32(f, "model", "num_kv_heads", 16); }},
     {"NegativeHeadDim", "head_dim -16", "must be 1 to", [](hid_t f) { SetInt32(f, "model", "head_dim", -16); }},
     {"LayersThatDoNotRise", "layers 0 after 2", "must rise",
-     [](hid_t f) { Overwrite<int32_t>(f, "attention/layers", H5T_NATIVE_INT32, 2, 0); }},
+     [](hid_t f) {
+       SetColumn(f, "layer", {0, 2, 0});
+       Overwrite<int32_t>(f, "attention/layers", H5T_NATIVE_INT32, 2, 0);
+     }},
+    {"LayersOfAnotherPart", "/attention/layers", "other layers than /layers tells of",
+     [](hid_t f) { Overwrite<int32_t>(f, "attention/layers", H5T_NATIVE_INT32, 2, 3); }},
     {"HeadThatTheModelLacks", "qo_heads[3] 8", "must be 0 to 7",
      [](hid_t f) { Overwrite<int32_t>(f, "attention/qo_heads", H5T_NATIVE_INT32, 3, 8); }},
     {"RowsThatDoNotRise", "/attention/q_rows", "holds 4 after 8",

@@ -43,8 +43,10 @@ INSTANTIATE_TEST_SUITE_P(All, Encodings,
 TEST(TraceRoundTrip, LayoutComesBack) {
   const ScratchFolder folder;
   TraceLayout layout = SmallLayout(Encoding::kBFloat16, 10);
-  layout.soft_cap = 30;
-  layout.rope_convention = "interleaved";
+  for (LayerFacts& facts : layout.facts) {
+    facts.soft_cap = 30;
+    facts.rope.convention = RopeConvention::kInterleaved;
+  }
   layout.prompt_source = "task passkey length 4096 seed 1";
   layout.model.config_json = std::string(200000, 'x');
   layout.first_token = 12;
@@ -61,13 +63,8 @@ TEST(TraceRoundTrip, LayoutComesBack) {
   EXPECT_EQ(found.model.num_kv_heads, 4);
   EXPECT_EQ(found.model.head_dim, 16);
   EXPECT_EQ(found.layers, layout.layers);
-  EXPECT_EQ(found.qo_heads, layout.qo_heads);
-  EXPECT_EQ(found.kv_heads, layout.kv_heads);
+  EXPECT_EQ(found.facts, layout.facts);
   EXPECT_EQ(found.capture_point, "post-rope");
-  EXPECT_EQ(found.rope_convention, "interleaved");
-  EXPECT_EQ(found.softmax_scale, 0.25f);
-  EXPECT_EQ(found.soft_cap, 30.0f);
-  EXPECT_EQ(found.window_per_layer, layout.window_per_layer);
   EXPECT_EQ(found.row_selection, "every:2");
   EXPECT_EQ(found.prompt_source, layout.prompt_source);
   EXPECT_EQ(found.task_answer, " 99405");
@@ -75,15 +72,77 @@ TEST(TraceRoundTrip, LayoutComesBack) {
   EXPECT_EQ(found.first_token, 12);
   EXPECT_EQ(reader.LayerSlot(2), 1);
   EXPECT_EQ(reader.LayerSlot(1), -1);
-  EXPECT_EQ(reader.QoHeadSlot(5), 3);
-  EXPECT_EQ(reader.KvHeadSlot(3), -1);
+  EXPECT_EQ(reader.QoHeadSlot(1, 5), 3);
+  EXPECT_EQ(reader.KvHeadSlot(1, 3), -1);
+}
+
+TEST_P(Encodings, LayersThatDifferComeBack) {
+  const ScratchFolder folder;
+  const TraceLayout layout = testing::DifferingLayout(GetParam(), 100);
+  WriteTrace(folder.File("t.h5"), layout, 60, 7);
+  const TraceReader reader(folder.File("t.h5"));
+  EXPECT_EQ(reader.layout().facts, layout.facts);
+  EXPECT_EQ(reader.layout().model.layer_kinds, layout.model.layer_kinds);
+  EXPECT_EQ(FirstDifference(reader, 60), "");
+  // Heads are a layer's own; layer 4 reads the keys of layer 3, and both have their first 12 components as values.
+  EXPECT_EQ(reader.QoHeadSlot(0, 5), 2);
+  EXPECT_EQ(reader.QoHeadSlot(1, 5), -1);
+  std::vector<unsigned char> k(60 * 32 * 4), v(60 * 12 * 4);
+  const auto size = static_cast<size_t>(SizeOf(GetParam()));
+  reader.ReadK(2, 0, 0, 60, k.data());
+  reader.ReadV(3, 0, 0, 60, v.data());
+  EXPECT_TRUE(std::equal(v.begin(), v.begin() + static_cast<ptrdiff_t>(12 * size), k.begin()));
+  EXPECT_TRUE(std::equal(v.begin() + static_cast<ptrdiff_t>(59 * 12 * size),
+                         v.begin() + static_cast<ptrdiff_t>(60 * 12 * size),
+                         k.begin() + static_cast<ptrdiff_t>(59 * 32 * size)));
+  EXPECT_THROW(reader.Read(TraceTensor::kSelection, 0, 0, 0, 1, k.data()), std::out_of_range);
+}
+
+// Written by the headscope of format 1. Every value in it is read as it was then.
+TEST(FormatOne, GoldenFileStaysReadable) {
+  const TraceReader reader(HEADSCOPE_FORMAT_1_TRACE);
+  const TraceLayout& layout = reader.layout();
+  EXPECT_TRUE(reader.complete());
+  EXPECT_EQ(layout.model.name, "synthetic");
+  EXPECT_EQ(layout.model.model_type, "llama");
+  EXPECT_EQ(layout.model.config_json, R"({"hidden_size": 128})");
+  EXPECT_EQ(layout.model.weights_sha256, std::string(64, 'a'));
+  EXPECT_EQ(layout.model.tokenizer_sha256, std::string(64, 'b'));
+  EXPECT_EQ(layout.model.num_layers, 5);
+  EXPECT_EQ(layout.model.num_qo_heads, 8);
+  EXPECT_EQ(layout.model.num_kv_heads, 4);
+  EXPECT_EQ(layout.model.head_dim, 4);
+  EXPECT_TRUE(layout.model.layer_kinds.empty());
+  EXPECT_EQ(layout.layers, (std::vector<int32_t>{0, 2}));
+  LayerFacts expected{.num_qo_heads = 8,
+                      .num_kv_heads = 4,
+                      .head_dim = 4,
+                      .v_head_dim = 4,
+                      .qo_heads = {1, 2},
+                      .kv_heads = {0, 1},
+                      .softmax_scale = 0.375f,
+                      .soft_cap = 30,
+                      .rope = {.convention = RopeConvention::kInterleaved}};
+  EXPECT_EQ(reader.layer(0), expected);
+  expected.window = 4;
+  EXPECT_EQ(reader.layer(1), expected);
+  EXPECT_EQ(layout.encoding, Encoding::kBFloat16);
+  EXPECT_EQ(layout.capture_point, "post-rope");
+  EXPECT_EQ(layout.row_selection, "every:2");
+  EXPECT_EQ(layout.prompt_source, "text");
+  EXPECT_EQ(layout.task_answer, " 99405");
+  EXPECT_EQ(layout.max_tokens, 12);
+  EXPECT_EQ(layout.first_token, 12);
+  EXPECT_EQ(reader.num_tokens(), 12);
+  EXPECT_EQ(reader.num_rows(), 6);
+  EXPECT_EQ(FirstDifference(reader, 9), "");
 }
 
 TEST(TraceRoundTrip, RangesReadAloneEqualTheirPartOfTheWhole) {
   const ScratchFolder folder;
   TraceLayout layout = SmallLayout(Encoding::kFloat32, 9000);  // several chunks
   layout.row_selection = "all";
-  layout.model.head_dim = 64;
+  testing::SetHeadDim(&layout, 64);
   WriteTrace(folder.File("t.h5"), layout, 3000, 700);
   const TraceReader reader(folder.File("t.h5"));
   std::vector<float> whole(3000 * 64), part(2000 * 64);
@@ -106,14 +165,14 @@ TEST(TraceRoundTrip, FileIsLessThanATenthLargerThanItsValues) {
   for (const int64_t num_tokens : {1000, 2048, 2049, 4104, 5000}) {
     for (const char* rows : {"all", "every:2"}) {
       TraceLayout layout = SmallLayout(Encoding::kBFloat16, num_tokens);
-      layout.model.head_dim = 64;  // 2048 tokens fill the largest chunk
+      testing::SetHeadDim(&layout, 64);  // 2048 tokens fill the largest chunk
       layout.row_selection = rows;
       const int64_t num_rows = layout.row_selection == "all" ? num_tokens : (num_tokens + 1) / 2;
       const std::string path = folder.File(rows + std::to_string(num_tokens) + ".h5");
       WriteTrace(path, layout, num_tokens, 512, num_rows);
       const auto layers = static_cast<int64_t>(layout.layers.size());
-      const auto qo_heads = static_cast<int64_t>(layout.qo_heads.size());
-      const auto kv_heads = static_cast<int64_t>(layout.kv_heads.size());
+      const auto qo_heads = static_cast<int64_t>(layout.facts[0].qo_heads.size());
+      const auto kv_heads = static_cast<int64_t>(layout.facts[0].kv_heads.size());
       const int64_t values = layers * (qo_heads * num_rows * (64 * 2 + 4) + 2 * kv_heads * num_tokens * 64 * 2);
       const auto bytes = static_cast<double>(std::filesystem::file_size(path));
       EXPECT_LT(bytes / static_cast<double>(values), 1.1) << num_tokens << " tokens, rows " << rows;
@@ -244,19 +303,46 @@ TEST(TraceMisuse, InconsistentLayoutIsRefusedBeforeAFileAppears) {
        }},
       {"qo_heads 1 after 1",
        [](TraceLayout& l) {
-         l.qo_heads = {1, 1};
+         l.facts[0].qo_heads = {1, 1};
        }},
       {"kv_heads lacks 2",
        [](TraceLayout& l) {
-         l.kv_heads = {0, 1};
+         l.facts[0].kv_heads = {0, 1};
        }},
-      {"rope_convention \"gpt\"", [](TraceLayout& l) { l.rope_convention = "gpt"; }},
-      {"softmax_scale", [](TraceLayout& l) { l.softmax_scale = 0; }},
-      {"soft_cap", [](TraceLayout& l) { l.soft_cap = std::numeric_limits<float>::quiet_NaN(); }},
-      {"window_per_layer has 2",
+      {"rope_convention 7", [](TraceLayout& l) { l.facts[0].rope.convention = static_cast<RopeConvention>(7); }},
+      {"softmax_scale", [](TraceLayout& l) { l.facts[0].softmax_scale = 0; }},
+      {"soft_cap", [](TraceLayout& l) { l.facts[0].soft_cap = std::numeric_limits<float>::quiet_NaN(); }},
+      {"facts has 2 entries", [](TraceLayout& l) { l.facts.pop_back(); }},
+      {"layer 2: window -1", [](TraceLayout& l) { l.facts[1].window = -1; }},
+      {"layer 2: chunk 8", [](TraceLayout& l) { l.facts[1].chunk = 8; }},
+      {"layer 0: num_qo_heads 6", [](TraceLayout& l) { l.facts[0].num_qo_heads = 6; }},
+      {"layer 0: rope_dims 4 from rope_first_dim 13",
        [](TraceLayout& l) {
-         l.window_per_layer = {0, 0};
+         l.facts[0].rope.num_dims = 4;
+         l.facts[0].rope.first_dim = 13;
        }},
+      {"layer 4: sinks has 3 entries",
+       [](TraceLayout& l) {
+         l.facts[2].sinks = {1, 2, 3};
+       }},
+      {"layer 4: sinks inf",
+       [](TraceLayout& l) { l.facts[2].sinks.assign(8, std::numeric_limits<float>::infinity()); }},
+      {"layer 0: v_head_dim 17",
+       [](TraceLayout& l) {
+         l.facts[0].v_is_k = true;
+         l.facts[0].v_head_dim = 17;
+       }},
+      {"layer 2: kv_layer 2", [](TraceLayout& l) { l.facts[1].kv_layer = 2; }},
+      {"layer 0: selection_sets 3", [](TraceLayout& l) { l.facts[0].selection = {3, 4, 1, 0, 0, 0}; }},
+      {"layer 0: selection_ids 0", [](TraceLayout& l) { l.facts[0].selection = {1, 0, 1, 0, 0, 0}; }},
+      {"layer 0: index_heads 2", [](TraceLayout& l) { l.facts[0].selection = {0, 0, 1, 2, 0, 8}; }},
+      {"layer_kinds has 1 entries", [](TraceLayout& l) { l.model.layer_kinds = {LayerKind::kAttention}; }},
+      {"layer_kinds says 3 of recorded layer 2",
+       [](TraceLayout& l) {
+         l.model.layer_kinds.assign(5, LayerKind::kAttention);
+         l.model.layer_kinds[2] = LayerKind::kLinear;
+       }},
+      {"position_axes 4", [](TraceLayout& l) { l.position_axes = 4; }},
       {"max_tokens 0", [](TraceLayout& l) { l.max_tokens = 0; }},
       {"prompt_source", [](TraceLayout& l) { l.prompt_source = std::string(20000, 'x'); }},
       {"name contains a zero byte", [](TraceLayout& l) { l.model.name = std::string("a\0b", 3); }},

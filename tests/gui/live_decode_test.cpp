@@ -61,10 +61,10 @@ struct WindowedTrace {
                     .num_qo_heads = 1,
                     .num_kv_heads = 1,
                     .head_dim = kDim};
-    layout.layers = layout.qo_heads = layout.kv_heads = {0};
+    layout.layers = {0};
+    layout.facts = {data::UsualFacts(layout.model)};
+    layout.facts[0].window = kWindow;
     layout.encoding = data::Encoding::kFloat32;
-    layout.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kDim));
-    layout.window_per_layer = {kWindow};
     layout.prompt_source = "text";
     layout.max_tokens = kLength;
     std::vector<data::TokenRecord> tokens;

@@ -37,11 +37,9 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
                   .num_kv_heads = kKvHeads,
                   .head_dim = kHeadDim};
   layout.layers = {0, 1};
-  layout.qo_heads = {0, 1, 2, 3};
-  layout.kv_heads = {0, 1};
+  layout.facts.assign(2, data::UsualFacts(layout.model));
+  layout.facts[1].window = window;
   layout.encoding = data::Encoding::kFloat32;
-  layout.softmax_scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim));
-  layout.window_per_layer = {0, window};
   layout.prompt_source = text.empty() ? "text" : text;
   layout.max_tokens = kTokens;
 
@@ -85,7 +83,7 @@ void WriteSmallTrace(const std::string& path, int32_t window, const std::string&
           double score = 0;
           for (size_t i = 0; i < kHeadDim; ++i)
             score += static_cast<double>(q[at(head, row) + i]) * static_cast<double>(k[at(head / 2, column) + i]);
-          scores.push_back(score * static_cast<double>(layout.softmax_scale));
+          scores.push_back(score * static_cast<double>(layout.facts[0].softmax_scale));
           most = std::max(most, scores.back());
         }
         double sum = 0;

@@ -35,11 +35,9 @@ using ui::Command;
 class TraceOracle {
  public:
   TraceOracle(const std::string& path, HeadId head) : reader_(path) {
-    const data::TraceLayout& layout = reader_.layout();
     layer_ = reader_.LayerSlot(head.layer);
-    head_ = reader_.QoHeadSlot(head.head);
-    const int32_t group = layout.model.num_qo_heads / layout.model.num_kv_heads;
-    kv_head_ = reader_.KvHeadSlot(head.head / group);
+    head_ = reader_.QoHeadSlot(layer_, head.head);
+    kv_head_ = reader_.KvHeadSlot(layer_, head.head / reader_.layer(layer_).GroupSize());
   }
   double Probability(int64_t row, int64_t column) const {
     const std::vector<float> q = Read(&data::TraceReader::ReadQ, head_, row),
@@ -48,14 +46,14 @@ class TraceOracle {
     for (size_t i = 0; i < q.size(); ++i) dot += static_cast<double>(q[i]) * static_cast<double>(k[i]);
     float lse = 0;
     reader_.ReadLse(layer_, head_, row, row + 1, &lse);
-    return std::exp(dot * static_cast<double>(reader_.layout().softmax_scale) - static_cast<double>(lse));
+    return std::exp(dot * static_cast<double>(reader_.layer(layer_).softmax_scale) - static_cast<double>(lse));
   }
   const data::TraceReader& reader() const { return reader_; }
 
  private:
   using ReadFunction = void (data::TraceReader::*)(int32_t, int32_t, int64_t, int64_t, void*) const;
   std::vector<float> Read(ReadFunction read, int32_t slot, int64_t at) const {
-    const auto head_dim = static_cast<size_t>(reader_.layout().model.head_dim);
+    const auto head_dim = static_cast<size_t>(reader_.layer(layer_).head_dim);
     std::vector<uint32_t> raw(head_dim);  // room for the widest encoding
     (reader_.*read)(layer_, slot, at, at + 1, raw.data());
     std::vector<float> values(head_dim);

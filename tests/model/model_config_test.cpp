@@ -80,23 +80,29 @@ json Family(const char* model_type) {
   return config;
 }
 
+std::vector<int32_t> Windows(const json& config) {
+  std::vector<int32_t> windows;
+  for (const AttentionLayer& layer : Parse(config).layers) windows.push_back(layer.window);
+  return windows;
+}
+
 // Once, each of these was refused.
 TEST(ModelConfig, TakesWindowsAsTheFamiliesMeanThem) {
   json mistral = Family("mistral");
-  EXPECT_EQ(Parse(mistral).window_per_layer, (std::vector<int32_t>{4096, 4096})) << "an absent key";
+  EXPECT_EQ(Windows(mistral), (std::vector<int32_t>{4096, 4096})) << "an absent key";
   mistral["sliding_window"] = 512;
-  EXPECT_EQ(Parse(mistral).window_per_layer, (std::vector<int32_t>{512, 512}));
+  EXPECT_EQ(Windows(mistral), (std::vector<int32_t>{512, 512}));
   mistral["sliding_window"] = nullptr;
-  EXPECT_EQ(Parse(mistral).window_per_layer, (std::vector<int32_t>{0, 0}));
+  EXPECT_EQ(Windows(mistral), (std::vector<int32_t>{0, 0}));
   for (const char* type : {"qwen2", "qwen3"}) {
     json qwen = Family(type);
     qwen["sliding_window"] = 512;
     qwen["max_window_layers"] = 1;
-    EXPECT_EQ(Parse(qwen).window_per_layer, (std::vector<int32_t>{0, 0})) << "use_sliding_window is false";
+    EXPECT_EQ(Windows(qwen), (std::vector<int32_t>{0, 0})) << "use_sliding_window is false";
     qwen["use_sliding_window"] = true;
-    EXPECT_EQ(Parse(qwen).window_per_layer, (std::vector<int32_t>{0, 512}));
+    EXPECT_EQ(Windows(qwen), (std::vector<int32_t>{0, 512}));
     qwen["layer_types"] = {"sliding_attention", "full_attention"};
-    EXPECT_EQ(Parse(qwen).window_per_layer, (std::vector<int32_t>{512, 0}));
+    EXPECT_EQ(Windows(qwen), (std::vector<int32_t>{512, 0}));
     qwen["sliding_window"] = nullptr;
     EXPECT_THROW(Parse(qwen), BadInputError);
     qwen["sliding_window"] = 0;

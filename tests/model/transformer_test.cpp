@@ -140,7 +140,7 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
     for (size_t head = 0; head < found.q.size(); ++head) {
       for (size_t row = 0; row < found.lse[head].size(); ++row) {
         const double lse = LogSumExp(found.q[head], found.k[head / group], static_cast<size_t>(config.head_dim), row,
-                                     config.window_per_layer[layer]);
+                                     config.layers[layer].window);
         ASSERT_NEAR(found.lse[head][row], lse, 2e-5 * std::max(1.0, std::abs(lse)))
             << "layer " << layer << " head " << head << " row " << row;
       }
@@ -162,7 +162,10 @@ INSTANTIATE_TEST_SUITE_P(Families, TinyModel,
 
 TEST(Transformer, WindowsAreThoseOfTheFamilies) {
   const auto windows = [](const char* name) {
-    return OpenTransformer(kOracle + name, {}, {})->config().window_per_layer;
+    std::vector<int32_t> found;
+    for (const AttentionLayer& layer : OpenTransformer(kOracle + name, {}, {})->config().layers)
+      found.push_back(layer.window);
+    return found;
   };
   EXPECT_EQ(windows("mistral"), (std::vector<int32_t>{0, 0, 0}));
   EXPECT_EQ(windows("mistral_window"), (std::vector<int32_t>{32, 32, 32}));

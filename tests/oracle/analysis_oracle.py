@@ -3,7 +3,8 @@
 
     analysis_oracle.py DUMP_PROGRAM [--trace TRACE.h5 --heads 0:1,2:3 [--classes N]]
 
-Without --trace the program writes one with a layer in a sliding window, and a part that it cuts out of its middle: what the part says lies outside
+Without --trace the program writes one with a layer in a sliding window, one whose layers differ in heads, sizes, window, soft cap, learned sinks
+and values that are keys, and a part that it cuts out of its middle: what the part says lies outside
 of it is recomputed from the whole trace as well.
 
 Reads the trace with h5py, makes the whole probability matrix of a head and applies the definitions of docs/analysis.md directly: sorts
@@ -44,25 +45,43 @@ def read(dataset, slot, head_slot):
     return values.astype(np.float64)
 
 
+class Facts:
+    """What a trace of format 2 says of one recorded layer, and where its tensors are."""
+
+    def __init__(self, file, layer):
+        columns = file["layers"].attrs
+        slot = list(columns["layer"]).index(layer)
+        self.column = lambda name, usual=0: columns[name][slot] if name in columns else usual
+        part = int(columns["part"][slot])
+        self.group = file["attention"] if part == 0 else file[f"attention/part_{part}"]
+        self.slot = list(self.group["layers"][:]).index(layer)
+        self.sinks = None
+        if self.column("has_sinks"):
+            heads = columns["num_qo_heads"] * columns["has_sinks"]
+            self.sinks = file["layers/sinks"][heads[:slot].sum():heads[:slot + 1].sum()]
+
+
 class Head:
     def __init__(self, file, layer, head):
-        attention = file["attention"]
-        layers, heads = list(attention["layers"][:]), list(attention["qo_heads"][:])
-        kv_heads, model = list(attention["kv_heads"][:]), file["model"].attrs
-        group = int(model["num_qo_heads"]) // int(model["num_kv_heads"])
-        slot, head_slot, kv_slot = layers.index(layer), heads.index(head), kv_heads.index(head // group)
+        facts, attention = Facts(file, layer), file["attention"]
+        heads, kv_heads = list(facts.group["qo_heads"][:]), list(facts.group["kv_heads"][:])
+        group = facts.column("num_qo_heads") // facts.column("num_kv_heads")
+        slot, head_slot, kv_slot = facts.slot, heads.index(head), kv_heads.index(head // group)
         self.positions = attention["q_rows"][:].astype(int)
-        self.q = read(attention["q"], slot, head_slot)
-        self.k = read(attention["k"], slot, kv_slot)
-        self.lse = read(attention["lse"], slot, head_slot)
-        scale, cap = float(attention.attrs["softmax_scale"]), float(attention.attrs["soft_cap"])
+        self.q = read(facts.group["q"], slot, head_slot)
+        self.k = read(facts.group["k"], slot, kv_slot)
+        self.v = self.k[:, :facts.column("v_head_dim")] if facts.column("v_is_k") else read(facts.group["v"], slot, kv_slot)
+        self.lse = read(facts.group["lse"], slot, head_slot)
+        self.sink = None if facts.sinks is None else float(facts.sinks[head])  # learned
+        self.sink_share = np.zeros(len(self.q)) if self.sink is None else np.exp(self.sink - self.lse)
+        scale, cap = float(facts.column("softmax_scale")), float(facts.column("soft_cap"))
         self.scores = self.q @ self.k.T * (scale or 1 / np.sqrt(self.q.shape[1]))
         if cap:
             self.scores = cap * np.tanh(self.scores / cap)
         self.first_token = int(attention.attrs["first_token"])  # 0: a whole trace
         self.sinks = max(0, SINKS - self.first_token)  # a part that was cut out behind them has none
         self.distance = (self.positions[:, None] - np.arange(len(self.k))[None, :]).astype(np.int32)
-        self.window = int(attention.attrs["window_per_layer"][slot])  # 0: none
+        self.window = int(facts.column("window"))  # 0: none
         self.attended = (self.distance >= 0) & (self.distance < (self.window or len(self.k)))
         self.num_attended = self.attended.sum(axis=1)
         # Rows whose every key is in the file: others began to attend before its first token.
@@ -120,7 +139,7 @@ def class_of(numbers, far_mass, block_chance, rows):
         return "retrieval-like"
     if far_mass >= 0.15 and line >= 0.5 * far_mass:
         return "vertical-slash"
-    if 1 - numbers["outside_mass"] - far_mass >= 2 / 3:
+    if 1 - numbers["outside_mass"] - numbers["learned_sink_mass"] - far_mass >= 2 / 3:
         return "sink+local"
     if numbers["sparsity0.95"] < 0.6:
         return "diffuse"
@@ -134,8 +153,11 @@ def statistics(head):
     centred = head.q - head.q.mean(axis=1, keepdims=True)
     result["kurtosis"] = np.mean(np.mean(centred**4, axis=1) / np.mean(centred**2, axis=1) ** 2 - 3)
     result["entropy_nats"] = np.mean(np.sum(np.where(attended, p * (head.lse[:, None] - head.scores), 0), axis=1))
+    if head.sink is not None:
+        result["entropy_nats"] += np.mean(head.sink_share * (head.lse - head.sink))
+    result["learned_sink_mass"] = head.sink_share.mean()
     result["max_probability"] = p.max(axis=1).mean()
-    result["outside_mass"] = np.where(head.complete, 0, 1 - p.sum(axis=1)).mean()
+    result["outside_mass"] = np.where(head.complete, 0, 1 - p.sum(axis=1) - head.sink_share).mean()
     result["sink_mass"] = p[:, :head.sinks].sum(axis=1).mean()
     result["local_mass"] = np.where(distance < LOCAL, p, 0).sum(axis=1).mean()
     far = np.where(distance >= LOCAL, p, 0)
@@ -179,10 +201,13 @@ def compare_statistics(name, head, said):
     flat.update({key: said[key] for key in ("column_profile", "diagonal_profile")})
     expected, head_class = statistics(head)
     for key, value in expected.items():
-        check(f"{name} {key}", flat[key], value)
+        # A running sum that ends within rounding of its target takes one pair more or less.
+        check(f"{name} {key}", flat[key], value, absolute=1e-5 if key.startswith("sparsity") else 1e-6)
     check(f"{name} class {said['class']}, NumPy {head_class}", said["class"] == head_class, True)
     # The recorded log-sum-exp itself, against the sum over the row, where the file has all of it.
     scores = np.where(head.attended, head.scores, -np.inf)
+    if head.sink is not None:
+        scores = np.column_stack([scores, np.full(len(scores), head.sink)])
     top = scores.max(axis=1)
     lse = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
     check(f"{name} lse", head.lse[head.complete], lse[head.complete], 1e-4, 1e-5)
@@ -193,7 +218,7 @@ def compare_with_the_whole(name, part, said, whole):
     rows = whole.p[np.searchsorted(whole.positions, part.positions + part.first_token)]
     outside = rows[:, :part.first_token].sum(axis=1)
     check(f"{name} mass before the part", said["outside_mass"], outside.mean())
-    check(f"{name} mass in the part", part.p.sum(axis=1) + outside, np.ones(len(outside)))
+    check(f"{name} mass in the part", part.p.sum(axis=1) + part.sink_share + outside, np.ones(len(outside)))
 
 
 def compare_masks(name, head, masks, folder):
@@ -211,6 +236,25 @@ def compare_masks(name, head, masks, folder):
         fifth = np.sort(mass)[-(-len(mass) // 20) - 1]
         check(f"{label} CRA", [mask["cra_min"], mask["cra_p5"], mask["cra_mean"]], [mass.min(), fifth, mass.mean()], 1e-5)
         check(f"{label} kept fraction", mask["kept_fraction"], (end - begin).sum(dtype=np.int64) / head.num_attended.sum(), 1e-9, 1e-9)
+
+
+def compare_outputs(name, head, outputs, folder):
+    """O of the CPU executor: the kept probabilities and the sink's share make one, and the sink has no value."""
+    for output in outputs:
+        offsets = np.fromfile(folder / (output["name"] + ".offsets"), np.int64)
+        ranges = np.fromfile(folder / (output["name"] + ".ranges"), np.int32).reshape(-1, 2)
+        mask = np.zeros_like(head.attended)
+        for row, (begin, end) in zip(np.repeat(np.arange(len(mask)), np.diff(offsets)), ranges, strict=True):
+            mask[row, begin:end] = True
+        p = np.where(mask & head.attended, head.p, 0)
+        share = p.sum(axis=1) + head.sink_share
+        expected = p @ head.v / share[:, None]
+        label = f"{name} {output['method']}"
+        check(f"{label} O", np.fromfile(folder / (output["name"] + ".o"), np.float32).reshape(expected.shape), expected, 1e-4, 2e-5)
+        check(f"{label} LSE", np.fromfile(folder / (output["name"] + ".lse"), np.float32), head.lse + np.log(share), 1e-5, 2e-5)
+        if output["method"] == "dense":
+            layer = np.fromfile(folder / (output["name"].removesuffix("-dense-output") + "-layer.o"), np.float32)
+            check(f"{name} O in its layer", layer.reshape(expected.shape), expected, 1e-4, 2e-5)
 
 
 def compare_tiles(name, head, tiles, folder):
@@ -244,6 +288,7 @@ def compare_file(path, folder, whole=None):
             compare_statistics(name, head, numbers)
             compare_masks(name, head, detail["masks"], folder)
             compare_tiles(name, head, detail["tiles"], folder)
+            compare_outputs(name, head, detail.get("outputs", []), folder)
             if whole is not None:
                 compare_with_the_whole(name, head, numbers, Head(whole, numbers["layer"], numbers["head"]))
             print(f"{name}: {numbers['class']} ({numbers['class_reason']})")
@@ -270,6 +315,9 @@ def main():
             with h5py.File(folder / "whole.h5", "r") as whole:
                 compare_file(folder / "cut.h5", folder / "cut", whole)
                 compare_file(folder / "barely_cut.h5", folder / "barely_cut", whole)
+            compare_file(folder / "differing.h5", folder / "differing")
+            with h5py.File(folder / "differing.h5", "r") as whole:
+                compare_file(folder / "differing_cut.h5", folder / "differing_cut", whole)
         check(f"{len(classes)} classes of {arguments.classes}", len(classes) >= arguments.classes, True)
     for failure in failures:
         print("FAILED", failure)

@@ -62,7 +62,9 @@ class Trace:
             self.ids, self.phase = file["tokens/ids"][:], file["tokens/phase"][:]
             self.layers, self.qo_heads, self.kv_heads = (list(attention[name][:]) for name in ("layers", "qo_heads", "kv_heads"))
             self.rows = attention["q_rows"][:]
-            self.windows, self.lse_keys = list(attention.attrs["window_per_layer"]), attention["lse_keys"][:]
+            facts = file["layers"].attrs
+            self.windows, self.lse_keys = list(facts.get("window", [0] * len(self.layers))), attention["lse_keys"][:]
+            assert not any(facts["part"]) and list(facts["layer"]) == self.layers
             self.q, self.k, self.v, self.lse = (attention[name][:] for name in ("q", "k", "v", "lse"))
             self.group = int(file["model"].attrs["num_qo_heads"]) // int(file["model"].attrs["num_kv_heads"])
 

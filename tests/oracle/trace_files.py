@@ -40,7 +40,7 @@ def check_cut(path):
     """Rows of tokens 41 to 1999 of a longer trace, one in two: their log-sum-exp counts the tokens before 41 too."""
     with h5py.File(path, "r") as file:
         group = file["attention"]
-        assert group.attrs["first_token"] == 41 and list(group.attrs["window_per_layer"]) == [0, 64]
+        assert group.attrs["first_token"] == 41 and list(file["layers"].attrs["window"]) == [0, 64]
         seen = 41 + group["q_rows"][:] + 1
         assert (seen[0], seen[-1], len(seen)) == (43, 1999, 979), seen
         assert group["lse_keys"].shape == (2, 979) and group["lse_keys"].attrs["units"] == b"token"

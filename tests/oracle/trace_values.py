@@ -73,11 +73,13 @@ def problem_of(path, least_tokens=0):
     """None, or what is wrong with the trace at `path`, which must hold at least `least_tokens` tokens."""
     with h5py.File(path, "r", swmr=True) as file:
         tokens, rows = int(file.attrs["tokens_flushed"]), int(file.attrs["rows_flushed"])
-        if file.attrs["format"].decode() != "headscope-trace" or file.attrs["version"] != 1:
+        if file.attrs["format"].decode() != "headscope-trace" or file.attrs["version"] != 2:
             return "format"
         if tokens < least_tokens:
             return f"{tokens} tokens where {least_tokens} were flushed"
-        group, model = file["attention"], file["model"].attrs
+        group, facts = file["attention"], file["layers"].attrs
+        if list(facts["layer"]) != list(group["layers"]) or any(facts["part"]):
+            return "layers"
         positions = group["q_rows"][:rows]
         positions = positions[positions < tokens]
         if np.any(np.diff(positions) <= 0):
@@ -90,7 +92,8 @@ def problem_of(path, least_tokens=0):
             heads = group["qo_heads" if name == "q" else "kv_heads"][:]
             places = positions if name == "q" else np.arange(tokens)
             found, _ = read_growing(group[name], len(places), 2)
-            wanted = expected_values(encoding, name, layers, heads, places, int(model["head_dim"]))
+            width = int(facts["v_head_dim" if name == "v" else "head_dim"][0])
+            wanted = expected_values(encoding, name, layers, heads, places, width)
             if not np.array_equal(np.asarray(found, np.float64), wanted):
                 return name
         found, _ = read_growing(group["lse"], len(positions), 2)
@@ -99,7 +102,8 @@ def problem_of(path, least_tokens=0):
             return "lse"
         found, _ = read_growing(group["lse_keys"], len(positions), 1)
         seen = group.attrs["first_token"] + positions + 1
-        windows = np.where(group.attrs["window_per_layer"] == 0, np.inf, group.attrs["window_per_layer"])
+        windows = facts.get("window", np.zeros(len(layers)))
+        windows = np.where(windows == 0, np.inf, windows)
         if not np.array_equal(found, np.minimum.outer(windows, seen)):
             return "lse_keys"
     return None

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,31 +20,41 @@ namespace headscope::analysis {
 
 // What all heads of a layer have in common: sizes, the recorded rows, and which columns a row of the model attends to.
 struct HeadFrame {
-  int32_t head_dim = 0;
+  int32_t head_dim = 0;    // of q and k
+  int32_t v_head_dim = 0;  // of v and outputs; 0: head_dim
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
   float scale = 0;
   float soft_cap = 0;
   int32_t window = 0;                  // 0: none
+  int32_t chunk = 0;                   // tokens of a block that attends within itself; 0: none
   int64_t first_token = 0;             // position of token 0 in the trace that this one was cut from
   std::vector<int32_t> row_positions;  // [num_rows]
 
+  int32_t ValueDim() const { return v_head_dim > 0 ? v_head_dim : head_dim; }
   // Rows are consecutive positions: methods can run (they select for runs of rows).
   bool RowsContiguous() const;
-  // Columns that the model's own row attends to: causal, inside the window if there is one, among the recorded tokens.
+  // Columns that the model's own row attends to: causal, inside the window or chunk if there is one, among the recorded
+  // tokens.
   // Everything that headscope says of a row's probabilities is about these.
   kernels::ColumnRange AttendedColumns(int64_t row) const;
   // All keys that the model's row attended to are in the trace. So it is for every row of a trace that was not cut.
   bool SeesAllItsKeys(int64_t row) const;
+
+ private:
+  int64_t FirstSeen(int64_t row) const;  // position in the whole prompt
 };
 
-// fp32 copies, as recorded. q [num_rows, head_dim], k and v [num_tokens, head_dim], lse [num_rows] (natural log) over
-// all keys that the model's row saw. In a part that was cut out of a trace behind its first token, the keys before the
-// cut are not there: a row's probabilities then sum to less than 1, and what is missing lies outside (MassInTrace).
+// fp32 copies, as recorded. q [num_rows, head_dim], k [num_tokens, head_dim], v [num_tokens, v_head_dim], lse
+// [num_rows] (natural log) over all keys that the model's row saw, and its sink. In a part that was cut out of a trace
+// behind its first token, the keys before the cut are not there: a row's probabilities then sum to less than 1, and
+// what is missing lies outside (MassInTrace).
 struct HeadTensors : HeadFrame {
   HeadId id;
   int32_t kv_head = 0;
   std::vector<float> q, k, v, lse;
+  // The head's learned logit, which takes exp(sink - lse) of every row's mass and gives it no value.
+  std::optional<float> sink;
   // The same head on the GPU, null when it is not there: kept masses, statistics and tiles are then computed on it.
   std::shared_ptr<const kernels::CudaScores> gpu;
   std::string gpu_name;     // of the GPU that it lies on
@@ -51,6 +62,8 @@ struct HeadTensors : HeadFrame {
 
   // Where what can be computed on the GPU is: "cpu" or the GPU's name.
   std::string DeviceName() const { return gpu != nullptr ? gpu_name : "cpu"; }
+  // What the sink takes of a row's mass; 0 without one.
+  double SinkMass(int64_t row) const;
   // A problem over these tensors (one batch, one query head, one KV head).
   kernels::AttentionProblem Problem() const;
 };
@@ -61,8 +74,9 @@ using HeadTensorsPtr = std::shared_ptr<const HeadTensors>;
 enum class HeadPlace { kCpu, kGpuWhereExact };
 // Throws data::TraceError; std::invalid_argument (naming what was recorded) when the head is not in the trace.
 HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
-// Share of every row's attention mass that lies on the trace's own tokens: exactly 1 for a row that sees all its keys;
-// of the others the sum of exp(score - lse), which costs one pass over their scores. [num_rows]
+// Share of every row's attention mass that lies on the trace's own tokens: exactly 1 for a row that sees all its keys
+// and has no sink, 1 - exp(sink - lse) for one that has; of the others the sum of exp(score - lse), which costs one
+// pass over their scores. [num_rows]
 std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads);
 
 // One sentence when the recorded lse of some of four rows, evenly spaced, is not that of their q and k: which row and

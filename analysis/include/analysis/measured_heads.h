@@ -22,9 +22,11 @@ struct MeasuredHeads : HeadFrame {
   int32_t heads_of_layer = 0;                  // query heads that the model has in the layer; 0: one head by itself
   // Why these are fewer heads than the layer has; empty where they are not.
   std::string why_fewer;
-  std::span<const float> q;     // [num_qo_heads, num_rows, head_dim]
-  std::span<const float> k, v;  // [num_kv_heads, num_tokens, head_dim]
-  std::span<const float> lse;   // [num_qo_heads, num_rows], as in HeadTensors
+  std::span<const float> q;    // [num_qo_heads, num_rows, head_dim]
+  std::span<const float> k;    // [num_kv_heads, num_tokens, head_dim]
+  std::span<const float> v;    // [num_kv_heads, num_tokens, v_head_dim]
+  std::span<const float> lse;  // [num_qo_heads, num_rows], as in HeadTensors
+  std::vector<float> sinks;    // [num_qo_heads], or empty: none
   std::shared_ptr<const void> owner;
   // Heads that are in memory anyway, and so are not made again by Head().
   std::vector<HeadTensorsPtr> known;
@@ -33,6 +35,8 @@ struct MeasuredHeads : HeadFrame {
   bool Holds(HeadId head) const {
     return head.layer == layer && head.head >= first_qo_head && head.head < first_qo_head + num_qo_heads;
   }
+  // Numbers of all heads' outputs.
+  size_t OutputSize() const { return static_cast<size_t>(num_qo_heads * num_rows * ValueDim()); }
   // One batch.
   kernels::AttentionProblem Problem() const;
   // One of the heads, which Holds() has: the known one, or a copy.
@@ -53,7 +57,7 @@ struct LayerPart {
 };
 // A comparison holds Q and up to three outputs of each query head, and K and V of each KV head, in fp32: bytes of a
 // part of the layer. What methods need besides (indices) is not in it.
-int64_t MeasuredBytes(const data::TraceReader& trace, int32_t num_qo_heads, int32_t num_kv_heads);
+int64_t MeasuredBytes(const data::TraceReader& trace, int32_t layer, int32_t num_qo_heads, int32_t num_kv_heads);
 // The part of the head's layer that is measured with it: every KV head whose whole group of query heads is recorded, as
 // far as their numbers are consecutive round the head; where the head's own group is not recorded whole, the recorded
 // heads of that group round it. Where that takes more than `most_bytes`, as many whole KV groups round the head as fit,

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/progress.h"
+#include "model/attention_backend.h"
 
 namespace headscope::capture {
 
@@ -33,6 +34,8 @@ struct CaptureRequest {
   std::string device = "cpu";   // cpu, cuda, cuda:N
   int32_t chunk_tokens = 1024;  // prefill chunk
   int32_t num_threads = 0;      // 0: all cores
+  // What computes the model's attention; null: dense attention on LibTorch. It outlives the capture.
+  model::AttentionBackend* attention = nullptr;
 };
 
 struct CaptureResult {

@@ -11,4 +11,15 @@ namespace headscope::data {
 // "tokenizer_sha256"}. Texts are the file's bytes, which need not be UTF-8: dump the object with a handler for that.
 nlohmann::ordered_json ModelJson(const ModelInfo& model);
 
+// One object for each recorded layer: {"layer", "kind", "num_qo_heads", "num_kv_heads", "head_dim", "v_head_dim",
+// "qo_heads", "kv_heads" (recorded), "softmax_scale", "soft_cap", "window", "chunk", "rope": {"convention", "theta",
+// "dims", "first_dim", "attention_factor"}, "sinks" (of the layer's query heads, or empty), "norm", "output_gate",
+// "v_is_k", "kv_layer", "selection_layer"}.
+nlohmann::ordered_json LayersJson(const TraceLayout& layout);
+
+const char* NameOf(LayerKind kind);             // "attention", "sliding", "chunked", "linear", "none"
+const char* NameOf(RopeConvention convention);  // "half", "interleaved", "none"
+const char* NameOf(NormPlace place);            // "unknown", "none", "head before rope", ...
+const char* NameOf(OutputGate gate);            // "none", "per head", "per channel"
+
 }  // namespace headscope::data

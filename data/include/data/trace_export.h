@@ -10,7 +10,8 @@
 
 namespace headscope::data {
 
-// The part to export. Layers and heads are the model's numbers; an empty list means all that the trace holds.
+// The part to export. Layers and heads are the model's numbers; an empty list means all that the trace holds. A head is
+// taken from each layer that has it; a layer that is named must have one of them.
 struct ExportSelection {
   std::vector<int32_t> layers = {};
   std::vector<int32_t> qo_heads = {};  // the KV heads that they read come along
@@ -33,15 +34,17 @@ bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, con
 // One line per vector: tensor (q, k or v), layer, head, token (position in the cut), position (in the whole prompt),
 // lse and lse_keys (of q only: the log-sum-exp, natural, over the lse_keys newest tokens up to the row's own, which are
 // those that the model saw: all since position 0, or a window of them; the cut need not hold them), d0 ...
-// d<head_dim - 1>. Numbers read back exactly as fp32.
+// d<N - 1>, where N is the longest vector of any layer and shorter ones leave their last cells empty. Numbers read
+// back exactly as fp32.
 bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                const ExportProgress& progress = {});
 
 // {"format": "headscope-export", "version": 1, "model": {..} (model_json.h), "encoding" (how the trace stores q, k and
-// v: float32, bfloat16 or float16), "softmax_scale", "first_token", "tokens": [{"id", "text"}],
-// "heads": [{"tensor", "layer", "head", "values": [[..], ..], "tokens": [..], "lse": [..], "lse_keys": [..]}]}; lse
-// and lse_keys of q only, as in CSV; first_token + an entry of the heads' "tokens" is the position. Bytes of a token
-// that are no valid UTF-8 appear as U+FFFD, numbers that are not finite as null.
+// v: float32, bfloat16 or float16), "softmax_scale" (null where layers differ), "layers" (their facts: model_json.h),
+// "first_token", "tokens": [{"id", "text"}], "heads": [{"tensor", "layer", "head", "values": [[..], ..], "tokens":
+// [..], "lse": [..], "lse_keys": [..]}]}; lse and lse_keys of q only, as in CSV; first_token + an entry of the heads'
+// "tokens" is the position. Bytes of a token that are no valid UTF-8 appear as U+FFFD, numbers that are not finite as
+// null.
 bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
                 const ExportProgress& progress = {});
 

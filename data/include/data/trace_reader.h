@@ -27,17 +27,27 @@ class TraceReader {
   const std::vector<TokenRecord>& tokens() const;
   const std::vector<int32_t>& row_positions() const;  // token position of every recorded query row, strictly increasing
 
-  // Slots are indices into layout().layers / qo_heads / kv_heads. Rows or tokens [begin, end). Raw values in the file's
-  // encoding; out: [end - begin, head_dim]. Throws std::out_of_range for a range outside the trace.
+  // Facts of a recorded layer.
+  const LayerFacts& layer(int32_t layer_slot) const;
+
+  // Layer slots are indices into layout().layers, head slots into that layer's qo_heads / kv_heads. Rows or tokens
+  // [begin, end). Raw values in the file's encoding; out: [end - begin, head_dim], of v [end - begin, v_head_dim]. Keys
+  // and values of a layer that shares them are found where they are stored. Throws std::out_of_range for a range
+  // outside the trace.
   void ReadQ(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const;
   void ReadK(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const;
   void ReadV(int32_t layer_slot, int32_t kv_slot, int64_t begin, int64_t end, void* out) const;
   void ReadLse(int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, float* out) const;
 
-  // Slot of a model layer / head, or -1.
+  // Any tensor, also those that traces need not have (Has); shapes and types as TraceTensor says. `head_slot` counts
+  // the tensor's own heads: sets of a selection, index heads.
+  bool Has(int32_t layer_slot, TraceTensor tensor) const;
+  void Read(TraceTensor tensor, int32_t layer_slot, int32_t head_slot, int64_t begin, int64_t end, void* out) const;
+
+  // Slot of a model layer, of a head in a recorded layer, or -1.
   int32_t LayerSlot(int32_t layer) const;
-  int32_t QoHeadSlot(int32_t head) const;
-  int32_t KvHeadSlot(int32_t kv_head) const;
+  int32_t QoHeadSlot(int32_t layer_slot, int32_t head) const;
+  int32_t KvHeadSlot(int32_t layer_slot, int32_t kv_head) const;
 
  private:
   struct Impl;

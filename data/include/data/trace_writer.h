@@ -6,6 +6,7 @@
 // use does not depend on the trace's size.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,10 +24,28 @@ struct LayerBlock {
   int64_t num_tokens = 0;
   int64_t first_row = 0;  // index of the first recorded query row (rows already recorded for this layer)
   int64_t num_rows = 0;
+  // The layer's part of every tensor that the file stores (TraceTensor gives shapes and types); others are not read: v
+  // where it is k, k and v of a layer that reads another's.
   const void* q = nullptr;     // [qo_heads, num_rows, head_dim]
   const void* k = nullptr;     // [kv_heads, num_tokens, head_dim]
-  const void* v = nullptr;     // [kv_heads, num_tokens, head_dim]
-  const float* lse = nullptr;  // [qo_heads, num_rows], natural log
+  const void* v = nullptr;     // [kv_heads, num_tokens, v_head_dim]
+  const float* lse = nullptr;  // [qo_heads, num_rows], natural log; a sink's logit is among its terms
+  std::array<const void*, kNumTraceTensors> others = {};  // those that traces need not have
+
+  const void* Values(TraceTensor tensor) const {
+    return tensor == TraceTensor::kQ     ? q
+           : tensor == TraceTensor::kK   ? k
+           : tensor == TraceTensor::kV   ? v
+           : tensor == TraceTensor::kLse ? static_cast<const void*>(lse)
+                                         : others[static_cast<size_t>(tensor)];
+  }
+  void Set(TraceTensor tensor, const void* values) {
+    if (tensor == TraceTensor::kQ) q = values;
+    if (tensor == TraceTensor::kK) k = values;
+    if (tensor == TraceTensor::kV) v = values;
+    if (tensor == TraceTensor::kLse) lse = static_cast<const float*>(values);
+    others[static_cast<size_t>(tensor)] = values;
+  }
 };
 
 class TraceWriter {

@@ -4,9 +4,10 @@
 // Method: one tile of query rows per task, longest first. Query rows lie in vector lanes, keys pass by in blocks of
 // 128: Q K^T, one online-softmax step, P V. Long fp32 runs are read where they lie; short runs and single columns are
 // collected into full blocks; partial runs come last and only they pay for a mask. The order of additions is fixed:
-// results have the same bits with any number of threads. Limits: head_dim a multiple of 8 up to 256; positions up to
-// 2^30. A key that no row of a tile keeps is never read. A NaN or infinity in the *value* of a key that one row keeps
-// may reach the other rows of its tile (0 * NaN). Weights below 2^-126 of a row's largest are 0.
+// results have the same bits with any number of threads. Sinks join at the end; a window that the problem has masks
+// what the index keeps. Limits: head_dim and v_head_dim multiples of 8 up to 256; positions up to 2^30. A key that no
+// row of a tile keeps is never read. A NaN or infinity in the *value* of a key that one row keeps may reach the other
+// rows of its tile (0 * NaN). Weights below 2^-126 of a row's largest are 0.
 #pragma once
 
 #include "kernels/attention_problem.h"

@@ -23,7 +23,7 @@ namespace headscope::kernels {
 Status TransposeKeysCpu(const AttentionProblem& problem, const RunOptions& options, std::vector<std::byte>* memory,
                         TransposedKeys* keys, int64_t capacity = 0);
 
-// The mean of all rows of V, fp32 [batch, num_kv_heads, head_dim]. Reads all of V.
+// The mean of all rows of V, fp32 [batch, num_kv_heads, v_head_dim]. Reads all of V.
 Status MeanValueCpu(const AttentionProblem& problem, const RunOptions& options, float* mean);
 
 // The write side of a step, as AppendTokenCuda: the row at position seq_k - 1 goes into the copy, which has room for

@@ -30,7 +30,7 @@ struct DecodeSelection {
   int32_t weight_rows = 1;
   // Empty: alpha is 1 and there is no mean-value term.
   std::vector<float> alpha;       // [batch, num_qo_heads], in [0, 1]
-  std::vector<float> mean_value;  // [batch, num_kv_heads, head_dim]
+  std::vector<float> mean_value;  // [batch, num_kv_heads, v_head_dim]
   // Elements of K, V and the mean moved per KV head by selection and attention (SparQ, equation 11, and its
   // equivalents), for the cost columns.
   int64_t elements_moved = 0;

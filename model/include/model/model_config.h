@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/attention_layer.h"
 #include "model/rope_config.h"
 
 namespace headscope::model {
@@ -33,8 +34,8 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
-  bool qk_norm = false;                   // RMS norm of every head's q and k, before RoPE
-  std::vector<int32_t> window_per_layer;  // tokens that a row sees, itself among them; 0: all before it
+  bool qk_norm = false;                // RMS norm of every head's q and k, before RoPE
+  std::vector<AttentionLayer> layers;  // [num_layers]
   RopeConfig rope;
   std::string json;  // the file's text, kept in traces
 };

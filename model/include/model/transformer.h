@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/attention_backend.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
 
@@ -62,6 +63,9 @@ class Transformer {
   // Forgets the tokens after the first `num_tokens`.
   virtual void Rewind(int64_t num_tokens) = 0;
   virtual int64_t num_tokens() const = 0;
+  // What computes the attention of the passes from now on; null: dense attention on LibTorch, as at the start. It
+  // outlives the model, or the next call.
+  virtual void UseAttention(AttentionBackend* backend) = 0;
 
   virtual const ModelConfig& config() const = 0;
   virtual const CheckpointSummary& summary() const = 0;

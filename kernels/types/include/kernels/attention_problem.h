@@ -16,7 +16,7 @@ inline int64_t SizeOf(DType dtype) {
   return dtype == DType::kFloat32 ? 4 : 2;
 }
 
-// A tensor [batch, head, row, head_dim] whose last dimension is contiguous; strides count elements.
+// A tensor [batch, head, row, head_dim or v_head_dim] whose last dimension is contiguous; strides count elements.
 template <typename Void>
 struct StridedTensor {
   Void* data = nullptr;
@@ -29,7 +29,8 @@ struct AttentionProblem {
   int32_t batch = 1;
   int32_t num_qo_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_qo_heads
-  int32_t head_dim = 0;
+  int32_t head_dim = 0;      // of q and k
+  int32_t v_head_dim = 0;    // of v and o; 0: head_dim
   int32_t seq_q = 0;
   int32_t seq_k = 0;
   int32_t first_position = 0;  // token position of query row 0
@@ -40,17 +41,26 @@ struct AttentionProblem {
   DType dtype = DType::kFloat32;
   StridedTensor<const void> q;  // [batch, num_qo_heads, seq_q, head_dim]
   StridedTensor<const void> k;  // [batch, num_kv_heads, seq_k, head_dim]
-  StridedTensor<const void> v;  // [batch, num_kv_heads, seq_k, head_dim]
+  StridedTensor<const void> v;  // [batch, num_kv_heads, seq_k, v_head_dim]
   float scale = 0.0f;           // multiplies q.k; finite and > 0, or 0 for head_dim^-0.5; all else is kInvalidArgument
   float soft_cap = 0.0f;        // > 0: score = soft_cap * tanh(scale * q.k / soft_cap), before the mask; 0: none
 
+  // A logit for each query head [num_qo_heads], in host memory and natural units, which joins every row's softmax and
+  // has no value: O = sum exp(s) v / (exp(sink) + sum exp(s)). Null: none.
+  const float* sinks = nullptr;
+  // > 0: a row sees the newest `window` keys up to its own and no others, whatever an index or a selection keeps; 0:
+  // none. Where the index has been cut to a window already, 0 spares the executors the work.
+  int32_t window = 0;
+
   int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }
+  int32_t ValueDim() const { return v_head_dim > 0 ? v_head_dim : head_dim; }
 };
 
 // Where an executor writes. o has the problem's dtype unless the executor says otherwise.
 struct AttentionOutput {
-  StridedTensor<void> o;  // [batch, num_qo_heads, seq_q, head_dim]; shares no memory with q, k or v
-  // [batch, num_qo_heads, seq_q] fp32, natural log, contiguous; may be null. Empty row: -inf (and o = 0)
+  StridedTensor<void> o;  // [batch, num_qo_heads, seq_q, v_head_dim]; shares no memory with q, k or v
+  // [batch, num_qo_heads, seq_q] fp32, natural log, contiguous; may be null. A sink's logit is among its terms. A row
+  // without keys: o = 0, and -inf or the sink's logit.
   float* lse = nullptr;
 };
 

@@ -20,7 +20,7 @@ StridedTensor<Void> ContiguousTensor(std::type_identity_t<Void>* data, int64_t n
 inline void SetContiguousTensors(const void* q, const void* k, const void* v, AttentionProblem* problem) {
   problem->q = ContiguousTensor<const void>(q, problem->num_qo_heads, problem->seq_q, problem->head_dim);
   problem->k = ContiguousTensor<const void>(k, problem->num_kv_heads, problem->seq_k, problem->head_dim);
-  problem->v = ContiguousTensor<const void>(v, problem->num_kv_heads, problem->seq_k, problem->head_dim);
+  problem->v = ContiguousTensor<const void>(v, problem->num_kv_heads, problem->seq_k, problem->ValueDim());
 }
 
 }  // namespace headscope::kernels

@@ -16,11 +16,12 @@ namespace headscope::analysis {
 
 // One query row, as the model's attention saw it.
 struct RowView {
-  int64_t position = 0;      // of the query token
-  std::span<const float> q;  // [head_dim], as recorded
-  int64_t first_key = 0;     // position of the first key below
-  std::span<const float> p;  // probabilities of the keys that the row attends and the trace holds; fp32
-  double outside_mass = 0;   // mass on keys that a cut trace does not hold: 1 less the sum of p
+  int64_t position = 0;          // of the query token
+  std::span<const float> q;      // [head_dim], as recorded
+  int64_t first_key = 0;         // position of the first key below
+  std::span<const float> p;      // probabilities of the keys that the row attends and the trace holds; fp32
+  double outside_mass = 0;       // mass on keys that a cut trace does not hold: what p and a learned sink lack of 1
+  double learned_sink_mass = 0;  // mass that the head's learned logit takes; 0 without one
 };
 
 class RowStatistic {

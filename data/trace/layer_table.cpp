@@ -1,0 +1,220 @@
+#include "trace/layer_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "trace/trace_format.h"
+
+namespace headscope::data {
+namespace {
+
+constexpr int32_t kMost = INT32_MAX;
+
+// `kReach` gives a reference to the integer, enumeration or boolean of the facts that a column is about.
+template <auto kReach>
+constexpr LayerIntegerColumn Integers(const char* name, bool required, int32_t usual, int32_t least, int32_t most) {
+  return {name,
+          required,
+          usual,
+          least,
+          most,
+          [](const LayerFacts& facts) { return static_cast<int32_t>(kReach(facts)); },
+          [](LayerFacts& facts, int32_t value) {
+            kReach(facts) = static_cast<std::remove_reference_t<decltype(kReach(facts))>>(value);
+          }};
+}
+template <auto kReach>
+constexpr LayerFloatColumn Floats(const char* name, bool required, float usual, bool zero_allowed) {
+  return {name,
+          required,
+          usual,
+          zero_allowed,
+          [](const LayerFacts& facts) { return kReach(facts); },
+          [](LayerFacts& facts, float value) { kReach(facts) = value; }};
+}
+
+std::string Outside(const std::string& field, int64_t value, int64_t low, int64_t high) {
+  return field + " " + std::to_string(value) + ": must be " + std::to_string(low) + " to " + std::to_string(high);
+}
+
+std::string BadHeads(const LayerFacts& facts) {
+  for (const auto& [field, numbers, limit] : {std::tuple{"qo_heads", &facts.qo_heads, facts.num_qo_heads},
+                                              {"kv_heads", &facts.kv_heads, facts.num_kv_heads}}) {
+    if (std::string problem = BadNumbers(field, *numbers, limit); !problem.empty()) return problem;
+  }
+  for (const int32_t head : facts.qo_heads) {
+    const int32_t kv_head = head / facts.GroupSize();
+    if (!std::binary_search(facts.kv_heads.begin(), facts.kv_heads.end(), kv_head)) {
+      return "kv_heads lacks " + std::to_string(kv_head) + ", which query head " + std::to_string(head) +
+             " reads: record it";
+    }
+  }
+  return "";
+}
+
+std::string BadSelection(const SelectionFacts& selection, const LayerFacts& facts) {
+  if (selection.sets > 1 && selection.sets != facts.num_kv_heads) {
+    return "selection_sets " + std::to_string(selection.sets) + ": must be 0, 1 or num_kv_heads " +
+           std::to_string(facts.num_kv_heads);
+  }
+  if ((selection.sets > 0) != (selection.ids > 0)) {
+    return "selection_ids " + std::to_string(selection.ids) +
+           ": must be positive where there are selection_sets, and 0 "
+           "elsewhere";
+  }
+  const bool index = selection.index_heads > 0;
+  if (index != (selection.index_kv_heads > 0) || index != (selection.index_dim > 0)) {
+    return "index_heads " + std::to_string(selection.index_heads) + ", index_kv_heads " +
+           std::to_string(selection.index_kv_heads) + ", index_dim " + std::to_string(selection.index_dim) +
+           ": must be all positive or all 0";
+  }
+  if (facts.selection_layer >= 0 && (selection.sets > 0 || index)) {
+    return "selection_layer " + std::to_string(facts.selection_layer) +
+           ": must be -1 in a layer with a selection of its own";
+  }
+  return "";
+}
+
+std::string Problem(const TraceLayout& layout, size_t slot) {
+  const LayerFacts& facts = layout.facts[slot];
+  for (const LayerIntegerColumn& column : kLayerIntegers) {
+    const int32_t value = column.get(facts);
+    if (value < column.least || value > column.most) return Outside(column.name, value, column.least, column.most);
+  }
+  for (const LayerFloatColumn& column : kLayerFloats) {
+    const float value = column.get(facts);
+    if (!std::isfinite(value) || value < 0 || (value == 0 && !column.zero_allowed)) {
+      return std::string(column.name) + " " + std::to_string(value) +
+             (column.zero_allowed ? ": must be positive, or 0 for none" : ": must be positive");
+    }
+  }
+  if (facts.num_qo_heads % facts.num_kv_heads != 0) {
+    return "num_qo_heads " + std::to_string(facts.num_qo_heads) + ": must be a multiple of num_kv_heads " +
+           std::to_string(facts.num_kv_heads);
+  }
+  if (std::string problem = BadHeads(facts); !problem.empty()) return problem;
+  if (facts.window > 0 && facts.chunk > 0) {
+    return "chunk " + std::to_string(facts.chunk) + ": must be 0 in a layer with a window";
+  }
+  if (facts.rope.first_dim + facts.rope.num_dims > facts.head_dim) {
+    return "rope_dims " + std::to_string(facts.rope.num_dims) + " from rope_first_dim " +
+           std::to_string(facts.rope.first_dim) + ": must lie in head_dim " + std::to_string(facts.head_dim);
+  }
+  if (facts.v_is_k && facts.v_head_dim > facts.head_dim) {
+    return "v_head_dim " + std::to_string(facts.v_head_dim) + ": must be at most head_dim " +
+           std::to_string(facts.head_dim) + " where v is k";
+  }
+  if (!facts.sinks.empty() && facts.sinks.size() != static_cast<size_t>(facts.num_qo_heads)) {
+    return "sinks has " + std::to_string(facts.sinks.size()) + " entries: one for each of num_qo_heads " +
+           std::to_string(facts.num_qo_heads) + ", or none";
+  }
+  for (const float logit : facts.sinks) {
+    if (!std::isfinite(logit)) return "sinks " + std::to_string(logit) + ": must be finite";
+  }
+  for (const auto& [field, layer] :
+       {std::pair{"kv_layer", facts.kv_layer}, {"selection_layer", facts.selection_layer}}) {
+    if (layer >= layout.layers[slot]) {
+      return Outside(field, layer, -1, int64_t{layout.layers[slot]} - 1);
+    }
+  }
+  return BadSelection(facts.selection, facts);
+}
+
+}  // namespace
+
+const std::array<LayerIntegerColumn, 23> kLayerIntegers = {Integers <
+                                                               [](auto& facts) -> auto& {return facts.num_qo_heads;
+}  // namespace headscope::data
+> ("num_qo_heads", true, 0, 1, kMaxHeads), Integers < [](auto& facts) -> auto& {
+  return facts.num_kv_heads;
+}
+> ("num_kv_heads", true, 0, 1, kMaxHeads), Integers < [](auto& facts) -> auto& {
+  return facts.head_dim;
+}
+> ("head_dim", true, 0, 1, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
+  return facts.v_head_dim;
+}
+> ("v_head_dim", true, 0, 1, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
+  return facts.window;
+}
+> ("window", false, 0, 0, kMost), Integers < [](auto& facts) -> auto& {
+  return facts.chunk;
+}
+> ("chunk", false, 0, 0, kMost), Integers < [](auto& facts) -> auto& {
+  return facts.rope.convention;
+}
+> ("rope_convention", false, 1, 0, 2), Integers < [](auto& facts) -> auto& {
+  return facts.rope.num_dims;
+}
+> ("rope_dims", false, 0, 0, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
+  return facts.rope.first_dim;
+}
+> ("rope_first_dim", false, 0, 0, kMaxHeadDim), Integers < [](auto& facts) -> auto& {
+  return facts.norm;
+}
+> ("norm", false, 0, 0, 5), Integers < [](auto& facts) -> auto& {
+  return facts.output_gate;
+}
+> ("output_gate", false, 0, 0, 2), Integers < [](auto& facts) -> auto& {
+  return facts.v_is_k;
+}
+> ("v_is_k", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.kv_layer;
+}
+> ("kv_layer", false, -1, -1, kMaxLayers - 1), Integers < [](auto& facts) -> auto& {
+  return facts.selection_layer;
+}
+> ("selection_layer", false, -1, -1, kMaxLayers - 1), Integers < [](auto& facts) -> auto& {
+  return facts.has_pre_rope;
+}
+> ("has_pre_rope", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.has_value_norms;
+}
+> ("has_value_norms", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.has_hidden_norms;
+}
+> ("has_hidden_norms", false, 0, 0, 1), Integers < [](auto& facts) -> auto& {
+  return facts.selection.sets;
+}
+> ("selection_sets", false, 0, 0, kMaxHeads), Integers < [](auto& facts) -> auto& {
+  return facts.selection.ids;
+}
+> ("selection_ids", false, 0, 0, kMaxSelectedIds), Integers < [](auto& facts) -> auto& {
+  return facts.selection.block;
+}
+> ("selection_block", false, 1, 1, kMost), Integers < [](auto& facts) -> auto& {
+  return facts.selection.index_heads;
+}
+> ("index_heads", false, 0, 0, kMaxHeads), Integers < [](auto& facts) -> auto& {
+  return facts.selection.index_kv_heads;
+}
+> ("index_kv_heads", false, 0, 0, kMaxHeads), Integers < [](auto& facts) -> auto& {
+  return facts.selection.index_dim;
+}
+> ("index_dim", false, 0, 0, kMaxHeadDim),
+}
+;
+const std::array<LayerFloatColumn, 4> kLayerFloats = {Floats < [](auto& facts) -> auto& {return facts.softmax_scale;
+}
+> ("softmax_scale", true, 0, false), Floats < [](auto& facts) -> auto& {
+  return facts.soft_cap;
+}
+> ("soft_cap", false, 0, true), Floats < [](auto& facts) -> auto& {
+  return facts.rope.theta;
+}
+> ("rope_theta", false, 0, true), Floats < [](auto& facts) -> auto& {
+  return facts.rope.attention_factor;
+}
+> ("rope_attention_factor", false, 1, false),
+}
+;
+
+std::string LayerProblem(const TraceLayout& layout, size_t slot) {
+  const std::string problem = Problem(layout, slot);
+  return problem.empty() ? "" : "layer " + std::to_string(layout.layers[slot]) + ": " + problem;
+}
+
+}  // namespace headscope::data

@@ -1,0 +1,43 @@
+// The one seam between a model's network and what computes its attention: Q, K, V and a layer's facts in, O and LSE
+// out. Dense attention on LibTorch is the default; another backend is handed to Transformer::UseAttention.
+#pragma once
+
+#include <cstdint>
+
+#include "model/attention_layer.h"
+
+namespace headscope::model {
+
+// One layer's attention in one pass. Row i of `num_rows` stands at position num_tokens - num_rows + i and sees the keys
+// up to its own, as the facts say. All tensors lie in the memory of the model's device; rows are contiguous, strides
+// count elements.
+struct AttentionCall {
+  struct Tensor {
+    const void* data = nullptr;
+    int64_t head_stride = 0;
+    int64_t row_stride = 0;
+  };
+  int32_t layer = 0;
+  const AttentionLayer* facts = nullptr;
+  bool is_bf16 = false;    // q, k, v and o; else fp32
+  bool on_device = false;  // in a GPU's memory; else in host memory
+  int32_t device_ordinal = 0;
+  int64_t num_rows = 0;
+  int64_t num_tokens = 0;
+  Tensor q;              // [num_qo_heads, num_rows, head_dim]
+  Tensor k;              // [num_kv_heads, num_tokens, head_dim], those of this pass the last
+  Tensor v;              // [num_kv_heads, num_tokens, v_head_dim]
+  void* o = nullptr;     // out: [num_qo_heads, num_rows, v_head_dim], contiguous
+  float* lse = nullptr;  // out: [num_qo_heads, num_rows], contiguous, natural log; a sink's logit is among its terms
+};
+
+class AttentionBackend {
+ public:
+  virtual ~AttentionBackend() = default;
+  // Called for every layer of a pass in turn. Throws DeviceError, std::invalid_argument (naming what is not supported).
+  virtual void Attend(const AttentionCall& call) = 0;
+  // The model forgot its tokens after the first `num_tokens`.
+  virtual void Rewind(int64_t /*num_tokens*/) {}
+};
+
+}  // namespace headscope::model

@@ -1,0 +1,21 @@
+// What attention must know of one layer: read once from the configuration, used by the network, written to traces.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace headscope::model {
+
+struct AttentionLayer {
+  int32_t num_qo_heads = 0;
+  int32_t num_kv_heads = 0;  // divides num_qo_heads
+  int32_t head_dim = 0;      // of q and k
+  int32_t v_head_dim = 0;    // of v and outputs
+  double scale = 1;          // multiplies q.k
+  double soft_cap = 0;       // score = soft_cap * tanh(scale * q.k / soft_cap); 0: none
+  int32_t window = 0;        // tokens that a row sees, itself among them; 0: all before it
+  // A logit for each query head, which joins every row's softmax and has no value; empty: none.
+  std::vector<float> sinks = {};
+};
+
+}  // namespace headscope::model

@@ -1,0 +1,150 @@
+"""Every command on a trace whose layers differ: q and k of 192 and v of 128 components; other heads, a window, a soft cap and learned sinks; values
+that are the first components of the keys.
+
+    differing_layers_test.py HEADSCOPE DUMP_PROGRAM
+
+DUMP_PROGRAM (tests/analysis/oracle_dump.cpp) writes the trace; what headscope prints of it is compared with NumPy here, its statistics and maps in
+tests/oracle/analysis_oracle.py.
+"""
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import h5py
+import numpy as np
+
+HEADSCOPE, DUMP = sys.argv[1:3]
+
+
+def run(*arguments, code=0):
+    done = subprocess.run([HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def probabilities(path, part, kv_head, head, window, cap, sink):
+    """Probabilities [row, key] of a head of a part's one layer, its values, and what its sink takes of each row."""
+    with h5py.File(path, "r") as file:
+        group, columns = file[part], file["layers"].attrs
+        slot = list(columns["layer"]).index(group["layers"][0])
+        q, k = (np.float64(group[name][0, number]) for name, number in (("q", head), ("k", kv_head)))
+        v = np.float64(group["v"][0, kv_head]) if "v" in group else k[:, :columns["v_head_dim"][slot]]
+        scores = q @ k.T * float(columns["softmax_scale"][slot])
+    if cap:
+        scores = cap * np.tanh(scores / cap)
+    distance = np.arange(len(q))[:, None] - np.arange(len(k))[None, :]
+    weights = np.where((distance >= 0) & (distance < (window or len(k))), np.exp(scores), 0)
+    share = np.exp(sink) if sink is not None else 0
+    total = weights.sum(axis=1) + share
+    return weights / total[:, None], v, share / total
+
+
+class DifferingLayers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        subprocess.run([DUMP, cls.path], check=True, timeout=280)
+        cls.trace = cls.path / "differing.h5"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_info_tells_what_differs(self):
+        text = run("info", self.trace).stdout
+        self.assertIn("layer 0: 4 query heads over 2 KV heads, head_dim 192 (v 128), scale 0.07", text)
+        self.assertIn("layer 1: 6 query heads over 3 KV heads, head_dim 64, scale 0.125, RoPE half, window 90, soft cap 20, learned sinks; heads 0-5 (KV 0-2)",
+                      text)
+        self.assertIn("layer 3: 2 query heads over 1 KV heads, head_dim 64 (v 48)", text)
+        self.assertIn("v is k", text)
+        said = json.loads(run("info", self.trace, "--json").stdout)
+        self.assertEqual((said["layers"], said["qo_heads"], said["softmax_scale"]), ([0, 1, 3], None, None))
+        self.assertEqual([(facts["kind"], facts["head_dim"], facts["v_head_dim"], facts["num_kv_heads"], facts["window"]) for facts in said["facts"]],
+                         [("attention", 192, 128, 2, 0), ("sliding", 64, 64, 3, 90), ("attention", 64, 48, 1, 0)])
+        self.assertEqual(said["facts"][1]["sinks"], [0, 3, 5.5, -4, 8, 1])
+
+    def test_analyze_shows_the_mass_that_goes_to_the_sink(self):
+        done = run("analyze", self.trace, "-o", self.path / "statistics.json", "--quiet")
+        heads = {(head["layer"], head["head"]): head for head in json.loads((self.path / "statistics.json").read_text())["heads"]}
+        self.assertEqual(len(heads), 4 + 6 + 2)
+        self.assertEqual(heads[0, 0]["learned_sink_mass"], 0)
+        for head, sink in ((4, 8.0), (2, 5.5)):
+            _, _, share = probabilities(self.trace, "attention/part_1", head // 2, head, 90, 20, sink)
+            self.assertAlmostEqual(heads[1, head]["learned_sink_mass"], share.mean(), delta=1e-4)
+            self.assertGreater(share.mean(), 0.05, "or the test shows nothing")
+            self.assertAlmostEqual(sum(heads[1, head]["column_profile"]), 1 - share.mean(), delta=1e-4)
+        self.assertIn("learned_sink_mass", run("analyze", self.trace, "--quiet").stdout.splitlines()[0])
+        del done
+
+    def test_compare_runs_the_executors_on_every_layer(self):
+        asked = ("--method", "dense", "--method", "a-shape:n_sink=0,n_local=64", "--method", "sparq:reallocate=0", "--repeat", 1, "--decode-rows", 3, "--quiet")
+        run("compare", self.trace, *asked, "-o", self.path / "compare.json")
+        results = json.loads((self.path / "compare.json").read_text())["results"]
+        self.assertEqual({(result["layer"], result["head"]) for result in results}, {(0, h) for h in range(4)} | {(1, h) for h in range(6)} | {(3, 0), (3, 1)})
+        for result in results:
+            self.assertLess(result["kernel_error"], 1e-5, result)
+        masked = {(result["layer"], result["head"]): result for result in results if result["method"].startswith("a-shape")}
+        for (layer, head), part, kv_head, window, cap, sink in (((0, 1), "attention", 0, 0, 0, None), ((1, 4), "attention/part_1", 2, 90, 20, 8.0),
+                                                                ((3, 1), "attention/part_2", 0, 0, 0, 4.0)):
+            p, v, share = probabilities(self.trace, part, kv_head, head, window, cap, sink)
+            with h5py.File(self.trace, "r") as file:
+                self.assertEqual(file[part]["layers"][0], layer)
+            distance = np.arange(len(p))[:, None] - np.arange(len(p))[None, :]
+            kept = np.where(distance < 64, p, 0)
+            dense, sparse = p @ v, kept @ v / (kept.sum(axis=1) + share)[:, None]
+            expected = np.linalg.norm(sparse - dense) / np.linalg.norm(dense)
+            self.assertAlmostEqual(masked[layer, head]["relative_error"], expected, delta=2e-4 * max(1, expected), msg=f"{layer}:{head}")
+
+    def test_sparq_names_what_it_does_not_know(self):
+        done = run("compare", self.trace, "--heads", "1:0", "--method", "sparq", "--repeat", 1, "--quiet", code=2)
+        self.assertIn("sinks", done.stderr)
+        self.assertIn("reallocate", done.stderr)
+
+    def test_render_draws_every_layer(self):
+        for head in ("0:3", "1:5", "3:1"):
+            for view in (("scores",), ("mask", "--method", "a-shape:n_sink=0,n_local=64"), ("difference", "--method", "a-shape:n_sink=0,n_local=64")):
+                out = self.path / f"{head.replace(':', '_')}_{view[0]}.png"
+                run("render", self.trace, "--head", head, "--view", *view, "--size", "96x96", "-o", out)
+                self.assertEqual(out.read_bytes()[:4], b"\x89PNG")
+
+    def test_export_cuts_heads_of_each_layer(self):
+        out = self.path / "part.h5"
+        run("export", self.trace, "--layers", "1,3", "--heads", "1,5", "--tokens", "100:400", "-o", out)
+        with h5py.File(out, "r") as cut, h5py.File(self.trace, "r") as whole:
+            self.assertEqual([list(cut[f"attention{part}/qo_heads"]) for part in ("", "/part_1")], [[1, 5], [1]])
+            np.testing.assert_array_equal(cut["attention/v"][0, 1], whole["attention/part_1/v"][0, 2, 100:400])
+            np.testing.assert_array_equal(cut["attention/part_1/lse"][0, 0], whole["attention/part_2/lse"][0, 1, 100:400])
+            self.assertNotIn("v", cut["attention/part_1"])
+            np.testing.assert_array_equal(cut["attention/lse_keys"][0], np.minimum(np.arange(101, 401), 90))
+            np.testing.assert_array_equal(cut["layers/sinks"][...], whole["layers/sinks"][...])
+        outside = json.loads(run("info", out, "--json").stdout)
+        self.assertEqual(outside["first_token"], 100)
+        run("export", self.trace, "--layers", "0,1", "--heads", "1", "--tokens", "0:3", "-o", self.path / "part.csv")
+        rows = list(csv.DictReader((self.path / "part.csv").read_text().splitlines()))
+        self.assertEqual(len(rows), 2 * 3 * 3)
+        value = next(row for row in rows if (row["tensor"], row["layer"]) == ("v", "0"))
+        self.assertNotEqual(value["d127"], "")
+        self.assertEqual(value["d128"], "")
+        run("export", self.trace, "--heads", "1", "--tokens", "0:3", "-o", self.path / "part.json")
+        said = json.loads((self.path / "part.json").read_text())
+        self.assertIsNone(said["softmax_scale"])
+        self.assertEqual([facts["softmax_scale"] for facts in said["layers"]], [np.float32(0.07).item(), 0.125, 0.125])
+        self.assertEqual({(head["tensor"], head["layer"]): len(head["values"][0]) for head in said["heads"]},
+                         {("q", 0): 192, ("k", 0): 192, ("v", 0): 128, ("q", 1): 64, ("k", 1): 64, ("v", 1): 64, ("q", 3): 64, ("k", 3): 64, ("v", 3): 48})
+        run("export", self.trace, "--heads", "5", "-o", self.path / "of_layer_1.h5")
+        self.assertEqual(json.loads(run("info", self.path / "of_layer_1.h5", "--json").stdout)["layers"], [1])
+        refused = run("export", self.trace, "--layers", "0,1", "--heads", "5", "-o", self.path / "none.h5", code=1)
+        self.assertIn("layer 0 holds none of the chosen heads", refused.stderr)
+
+    def test_a_head_that_only_another_layer_has_is_named(self):
+        refused = run("render", self.trace, "--head", "0:5", "-o", self.path / "none.png", code=2)
+        self.assertIn("0:5", refused.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

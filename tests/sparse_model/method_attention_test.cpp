@@ -1,0 +1,148 @@
+// Methods inside the running model: everything kept gives the dense model's logits and trace, less gives others, and
+// what cannot run is named.
+#include "sparse_model/method_attention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "base/errors.h"
+#include "capture/capture.h"
+#include "checkpoint_files.h"
+#include "data/trace_reader.h"
+#include "model/transformer.h"
+
+namespace headscope::sparse_model {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int64_t kPrompt = 150, kChunk = 64, kDecode = 4;
+
+std::vector<int32_t> Tokens() {
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < kPrompt + kDecode; ++i) tokens.push_back(i * 37 % 4096);
+  return tokens;
+}
+
+// Logits of every token: a prompt in chunks, then steps of one token.
+std::vector<float> Logits(model::Transformer* model) {
+  model->Rewind(0);
+  const std::vector<int32_t> tokens = Tokens();
+  std::vector<float> logits;
+  for (int64_t done = 0; done < kPrompt + kDecode;) {
+    const int64_t count = done < kPrompt ? std::min(kChunk, kPrompt - done) : 1;
+    const std::vector<float> some = model->Forward(
+        std::span(tokens).subspan(static_cast<size_t>(done), static_cast<size_t>(count)), model::LogitsOf::kAllTokens);
+    logits.insert(logits.end(), some.begin(), some.end());
+    done += count;
+  }
+  return logits;
+}
+
+// Largest difference, as a share of the largest logit.
+double Difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    worst = std::max(worst, std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    largest = std::max(largest, std::fabs(static_cast<double>(b[i])));
+  }
+  return worst / largest;
+}
+
+MethodChoice Choose(const char* prefill, const char* prefill_values, const char* decode, const char* decode_values) {
+  MethodChoice choice;
+  choice.prefill = kernels::FindPrefillMethod(prefill);
+  choice.prefill_values = kernels::ParameterValues(choice.prefill->spec());
+  EXPECT_EQ(choice.prefill_values.Parse(choice.prefill->spec(), prefill_values), "");
+  choice.decode = kernels::FindDecodeMethod(decode);
+  choice.decode_values = kernels::ParameterValues(choice.decode->spec());
+  EXPECT_EQ(choice.decode_values.Parse(choice.decode->spec(), decode_values), "");
+  return choice;
+}
+
+TEST(MethodAttention, EverythingKeptGivesTheDenseLogits) {
+  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", "cpu", kChunk, 2}, {});
+  const std::vector<float> dense = Logits(model.get());
+  ASSERT_EQ(dense.size() % static_cast<size_t>(kPrompt + kDecode), 0U);
+  const auto baseline = AttendByMethods({});
+  model->UseAttention(baseline.get());
+  EXPECT_LE(Difference(Logits(model.get()), dense), 1e-5);
+  EXPECT_EQ(baseline->Pairs().kept, baseline->Pairs().seen);
+  const int64_t tokens = kPrompt + kDecode;
+  EXPECT_EQ(baseline->Pairs().seen,
+            model->config().num_layers * model->config().num_qo_heads * tokens * (tokens + 1) / 2);
+  // A window as long as all of it, and as many tokens of SparQ as there are.
+  const auto whole = AttendByMethods(Choose("a-shape", "n_local=4096", "sparq", "k=4096"));
+  model->UseAttention(whole.get());
+  EXPECT_LE(Difference(Logits(model.get()), dense), 1e-5);
+  model->UseAttention(nullptr);
+  EXPECT_EQ(Logits(model.get()), dense) << "the default is back, to the bit";
+}
+
+TEST(MethodAttention, WhatIsLeftOutIsMissing) {
+  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", "cpu", kChunk, 2}, {});
+  const std::vector<float> dense = Logits(model.get());
+  const auto narrow = AttendByMethods(Choose("a-shape", "n_local=16,n_sink=2", "sparq", "k=16"));
+  model->UseAttention(narrow.get());
+  EXPECT_GT(Difference(Logits(model.get()), dense), 1e-3);
+  EXPECT_LT(narrow->Pairs().kept, narrow->Pairs().seen);
+  EXPECT_GT(narrow->Pairs().kept, 0);
+}
+
+TEST(MethodAttention, ACaptureRecordsWhatTheModelThenComputes) {
+  const TemporaryFolder folder;
+  capture::CaptureRequest request;
+  request.model_dir = ReferenceModel();
+  request.text = "The pass key is 99405. Remember it. 99405 is the pass key. What is the pass key?";
+  request.decode_tokens = 3;
+  request.dtype = "fp32";
+  request.chunk_tokens = 8;
+  request.num_threads = 2;
+  request.output_path = folder.File("dense.h5");
+  const capture::CaptureResult dense = capture::Capture(request, {}, nullptr);
+  const auto baseline = AttendByMethods({});
+  request.attention = baseline.get();
+  request.output_path = folder.File("methods.h5");
+  const capture::CaptureResult by_methods = capture::Capture(request, {}, nullptr);
+  EXPECT_EQ(by_methods.generated_text, dense.generated_text);
+  const data::TraceReader one(folder.File("dense.h5")), other(folder.File("methods.h5"));
+  EXPECT_EQ(other.layout().facts, one.layout().facts);
+  EXPECT_EQ(one.layer(0).softmax_scale, 0.125f);
+  EXPECT_GT(one.layer(0).rope.theta, 0);
+  ASSERT_EQ(other.num_rows(), one.num_rows());
+  std::vector<float> expected(static_cast<size_t>(one.num_rows())), found(expected.size());
+  const auto last = static_cast<int32_t>(one.layout().layers.size()) - 1;
+  one.ReadLse(last, 1, 0, one.num_rows(), expected.data());
+  other.ReadLse(last, 1, 0, one.num_rows(), found.data());
+  EXPECT_LE(Difference(found, expected), 1e-5);
+}
+
+TEST(MethodAttention, RefusalsNameMethodAndLayer) {
+  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", "cpu", kChunk, 2}, {});
+  model::AttentionLayer layer = model->config().layers.front();
+  layer.head_dim = layer.v_head_dim = 12;
+  const std::vector<float> values(8 * 12, 1.0f);
+  std::vector<float> o(8 * 12), lse(8);
+  model::AttentionCall call;
+  call.layer = 3;
+  call.facts = &layer;
+  call.num_rows = call.num_tokens = 1;
+  call.q = call.k = call.v = {values.data(), 12, 12};
+  call.o = o.data();
+  call.lse = lse.data();
+  const auto baseline = AttendByMethods({});
+  EXPECT_THAT([&] { baseline->Attend(call); },
+              ThrowsMessage<std::invalid_argument>(AllOf(HasSubstr("dense in layer 3"), HasSubstr("head_dim is 12"))));
+  call.on_device = true;
+  EXPECT_THAT([&] { baseline->Attend(call); }, ThrowsMessage<DeviceError>(HasSubstr("on the CPU only")));
+}
+
+}  // namespace
+}  // namespace headscope::sparse_model
