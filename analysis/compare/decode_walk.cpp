@@ -11,7 +11,7 @@ Status DecodeWalk::Select(int64_t step, kernels::DecodeSelection* selection, dou
   const kernels::DecodeStep at = steps_.Step(whole_, step);
   if (Status status = driver_.Append(at, options_); !status.ok()) return status;
   const Stopwatch watch;
-  const Status status = driver_.Step(at, options_, selection);
+  Status status = driver_.Step(at, options_, selection);
   *select_ms += watch.Milliseconds();
   return status;
 }

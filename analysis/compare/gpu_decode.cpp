@@ -21,7 +21,6 @@ namespace {
 
 using kernels::AttentionProblem;
 using kernels::Status;
-using kernels::StatusCode;
 
 constexpr int64_t kElementBytes = 2;
 

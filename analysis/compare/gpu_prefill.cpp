@@ -41,7 +41,7 @@ class GpuPrefill final : public PrefillDevice {
                  std::unique_ptr<PrefillWork>* work) override {
     const kernels::CudaSelector* const selector = kernels::FindCudaSelector(method);
     kernels::CudaSelectSizes sizes;
-    const Status selects = CheckSelector(selector, values, &sizes);
+    Status selects = CheckSelector(selector, values, &sizes);
     if (!selects.ok() && selects.code() != StatusCode::kUnsupported) return selects;
     if (Status status = timed_.heads->PoisonOutput(); !status.ok()) return status;
     Status status;

@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 // elsewhere, know where that is.
 std::string FindProgram() {
   const bool installed = IsInstalled();
-  const std::string path = ((installed ? InstalledLibraryFolder() : ProgramFolder()) / "headscope-contents").string();
+  std::string path = ((installed ? InstalledLibraryFolder() : ProgramFolder()) / "headscope-contents").string();
   if (access(path.c_str(), X_OK) == 0) return path;
   if (!installed && access(HEADSCOPE_CONTENTS_PROGRAM, X_OK) == 0) return HEADSCOPE_CONTENTS_PROGRAM;
   throw TraceError(path + ": is missing; headscope reads HDF5 files through this program: build or install it again");

@@ -150,7 +150,7 @@ class SliceAttention {
   // A weight w counts as log2(w) on the score: 1 changes no bit, 0 leaves the token out.
   void TakeWeights(int32_t row, int64_t begin, int32_t keys) {
     const float* const weights = slice_.weights + row * slice_.weight_stride + begin;
-    for (int32_t i = 0; i < keys; ++i) scratch_.log_weights[i] = std::log2(weights[i]);
+    for (int32_t i = 0; i < keys; ++i) scratch_.log_weights.get()[i] = std::log2(weights[i]);
     std::fill(scratch_.log_weights.get() + keys, scratch_.log_weights.get() + kSliceBlock, 0.0f);
   }
 

@@ -229,7 +229,7 @@ Status DecodeDriver::CheckSelection(const DecodeStep& step, const DecodeSelectio
   for (size_t list = 0; list < evicted_.size(); ++list) {
     int64_t number = selection.page_begin[list] * size;
     for (const int32_t token : TokensOfList(selection, static_cast<int64_t>(list), step.problem.seq_k)) {
-      const auto at = static_cast<size_t>(step.first_token + token);
+      const auto at = static_cast<size_t>(int64_t{step.first_token} + token);
       bool kept = selection.weights.empty();
       for (int64_t row = 0; row < selection.weight_rows && !kept; ++row)
         kept = selection.weights[static_cast<size_t>(row * row_length + number)] > 0;
