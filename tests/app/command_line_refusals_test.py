@@ -172,7 +172,7 @@ class Refusals(TraceCase):
 
     def test_refusals_name_the_option_and_what_to_do(self):
         out = self.path / "none.h5"
-        for options, said in ((("--layers", "0-999999"), ("--layers 10", "0 to 9", "choose")), (("--heads", "8"), ("--heads 8", "0 to 7", "choose")),
+        for options, said in ((("--layers", "0-999999"), ("--layers 0-999999", "no layer 10", "0 to 9", "choose")), (("--heads", "8"), ("--heads 8", "0 to 7", "choose")),
                               (("--decode", "-1"), ("--decode", "from 0")), (("--chunk", "-1"), ("--chunk", "from 1"))):
             with self.subTest(options=options):
                 refused = run("capture", MODEL, "--text", "a", *options, "-o", out, code=2).stderr
@@ -186,7 +186,7 @@ class Refusals(TraceCase):
         # Ten million spaces are one word: splitting them gave up, and the message named no file.
         long_prompt.write_text(" " * 10_000_000)
         refused = run("capture", MODEL, "--prompt", long_prompt, "-o", out, code=2).stderr
-        self.assertRegex(refused, r"the prompt \S+long.txt has [0-9]+ tokens, .*; use a shorter prompt")
+        self.assertRegex(refused, r"the prompt \S+long.txt has at least [0-9]+ tokens, .*; use a shorter prompt")
         long_prompt.write_text("zebra " * 30000)
         refused = run("capture", MODEL, "--prompt", long_prompt, "-o", out, code=2).stderr
         self.assertRegex(refused, r"the prompt \S+ has [0-9]+ tokens, but the model has 16384 positions \(max_position_embeddings\); use a shorter prompt")

@@ -46,9 +46,17 @@ def read(dataset, slot, head_slot):
 
 
 class Facts:
-    """What a trace of format 2 says of one recorded layer, and where its tensors are."""
+    """What a trace says of one recorded layer, and where its tensors are."""
 
     def __init__(self, file, layer):
+        if file.attrs["version"] == 1:  # all layers alike, but for their windows
+            self.group, self.sinks = file["attention"], None
+            self.slot = list(self.group["layers"][:]).index(layer)
+            model, attrs = file["model"].attrs, self.group.attrs
+            facts = {"num_qo_heads": model["num_qo_heads"], "num_kv_heads": model["num_kv_heads"], "v_head_dim": model["head_dim"],
+                     "softmax_scale": attrs["softmax_scale"], "soft_cap": attrs["soft_cap"], "window": attrs["window_per_layer"][self.slot]}
+            self.column = lambda name, usual=0: facts.get(name, usual)
+            return
         columns = file["layers"].attrs
         slot = list(columns["layer"]).index(layer)
         self.column = lambda name, usual=0: columns[name][slot] if name in columns else usual
