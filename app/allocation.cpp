@@ -2,9 +2,11 @@
 // in silence, and the dynamic linker ends the process in words of its own; none can be told to do otherwise. Whoever
 // else asks is given nothing and copes with it.
 #include <dlfcn.h>
+#include <unwind.h>
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "support/messages.h"
@@ -40,15 +42,42 @@ bool Known() {
   return next.known.load();
 }
 
-bool CannotCope(const void* caller) {
+enum class Whose { kOthers, kCLibrary, kCannotCope };
+
+Whose WhoseCode(const void* address) {
   Dl_info place{};
-  if (::dladdr(caller, &place) == 0 || place.dli_fname == nullptr) return false;
+  if (::dladdr(address, &place) == 0 || place.dli_fname == nullptr) return Whose::kOthers;
   const char* slash = std::strrchr(place.dli_fname, '/');
   const char* file = slash == nullptr ? place.dli_fname : slash + 1;
   for (const char* library : {"libhdf5", "libcrypto", "ld-linux"}) {
-    if (std::strncmp(file, library, std::strlen(library)) == 0) return true;
+    if (std::strncmp(file, library, std::strlen(library)) == 0) return Whose::kCannotCope;
   }
-  return false;
+  return std::strncmp(file, "libc.", 5) == 0 ? Whose::kCLibrary : Whose::kOthers;
+}
+
+// What the C library wants memory for (a copy of a text, one that is being put together), its own caller needs.
+struct Walk {
+  int frames_left = 12;
+  bool met_c_library = false;
+  Whose whose = Whose::kOthers;
+};
+
+_Unwind_Reason_Code Look(_Unwind_Context* context, void* argument) {
+  auto* walk = static_cast<Walk*>(argument);
+  const auto address = static_cast<std::uintptr_t>(_Unwind_GetIP(context));
+  walk->whose = WhoseCode(reinterpret_cast<const void*>(address - 1));
+  // The frames of this unit come first.
+  const bool between = walk->whose == Whose::kCLibrary || (!walk->met_c_library && walk->whose == Whose::kOthers);
+  walk->met_c_library = walk->met_c_library || walk->whose == Whose::kCLibrary;
+  return between && --walk->frames_left > 0 ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+bool CannotCope(const void* caller) {
+  const Whose whose = WhoseCode(caller);
+  if (whose != Whose::kCLibrary) return whose == Whose::kCannotCope;
+  Walk walk;
+  _Unwind_Backtrace(&Look, &walk);
+  return walk.whose == Whose::kCannotCope;
 }
 
 void* Given(void* block, size_t size, const void* caller) {

@@ -128,7 +128,7 @@ class CpuMethods final : public MethodAttention {
   kernels::DecodeDriver& DriverOf(const model::AttentionCall& call, const kernels::AttentionProblem& problem) {
     LayerSteps& steps = steps_[call.layer];
     if (steps.driver == nullptr) steps.driver = std::make_unique<kernels::DecodeDriver>(decode_, decode_values_);
-    const bool follows = steps.num_tokens + 1 == call.num_tokens;
+    const bool follows = steps.keys != nullptr && steps.num_tokens + 1 == call.num_tokens;
     if (follows && steps.keys != call.k.data && !steps.driver->AnyOrder()) {
       throw std::invalid_argument(decode_.spec().name + " in layer " + std::to_string(call.layer) +
                                   ": the model's cache has moved; reserve room for all tokens first");

@@ -163,7 +163,11 @@ double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int3
   double sum = 0;
   int64_t rows = 0;
   for (const analysis::HeadTensorsPtr& recording : recordings) {
-    for (const double inside : analysis::MassInTrace(*recording, num_threads)) sum += std::max(0.0, 1 - inside);
+    const std::vector<double> inside = analysis::MassInTrace(*recording, num_threads);
+    for (int64_t row = 0; row < recording->num_rows; ++row) {
+      if (recording->SeesAllItsKeys(row)) continue;
+      sum += std::max(0.0, 1 - inside[static_cast<size_t>(row)] - recording->SinkMass(row));
+    }
     rows += recording->num_rows;
   }
   return rows == 0 ? 0 : sum / static_cast<double>(rows);
@@ -226,7 +230,7 @@ int RunTune(const TuneArguments& arguments) {
   const analysis::BudgetTarget target = ParseTarget(arguments.target);
   const Traces traces = OpenTraces(arguments.traces);
   const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces);
-  CheckMethodsRun(traces.front()->layout().model.head_dim, arguments.traces.front());
+  for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
   Tuning tuning = Describe(arguments, traces);
   tuning.method = method;
   tuning.target = target;

@@ -43,13 +43,17 @@ MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const st
     });
     const auto known =
         std::find_if(entries_.begin(), entries_.end(), [&](const Entry& other) { return other.head.lock() == head; });
-    if (known == entries_.end()) {
+    // The budget, which has a lock of its own, may let go of masses at any moment.
+    const MassPtr ready = known == entries_.end() ? nullptr : known->mass.lock();
+    if (ready) {
+      Keep(ready);
+      return ready;
+    }
+    if (known == entries_.end() || !known->computed.valid()) {
+      if (known != entries_.end()) entries_.erase(known);
       promise.emplace();
       entry = {head, promise->get_future().share(), {}, std::make_shared<std::atomic<bool>>(false)};
       entries_.push_front(entry);
-    } else if (const MassPtr mass = known->mass.lock()) {
-      Keep(mass);
-      return mass;
     } else {
       entry = *known;
     }

@@ -68,9 +68,12 @@ struct Outcome {
 };
 
 // Mean over rows [begin, end) of the mass that lies outside the trace.
-double MeanOutside(const std::vector<double>& inside, int64_t begin, int64_t end) {
+double MeanOutside(const analysis::HeadTensors& head, const std::vector<double>& inside, int64_t begin, int64_t end) {
   double sum = 0;
-  for (int64_t row = begin; row < end; ++row) sum += 1 - inside[static_cast<size_t>(row)];
+  for (int64_t row = begin; row < end; ++row) {
+    if (head.SeesAllItsKeys(row)) continue;  // what it lacks went to the head's learned sink
+    sum += std::max(0.0, 1 - inside[static_cast<size_t>(row)] - head.SinkMass(row));
+  }
   return sum / static_cast<double>(std::max<int64_t>(end - begin, 1));
 }
 
@@ -348,7 +351,8 @@ MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head
   const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, &cancelled, &preview);
   if (!status.ok()) throw std::runtime_error(status.message());
   MadeMask made;
-  if (const auto inside = trace.MassInTrace(*shown)) made.live.outside_mass = MeanOutside(*inside, 0, shown->num_rows);
+  if (const auto inside = trace.MassInTrace(*shown))
+    made.live.outside_mass = MeanOutside(*shown, *inside, 0, shown->num_rows);
   made.live.summary = std::move(preview.summary);
   made.live.kept_mass = std::move(preview.kept_mass);
   made.held = {preview.index, preview.window, nullptr};
@@ -368,7 +372,7 @@ MadeMask TraceWorkbench::MaskOfDecode(OpenedTrace& trace, analysis::HeadId head,
   MadeMask made;
   made.live.chosen_per = preview.chosen_per;
   if (const auto inside = trace.MassInTrace(*shown))
-    made.live.outside_mass = MeanOutside(*inside, preview.steps->first_row, preview.steps->end_row());
+    made.live.outside_mass = MeanOutside(*shown, *inside, preview.steps->first_row, preview.steps->end_row());
   made.live.summary = std::move(preview.summary);
   made.live.kept_mass = std::move(preview.kept_mass);
   made.live.steps = preview.steps;

@@ -193,13 +193,13 @@ Status DecodeCpu(const AttentionProblem& problem, const DecodeSelection& selecti
   if (status.ok()) status = internal::CheckOutput(problem, output);
   if (status.ok()) status = CheckCpuLimits(problem);
   if (!status.ok()) return status;
-  if (problem.window > 0) {
-    AttentionProblem cut = problem;
-    cut.window = 0;
-    return DecodeCpu(cut, InWindow(problem, selection), output, options);
-  }
   const int64_t head_dim = problem.ValueDim();
   try {
+    if (problem.window > 0) {
+      AttentionProblem cut = problem;
+      cut.window = 0;
+      return DecodeCpu(cut, InWindow(problem, selection), output, options);
+    }
     const std::vector<Slice> slices = CutIntoSlices(problem, selection);
     const auto num_slices = static_cast<int64_t>(slices.size());
     const int64_t num_rows = slices.back().first_row + slices.back().work.num_heads;

@@ -297,6 +297,12 @@ Status RunStages(std::vector<std::unique_ptr<HeadSelector>>* heads, const RunOpt
 Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
                      const float* mean, const RunOptions& options, DecodeSelection* selection) {
   // The mean value stands for what a row gives to keys that are left out; what it gives to a sink has no value.
+  if (sparq.mean_value && problem.window > 0) {
+    return {
+        StatusCode::kUnsupported,
+        "sparq: the keys have a window, which its mean-value term does not know: set reallocate to 0, or give it the "
+        "window's keys alone"};
+  }
   if (sparq.mean_value && problem.sinks != nullptr) {
     return {StatusCode::kUnsupported,
             "sparq: the heads have sinks, which its mean-value term does not know: set reallocate to 0"};

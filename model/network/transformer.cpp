@@ -181,6 +181,7 @@ class TorchTransformer final : public Transformer {
   void Rewind(int64_t num_tokens) override;
   void UseAttention(AttentionBackend* backend) override {
     decoder_.attention = backend != nullptr ? backend : &decoder_.dense;
+    decoder_.attention->Rewind(0);  // what it knows is of another sequence
   }
   int64_t num_tokens() const override { return decoder_.length; }
   const ModelConfig& config() const override { return decoder_.config; }

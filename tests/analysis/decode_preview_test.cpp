@@ -215,8 +215,9 @@ TEST(RepeatProgressTest, CountsTheRepeatsOfBaselineAndMethod) {
   reports.clear();
   const kernels::MethodSpec& sparq = kernels::FindDecodeMethod("sparq")->spec();
   ASSERT_TRUE(comparison.Run("sparq", kernels::ParameterValues(sparq), &result).ok());
-  EXPECT_EQ(reports, (std::vector<std::string>{"dense decode 0", "sparq decode 0", "dense decode 1", "sparq decode 1",
-                                               "sparq decode 2", "dense decode 2"}));
+  EXPECT_EQ(reports, (std::vector<std::string>{"dense decode 0", "sparq decode 0", "dense decode 1",
+                                               "reading keys and values decode 1", "sparq decode 1", "sparq decode 2",
+                                               "reading keys and values decode 2", "dense decode 2"}));
 }
 
 }  // namespace

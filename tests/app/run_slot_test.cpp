@@ -56,8 +56,10 @@ TEST(RunSlotTest, EveryDecodeRunHasABaselineOfItsOwn) {
   const analysis::HeadTensorsPtr head = RandomHead();
   RunSlot slot;
   // They take turns, and go first in turn.
-  EXPECT_THAT(MeasuredIn(&slot, head, "sparq"), ElementsAre("dense", "sparq", "dense", "sparq", "dense"));
-  EXPECT_THAT(MeasuredIn(&slot, head, "sparq"), ElementsAre("dense", "sparq", "dense", "sparq", "dense"));
+  for (int run = 0; run < 2; ++run) {
+    EXPECT_THAT(MeasuredIn(&slot, head, "sparq"), ElementsAre("dense", "sparq", "dense", "reading keys and values",
+                                                              "sparq", "reading keys and values", "dense"));
+  }
   EXPECT_THAT(MeasuredIn(&slot, head, "sliding-window").front(), "dense");
 }
 

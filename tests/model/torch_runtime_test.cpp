@@ -53,14 +53,14 @@ TEST(TorchErrors, AFullGpuIsAMissingDeviceHoweverItIsReported) {
   for (const std::function<void()>& report : reports) {
     EXPECT_THAT(Translated(report),
                 ThrowsMessage<DeviceError>("loading m: the GPU's memory is used up; free some of it, use a shorter "
-                                           "prompt or --dtype bf16, or use --device cpu"));
+                                           "prompt or bf16, or use the CPU"));
   }
 }
 
 TEST(TorchErrors, RemediesAreThoseOfWhatTheCallerChose) {
   const auto full = Failing("CUDA error: out of memory");
-  EXPECT_THAT(Translated(full, ""), ThrowsMessage<DeviceError>(
-                                        "loading m: the GPU's memory is used up; free some of it or use --device cpu"));
+  EXPECT_THAT(Translated(full, ""),
+              ThrowsMessage<DeviceError>("loading m: the GPU's memory is used up; free some of it or use the CPU"));
   EXPECT_THAT(Translated(full, "take fewer heads"),
               ThrowsMessage<DeviceError>(AllOf(HasSubstr("take fewer heads"), Not(HasSubstr("prompt")))));
 }

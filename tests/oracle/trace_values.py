@@ -80,11 +80,11 @@ def problem_of(path, least_tokens=0):
         group, facts = file["attention"], file["layers"].attrs
         if list(facts["layer"]) != list(group["layers"]) or any(facts["part"]):
             return "layers"
-        positions = group["q_rows"][:rows]
+        positions, _ = read_growing(group["q_rows"], rows, 0)
         positions = positions[positions < tokens]
         if np.any(np.diff(positions) <= 0):
             return "q_rows"
-        ids = file["tokens/ids"][:tokens]
+        ids, _ = read_growing(file["tokens/ids"], tokens, 0)
         if np.any(ids != np.arange(tokens) * 3 % 4096):
             return "tokens/ids"
         layers, encoding = group["layers"][:], group.attrs["encoding"].decode()
