@@ -150,7 +150,7 @@ std::string Footer(const std::vector<MethodResult>& results,
     if (result.chosen_per == kernels::NameOf(kernels::ChosenPer::kKvHead)) {
       say_once(result.method + " chooses once per KV head, for its " +
                std::to_string(result.measured_heads / result.measured_kv_heads) +
-               " query heads together: its paper's form for grouped queries (--measure head: per query head).");
+               " query heads together, as its paper does for grouped queries (--measure head: per query head).");
     }
     if (result.phase == "decode") say_once("Decode times are per step, the mean over the rows of each repeat.");
     if (!std::isnan(result.dense_of_reading)) {

@@ -47,12 +47,20 @@ namespace headscope::kernels {
 
 HWY_EXPORT(ParityOf);
 
-Status ReadCpu(const void* data, int64_t bytes, const RunOptions& options, uint64_t* parity) {
+Status ReadCpu(std::span<const void* const> places, int64_t bytes, const RunOptions& options, uint64_t* parity) {
   constexpr int64_t kChunk = (int64_t{128} << 10) / 8;
-  const auto* const words = static_cast<const uint64_t*>(data);
+  const int64_t words = bytes / 8;
+  const int64_t chunks = (words + kChunk - 1) / kChunk;  // of a place
+  const auto count = static_cast<int64_t>(places.size()) * chunks;
   std::atomic<uint64_t> joined{0};
-  Status status = internal::ShortParallelFor(bytes / 8, kChunk, options, [&](int64_t begin, int64_t end, int32_t) {
-    joined.fetch_xor(HWY_DYNAMIC_DISPATCH(ParityOf)(words + begin, end - begin), std::memory_order_relaxed);
+  Status status = internal::ShortParallelFor(count, 1, options, [&](int64_t begin, int64_t end, int32_t) {
+    uint64_t mine = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto* const place = static_cast<const uint64_t*>(places[static_cast<size_t>(i / chunks)]);
+      const int64_t first = i % chunks * kChunk;
+      mine ^= HWY_DYNAMIC_DISPATCH(ParityOf)(place + first, std::min(kChunk, words - first));
+    }
+    joined.fetch_xor(mine, std::memory_order_relaxed);
   });
   if (status.ok()) *parity = joined.load();
   return status;

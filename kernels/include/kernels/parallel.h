@@ -22,7 +22,9 @@ inline bool IsCancelled(const std::atomic<bool>* cancelled) {
 
 // Threads that a loop of `count` steps uses, at least 1; num_threads 0: all cores. Workers are numbered below it.
 inline int32_t NumWorkers(int32_t num_threads, int64_t count) {
-  const int64_t wanted = num_threads > 0 ? num_threads : static_cast<int64_t>(std::thread::hardware_concurrency());
+  // Asked once: the answer may be read from a file of the system, which takes as long as a short loop.
+  static const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const int64_t wanted = num_threads > 0 ? num_threads : cores;
   return static_cast<int32_t>(std::clamp<int64_t>(std::min(wanted, count), 1, 1024));
 }
 
