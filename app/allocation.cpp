@@ -49,7 +49,7 @@ Whose WhoseCode(const void* address) {
   if (::dladdr(address, &place) == 0 || place.dli_fname == nullptr) return Whose::kOthers;
   const char* slash = std::strrchr(place.dli_fname, '/');
   const char* file = slash == nullptr ? place.dli_fname : slash + 1;
-  for (const char* library : {"libhdf5", "libcrypto", "ld-linux"}) {
+  for (const char* library : {"libhdf5", "libcrypto", "libgomp", "ld-linux"}) {
     if (std::strncmp(file, library, std::strlen(library)) == 0) return Whose::kCannotCope;
   }
   return std::strncmp(file, "libc.", 5) == 0 ? Whose::kCLibrary : Whose::kOthers;

@@ -136,12 +136,12 @@ bool RunQueue::CanSearch() const {
 void RunQueue::MeetTarget() {
   if (!CanSearch()) return;
   BeginSearch();
-  const std::string method = trial_->method()->name;
+  const kernels::MethodSpec* const method = trial_->method();
   Search(
-      method, trial_->values(), {},
+      method->name, trial_->values(), {},
       [this, method](const kernels::ParameterValues& values) {
         StopSearch();
-        trial_->SelectMethod(method, values);  // one step back undoes it
+        if (trial_->method() == method) trial_->SelectMethod(method->name, values);  // one step back undoes it
       },
       [this](const std::string& sentence) {
         StopSearch();
@@ -189,8 +189,14 @@ void RunQueue::SearchNextMethod() {
 
 void RunQueue::Search(const std::string& method, const kernels::ParameterValues& values, const QString& place,
                       Reply<kernels::ParameterValues> done, ErrorReply failed) {
-  workbench_->MeetTarget(*heads_->selected(), method, values, trial_->target(), WhileAlive(this, std::move(done)),
-                         WhileAlive(this, std::move(failed)), WhileAlive(this, [this, place](ProgressReport report) {
+  // An answer may be on its way when its search is stopped.
+  const auto while_searched = [this, number = search_number_](auto reply) {
+    return WhileAlive(this, [this, number, reply = std::move(reply)](const auto& answer) {
+      if (number == search_number_) reply(answer);
+    });
+  };
+  workbench_->MeetTarget(*heads_->selected(), method, values, trial_->target(), while_searched(std::move(done)),
+                         while_searched(std::move(failed)), WhileAlive(this, [this, place](ProgressReport report) {
                            report.stage += place.toStdString();
                            Q_EMIT Progressed(Work::kSearch, report);
                          }));
@@ -206,6 +212,7 @@ void RunQueue::BeginSearch() {
 void RunQueue::StopSearch() {
   if (!searching_) return;
   searching_ = false;
+  ++search_number_;
   pending_searches_.clear();
   found_runs_.clear();
   unreached_.clear();

@@ -73,6 +73,7 @@ class RunQueue : public QObject {
   std::deque<PendingRun> found_runs_;  // of the searches so far
   QStringList unreached_;              // why the other searches found nothing
   bool trial_runs_ = false, measuring_all_ = false, searching_ = false;
+  int64_t search_number_ = 0;  // raised whenever a search is stopped
   size_t num_runs_ = 0, num_searches_ = 0;
   QElapsedTimer since_runs_began_;
 };
