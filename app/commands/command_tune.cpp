@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "analysis/outside_mass.h"
 #include "analysis/search.h"
 #include "base/device_name.h"
 #include "commands/command.h"
@@ -163,11 +164,8 @@ double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int3
   double sum = 0;
   int64_t rows = 0;
   for (const analysis::HeadTensorsPtr& recording : recordings) {
-    const std::vector<double> inside = analysis::MassInTrace(*recording, num_threads);
-    for (int64_t row = 0; row < recording->num_rows; ++row) {
-      if (recording->SeesAllItsKeys(row)) continue;
-      sum += std::max(0.0, 1 - inside[static_cast<size_t>(row)] - recording->SinkMass(row));
-    }
+    sum +=
+        analysis::SumOfOutsideMass(*recording, analysis::MassInTrace(*recording, num_threads), 0, recording->num_rows);
     rows += recording->num_rows;
   }
   return rows == 0 ? 0 : sum / static_cast<double>(rows);

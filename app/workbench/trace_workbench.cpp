@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "analysis/compare.h"
+#include "analysis/outside_mass.h"
 #include "analysis/search.h"
 #include "analysis/task_queue.h"
 #include "analysis/tiles.h"
@@ -69,12 +70,7 @@ struct Outcome {
 
 // Mean over rows [begin, end) of the mass that lies outside the trace.
 double MeanOutside(const analysis::HeadTensors& head, const std::vector<double>& inside, int64_t begin, int64_t end) {
-  double sum = 0;
-  for (int64_t row = begin; row < end; ++row) {
-    if (head.SeesAllItsKeys(row)) continue;  // what it lacks went to the head's learned sink
-    sum += std::max(0.0, 1 - inside[static_cast<size_t>(row)] - head.SinkMass(row));
-  }
-  return sum / static_cast<double>(std::max<int64_t>(end - begin, 1));
+  return analysis::SumOfOutsideMass(head, inside, begin, end) / static_cast<double>(std::max<int64_t>(end - begin, 1));
 }
 
 // A mask as the window shows it, and what its tiles are made from.
