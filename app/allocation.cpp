@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // malloc, calloc and realloc, for the whole process. libhdf5 and libcrypto go on with what they were not given, or exit
 // in silence, and the dynamic linker ends the process in words of its own; none can be told to do otherwise. Whoever
 // else asks is given nothing and copes with it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope: one binary, the window or one subcommand.
 #include <CLI/CLI.hpp>
 #include <csignal>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // pthread_create, for the whole process. LibTorch's thread pool waits for ever for a thread that could not be started,
 // and OpenMP's runtime ends the process in words of its own; neither can be told to do otherwise. Whoever else asks
 // (the standard library, Qt) is given the error and copes with it.

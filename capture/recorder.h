@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies the selected heads of every pass and writes them on a thread of its own while the model goes on.
 //
 // The model's thread only copies (and shortens fp32 to bf16 where that loses nothing); the queue between the two is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which layers, heads and query rows a capture records.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a capture writes, so that no run, however it ends, costs the user a trace.
 //
 // A new trace grows under its own name: a run that is cut short leaves a valid, shorter one there. A trace that stands

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds CUTLASS' headers: CUTLASS_INCLUDE_DIR when set, else inside the PyPI nvidia-cutlass package. Defines Cutlass::headers.
 include(HeadscopePython)
 include(FindPackageHandleStandardArgs)

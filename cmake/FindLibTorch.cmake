@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds LibTorch inside the PyPI torch package. Defines:
 #   LibTorch::cpu   the CPU libraries, enough to run a model on the CPU (no CUDA toolkit is needed to link)
 #   LibTorch_VERSION, LibTorch_LIB_DIR, LibTorch_CUDA_LIBRARY (the GPU half, empty in a CPU-only wheel; loaded at run time)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Everything that headscope takes from others, found in one place so that a missing package is one clear line.
 include_guard()
 

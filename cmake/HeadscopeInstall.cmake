@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Where `cmake --install` puts things. The program finds its own files relative to itself (base/program_files.h), so an installed tree may be moved.
 #   bin/headscope
 #   lib/headscope/      headscope-contents, libheadscope_torch.so

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds the Python interpreter whose packages headscope builds against (torch, nvidia-cutlass): HEADSCOPE_PYTHON when set, else the
 # environment that scripts/install-deps keeps in the user's cache folder, else python3.
 include_guard()

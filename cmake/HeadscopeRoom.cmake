@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # headscope_room(<name> SOURCES ... [USES ...] [EXPOSES ...])
 #
 # One library target `headscope_<name>` (alias headscope::<name>) per folder. Its public headers live in <folder>/include and are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contexts and questions of an evaluation, all of them known before the first is read.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a task is: facts that are hidden in a filler text, and questions that need them.
 //
 // A new task is one file in eval/tasks that defines a subclass of Task and a function that returns it, and one line in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes task prompts in number: the filler text is tokenized once, and one context may serve several questions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trigram model with interpolated absolute discounting: the yardstick beside a language model's loss.
 //
 // p(c | a b) = max(n(abc) - D, 0) / n(ab) + D * kinds(ab *) / n(ab) * p(c | b), and likewise down to p(c) = (n(c) + 1)

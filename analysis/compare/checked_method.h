@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A method that was asked for, found in the registry, with values that it takes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who shares a decode method's choice of keys.
 #pragma once
 

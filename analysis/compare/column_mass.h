@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of probabilities over given columns: the innermost step of every kept mass.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode methods: the last recorded rows, one generation step each, beside dense decode.
 #pragma once
 

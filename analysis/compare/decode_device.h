@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where decode methods run: the CPU, or the GPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generation steps that decode methods are compared on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "compare/decode_walk.h"
 
 #include "analysis/types/timing.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A decode method walking over the recorded steps, on the CPU: comparisons and the live panel both take it, wherever
 // attention then runs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times of work on the GPU, by its own clock.
 //
 // Method: a run begins with a write of eight times the L2 cache. That leaves nothing of the run before in the cache,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode methods on the GPU, step by step, all measured heads in one launch: batch 1.
 //
 // A method that chooses by place needs no selection: a serving engine's cache holds just the tokens that it keeps (all

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The measured heads in the GPU's memory, and room for an output of them.
 #pragma once
 

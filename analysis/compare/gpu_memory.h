@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of the current GPU, and CUDA's errors as Status.
 #pragma once
 

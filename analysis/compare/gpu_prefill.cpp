@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefill methods on the GPU: it selects and attends there, one right after the other, and only the index and the
 // output come back, outside of what is timed.
 #include <functional>

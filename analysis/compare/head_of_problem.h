@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One head of a problem of several.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensors of the heads that are judged one by one. Only the newest is held: a head at 128K tokens takes hundreds of
 // megabytes, and a copy costs far less than the pass over its scores that follows.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kept columns of one row tile of an index, sorted out for summing probabilities.
 #pragma once
 

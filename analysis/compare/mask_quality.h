@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What previews and measured runs write into their results alike.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model's own sliding window, and the masks of methods that know nothing of it.
 //
 // A head with a window attends only to the newest `window` tokens of a row, whatever a method chooses. So a method's

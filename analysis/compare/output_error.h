@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far one attention output is from another.
 #pragma once
 

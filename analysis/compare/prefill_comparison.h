@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefill methods: all recorded rows at once, beside dense attention.
 #pragma once
 

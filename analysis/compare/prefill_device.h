@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where prefill methods select and attend: the CPU, or the GPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pass over a head's probabilities: what block masses are made from, and what a search reads row by row.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The timed rounds of a comparison: dense and every method, once each, in turn.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q, K and V in the 16-bit number format that the GPU computes them in.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What measured runs on the GPU have in common, prefill and decode: the heads there, and a clock.
 #pragma once
 

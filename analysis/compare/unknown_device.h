@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every device of a comparison says of a name that it does not have.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons on the GPU in a build without CUDA: a sentence.
 #include "compare/decode_device.h"
 #include "compare/prefill_device.h"

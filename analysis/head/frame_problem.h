@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The attention problem of recorded heads, one or many: what their frame says, with q, k and v in fp32, head behind
 // head.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What messages call a head, and what is asked of it before methods run on it.
 #pragma once
 

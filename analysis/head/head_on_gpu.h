@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Heads on the GPU: the one place where analysis decides whether the GPU computes a head's scores.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of one head out of a trace, as fp32.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of every row's attention mass is in the trace, and whether the recorded log-sum-exp can be believed.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Round tick values, and numbers as axes show them.
 #pragma once
 

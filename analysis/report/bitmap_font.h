@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small bitmap font, so that pictures need neither a font file nor a display.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drawing into an RGB image: rectangles and text.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rendered map shows, before it has colours: one number per texel.
 #pragma once
 

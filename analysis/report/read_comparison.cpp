@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measured runs read back from the JSON and CSV that they were written to. The files are untrusted.
 #include <cstdlib>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A head's map as a picture: title, axes in tokens, colour bar with its unit.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // report.html: the matrix, the pictures and the comparison of one trace, readable without a network.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results as JSON and CSV. Field names are part of the schemas; a change of meaning raises the schema's number.
 #include "analysis/result_files.h"
 

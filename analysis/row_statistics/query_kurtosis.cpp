@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How heavy the tails of q's components are: where a few of them are large, SparQ finds the best keys from those alone
 // (SparQ Attention, section 3).
 #include <limits>

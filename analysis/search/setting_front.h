@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every pair of two budgets at once: what each keeps, and where enough begins, from one pass over a head's
 // probabilities.
 //

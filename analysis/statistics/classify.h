@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The head's class from its numbers.
 //
 // A head with more than 1 - kClassTarget of its mass outside a cut trace has no class: where that mass lies is not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mass by key column and by distance (diagonal), near (sinks and local window) and far apart.
 #pragma once
 

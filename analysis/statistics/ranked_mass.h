@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a row's mass is spread over its entries, largest first, without sorting the row.
 #pragma once
 

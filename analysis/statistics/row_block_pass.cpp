@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "statistics/row_block_pass.h"
 
 #include <algorithm>

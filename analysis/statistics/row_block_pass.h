@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The streaming pass: from Q, K and LSE to the numbers of every analysed row and the sums over rows, one block of rows
 // at a time.
 #pragma once

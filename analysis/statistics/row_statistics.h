@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the registered statistics of rows (analysis/types/row_statistic.h).
 #pragma once
 

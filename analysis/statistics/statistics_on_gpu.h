@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The numbers of every row, computed on the GPU that holds the head.
 #pragma once
 

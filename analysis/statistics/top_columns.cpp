@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "statistics/top_columns.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The k best columns of a row without sorting the row.
 #pragma once
 

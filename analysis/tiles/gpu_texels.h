@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texels of a head that lies on the GPU.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pairs under causality, counted in closed form.
 #pragma once
 

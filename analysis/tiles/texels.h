@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A head's map reduced to a grid of texels with any edges: the core of tiles, pyramids and rendered pictures.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/cuda_decode_work.h"
 
 #include <cuda_runtime_api.h>

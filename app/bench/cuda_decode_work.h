@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode steps on the GPU, as the benchmark times them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the benchmark runs: memory, a clock with cold caches, and this device's selectors and executors.
 #pragma once
 

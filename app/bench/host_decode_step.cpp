@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/host_decode_step.h"
 
 #include "bench/device.h"

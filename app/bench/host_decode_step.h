@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The selection of one decode step on the host, as the benchmark times it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between kernels' SparseIndex and data's index files.
 #include <bit>
 

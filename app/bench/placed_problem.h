@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Seeded problems in a device's memory, and outputs back from it.
 #pragma once
 

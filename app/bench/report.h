@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a benchmark found: as a table for people and as JSON (schema headscope-bench-1, docs/bench.md).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs groups of workloads and times them.
 //
 // Method. Ceilings first, then group by group. Inside a group every repeat times each row once, so that a drift of the

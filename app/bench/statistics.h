@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A figure from repeats: the middle, and how far the repeats lie from it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU of a build without CUDA: a sentence.
 #include "bench/device.h"
 #include "kernels/cuda_devices.h"

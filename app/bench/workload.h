@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What to time: fixed index sets, registered methods, saved index files; and on which problems.
 #pragma once
 

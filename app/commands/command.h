@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The subcommands: each file command_<name>.cpp adds its options to the parser and says what to run.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope analyze TRACE [--heads L:H,..] [--device ..] [--metrics a,b | --all | -o OUT.json|.csv|.h5]
 #include <algorithm>
 #include <iomanip>

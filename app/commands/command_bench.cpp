@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope bench [--device cpu|cuda|cuda:N] [--lengths ..] [--methods ..] [--index FILE] [--save-index DIR] [-o
 // OUT.json]
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope capture MODEL_DIR (--text S | --prompt FILE | --task NAME --length N) -o OUT.h5
 #include <iostream>
 #include <memory>

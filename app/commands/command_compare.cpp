@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--measure layer|head] [--repeat N]
 // [--decode-rows N] [--device ..] [-o OUT.json|.csv|.h5]
 #include <algorithm>

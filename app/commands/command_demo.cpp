@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope demo -o DIR: everything once, without a display: capture, analyse, compare all methods, draw;
 // DIR/report.html.
 #include <sys/utsname.h>

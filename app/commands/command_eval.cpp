@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope eval MODEL_DIR [--task ..] [--length ..] [--samples N]: does the model find what its context holds?
 #include <iomanip>
 #include <memory>

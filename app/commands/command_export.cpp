@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope export TRACE [--layers ..] [--heads ..] [--tokens a:b] -o OUT.h5|.csv|.json
 #include <memory>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope info FILE|DIR [--json]: what a trace or checkpoint holds.
 #include <algorithm>
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope methods [NAME] [--json]: the registry, as the window's sliders and the tuner see it.
 #include <iomanip>
 #include <memory>

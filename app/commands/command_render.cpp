@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope render TRACE --head L:H [--view scores|mask|difference] [--rows a:b] [--cols a:b] [--size WxH] -o OUT.png
 #include <atomic>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope tune TRACE.. --method NAME[:k=v,..] --target cra=T [--heads L:H,..] [-o CONFIG.json|.csv]
 #include <algorithm>
 #include <cmath>

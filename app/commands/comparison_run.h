@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods on heads of a trace, layer by layer: what `compare` and `demo` share.
 #pragma once
 

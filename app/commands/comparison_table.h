@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of measured runs that people read on a terminal.
 #pragma once
 

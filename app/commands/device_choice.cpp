@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "commands/device_choice.h"
 
 #include "base/device_name.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device of the commands that run methods (--device).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is to be said of the heads of a run beside their numbers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between analysis' results and the files and exit codes of headscope.
 #pragma once
 

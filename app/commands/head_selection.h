@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists as people type them: "0-3,7" and "L:H,L:H-H,*:H".
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // "NAME" or "NAME:k=v,k=v", as --method takes it.
 #pragma once
 

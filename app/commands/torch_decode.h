@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LibTorch's dense decode, as a baseline of comparisons on the CPU.
 #pragma once
 

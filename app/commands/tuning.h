@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `headscope tune` finds, and how it is written: for people, for a serving engine, for a table.
 #pragma once
 

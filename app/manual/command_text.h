@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the parser knows of the command line, as plain text. The man page and the shells' completions are written from
 // it, so neither keeps a list of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Completion scripts for shells, written from the parser's own definitions.
 #pragma once
 

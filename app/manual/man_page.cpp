@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "manual/man_page.h"
 
 #include <string_view>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The manual page headscope(1), written from the parser's own definitions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How subcommands refuse. main() turns these into one sentence on stderr and an exit code.
 #pragma once
 

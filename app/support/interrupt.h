@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ctrl-C: the first asks long work to stop where its output stays valid, the second ends the process at once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every subcommand refuses alike, before it starts.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Output that is either complete or not there: written beside its target under a temporary name and renamed at the end.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/partial_name.h"
 
 #include <unistd.h>

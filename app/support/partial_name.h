@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of files that are being written beside their targets, and the removal of those whose writer is gone.
 //
 // A process that is killed cannot take its file along. So a name says who writes: the machine (with its name space of

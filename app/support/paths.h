@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the shipped files lie: in share/headscope of an installed program, beside the sources in a build from a
 // checkout (base/program_files.h).
 #pragma once

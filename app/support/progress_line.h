@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One line of progress on stderr: redrawn in place on a terminal, a plain line every few seconds in a log.
 #pragma once
 

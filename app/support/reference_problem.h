@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A problem of the kernels, as LibTorch's dense attention takes it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where and when runs are measured, for tables that leave the program.
 #pragma once
 

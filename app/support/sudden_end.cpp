@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "support/sudden_end.h"
 
 #include <sys/mman.h>

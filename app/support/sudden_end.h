@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An end that no exception handler sees: what a library does not let through (an exception in a thread or a destructor
 // of its own), or cannot say (OpenMP's runtime ends the process itself).
 #pragma once

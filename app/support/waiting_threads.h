@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the threads of a model's operators wait for work.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One capture at a time, on its own thread: it may take minutes and must not hold up tiles.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The heads that were looked at last, in memory. Callable from any thread; a head asked for twice at the same time is
 // read once.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keys that a mask leaves out of one query's attention.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The block masses of the heads that were looked at last, so that a slider's mask costs its ragged edges only.
 #pragma once
 

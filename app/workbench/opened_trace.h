@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace as the window holds it: the reader, its summary, the heads in memory.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one thread makes for all who wait for it: the value, or why there is none.
 #pragma once
 

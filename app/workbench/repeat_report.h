@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a measured run's repeats are told to the window.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measured runs, one at a time: of the head's whole layer, or of the head alone. A long dense baseline of a layer's
 // prefill is measured once and kept while the head stays the same (analysis::LayerComparison). That of its decode steps
 // is measured anew with every run: it is over in a fraction of a second, and one from a moment when the machine was

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of all heads in the background: what is on disk at once, then a quick look at every head, then the exact
 // numbers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of a trace's heads, kept in the user's cache folder so that a second start shows them at once.
 //
 // One JSON file a trace, named by a hash of the trace's path, size and time of change: a trace that was written anew

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of the window as files: the same tables, writers and readers as the command line's.
 #pragma once
 

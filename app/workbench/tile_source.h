@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of the head on show: the coarse levels from one pass over the head, kept as long as the memory budget has room
 // for them; the fine ones one by one, on demand.
 //

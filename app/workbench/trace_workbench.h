@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workbench behind the window: ui::Workbench over data, capture, analysis and kernels.
 #pragma once
 

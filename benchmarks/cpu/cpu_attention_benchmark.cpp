@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AttendCpu beside LibTorch's dense attention, in one run.
 //
 // Method: every round times LibTorch dense, our dense and our sparse cases one after the other, so that a change of the

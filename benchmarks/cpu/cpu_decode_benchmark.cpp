@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One decode step on the CPU beside LibTorch's dense attention, in one run.
 //
 // Method: K and V lie in memory as many times as fill --ring-mib, and every step walks on to the next copy, as a model

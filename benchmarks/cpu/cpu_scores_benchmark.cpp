@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The score primitive on one core: GFLOP/s, and the share of the peak that the same core reaches with multiply-adds in
 // registers.
 #include <benchmark/benchmark.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fp32 rate that one core reaches when it does nothing but multiply-adds in registers.
 #pragma once
 

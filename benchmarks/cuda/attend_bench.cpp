@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times AttendCuda on fixed index sets (bf16, head_dim 128, causal), cold L2, CUDA events, median and median absolute
 // deviation.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times PyTorch's cuDNN attention (bf16, head_dim 128, 32 heads, causal) and prints "LENGTH MILLISECONDS" lines for attend_bench --baseline."""
 import statistics
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times the GPU's statistics (bf16, head_dim 128, 32 heads, causal), CUDA events, median and spread.
 //
 //   statistics_bench [--repeats N] [--lengths A,B,..] [--heads QO:KV]

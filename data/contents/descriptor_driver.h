@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A read-only HDF5 file driver for the one file that this process was given as an open descriptor.
 //
 // It reads metadata, each piece by a call of its own, and never data: where HDF5 wants to read data, the driver notes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "contents/file_walk.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What libhdf5 can tell of a file, as a table of contents.
 #pragma once
 

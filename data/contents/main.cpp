@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // headscope-contents: reads the metadata of one HDF5 file for headscope, in a process that has no rights.
 //
 //   headscope-contents STORED_BYTES MEMORY_BYTES SECONDS < FILE > TABLE

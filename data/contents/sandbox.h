@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gives up everything that reading the metadata of one open file does not need.
 #pragma once
 

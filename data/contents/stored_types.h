@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HDF5's types, as a table of contents names them.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes prose.txt again from Debian 12 packages: nine documents that were held out of the reference model's training.
 
     make_prose.py [--packages DIR_OF_DEBS] --out FILE

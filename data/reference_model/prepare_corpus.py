@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the training text of the reference model from Debian packages whose text may be redistributed.
 
     prepare_corpus.py --out DIR [--packages DIR_OF_DEBS] [--only PACKAGE ..]

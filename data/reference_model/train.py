@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains the reference model: a small Llama-layout language model that retrieves over 16,384 tokens.
 
     train.py --corpus DIR --out DIR [--minutes 7.9] [--samples 96]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of contents of an HDF5 file: what a process without rights found in it (data/contents), handed over as
 // bytes.
 //

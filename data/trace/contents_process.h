@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs headscope-contents, the process without rights in which libhdf5 looks at a file.
 #pragma once
 

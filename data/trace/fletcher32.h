@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checksum behind every chunk of a trace: HDF5's filter 3.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A chunked dataset that grows along one axis while the file is written in SWMR mode.
 #pragma once
 

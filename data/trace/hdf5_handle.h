@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only door to HDF5: owned identifiers, one lock, quiet errors.
 //
 // Every public function of the data room takes a Hdf5Lock for its whole duration, because a build of HDF5 may or may

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "trace/hdf5_values.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data types, attributes and fixed-length strings that traces and results files are made of.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/index_file.h"
 
 #include "data/trace_schema.h"

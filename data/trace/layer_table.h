@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The columns of the group /layers: one number for each recorded layer. What all layers have at its usual value is not
 // written, so a model of equal layers pays for few of them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/model_json.h"
 
 #include <nlohmann/json.hpp>

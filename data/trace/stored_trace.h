@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace of format 2, or 1, in a file that somebody else may have made: what TraceReader offers.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The objects of a trace that is being written: every group, dataset and attribute of format 2, created before
 // streaming starts. From then on only extents, data and the values of three attributes change (docs/trace_format.md,
 // "Crashes").

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trace format 2 as constants: names, limits and chunk sizes that writer and reader share. docs/trace_format.md
 // explains them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensors that a trace stores of a layer: names, shapes and types, for the writer, the reader and exports alike.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "data/trace_writer.h"
 
 #include <sys/stat.h>

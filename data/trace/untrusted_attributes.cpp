@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes of a file that somebody else may have made.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data of a file that somebody else may have made: where it lies, and reading it. No lock: every read is a pread()
 // of its own.
 #include <sys/types.h>

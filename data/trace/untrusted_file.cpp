@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "trace/untrusted_file.h"
 
 #include <fcntl.h>

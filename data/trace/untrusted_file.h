@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An HDF5 file that somebody else may have made. Its metadata is read by a process without rights (contents_process.h);
 // what that says is checked here before any data is read, and the data is read here, without HDF5.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small files that are written in one go, or not at all.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of tasks: a new one is a file in this folder that defines a function of this shape, and one line here.
 #pragma once
 

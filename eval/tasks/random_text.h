@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random names and numbers that facts are made of.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AttendCpu: the tiles of a SparseIndex, longest first, one thread each.
 #include <algorithm>
 #include <memory>

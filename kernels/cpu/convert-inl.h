@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of fp32, bf16 or fp16 as fp32, and the packing of panels. Per-target header.
 #include <hwy/highway.h>
 

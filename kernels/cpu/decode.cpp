@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DecodeCpu: the query heads of a KV head pass over its selected keys together, so that every key is read once per
 // group; lists are cut into slices, which run on all threads and are merged by their log-sum-exps.
 #include <algorithm>

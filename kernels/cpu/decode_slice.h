@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One slice of a decode step, and the working space of the thread that attends it. Independent of the instruction set.
 #pragma once
 

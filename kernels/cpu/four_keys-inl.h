@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scores of a few query rows with four keys at a time, straight from memory. Per-target header.
 //
 // The components of a key lie in vector lanes; 16-bit ones are widened in registers. Up to four query rows meet four

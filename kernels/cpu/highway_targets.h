@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which instruction sets the CPU kernels are compiled for. Included before any Highway header.
 //
 // Each target costs compile time and binary size, so only those that change the generated code much are kept: the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The register-blocked matrix product under scores and attention. Per-target header.
 //
 // C[i][lane] = sum_k A[i][k] * B[k][lane]: A is read one scalar at a time and broadcast, with any two strides, so that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One online-softmax step on a block of scores [key][query lane], base 2. Per-target header.
 //
 // Scores are in base 2 (log2(e) is folded into the queries), so a weight is one exp2. Lanes are query rows: maximum and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Panels: the packed operand of the micro-kernel. A panel holds kPanelLanes rows of a matrix [rows, depth], transposed:
 // [depth][kPanelLanes].
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small readings of an AttentionProblem that the CPU executors share.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RowLse: the attention of every row with everything that it sees, without the values.
 #include <algorithm>
 #include <memory>

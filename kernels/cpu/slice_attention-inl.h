@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of a few query rows over one slice of keys, each key and value read once. Per-target header.
 //
 // Method: blocks of kSliceBlock keys. Keys pass four at a time, straight from memory (16-bit ones are widened in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of one tile of query rows over keys that its caller names run by run. Per-target header.
 //
 // Method: queries lie in panels of 64 lanes. Keys arrive as blocks of at most kBlockKeys rows, read in place (fp32

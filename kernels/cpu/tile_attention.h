@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Working space of one thread of the attention executors, and what a tile's result is. Independent of the instruction
 // set.
 #pragma once

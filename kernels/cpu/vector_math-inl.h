@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exp, exp2 and tanh on vectors of float. Per-target header (see Highway's quick reference on foreach_target).
 //
 // Method: range reduction to |f| <= 1/2 (base 2) or |r| <= ln(2)/2 (base e), a minimax polynomial, and an exact

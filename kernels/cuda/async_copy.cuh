@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies from global to shared memory that need no registers on their way: cp.async, from compute capability 8.0 on. A
 // thread's copies make groups, which arrive in order; what has arrived is seen by the thread itself, and by others
 // after a barrier.

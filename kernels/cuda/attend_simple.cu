@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simple executor: no tensor cores, no asynchronous copies, nothing to tune. It runs on every GPU from compute
 // capability 8.0 and takes every dtype and every multiple of 8 up to 256 as head_dim; the Hopper kernel is compared
 // with it as well as with float64 (tests/kernels/cuda_attend_calls_test.cpp).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cudaError_t as a Status: which call failed, on what, and CUDA's own words for it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The current GPU, asked once per call: attributes are cached by the runtime and cost well under a microsecond.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programmatic dependent launch, compute capability 9.0: a kernel's thread blocks start as soon as all blocks of the
 // kernel before have started and leave room, so that its launch, and what it does before WaitForKernelBefore(), cost no
 // time of their own. On older GPUs, or where code for an older one runs on a newer, it is an ordinary launch.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of the current GPU that its owner frees, and tensors on their way to it and back.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether the GPU of a call can follow the call's pointers. A kernel that meets another GPU's memory or the host's ends
 // with an illegal access, which the process' CUDA context does not survive.
 #pragma once

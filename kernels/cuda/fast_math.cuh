@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exp2 and tanh in a few instructions each, for kernels that take one of either per score.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host data on the GPU: indices that a CPU selector made, and whole problems for the application.
 #include <cuda_runtime_api.h>
 

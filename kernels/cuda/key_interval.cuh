@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which keys of a run a query row keeps: the device's form of ElementRule and the half flags.
 #pragma once
 

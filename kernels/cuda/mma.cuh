@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One warp's product on the tensor cores, as every compute capability from 8.0 on has it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every CUDA executor asks of its arguments before it launches anything. All errors are kInvalidArgument and name
 // the field, its value and what is allowed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Addresses in shared memory, and matrices out of it for the tensor cores. What a launch may have of it:
 // shared_memory.h.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dynamic shared memory beyond 48 KiB, which a kernel gets only where it was allowed to have it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA calls of a build without CUDA: each says so.
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_decode_selection.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every selector and the reference executors ask of their input before they read it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading one stored element as fp32, whatever the storage type.
 #pragma once
 

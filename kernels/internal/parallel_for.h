@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parallel loop with this room's options and statuses: kernels never throw.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vector code of SparQ's estimate and of the choice of the k best (kernels/cpu/sparq_scores.cpp).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "internal/waiting_threads.h"
 
 #include <hwy/cache_control.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that wait for the next piece of work, for loops too short to start threads for: a decode step takes tens of
 // microseconds, and starting a thread as long.
 //

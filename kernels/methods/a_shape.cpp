@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MInference A-shape (the prefill form of StreamingLLM): the first tokens and a sliding window, the same for every
 // head.
 //

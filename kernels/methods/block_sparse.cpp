@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MInference block-sparse: the key blocks whose pooled score with a pooled query block is largest.
 //
 // Source: MInference 1.0, Algorithm 3. Q and K are mean-pooled in blocks of 64; every query block keeps its n_blocks

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything causal is kept: the baseline of every comparison.
 #include "head_groups.h"
 #include "registry.h"

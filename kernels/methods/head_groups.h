@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How selectors walk over heads: data-dependent ones run head by head on all cores, data-independent ones make each
 // pattern once and share it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention mass along columns and along diagonals, summed over a few probed query rows: the estimate of vertical-slash
 // and SampleAttention.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The naive executors: float64, one row and one key at a time, two passes (maximum, then sums). What everything faster
 // is tested against.
 #include <algorithm>

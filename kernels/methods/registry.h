@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The list of methods: a new one is a file that defines a function of this shape, and one line here. A prefill method
 // that has a selector for GPUs too, a function Status(Call*) under kernels/cuda/select, names it on its line with
 // BOTH; one without has its line with CPU, selects there, and is attended on the GPU.

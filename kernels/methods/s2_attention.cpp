@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // S2-Attention: every head keeps its local blocks and its own shard of the distant ones; together the heads see the
 // whole context.
 //

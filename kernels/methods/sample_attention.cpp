@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SampleAttention: column and diagonal stripes of 128 that carry a share of the mass of a few sampled rows.
 //
 // Source: SampleAttention, section 4 and Algorithm 1. The rows are cut into chunk_n chunks; the last 128 rows of each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every method shares: its spec, and a Select that checks the input first and never throws. A method defines
 // Choose.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode over the newest tokens, with attention sinks if asked for.
 //
 // Source: the sliding-window baseline of S2-Attention (section 5.1: 9 shards of 64 = 576 tokens); with n_sink = 16 the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparQ Attention: scores from the largest query components choose the tokens; the mean value stands in for the others.
 //
 // Source: SparQ Attention, sections 3 and 4, Algorithm 1 (equations 8 to 11). Per KV head: the r components with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What SparQ keeps beside the KV cache (kernels/cpu_sparq.h), for one head.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The k best of a list of scores, with one rule for every method: larger first, equal scores by lower index, NaN last.
 #pragma once
 

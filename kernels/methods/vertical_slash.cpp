@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MInference vertical-slash: the columns and diagonals that carry most mass in the last query rows.
 //
 // Source: MInference 1.0, Algorithms 2 and 4. Column and diagonal sums of the exact softmax of the last `last_q` rows;

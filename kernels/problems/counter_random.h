@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers by counter: number i of a stream depends on (key, i) alone, so that any thread, any device and any
 // language makes the same ones in any order.
 //

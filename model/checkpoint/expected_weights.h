@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What weights a model of some config.json has.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A JSON text as a flat tree: what headscope reads of model folders, whose files are untrusted and large.
 //
 // Every value is one node of 16 bytes in the order of the text, and all strings lie in one block; so a text of n bytes,

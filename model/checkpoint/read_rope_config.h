@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads model/rope_config.h's structure from config.json.
 #pragma once
 

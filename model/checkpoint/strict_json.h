@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Typed access to the fields of a JSON object of a model folder (json_tree.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The families that headscope runs, one table row each: weight names and the few switches in which they differ.
 //
 // A row of the same kind of block (pre-norm, gated MLP with SiLU, rotary positions in halves) is data; a family whose

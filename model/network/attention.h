@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exact attention of one chunk of query rows over everything up to it, with the log-sum-exp of every row.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/errors.h"
 #include "checkpoint/expected_weights.h"
 #include "model/model_session.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "model/ceilings.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary positions in halves: component j of the turned ones is paired with j + rotary_dim / 2 (Hugging Face's
 // convention for the Llama layout); components after rotary_dim are left as they are.
 //

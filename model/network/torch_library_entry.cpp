@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The way into headscope_torch (torch_library.h).
 #include "network/torch_library.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LibTorch as this room uses it: which device, which number types, how many threads.
 //
 // Only this file and its neighbours in model/ see LibTorch. They include single operator headers (ATen/ops/...) and not

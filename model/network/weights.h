@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A checkpoint's tensors on their device, in the form that the forward pass wants: fused where that saves a matrix
 // product.
 #pragma once

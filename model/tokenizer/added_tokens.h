@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Added tokens: names such as <s> that are cut out of a text before its words are looked for.
 //
 // Source: the added vocabulary of the tokenizers library, in its order: those that are looked for in the text as it is

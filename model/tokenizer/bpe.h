@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-pair merging of one piece of text, which begins as its bytes or as its characters.
 //
 // Method: symbols in a linked list, the possible merges in a heap ordered by (rank, position); entries that a merge

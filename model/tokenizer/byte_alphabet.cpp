@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/byte_alphabet.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The byte-level alphabet: 256 printable characters that stand for the 256 bytes in a vocabulary's text.
 //
 // Bytes 21-7E, A1-AC and AE-FF stand for themselves (as Latin-1); the other 68, in order, are U+0100, U+0101, ...

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tokenizer does to text before it looks for words: Unicode normal forms, letter case, white space.
 //
 // Source: the normalizers of the tokenizers library, whose results the tests compare with. Normal forms and letter case

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/pre_tokenizer.h"
 
 namespace headscope::model {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts text into the pieces that BPE works on: the steps of a tokenizer's pre-tokenizer, one after the other.
 //
 // Source: the pre-tokenizers of the tokenizers library (Split, Digits, Metaspace, ByteLevel) and what its split

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hash whose collisions nobody can choose: a polynomial modulo 2^61 - 1 at a point that is drawn when the program
 // starts.
 //

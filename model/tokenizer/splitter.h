@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts text at what a pattern matches: a regular expression with Unicode classes, or a literal text.
 //
 // The text is looked through for bytes that are not UTF-8 once; the expression sees the valid stretches between, one by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stages of tokenizer.json that see text: normalizer and pre-tokenizer.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds added tokens in text: the leftmost, and of those that begin there the longest.
 //
 // Method: an Aho-Corasick automaton of the tokens written backwards walks the text from its end. What it knows at a

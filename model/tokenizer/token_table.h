@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bytes of every token, by id. Ids may have holes: memory follows the tokens there are, not the largest id.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json as plain data: what it asks for, checked against what headscope can do.
 //
 // The file describes a pipeline of added tokens, normalizer, pre-tokenizer, model and post-processor. Each stage is

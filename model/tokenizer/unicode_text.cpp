@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/unicode_text.h"
 
 #if !__has_include(<utf8proc.h>)

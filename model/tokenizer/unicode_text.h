@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8 as tokenizers look at it, over text that may hold any bytes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The spread of kept mass over rows, and the search for the cheapest budgets, against plain counting and trying
 // everything.
 #include <gmock/gmock.h>

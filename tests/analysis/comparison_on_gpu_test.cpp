@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods measured on the GPU keep what they keep on the CPU, and lose what they lose there.
 #include <gtest/gtest.h>
 

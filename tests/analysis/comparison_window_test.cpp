@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods on heads whose model has a sliding window, against a program that knows only the definitions: one pair at a
 // time, in float64.
 #include <gmock/gmock.h>

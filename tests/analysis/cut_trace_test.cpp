@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A head of a part that was cut out of a trace: its probabilities are those of the whole trace, so that its rows sum to
 // less than 1, and the rest is told. (The log-sum-exp was once computed anew over the part's keys, in silence.)
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a decode method keeps on the last rows, beside the measured run's numbers and against plain counting; its mask
 // tiles; and how a run reports its repeats.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded steps drive a method with state as a generation would: what it is shown before the first step, step by step,
 // and once more.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A decode method with state: it evicts, weighs what it keeps and looks at its own attention. For tests of what drives
 // it.
 #pragma once

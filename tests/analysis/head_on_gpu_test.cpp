@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A head on the GPU gives the numbers that it gives on the CPU.
 #include "head/head_on_gpu.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One head in host memory alone, and the same one on the GPU as well.
 #pragma once
 

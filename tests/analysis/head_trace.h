@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A head made for tests, as a trace that holds it alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods on a whole layer: what is judged is the head's own, what is timed is the layer, in turn with its baseline.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

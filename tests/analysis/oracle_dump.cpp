@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // analysis_oracle_dump FOLDER [TRACE LAYER:HEAD,..]: writes what headscope says of some heads for
 // tests/oracle/analysis_oracle.py to check. Without a trace it writes a small one, FOLDER/whole.h5, and parts of it,
 // cut.h5 and barely_cut.h5, and what it says of each lies in a folder of that name.

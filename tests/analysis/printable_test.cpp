@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a file says, on its way to a terminal.
 #include "analysis/types/printable.h"
 

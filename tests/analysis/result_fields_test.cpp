@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics and runs as tables and JSON: one list of fields, in every file.
 #include "analysis/result_fields.h"
 

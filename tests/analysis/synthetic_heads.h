@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Heads made for tests: random ones, and ones whose pattern is known because it was planted; with float64 probabilities
 // computed the plain way.
 #pragma once

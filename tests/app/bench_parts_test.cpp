@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of `headscope bench` that the real binary's test cannot reach one by one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`headscope bench` from outside: its JSON against its own raw figures and against NumPy, saved index sets, refusals, Ctrl-C.
 
     bench_test.py HEADSCOPE

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of the command line share: the binary, the shipped model, one small trace.
 
 Each of them is run as: SCRIPT HEADSCOPE DATA_DIR. Commands that run a model load LibTorch, half a second each time; others start in hundredths.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the system refuses: memory, threads, writes, reads, open files. At whatever call it begins to, a command ends by itself, with an exit code and one
 sentence, and leaves nothing behind.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands that are interrupted or killed: what was done stays valid, what was not leaves nothing behind.
 
     command_line_interrupts_test.py HEADSCOPE DATA_DIR

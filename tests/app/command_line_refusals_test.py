@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the command line refuses: exit codes, one sentence each, nothing left behind.
 
     command_line_refusals_test.py HEADSCOPE DATA_DIR

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of the command line on the real binary and the shipped model: what is printed, the schemas of what is written.
 
     command_line_test.py HEADSCOPE DATA_DIR

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """headscope tune on the real binary: that the settings which it returns reach the target, by NumPy, and that no step less does.
 
     command_line_tune_test.py HEADSCOPE DATA_DIR SHIPPED_TRACE ORACLE_DIR

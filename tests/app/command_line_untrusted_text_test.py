@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a file says reaches a terminal as text that it can only show: no escape sequence, no line of its own, no byte that is no UTF-8.
 
     command_line_untrusted_text_test.py HEADSCOPE DATA_DIR

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The printed table of runs: what tells two of them apart is in it.
 #include "commands/comparison_table.h"
 

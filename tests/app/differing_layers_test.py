@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every command on a trace whose layers differ: q and k of 192 and v of 128 components; other heads, a window, a soft cap and learned sinks; values
 that are the first components of the keys.
 

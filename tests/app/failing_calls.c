@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LD_PRELOAD: calls of the C library that fail as they do on a machine at its limits.
 //
 //   HEADSCOPE_FAILING_CALLS=memory|threads|writes|reads|opens   the kind

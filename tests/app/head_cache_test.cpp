@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads that want one head at the same time: it is read once, and a head that cannot be read is refused to each.
 #include "head_cache.h"
 

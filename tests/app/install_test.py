@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`cmake --install` into an empty folder: what it puts there, and that the program runs from there alone, also when that folder is moved.
 
     install_test.py HEADSCOPE DATA_DIR CMAKE BUILD_DIR

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The man page and the shells' completions: every command and every option that --help shows is in each, and each shell reads its own.
 
     manual_test.py HEADSCOPE DATA_DIR

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the window's runs measure, and which baselines they are measured beside.
 #include "run_slot.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is computed of a trace's heads comes back whole at the next start, and only for that very trace.
 #include "statistics_store.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peak memory of a capture does not grow with the trace: the recorder's share is bounded while the trace is several times larger.
 
     capture_memory_test.py HEADSCOPE MODEL_DIR

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // capture_overhead MODEL_DIR [TOKENS [PAIRS [THREADS]]]: what recording costs while a model reads a prompt.
 //
 // Method: pairs of runs, one with a recorder and one without, in turns and each in a process of its own, so that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A capture end to end: what the trace holds is what the model's attention used.
 #include "capture/capture.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the recorder is handed is what the trace reader gives back, bit by bit.
 #include "recorder.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the seeds of the fuzzers of model/: a folder per fuzzer, small valid files that reach its reader's every branch.
 
     model_seeds.py [FOLDER]     by default the folder of this script

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer entry for what headscope does with a table of contents: whatever the process that parses HDF5 answers,
 // headscope reads by it or throws BadTraceError. A crafted file that takes that process over gets no further.
 #include "contents_fuzz.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What headscope does with a table of contents that lies: the process that parses HDF5 may have been taken over by the
 // file.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the files that tests/oracle reads: data_export_files_process FOLDER.
 #include <cmath>
 #include <cstdio>

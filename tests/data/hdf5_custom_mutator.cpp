@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How libFuzzer changes HDF5 files: half of the time inside the structures that the library parses, with the checksums
 // put right.
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Changes HDF5 files where it hurts: in the structures that the library parses, with their checksums put right, so that
 // the change gets past the first line of defence.
 #pragma once

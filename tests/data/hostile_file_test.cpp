@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that were made to hurt: each is refused with one sentence, in little memory and time, whatever libhdf5 does
 // with it.
 #include <gmock/gmock.h>

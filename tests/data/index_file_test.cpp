@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Index files: what is written comes back, and files that somebody else made are refused by name before their numbers
 // take any memory.
 #include "data/index_file.h"

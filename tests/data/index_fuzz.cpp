@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer program of the index reader: whatever the bytes, it reads them or throws BadTraceError. Its seed is written
 // into the corpus folder of the command line when that holds none yet, so that mutations start from a valid file.
 #include <sys/mman.h>

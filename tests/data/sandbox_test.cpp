@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is left to the process that parses HDF5: reading its file, memory, and an answer.
 #include "contents/sandbox.h"
 

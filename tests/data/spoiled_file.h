@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bad files are made from good ones, by plain HDF5 calls.
 #pragma once
 

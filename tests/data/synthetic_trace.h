@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traces whose every value is a pure function of its place, so that whoever reads one (this program after a crash, or
 // the Python oracle in tests/oracle/trace_values.py) knows what must be there without having seen it written.
 #pragma once

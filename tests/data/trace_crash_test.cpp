@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writers that are killed, and disks that are full: what was flushed must be there, exactly.
 #include <fcntl.h>
 #include <gmock/gmock.h>

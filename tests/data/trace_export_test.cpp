@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cutting traces: as a trace, as CSV and as JSON; and tables of results.
 #include "data/trace_export.h"
 

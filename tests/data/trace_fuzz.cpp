@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libFuzzer entry for the trace reader: whatever the bytes, it reads them or throws BadTraceError. Also called by
 // trace_fuzz_test.cpp.
 #include "trace_fuzz.h"

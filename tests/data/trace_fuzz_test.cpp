@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thousands of traces with a few bytes changed, read in children with limits on memory and time: none may crash, hang
 // or take much memory. Half of them are changed inside the structures that HDF5 parses, with the checksums put right:
 // one in fifty of those used to kill the program.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One test alone in its program, because it looks at the peak memory of the whole process.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hostile and broken files: each is refused with one sentence that names file, field and remedy, before its data is
 // read.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is written comes back: every encoding, ragged passes, selections, misuse, and reading beside a living writer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

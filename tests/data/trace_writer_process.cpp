@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a synthetic trace in a process of its own, to be killed or to run out of space. After each flush it prints the
 // number of flushed tokens on one line, so that whoever kills it knows the least that must be readable.
 //

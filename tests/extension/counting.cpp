@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A task as an extension adds it: numbered lines are spread over a text in order; asks for the line after one of them.
 #include <utility>
 

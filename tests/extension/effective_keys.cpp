@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A statistic as an extension adds it: how many keys a row looks at, as 1 / sum of p^2 (the inverse Simpson index).
 #include <limits>
 

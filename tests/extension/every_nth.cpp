@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prefill method as an extension adds it: the newest tokens and every n-th one before them (the strided pattern of
 // Child et al., "Generating Long Sequences with Sparse Transformers", 2019, section 4.2).
 #include <algorithm>

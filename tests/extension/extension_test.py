@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests/extension adds by a file and a line is everywhere: help, capture, statistics, comparisons, tuning, bench, pictures and files.
 
     extension_test.py HEADSCOPE_EXTENDED DATA_DIR

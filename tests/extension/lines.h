@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one line that each example would be in its list (CONTRIBUTING.md). The lists' own units are compiled once more
 // with this header in front of them.
 #pragma once

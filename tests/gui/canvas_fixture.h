@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the canvas share: a shown canvas over a synthetic head, and a hand for it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The canvas as a user meets it: a shown widget on a real OpenGL context, driven by mouse and key events, drawing a
 // synthetic head.
 #include "canvas_widget.h"

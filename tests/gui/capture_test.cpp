@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // File > Capture in the real window: a real model runs, in sight of the dialog and behind it.
 #include <QComboBox>
 #include <QDir>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A part that was cut out of a longer trace: the window says how much of the attention no mask of it can keep.
 #include <QProcess>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that come from outside: dropped on the window, damaged, cut while on show, and a disk that takes no more.
 #include <sys/resource.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The heads table by mouse and keyboard: its filter, the row of the open head, and what the matrix makes of both.
 #include <QHeaderView>
 #include <QImage>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trace says of itself is shown as text: no control character, line break, mark of another writing direction or
 // markup gets through to a label, a tooltip, a title or a menu.
 #include <QAbstractButton>

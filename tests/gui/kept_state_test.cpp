@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What outlives a window: the runs of a trace, its head and zoom, theme and recent files; whether the window is closed,
 // killed, or one of two.
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The window without a mouse, and what stays from one file to the next.
 #include <QAction>
 #include <QDialog>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode methods in the real window over the real workbench: what SparQ and the sliding window keep on the last queries
 // or on a trace's own decode steps, held against Q, K and LSE multiplied here in float64; measured runs; how far they
 // are; and keys that the model's own window has left behind.

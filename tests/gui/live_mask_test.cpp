@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the drag of a parameter's slider to the mask, the kept fraction and the kept mass of the new value on the
 // screen, by the wall clock, on the shipped trace.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The panel over the map by mouse and keys: decode methods, runs, narrow canvases, the keyboard; and what the canvas
 // draws beside the map: marks, the lanes of decode steps, the scales of the profiles.
 #include <gmock/gmock.h>

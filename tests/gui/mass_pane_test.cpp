@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pane of the kept mass in the real window: what it shows against plain counting, its target by mouse and keys, the
 // search for the cheapest parameters, and undo.
 #include <QAction>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a closed trace held is given back: the program, started anew, is as large after a small trace as it was before
 // the large one, within what a window needs anyway.
 #include <QFile>

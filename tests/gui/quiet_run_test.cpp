@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A measured run has the machine to itself: no frame of the window is drawn beside its repeats.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runs table in the real window: methods compared at equal kept mass, with the panel's parameters, and the way back
 // from a measured run to what it measured.
 #include <QLabel>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The window on small screens and at two device pixels a logical one. CTest also runs these on displays of such sizes;
 // on a larger one the window is given those sizes.
 #include <QAction>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the window remembers from one start to the next, and what it makes of a session file that is damaged or shared.
 #include <QAction>
 #include <QDir>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the window share: a small true trace, the real workbench, and the real window on it.
 #pragma once
 

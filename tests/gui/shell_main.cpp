@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the tests of the window: each CTest entry starts this program for one case. Listing the cases needs no display.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The real window over the real workbench, by mouse and keyboard.
 #include <QAction>
 #include <QComboBox>

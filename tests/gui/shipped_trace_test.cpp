@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a person does with the window, from the first screen to the exported tables, on the trace that headscope shows
 // at its first start. Numbers are held against the trace's own Q, K and LSE, multiplied here in float64.
 #include <QAction>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Starts the real program on the shipped trace, twice, each with nothing of a person's: it must paint its window and its
 first map in time, print nothing but that, end when its window is closed amidst the statistics, and keep its session. Then
 two of them share one session file.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For builds with a sanitizer: what programs with a window need beside the suppressions of tests/*_suppressions.txt.
 
 // Libraries stay loaded to the end of the process. OpenGL's driver would be gone when leaks are reported, its frames

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs cost minutes to measure: where neither the trace's folder nor the settings take a file of them, nothing drops
 // them without a question.
 #include <QAction>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The View menu and the small texts: what is checked, what a tooltip says, and the whole screen.
 #include <QAction>
 #include <QComboBox>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of AttendCpu rather than its numbers: cancelling, refusals, an output without LSE.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

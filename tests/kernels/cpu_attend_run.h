@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of AttendCpu share: outputs between guards, indices of every kind, and the float64 reference beside
 // the call.
 #pragma once

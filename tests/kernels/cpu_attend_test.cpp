@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AttendCpu against the float64 reference on the same kept set, on every instruction set that this machine has.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DecodeCpu against the float64 reference on the same selection, on every instruction set that this machine has.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The score primitive against float64 arithmetic written out plainly, on every instruction set that this machine has.
 #include "kernels/cpu_scores.h"
 

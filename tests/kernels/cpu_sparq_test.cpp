@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparQ's selection on the CPU against its definition in float64, from a component-major copy of K and from K itself,
 // on every instruction set that this machine has; and what a generation keeps beside its cache for it.
 #include "kernels/cpu_sparq.h"

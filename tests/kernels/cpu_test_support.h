@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the CPU kernel tests: seeded random tensors in any dtype, owned problems, and the choice of instruction
 // set.
 #pragma once

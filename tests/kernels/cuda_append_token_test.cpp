@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The write side of a decode step: a cache that grows token by token, its component-major copy and the running mean of
 // V, against the whole cache transposed and averaged at once. What lies around them must stay as it was.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the CUDA executors may be called: again, without an LSE, from threads, on streams, in a graph, one in the other's
 // place. Skipped without a GPU.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One attention problem on the GPU for the executors' tests: random tensors with gaps, an index, NaN wherever no row
 // reads, poisoned outputs with guards around them, and the comparison with float64.
 #pragma once

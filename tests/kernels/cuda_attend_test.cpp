@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA executors against a float64 reference on fresh random data. In every case: NaN in the keys and values that
 // no row reads, poisoned outputs, guard values around them. Skipped without a GPU.
 #include <gtest/gtest.h>

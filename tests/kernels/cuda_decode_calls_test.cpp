@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode on the GPU, the ways to call it: a step captured in a graph, and what is no number in the cache or the query.
 // Skipped without a GPU.
 #include <cuda_runtime_api.h>

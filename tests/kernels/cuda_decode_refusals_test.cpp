@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode calls that must be refused before anything is launched. No GPU is needed: arguments are looked at first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

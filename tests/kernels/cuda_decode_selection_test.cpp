@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode over any selection on the GPU against the float64 executor: tokens and pages, weights, mean values, groups,
 // every element type. Rows of K and V that no list names, and those past the end of the cache, hold NaN; what lies
 // around the output stays as it was. Skipped without a GPU, but for what is refused before one is asked for.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode on the GPU against the CPU's SparQ selector and the float64 executor: fresh random data, ragged lengths, group
 // sizes, both element types, with and without the component-major copy of K; keys that defeat the first cut of the
 // selection, and keys that are all equal. Rows of the cache past the end hold NaN, as do at last the rows of V that are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Index patterns for the CUDA tests and benchmarks: legal SparseIndexes of every shape that the executors must take,
 // also ones that the selectors would not make.
 #pragma once

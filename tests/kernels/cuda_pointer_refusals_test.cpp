@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls whose arrays the GPU cannot follow: refused by name before anything is launched, so the process goes on. Every
 // test ends with a sound call that works and with no error left in the runtime.
 #include <cuda_runtime_api.h>

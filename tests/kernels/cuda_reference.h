@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of chosen rows in float64 on the GPU, from a byte mask made on the host: no code in common with the
 // executors under test.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CUDA calls refuse, and in which words. Needs no GPU: everything here is refused before a GPU is asked for,
 // and no pointer is followed.
 #include <gmock/gmock.h>

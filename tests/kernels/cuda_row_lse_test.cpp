@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Both kernels of row LSE, wgmma's (where the GPU has it) and mma.m16n8k16's, against float64 and against each other.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Hopper scheduler's walk over runs, on the host: a warp's lanes go on by turns from exchange to exchange. What its
 // tiles keep must be the index's kept set, every pair once, and their flags must say what the loaders and consumers
 // rely on. Needs no GPU.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cuda_running_lse.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Problems whose scores are one number per key, whatever the row, so that a row's LSE is a running sum over the keys
 // before it: any scores at all can be tested at any length.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA executor where the online softmax has work to do: scores that rise, fall, leap or lie far from zero along
 // the keys, in another way for even and odd rows, against float64 on the host. Skipped without a GPU.
 #include <gtest/gtest.h>

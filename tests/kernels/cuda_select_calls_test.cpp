@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of the GPU selectors rather than what they keep: in a CUDA graph and one behind the other (skipped without a
 // GPU), and refusals, which need none.
 #include <cuda_runtime_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Select and attend over and over on one stream, nobody waiting in between: launches overlap at their ends, and what
 // one call reads the next one writes. Every result is that of the same calls with a wait behind each. Skipped without a
 // GPU.

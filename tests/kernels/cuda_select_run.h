@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A selection on the GPU as the tests run it: buffers between guards and full of garbage, and the index brought back.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU selectors against the CPU's, on fresh random data: the kept set of every row of every list. What the GPU must
 // not read is NaN, what it must not trust (workspace and index memory) is garbage. Skipped without a GPU.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a selector must keep and what it may keep: recomputes in float64, from the definitions in docs/methods.md, the
 // scores around the cut between what is kept and what is not. CPU and GPU add in different orders, so where two scores
 // are closer than fp32 sums can tell, either choice is right; everything else is settled.

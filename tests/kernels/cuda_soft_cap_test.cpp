@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Soft caps of any height in the GPU's row LSE, both kernels: scores far below the cap, about it and far above, against
 // float64. The executors' own cases are in cuda_attend_test.cpp. Skipped without a GPU.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention probabilities in float64 on the host, pair by pair, and a random problem to compute them of: what the GPU's
 // statistics are tested against. Shares no code with the kernels.
 #pragma once

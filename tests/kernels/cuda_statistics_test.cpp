@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU's statistics against float64, definition by definition. Tolerances are fp32's: a score is known to 5e-7 of
 // the largest after 64 to 256 fp32 additions and the subtraction of its row's LSE, and p relative to 1 as much; sums of
 // many p average that out.

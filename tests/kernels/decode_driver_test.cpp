@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode methods over a generation: a policy that keeps state and evicts, one that takes another layer's choice, and
 // what the driver makes of one that asks for what it let go.
 #include "kernels/decode_driver.h"

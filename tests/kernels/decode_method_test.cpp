@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each decode method promises.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A decode step from its formula (kernels/decode_selection.h), dense and masked: a weight for every token of the cache,
 // which is 0 where nothing is kept; two passes in float64. Shares no code with the executors or the reference.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode selections of every form, tokens and pages, weights and mean values: the float64 reference and the CPU's
 // executor against the formula (decode_oracle.h); and what a selection says of itself.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory on the GPU, as tests fill it and read it back.
 #pragma once
 

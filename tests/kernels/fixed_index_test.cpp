@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fixed index sets against their one-line definitions, element by element.
 #include "kernels/fixed_index.h"
 

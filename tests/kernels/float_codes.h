@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bf16 and fp16 as 16-bit codes, in scalar code that shares nothing with the kernels' vector conversions.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/gpu-test with every tool it calls replaced by one that answers from a table: what it says about GPUs, and that
 a filter pattern which fits no test is an error. Needs no GPU and builds nothing."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kept sets as the tests look at them: one boolean per (row, column) of a head.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What layers of a model may differ in: values of another size than keys, learned sinks, and a window that the problem
 // has by itself. The CPU executors against the float64 reference on every instruction set, and the reference against
 // the definition written down here.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What selectors are made of: sums of probabilities along columns and diagonals, and the choice of the largest.
 #include "line_sums.h"
 

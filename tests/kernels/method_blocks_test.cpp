@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the prefill methods that keep blocks promise, each of its own: limits are dense, more budget keeps more, heads
 // share the work.
 #include <gtest/gtest.h>

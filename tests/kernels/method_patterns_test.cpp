@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the prefill methods that keep lines promise, each of its own: planted columns and diagonals are found, limits
 // are dense, more budget keeps more.
 #include <gtest/gtest.h>

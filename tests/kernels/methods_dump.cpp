@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes random problems and what every method keeps of them, for tests/oracle/methods_kept_sets.py to compute on its
 // own.
 //

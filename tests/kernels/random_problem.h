@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random attention problems that own their tensors, in any storage type and with gaps between rows, heads and
 // sequences.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random decode selections of every form: tokens or pages, with and without weights and a mean-value term.
 #pragma once
 

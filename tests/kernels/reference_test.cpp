@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The float64 executors, by properties; tests/oracle/methods_kept_sets.py checks their numbers against NumPy.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry and parameter values: what the command line, the window and the tuner are made from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

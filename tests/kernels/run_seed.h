@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One seed for a run of a test program: fresh each time and printed, or the one in HEADSCOPE_TEST_SEED, which repeats a
 // run. Tests draw their own from it by name, so that a filter does not change them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes one seeded tensor to stdout as raw bytes, for tests/oracle/seeded_problem.py:
 //   kernels_seeded_dump SEED BATCH QO_HEADS KV_HEADS HEAD_DIM SEQ_Q SEQ_K q|k|v fp32|bf16|fp16
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What callers of SparQ's decode kernel prepare: the method's parameters for a problem, and the component-major keys.
 #include "kernels/sparq_setup.h"
 

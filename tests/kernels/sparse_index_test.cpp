@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparseIndex against a mask that the test fills element by element from the documented definitions.
 #include "kernels/sparse_index.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Makes model folders for tests.
 #pragma once
 

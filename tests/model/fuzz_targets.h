@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One entry per untrusted format, in libFuzzer's shape. Each takes any bytes; anything but success or BadInputError is
 // a defect.
 //

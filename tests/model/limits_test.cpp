@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What readers of model folders may cost, whatever a file holds (docs/design.md, "Files of others"): memory of at most
 // 32 times its size and 16 MB, and time in proportion to it.
 //

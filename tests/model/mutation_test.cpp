@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thousands of damaged files, the same ones on every run: each is accepted or refused with a sentence, nothing else
 // happens.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of LibTorch's errors: their text carries a trace of C++ frames, which nobody who runs headscope can use.
 #include "network/torch_runtime.h"
 

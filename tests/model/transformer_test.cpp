@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward pass against transformers (tests/oracle/model_logits.py), on the shipped checkpoint and on tiny random
 // ones of every family.
 #include "model/transformer.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Recomputes headscope's statistics, masses and tiles of a trace in float64 and compares.
 
     analysis_oracle.py DUMP_PROGRAM [--trace TRACE.h5 --heads 0:1,2:3 [--classes N]]

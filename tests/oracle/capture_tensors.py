@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a finished trace of the shipped model holds, against transformers: q and k after RoPE, v, and lse of every recorded row.
 
     capture_tensors.py HEADSCOPE MODEL_DIR PROSE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Recomputes, element by element in float64, what every method keeps, and compares with what headscope kept.
 
     methods_kept_sets.py DUMP_PROGRAM [--seed N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Logits, greedy text and heads by transformers (5.23.0), for tests/model/transformer_test.cpp.
 
     model_logits.py MODEL_DIR OUT_DIR PROSE

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recipe "headscope-seeded-1" in NumPy, written from docs/bench.md, and a check that headscope makes the same bits.
 
     seeded_problem.py DUMP_PROGRAM

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Token ids of many strings by the `tokenizers` library (0.23.3), for tests/model/tokenizer_test.cpp.
 
     tokenizer_cases.py MODEL_DIR OUT_DIR PROSE

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs data_export_files_process and reads what it wrote as strangers would: h5py, h5ls, and the rules of NXdata.
 
     trace_files.py PROGRAM DOCUMENT

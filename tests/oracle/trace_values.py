@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads synthetic traces with h5py and NumPy, independently of headscope's reader, and says whether every flushed value is right.
 
     trace_values.py PATH...                     check these traces

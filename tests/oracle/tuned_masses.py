@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a prefill method keeps of a traced head, in float64: the kept sets of methods_kept_sets.py over the probabilities of analysis_oracle.py.
 
 For tests that are given parameters and want the masses that come of them, or a grid and want its cheapest setting; nothing of headscope but the trace is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The include graph against the table of rooms in docs/design.md, section 2.
 
 usage: includes_test.py SOURCE_FOLDER

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nobody decides by a method's name: outside the method's own file no code compares a string with a registered name or
 // with the beginning of one, nor with what is there for people to read (family, paper, summary). What a method is
 // stands in its spec's traits. Names that people type are found by Find*Method().

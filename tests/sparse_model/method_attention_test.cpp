@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods inside the running model: everything kept gives the dense model's logits and trace, less gives others, and
 // what cannot run is named.
 #include "sparse_model/method_attention.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For tests that run kernels on a GPU. scripts/gpu-test runs them where there is one and fails when they skip
 // themselves all the same; it looks for the words "no usable GPU".
 #pragma once

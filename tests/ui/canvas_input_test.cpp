@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From Qt's events to ImGui's frames, without a display: nothing lost, nothing stuck.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles and masks on their way: what is requested in which order, what is cancelled, what stands in meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

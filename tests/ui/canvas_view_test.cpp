@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pure parts of the canvas: mapping, palettes, layout, settings, profiles.
 #include <gtest/gtest.h>
 

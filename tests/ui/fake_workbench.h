@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A workbench for tests of the window: a small attention map from a formula, methods that keep a band (one of each
 // phase), replies that the test delivers when it wants (or that deliver themselves through a poster).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a mask keeps, in words that say of what a number is.
 #include "kept_text.h"
 

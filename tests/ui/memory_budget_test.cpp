@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One budget over several caches: what is counted, what leaves first, what stays.
 #include "ui/memory_budget.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of measured runs: what was measured together stays together, and says how sure it is.
 #include "runs_model.h"
 

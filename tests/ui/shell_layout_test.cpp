@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the matrix' cells lie, what the session file keeps, which heads were visited, and undo of parameters.
 #include <gtest/gtest.h>
 

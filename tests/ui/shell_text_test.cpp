@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the window makes of typed text: the palette's search, the table's filter, the search for tokens, lists of
 // layers.
 #include <gtest/gtest.h>

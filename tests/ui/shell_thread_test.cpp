@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What other threads leave to the window's: everything arrives, each thread's in its order, and runs where it should.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the window knows, without a window: selection, the method under trial, its history, the queue of runs.
 #include "window_state.h"
 

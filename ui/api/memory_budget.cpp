@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ui/memory_budget.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the canvas can be told to do that neither a gesture nor a menu does: the command palette has it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The canvas as a PNG file of any size, drawn by the same code into a framebuffer of its own.
 #include <QBuffer>
 #include <QOpenGLFramebufferObject>

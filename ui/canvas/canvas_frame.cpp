@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frames, keys and graphics resources of HeadCanvas.
 #include <QKeyEvent>
 #include <QOpenGLContext>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the parts of the canvas lie: title, map, axes, profiles, colour bar, caption. Logical pixels; pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that the canvas shows, without a way to show it: trace, head, view, tiles, the method under trial, the score
 // under the cursor. No Qt widget, no ImGui, no OpenGL.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Draws tiles of a map into the bound framebuffer with OpenGL 3.3 core; knows no widget and no ImGui.
 //
 // A tile is a 256 x 256 texture of log2 p in half floats (about 1 % of p at any depth); range, scale and palette are

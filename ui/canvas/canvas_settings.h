@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the canvas looks, and how that is written into the session file.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The instrument of the window: one head's attention map with the mask of the current method over it, and the live
 // panel of that method's parameters. The shell embeds it, gives it a trace and a head, and listens to its signals.
 //

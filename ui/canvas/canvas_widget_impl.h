@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The inside of HeadCanvas: one frame, the keys, the export.
 #pragma once
 

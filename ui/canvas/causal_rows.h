@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which scores of a head's map exist: recorded row r sees the keys up to its own token position. Shared by everything
 // that draws or sums.
 #pragma once

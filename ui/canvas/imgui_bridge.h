@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Qt's events in, Dear ImGui's frames out: one ImGui context with its fonts and input, owned by one canvas. All that
 // depends on ImGui's version (keys and text before and after 1.87, textures before and after 1.92) is in the .cpp file.
 //

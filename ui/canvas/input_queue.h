@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Input events on their way to Dear ImGui, spread over frames so that none is lost.
 //
 // ImGui looks at the state of mouse and keys once a frame: a button that goes down and up between two frames was never

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a mask keeps, in words: the panel, the map's tooltip and a picture's caption say the same.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The panel over the map: pick a method, drag its parameters, watch what it keeps, measure it against dense. Everything
 // in it comes from the method registry and the workbench's replies. Between ImGui::NewFrame and Render.
 #pragma once

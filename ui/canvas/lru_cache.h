@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A map that holds at most so many bytes: what was not asked for longest goes first. Entries may be pinned, which keeps
 // the coarsest tile of a head at hand however far the view is zoomed in. Constant time per operation.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token numbers, and token texts where there is room, along the map's upper and left edges.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The title over an exported map and the legend under it: which head of what, what the colours and curves mean, and
 // what the method keeps.
 #include <algorithm>

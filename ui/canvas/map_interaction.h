@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the mouse does on the map, read from ImGui's state so that the panel over it comes first: drag pans, the wheel
 // zooms about the pointer (Ctrl finer, Shift faster), Shift+drag or the right button zooms to a rectangle, a double
 // click zooms in.

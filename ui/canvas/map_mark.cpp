@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The marked score: lines along its row and its column, which leave the score itself and its neighbours to be seen, and
 // its two tokens at their ends.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Dear ImGui draws over the map: axes, profiles, colour bar, values of single scores, crosshair and tooltip.
 // Between ImGui::NewFrame and Render.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The curves along the map's lower and right edges, and the kept mass of the method under trial beside the rows.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shader program of the map, GLSL 3.30.
 #pragma once
 

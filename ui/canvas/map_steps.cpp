@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Below the map, one lane for each step of a decode method: the keys that it keeps, under their columns of the map.
 //
 // On the map itself a few rows of a long prompt are less than a pixel high; the lanes are always as high as they can.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The panel's last part: how the map is drawn.
 #include <algorithm>
 #include <vector>

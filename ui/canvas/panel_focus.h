@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the keyboard is in the panel. The panel tells every frame which controls it draws, in order, and what a key
 // does to each; between frames the focus moves among them. No Qt and no ImGui.
 #pragma once

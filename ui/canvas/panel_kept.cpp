@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The panel's middle: what the method keeps, of how much mass, and of which queries.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A field of the panel that shows one of several names and opens a list of all of them, by the mouse or by keys. Dear
 // ImGui's own combo opens by keys only under its own keyboard navigation, and the panel has another (panel_focus.h).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The panel's lower part: a measured run, how far it is, and what it said.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The curves along the map's edges, made from tiles of mean probability: what a key receives and what a query spends,
 // within the view.
 #pragma once

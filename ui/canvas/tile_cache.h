@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tiles of the head on show: what is held, what is on its way, and what to draw meanwhile.
 //
 // Every frame says what it wants to show (Want). Missing tiles are requested from the workbench, nearest to the view's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a probability lies on the palette. The fragment shader, the colour bar, the profiles and the tests use the same
 // functions.
 #pragma once

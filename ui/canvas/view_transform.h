@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where scores lie on the screen: the map from (row, column) of a head to logical pixels of the canvas, and back. Plain
 // arithmetic in double, which is exact for every token position, so that a score stays under the cursor while the view
 // zooms by any factor. No Qt, no ImGui, no OpenGL.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // File > Capture: which model, which prompt, what to record, where to; then progress and cancel. Non-modal: the window
 // stays usable, and a capture goes on when the dialog is closed; its signals let the window show it then.
 #pragma once

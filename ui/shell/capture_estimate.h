@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How large a trace will be, before anything is run. Pure.
 #pragma once
 

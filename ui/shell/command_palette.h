@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ctrl+Shift+P: every command by a few letters of its name, with its shortcut.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything that the window can do, as one table: menus, toolbar, shortcuts, command palette and key list are all made
 // from it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bar over the map for "go to row, column" and "find token text"; Escape closes it.
 #pragma once
 

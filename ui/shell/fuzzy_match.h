@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fuzzy search of the command palette: the typed letters occur in order, and letters at word starts and in a row count
 // more. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first thing on the screen: one cell a head, layers down, query heads across, coloured by a metric.
 #pragma once
 

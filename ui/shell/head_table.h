@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The head table: the matrix' numbers, sortable and filtered.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The window: matrix and tables around the canvas, and every command behind them.
 #pragma once
 

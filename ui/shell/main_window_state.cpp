@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the window keeps: its session, and the runs of each trace. Written as it changes, so that a window that is
 // killed loses nothing that a person would miss.
 #include <QFileDialog>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the kept mass is spread over the query rows, with a target line that mouse and keys move.
 #pragma once
 

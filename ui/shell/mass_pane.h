@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pane of the kept mass: its histogram, the share of queries below the target, the worst query, and the search for
 // the cheapest parameters that meet the target.
 #pragma once

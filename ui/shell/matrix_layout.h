@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the cells of the layer x head matrix lie: rows are recorded layers, columns recorded query heads, a gap after
 // each group of heads that shares a KV head. Logical pixels. Pure.
 #pragma once

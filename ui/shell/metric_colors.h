@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Colours of metrics and classes, for the matrix, its legend and the table. Pure.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One sentence over the map: an error, a piece of news, or an offer. It never stops the work under it.
 #pragma once
 

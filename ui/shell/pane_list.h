@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The panes around the map, one line each: a function of a file of its own that makes the pane, the dock's name in
 // saved layouts, its title, where it is at first, and how many pixels it takes there beside its neighbours. Included
 // more than once, so without a guard.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The panes around the map. They talk to the window's state only; the window knows no more of them than this table.
 #pragma once
 

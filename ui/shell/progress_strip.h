@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Background work in the status bar: what runs, how far it is, how long it takes, and a button that stops it. A click
 // beside the button opens the window that the work came from, if it has one.
 #pragma once

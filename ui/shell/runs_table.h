@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pane of the measured runs: RunsModel as a table.
 #pragma once
 

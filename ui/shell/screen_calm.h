@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tells when the window has drawn what it was told to, for work that must not have frames drawn beside it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a person may set that belongs to no trace: how much memory the caches take. Takes effect at once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The window watched from outside: how long a start takes, and pictures of the window without a person at it.
 //
 // Three environment variables ask for it; without them none of this exists:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Light and dark colours of the whole window; "system" follows the desktop, also while it changes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the open trace is: model, prompt, what was recorded.
 #pragma once
 

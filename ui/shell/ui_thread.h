@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs functions on the thread of the window, from any thread, in the order of the calls.
 //
 // The functions wait in a list of its own and Qt's event is only the bell. So all that one thread leaves to another

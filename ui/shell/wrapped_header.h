@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The titles of a table, on two lines where that makes a column narrower: more of the columns are in sight at once.
 #pragma once
 

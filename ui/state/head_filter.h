@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The filter of the head table: words and comparisons, all of which a head must meet. Pure.
 //
 //   4:            heads of layer 4          sink            heads whose class holds "sink"; class=sink as well

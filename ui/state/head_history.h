@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The heads that were looked at, as a browser's back and forward. Pure.
 #pragma once
 

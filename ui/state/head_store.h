@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The heads of the open trace and what is known of them: the one model behind matrix, table and exports.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The method under trial on the head on show: which one, with what parameters, what it keeps, and what the last
 // measured run said. Every change asks the workbench for a new mask. While one of the same head is on its way, the
 // newest parameters wait for it: a slider that moves faster than masks are made still shows masks, and ends on its last

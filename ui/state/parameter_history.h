@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Undo and redo of the method's parameters. The changes of one drag make one step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measured runs and the searches before them: of the method under trial, of every method, and of every method at equal
 // kept mass. One at a time, and none beside another: what is measured has the machine to itself.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The measured runs, grouped by head, with dense attention pinned on top of each group. A run's speed-up is against the
 // dense attention that was timed with that very run: what else the machine did in those moments met both alike.
 #pragma once

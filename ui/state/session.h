@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the window remembers between starts: a JSON file in the user's config folder. The file is untrusted: what is
 // missing or of a wrong type keeps its default.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text that may have come from a file, as the window shows it: control characters and the like are visible escapes
 // (analysis/types/printable.h), and nothing in it is markup.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON files that several windows share and that must outlive any of them: a file is read, changed and written under a
 // lock beside it, to a temporary name that is flushed to the disk and renamed. A process that is killed at any moment
 // leaves the file as it was or as it was to be, and its lock is known to be dead.

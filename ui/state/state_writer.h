@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes state files one after another on a thread of its own, so that no disk and no other window's lock ever stops
 // the window.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds text in a trace's tokens, across token borders. Pure.
 #pragma once
 

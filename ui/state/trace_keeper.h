@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the window keeps of each trace: its measured runs in a file beside it (NAME.h5.headscope.json), and how it was
 // looked at in the user's settings folder. Runs of a trace whose folder takes no files go to the settings folder too.
 //

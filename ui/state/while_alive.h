@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Callbacks of background work that outlive nothing: they do nothing once their receiver is gone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that the window's canvas and panes know in common. They change it and listen to it, and nobody else to each
 // other. No widget, no OpenGL, no display.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs methods on a head: what the mask keeps (fast, follows a slider), and the measured run beside dense.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One head of a trace in memory: what every statistic, tile and comparison starts from.
 #pragma once
 

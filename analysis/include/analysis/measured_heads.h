@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a comparison runs and times: the heads of one layer side by side, as a model attends, or one head by itself.
 #pragma once
 

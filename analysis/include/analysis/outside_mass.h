@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What rows of a cut trace give to tokens that the trace does not hold.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures and report: the same tiles and numbers as the window's, written to files.
 #pragma once
 

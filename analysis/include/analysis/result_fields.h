@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fields of statistics and of measured runs, once: the columns of CSV and HDF5 tables and the members of JSON
 // entries are all made from these lists, and runs are read back by theirs.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of heads and measured runs as files: JSON, CSV or HDF5, by the extension of the name.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cheapest setting of a method that keeps a wanted mass of one head: what the window's "Meet target" and
 // `headscope tune` do.
 #pragma once

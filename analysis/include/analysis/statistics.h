@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Per-head statistics in one streaming pass over Q K^T. Definitions: docs/analysis.md.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Background work of the application: requests carry a tag, a new request cancels queued and running ones of the same
 // tag, results are handed to the caller's dispatcher (the UI thread). One queue serves a window.
 #pragma once

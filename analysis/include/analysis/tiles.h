@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of a head's map, computed when looked at from Q, K and LSE; nothing of size rows x columns is held.
 #pragma once
 

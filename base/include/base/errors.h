@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How capture refuses: one sentence that names the file, the field and the remedy.
 #pragma once
 

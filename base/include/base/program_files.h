@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the files that belong to the running program lie.
 //
 // Installed, they lie at fixed places relative to the program, so the whole tree may be moved: the helper program and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Progress and cancellation of long work.
 #pragma once
 

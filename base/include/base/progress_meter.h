@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns counts into Progress reports with a rate and an estimate of the remaining time, at most ten times a second.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small generator whose numbers are the same on every machine and with every standard library: std::distributions
 // promise neither.
 #pragma once

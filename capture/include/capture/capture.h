@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a model on a prompt and records every selected head's Q, K, V and LSE into a trace.
 #pragma once
 

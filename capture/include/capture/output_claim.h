@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One capture at a time writes to a path.
 //
 // A capture makes its file only after the model is loaded, so two that start together would both find the name free.

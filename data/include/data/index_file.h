@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sparse index as an HDF5 file, so that other programs can be timed on the very sets that headscope was timed on.
 // docs/bench.md is the reference of the format (index format 1).
 //

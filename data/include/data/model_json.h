@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model that a trace was captured from, as JSON: the same object wherever headscope prints or exports one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a table of results (metrics per head, measured runs) as an HDF5 file that h5py, pandas and HDF5 viewers open.
 //
 // Layout: root attributes `format` = "headscope-results" and `version` = 1; group /results with one dataset per column,

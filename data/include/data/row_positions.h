@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The token positions of a trace's query rows.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts a part out of a trace: as a smaller trace, or as text for other programs.
 #pragma once
 

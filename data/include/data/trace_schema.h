@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trace holds, as plain data. docs/trace_format.md is the reference of the file format (trace format 2).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes a trace while the model runs: HDF5 "latest" format with SWMR, so that every flushed token is readable after a
 // kill.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are not worth keeping should the process end before they are finished.
 //
 // An exception that passes by removes such a file. But a library may end the process where no exception can: a thread

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The token streams that prepare_corpus.py wrote, cut and joined at line starts only, so that a sequence is what the tokenizer would have made of
 the whole text."""
 import lzma

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Hugging Face folder in bf16. The tensors are rounded as they are written; the model in memory keeps its precision."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files of a package to documents: lists of lines, one paragraph each, listings line by line."""
 import gzip
 import html.parser

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model in plain PyTorch, with the parameter names of LlamaForCausalLM, and the Muon optimizer."""
 import math
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the model is and what it is trained on: the numbers of the recipe."""
 
 BOS, EOS = 0, 1

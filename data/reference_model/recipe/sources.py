@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Debian 12 packages whose text the model learns from, and the licence of that text."""
 import dataclasses
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Synthetic tasks. Each maker returns (facts, questions): facts are (ids, kinds) lines, or lists of lines that keep their order; a question is
 (index of the fact it asks for, line). `place` gives them times inside a sequence."""
 import math

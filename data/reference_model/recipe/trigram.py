@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An interpolated Kneser-Ney trigram model: the bar that a language model's loss has to clear."""
 import numpy as np
 

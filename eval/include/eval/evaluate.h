@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scores a model on the tasks, in headscope's own generation: does it find what its context holds?
 #pragma once
 

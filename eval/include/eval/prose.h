@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The filler text of the tasks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompts with a known answer, made to a length: pass key, key-value, variable tracking, repetition, prose.
 #pragma once
 

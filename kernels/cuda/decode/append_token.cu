@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The write side of a decode step: see AppendTokenCuda.
 #include "decode/decode_common.cuh"
 #include "decode/decode_launch.h"

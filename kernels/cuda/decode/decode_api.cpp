@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks, scratch layout and dispatch of the decode calls (kernels/cuda_decode.h).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

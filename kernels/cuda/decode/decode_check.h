@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the decode calls ask of their arguments before they launch anything. Nothing here looks at device memory.
 #pragma once
 

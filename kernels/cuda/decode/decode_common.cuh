@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared by the decode kernels: element types, order keys and warp reductions.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Typed launchers, few instantiations to a translation unit, so that each compiles in seconds and changes alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the decode kernels are called with: plain data, so that the calls' checks and the kernels share one description.
 #pragma once
 

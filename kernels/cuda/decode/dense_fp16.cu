@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "decode/dense_launch.cuh"
 
 namespace headscope::kernels::decode {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense decode in one launch. The floor is the bytes of K and V; the tensor cores do the arithmetic for all query heads
 // of a group at once, so that a group of 8 costs what a group of 1 does.
 //

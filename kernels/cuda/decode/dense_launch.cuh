@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Definition of LaunchDense (decode_launch.h); included by each of its translation units.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the blocks' parts of a pass of dense decode become its outputs. A block sends its part as it is done with it and
 // goes on; the block that has the pass's last step waits for all parts when its own share is done. It waits for blocks
 // with lower numbers than its own alone.

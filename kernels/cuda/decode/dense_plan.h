@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a dense decode call is cut into passes, steps and shares of blocks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words that blocks of a launch leave for each other. They need no counter and no fence, each of which is a trip to
 // memory: a word says itself that it has arrived, by not being 0, and who has read it puts the 0 back.
 #pragma once

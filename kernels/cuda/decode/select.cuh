@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exact k largest of up to 4096 keys by one crew, in its threads' registers.
 //
 // Where few are wanted, 256 parts of the keys vote with their maxima, a part for each two pieces of a thread: the k-th

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks, upload, scratch layout and dispatch of a decode step over any selection (kernels/cuda_decode_selection.h).
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

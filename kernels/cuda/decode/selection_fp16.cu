@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode over any selection, fp16.
 #include "decode/selection_kernels.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A decode step over any selection: parts of lists, then their merge.
 //
 // A row of K or V is read by as many lanes as it has 16-byte words (at most 32), so that a warp reads one to four rows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of a decode step over any selection are called with (kernels/cuda_decode_selection.h).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on SparQ's chosen tokens and the local window, by one crew per KV head.
 #pragma once
 

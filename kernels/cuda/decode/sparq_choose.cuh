@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparQ's choice of components: which r of a KV head's head_dim the approximate scores read, and what they weigh.
 //
 // A block chooses for its next item while it scores this one, so that the rows are known when the ring

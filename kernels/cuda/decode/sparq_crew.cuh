@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A crew: threads of a block that score, select and attend together. A block of SparqKernel is one crew, a block of
 // SparqStreamKernel has several, which never wait for each other at a barrier. Crews begin at multiples of their size.
 //

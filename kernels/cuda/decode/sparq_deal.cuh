@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which items a block scores, and in which order.
 //
 // Blocks stay for many items, because a block's next item must be known before this one is done: its query, its

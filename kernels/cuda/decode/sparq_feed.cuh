@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The warp that feeds a block's crews: it takes items in the order in which they fall to the block, chooses each one's
 // components from the query and has the bulk copy engine bring their rows, one copy a row, as soon as stages are read.
 // Nothing it waits for but a free stage is on the stream's way: the next item's number and query are asked for amid an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a crew does with the scores of an item: it keeps its best tokens and, when it is the one to do so, makes of all
 // spans' lists the exact top k of the KV head and attends it.
 #pragma once

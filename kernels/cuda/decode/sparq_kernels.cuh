@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparQ in one launch, for groups of query heads and for whole rows of K. One query head's component rows have a kernel
 // of their own (sparq_stream_kernel.cuh). See kernels/cuda_decode.h for the method; this page is about the machine.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the spans' lists of candidates become the exact top k of a KV head.
 #pragma once
 

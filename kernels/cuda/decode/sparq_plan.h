@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a SparQ call is cut into spans and shared memory.
 #pragma once
 

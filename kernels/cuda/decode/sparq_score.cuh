@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparQ's approximate scores: products of the keys with the chosen components of the query.
 // - One query head is multiplied in plain fp32 (sparq_stream.cuh) where the GPU has bulk copies.
 // - Up to 8 heads go through a ring of each warp (sparq_tile_ring.cuh) to the tensor cores.

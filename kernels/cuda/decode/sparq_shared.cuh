@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the threads of a SparQ crew share, and what they know of a span.
 #pragma once
 

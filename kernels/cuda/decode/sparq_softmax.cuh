@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The softmax of the approximate scores: partial sums of threads, warps and spans, and how spans of one KV head learn
 // each other's. One query head needs it in the end, for the share of probability that the attended tokens have; a group
 // needs it in the middle, because tokens are ranked by the sum of the heads' probabilities.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stream of key rows of one query head: one warp of a block, the feeder, chooses components and has their rows
 // copied into a ring of stages in shared memory (sparq_feed.cuh); crews take items from it, whoever is free the next,
 // so that one scores while the others select and attend, and the stream never stops.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparQ in one launch, for one query head a KV head and component-major K, on GPUs with bulk copies. See
 // kernels/cuda_decode.h for the method; this page is about the machine.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stream of key rows for several query heads: every warp has a ring of its own in shared memory, filled by
 // asynchronous copies past the end of an item into the next one. So memory has requests while a block selects and
 // attends, and warps do not wait for each other. The tensor cores want a tile of tokens from several threads. A batch

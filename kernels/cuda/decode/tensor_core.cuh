@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One warp's products of decode on the tensor cores (mma.m16n8k16), 16 tokens a step.
 //
 // Scores: S[head, token] = Q K^T with the group's heads as the 16 rows (8 used) and 8 tokens as columns. Thread (i =

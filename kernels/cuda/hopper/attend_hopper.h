@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sm_90a prefill executor: TMA and wgmma, one persistent warp-specialised kernel for every SparseIndex.
 // docs/kernels/prefill.md has its design.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A consumer warpgroup: 64 query rows of an item. While the tensor cores multiply the weights of one tile with its
 // values, the warpgroup takes the first half of the next tile's exponentials; the second half, which needs the
 // registers of those weights, follows. The two warpgroups take turns at issuing, so that one's softmax hides behind the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compiled variants of the Hopper kernel: one per dtype and (padded) head_dim, one translation unit for each
 // head_dim.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work items for one thread block: a ticket of the global queue, the item behind it and the heads of its lists; of few
 // items in all, those that the block is dealt. Nothing
 // is drawn ahead: the ring of steps hides the chain of dependent loads, and a block that draws early takes work that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Hopper kernel: a persistent thread block per multiprocessor; a scheduler warp, three loader warps and two
 // consumer warpgroups.
 #pragma once

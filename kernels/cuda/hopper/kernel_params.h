@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host hands to the Hopper kernel: by value, so that the TMA descriptors lie in constant memory.
 #pragma once
 

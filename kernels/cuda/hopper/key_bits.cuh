@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sets of 32 neighbouring keys, a bit each.
 #pragma once
 

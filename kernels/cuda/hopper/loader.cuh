@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loader warps: bring the keys and values that steps name. Runs come by TMA, issued by one thread; single columns
 // are gathered by all three warps with 16-byte cp.async, into the same stages and under the same barriers, so that the
 // consumers see little difference.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler's walk over an item's runs: covers their keys with segments of 32 and packs four segments into a tile,
 // so that short runs share a tile and the tensor cores see full width whatever the lists look like.
 //

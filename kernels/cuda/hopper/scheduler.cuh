@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler warp: takes work items, brings their queries, and turns their lists into steps.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The online softmax of one consumer thread: two rows of a 64-row tile, in base 2.
 //
 // Accumulator layout of wgmma (64 x N, fp32): element 4 * g + 2 * r + c of a thread is row (lane / 4) + 8 * r of its

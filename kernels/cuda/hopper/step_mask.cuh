@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step's rows do not keep of its keys: the scores' mask.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TMA descriptors, made without linking libcuda: the encoder is looked up in the driver at run time.
 #pragma once
 

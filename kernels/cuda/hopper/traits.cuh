@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes, shared memory and barriers of the Hopper kernel.
 //
 // Shared memory holds one or two tiles of Q (128 rows), and two stages of K and of V (tile_columns keys each), all as

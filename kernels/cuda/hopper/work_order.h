@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order in which thread blocks take work items: sections of heads whose K and V fit the L2 cache together, and
 // inside the last section the longest item first, so that the last ones to finish are short. The others begin with the
 // shortest: those need few keys, mostly the first ones, so that a new section's keys come from memory one by one beside

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of the methods that keep whole blocks: block-sparse, S2-Attention and SampleAttention.
 #include "select/funnel_shift.cuh"
 #include "select/list_writer.cuh"

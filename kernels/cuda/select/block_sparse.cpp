@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block-sparse: pool, pick, write.
 #include <algorithm>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DownloadIndex: lists lie far apart in their slots, so they are pushed together on the device and copied once.
 #include <cuda_runtime.h>
 

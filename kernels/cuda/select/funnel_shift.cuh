@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 64 bits of a bitmap from any bit on.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vertical-slash's lists.
 //
 // Left of a tile's rows nothing is masked, and what the windows keep there differs from tile to tile only by a shift.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vertical-slash and SampleAttention: probe, pick, write.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The probe's sums along columns and diagonals.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The warp that writes one list. See lists.h.
 #pragma once
 

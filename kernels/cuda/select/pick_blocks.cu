@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block-sparse's one launch. See pooled_blocks.h.
 #include <cuda_runtime.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The warp that makes the mean of one block of 64 rows, as terms of products. See pooled_blocks.h.
 #pragma once
 

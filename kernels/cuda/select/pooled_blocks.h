@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block-sparse's picks: Q and K are mean-pooled in blocks of 64 rows; every query block keeps its best causal key
 // blocks, larger score first, equal scores by lower index. Scores that are not numbers come last: they need infinities
 // or NaN in Q or K, or sums of rows beyond fp32.

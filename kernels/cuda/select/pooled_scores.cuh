@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scores of pooled blocks. See pooled_blocks.h.
 //
 // A product of two means is high * high + high * low + low * high of their terms, which leaves out less than 2^-21 of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The probe's two kernels. With scores as probe_scores.cuh has them, a column's mass is a sum inside a thread and its
 // row of four lanes, and a diagonal's mass is a sum inside a thread whose register moves on by one place per 8 keys.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The estimate of vertical-slash and SampleAttention: attention mass along columns and along diagonals, summed over a
 // few probed query rows (kernels/methods/line_sums.h is the CPU's form).
 //

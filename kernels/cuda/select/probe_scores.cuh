@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The probe's products. S^T = K Q^T by mma.m16n8k16 with keys as rows and the unit's 64 query rows as columns. A warp
 // brings its own keys through a ring of tiles in shared memory; the queries are the thread block's.
 #pragma once

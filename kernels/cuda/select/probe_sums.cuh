@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the probe's partial results lie, and how they are added up: the same arithmetic for who writes and who reads.
 #pragma once
 

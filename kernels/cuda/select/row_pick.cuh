@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The warp that picks the best scores of one query block. See pooled_blocks.h.
 //
 // Scores lie in shared memory as fp16, eight to a vector of 16 bytes; a slot that is NaN is empty. Rounding keeps their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The probe's row statistics: a reference and a sum of exponentials against it, per query row.
 #pragma once
 

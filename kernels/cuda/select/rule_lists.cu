@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lists of methods whose kept set is the element rule itself: dense and A-shape.
 #include "select/list_writer.cuh"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SelectCuda: checks, memory, and the two walks of a call.
 #include <cstdint>
 #include <limits>

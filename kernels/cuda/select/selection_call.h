@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of SelectCuda as its methods see it: the problem, two arenas to take device memory from, and the view to
 // fill. A call is walked twice by the same code: once without memory, which adds up the sizes, and once with memory,
 // which launches.

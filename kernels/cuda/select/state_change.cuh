@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the state of a list's units changes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dense, A-shape and S2-Attention: closed forms that read no tensor.
 #include "select/selection_call.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The best columns and diagonals of every head: exact top-k by radix search on order-preserving keys, larger sums
 // first, equal sums by lower index, NaN last, as kernels/methods/top_k.h. The pick is a bitmap, which needs no sort.
 // What the lists read in order, columns and changes of the windows, are numbered set bits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SampleAttention's picks: per chunk and direction the fewest stripes of 128 lines whose mass reaches a share of the
 // total, larger stripes first, equal ones by lower index.
 //

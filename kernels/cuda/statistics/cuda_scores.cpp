@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CudaScores: Q, K and LSE of a host problem on the GPU, and the statistics' results back on the host.
 #include <cuda_runtime_api.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kept mass of an index: a block sums p over the kept columns of one list. Runs and single columns are packed into
 // tiles of 64 keys, whatever their lengths.
 #include "kernels/cuda_statistics.h"

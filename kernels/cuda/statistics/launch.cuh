@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launching a statistics kernel: shared memory beyond the default, and errors with the kernel's name and shapes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mass per key column and per distance in one pass. A tile of p goes through shared memory: thread t of 64 adds up
 // column t, then the entries (row i, key (i - t) mod 64), which lie on two diagonals. The other 64 threads do the same
 // for the lower half of the rows. Every sum of 64 terms goes to its total in 64-bit fixed point, whose additions

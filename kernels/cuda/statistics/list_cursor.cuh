@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A list of an index as one sequence of keys, handed out 64 at a time by a block of threads: the list's next 32 entries
 // are measured together, and every key of a tile finds its entry in their running sums.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tile of probabilities (or their logarithms) in shared memory, for statistics that add up columns or diagonals.
 #pragma once
 

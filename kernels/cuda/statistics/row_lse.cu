@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row LSE on mma.m16n8k16, and the choice between it and the Hopper kernel. Online maximum and sum per row; every
 // thread keeps both for its own quarter of the columns, so the loop has no shuffles, and the quad's four parts meet at
 // the end.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "statistics/row_lse_hopper.cuh"
 
 namespace headscope::kernels::statistics {

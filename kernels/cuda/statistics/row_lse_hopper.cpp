@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row LSE on Hopper, the host's side: descriptors, work items, and which variant.
 #include "statistics/row_lse_hopper.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row LSE with wgmma. A persistent block per multiprocessor takes work items of 64 query rows per consumer warpgroup;
 // one warp brings tiles of keys through a ring of TMA stages, another the queries. A warpgroup multiplies a tile and
 // then takes its sums, so the products of some warpgroups run beside the exponentials of the others.

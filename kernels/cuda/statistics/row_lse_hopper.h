@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Row LSE on sm_90a: what the host hands to the kernel, and the compiled variants of it.
 #pragma once
 

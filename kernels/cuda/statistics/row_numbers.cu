@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers of single rows that one fold over a tile of scores cannot give: how many of the largest probabilities reach a
 // target, which keys are a row's best, the mass of blocks of keys.
 //

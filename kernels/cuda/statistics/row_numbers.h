@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of single rows that need a row's whole list of scores, the device's side of CudaScores::RowNumbers.
 #pragma once
 

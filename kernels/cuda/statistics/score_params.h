@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the statistics kernels get: a checked problem, ready for the device, and how its blocks are laid out.
 #pragma once
 

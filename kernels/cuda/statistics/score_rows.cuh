@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scores of some rows in the GPU's memory, for what reads a row's list more than once or in an order of its own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tile of scores on the tensor cores: what all statistics share.
 //
 // A block of four warps holds 128 query rows in shared memory and walks over tiles of 64 keys, the next of which is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texels of a head's map by maximum and by sum. Every texel belongs to one block, which takes its pairs in a fixed
 // order, so neither value depends on the order of blocks.
 //

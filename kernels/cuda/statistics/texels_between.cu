@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texels with any edges, as a picture of any size has them. Some rows at a time the scores go to the GPU's memory; a
 // warp then folds what a texel has of these rows, and the next rows' part joins it, so that the order is always the
 // same.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texels with any edges, the device's side of CudaScores::TexelsBetween.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mass of the k largest probabilities of a row, k = 1, 2, 4 .. 1024, in one pass over the scores.
 //
 // Every row in flight keeps up to 2048 candidates in device memory and a bound: scores that do not exceed it cannot be

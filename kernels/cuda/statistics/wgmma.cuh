@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The warpgroup product that row LSE takes, without CuTe, whose headers and templates are two thirds of a unit's time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU executors: any SparseIndex, any DecodeSelection, vectorised, on all cores; fp32, bf16 and fp16 input, fp32
 // accumulation.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What memory gives at best: the ceiling of kernels that read much and reckon little, such as a decode step.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of scores on the CPU: the primitive under every statistic, selector estimate and heatmap tile.
 #pragma once
 

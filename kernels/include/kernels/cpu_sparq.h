@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparQ's selection on the CPU as a generation runs it, step by step: what it keeps beside its KV cache (K once more,
 // component-major, and the running mean of V) is made once and moved on with every token, and is no part of a step.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode on the GPU: one new query token per sequence against its KV cache, dense or by SparQ, split over the sequence
 // so that batch 1 fills the GPU. Every pointer is a device pointer; nothing synchronises with the host and nothing is
 // allocated, so a step can be captured in a CUDA graph. A call takes at most 65535 KV heads over all sequences.

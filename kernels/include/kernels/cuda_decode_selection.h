@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decode over any selection on the GPU: tokens or pages per KV head, a weight per token, a mean-value term
 // (kernels/decode_selection.h says the formula). Whatever chose the tokens, this attends them; what chooses and attends
 // in one launch, dense decode and SparQ, stands in kernels/cuda_decode.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of a machine's GPUs this library's CUDA calls use. The choice belongs to a thread: every call of a thread goes
 // to the GPU that it chose last, to GPU 0 before it has chosen. Numbers are CUDA's, from 0, of the GPUs that
 // CUDA_VISIBLE_DEVICES leaves.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA executors and selectors. The header needs no CUDA: streams and events pass as void*. In a build without CUDA
 // every call returns kDeviceMissing with a sentence that says how to get a build that has it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefill selectors on the GPU: from Q and K in device memory to a SparseIndex in device memory, all heads of a batch
 // in a constant number of launches. The definition of every method, its parameters and their defaults are those of the
 // registry (method.h); the index keeps what the CPU selector's keeps, up to rounding of scores that tie, in runs that

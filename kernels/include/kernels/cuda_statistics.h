@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statistics of attention probabilities on the GPU: what analysis/ computes on the CPU, by the same definitions
 // (docs/analysis.md), without ever holding seq_q x seq_k numbers.
 //

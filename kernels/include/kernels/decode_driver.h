@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a decode method's policy over a generation, and sees to it that what is evicted stays away: a selection that
 // names an evicted token is refused, and the K and V that the policy is shown hold NaN in its place.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A decode method at work on one sequence's cache, step by step: what it keeps, and what it lets go. Recorded steps,
 // the live panel and a running model drive it alike, by a DecodeDriver (kernels/decode_driver.h).
 //

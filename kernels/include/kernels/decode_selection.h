@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one decode step attends to: any decode method makes one, and one executor per device runs it
 // (kernels/cpu_executor.h, kernels/cuda_decode.h).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Index sets that depend on a seed and a shape alone: what executors are timed on, here and elsewhere, so that a figure
 // speaks of the executor and not of a selector's taste.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The registry's prefill methods: select, then attend (decode methods: kernels/decode_method.h).
 //
 // A prefill method is a selector: from Q, K (and its parameters) it makes one SparseIndex; one executor per device runs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Methods of both phases under the one name that people give them.
 #pragma once
 

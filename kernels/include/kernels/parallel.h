@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parallel loop of every room: fresh threads, work handed out on demand, a flag that stops it.
 //
 // Threads are started per call (about 20 microseconds each; kernels/internal/waiting_threads.h is for loops that take

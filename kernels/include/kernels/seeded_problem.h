@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Q, K and V from a seed: the tensors of `headscope bench`, bit for bit the same on every machine and in NumPy
 // (docs/bench.md has the ten lines).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a caller of SparQ's decode step (kernels/cuda_decode.h) prepares on the host.
 #pragma once
 

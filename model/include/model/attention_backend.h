@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one seam between a model's network and what computes its attention: Q, K, V and a layer's facts in, O and LSE
 // out. Dense attention on LibTorch is the default; another backend is handed to Transformer::UseAttention.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What attention must know of one layer: read once from the configuration, used by the network, written to traces.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a machine can do at best, through LibTorch: a matrix product (arithmetic) and a copy (memory). Kernels are
 // judged by their share of these, measured in the same run.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model folder: config.json and its weights, one file or shards behind an index.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file of a checkpoint, opened once and read by position. Everything in it is untrusted.
 //
 // Reads use pread and never a memory map: a file that is cut short while it is read gives a BadInputError and no

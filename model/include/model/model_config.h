@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // config.json as one plain struct: what a decoder-only transformer of the supported families needs, checked and with
 // defaults filled in.
 //

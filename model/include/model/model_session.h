@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A loaded model and its KV cache, without LibTorch in sight: for generation, evaluation and capture.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tokenizer of a model folder, held against the model that lies beside it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LibTorch's own dense attention on given tensors: the yardstick that our executors are compared with in one run.
 #pragma once
 

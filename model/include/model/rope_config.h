@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What config.json says about rotary positions, checked and with defaults filled in.
 //
 // The scaling stands in rope_scaling (older files, beside a top-level rope_theta) or in rope_parameters (newer ones,

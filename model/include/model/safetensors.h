@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // safetensors, read strictly: 8 bytes of header length N (little-endian), N bytes of JSON, then the tensors' data.
 //
 // The header is read by a SAX handler straight into the table of tensors, so its cost is bounded by its own size

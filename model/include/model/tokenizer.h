@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tokenizer.json: BPE in the forms of the GPT-2, Llama, Mistral and Qwen families.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward pass of a Llama-layout decoder with its KV cache. LibTorch stays behind this header.
 #pragma once
 

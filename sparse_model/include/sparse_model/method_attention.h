@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention of a running model by methods of the registry: a prefill method for passes of several rows, a decode method
 // for those of one, both on the CPU executors.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One budget for all that the window keeps only to be faster: heads, their masses, tiles of the map, statistics. What
 // was used longest ago leaves first, whatever cache it is in.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the window asks of the rest of the application. ui/ knows only this interface and analysis' plain-data headers;
 // app/workbench implements it over capture, data, analysis and kernels. Every call returns at once; callbacks come
 // later on the UI thread, and never after Cancel of their tag.

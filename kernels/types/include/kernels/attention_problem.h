@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensors of one attention problem, as every selector and executor sees them: pointers, shapes, strides. No
 // framework type.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where two budgets take each pair of a head: what a search over many settings reads in place of one index a setting.
 //
 // For methods whose kept set is a union: whatever the other budget is, a pair is kept when either of the two takes it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors without gaps: strides from a shape.
 #pragma once
 

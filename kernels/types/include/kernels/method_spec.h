@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a method says of itself: the one source of the command line's options, the window's controls, the tuner's search
 // space, `headscope methods` and the tables in docs/. Code outside a method's own file decides by these traits, never
 // by a name or a text. Plain data: any room may include this header.

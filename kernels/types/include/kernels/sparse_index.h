@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SparseIndex: what a prefill method keeps. Every selector makes one, every executor reads one, and FLOPs, sparsity,
 // CRA, recall, the mask overlay and the dense-with-mask reference all come from its kept set.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Result of a call into the kernels room: success, or one sentence that names the field, its value and what is allowed.
 //
 // Kernels never throw and never print: a caller on a render thread must be able to go on. A call that is refused has

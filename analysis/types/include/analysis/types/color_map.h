@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The palettes of maps and metrics: one table for the canvas, the matrix, pictures and the report.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results of running methods on heads, as plain data: the rows of the comparison table, of compare's JSON and CSV and
 // of the report.
 #pragma once

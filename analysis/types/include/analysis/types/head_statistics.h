@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What headscope knows of one head, as plain data: the row of the table, the cell of the matrix, the entry of the JSON
 // file.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a decode method keeps on a head's generation steps, as plain data: tiles count it, the window draws it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the mass that a mask keeps is spread over the query rows: the histogram of the window and the numbers beside it.
 // Pure; one definition of bins, percentile and share for everybody.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The metrics of statistics that were computed with other targets and budgets than the default ones.
 #pragma once
 

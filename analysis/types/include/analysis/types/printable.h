@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text that came from a file, made safe to print: on a terminal, in a table, in a label of the window.
 //
 // What a file says may hold escape sequences, line breaks, marks that turn the direction of writing, or bytes that are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers that have bounds, and that fp32 takes a hair beyond them.
 #pragma once
 

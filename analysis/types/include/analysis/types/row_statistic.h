@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A statistic that is taken of every row of a head and averaged: what it is called, what it reads, how it is computed.
 //
 // A new one is one file in analysis/row_statistics that defines a subclass and a function that returns it, and one line

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of a head's attention map, and how pixels, tokens and levels relate. Pure functions, tested without a display.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Repeated measurement: median and median absolute deviation.
 #pragma once
 
