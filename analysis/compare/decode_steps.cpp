@@ -2,6 +2,8 @@
 #include "compare/decode_steps.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "analysis/tiles.h"
 #include "head/head_checks.h"
@@ -34,6 +36,15 @@ double DecodeSteps::KeptMass(const HeadTensors& head, int64_t step, std::span<co
   const int64_t first = FirstToken(step);
   for (const int32_t token : tokens) mass += Probability(head, Row(step), first + token);
   return mass;
+}
+
+double DecodeSteps::OutsideMass(const HeadTensors& head, int64_t step) const {
+  const int64_t row = Row(step);
+  if (head.SeesAllItsKeys(row)) return 0;
+  const kernels::ColumnRange attended = head.AttendedColumns(row);
+  std::vector<int32_t> all(static_cast<size_t>(attended.end - attended.begin));
+  std::iota(all.begin(), all.end(), 0);
+  return std::max(0.0, 1 - KeptMass(head, step, all) - head.SinkMass(row));
 }
 
 kernels::AttentionProblem DecodeSteps::Problem(const kernels::AttentionProblem& whole, int64_t step) const {

@@ -38,6 +38,8 @@ class DecodeSteps {
 
   // Share of a head's attention at the step, by the recorded LSE, that lies on these tokens of the step's problem.
   double KeptMass(const HeadTensors& head, int64_t step, std::span<const int32_t> tokens) const;
+  // The share that lies on tokens before a cut trace's first.
+  double OutsideMass(const HeadTensors& head, int64_t step) const;
 
  private:
   const HeadFrame& frame_;

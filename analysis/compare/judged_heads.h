@@ -3,9 +3,13 @@
 // megabytes, and a copy costs far less than the pass over its scores that follows.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "analysis/measured_heads.h"
+#include "analysis/outside_mass.h"
 
 namespace headscope::analysis {
 
@@ -18,14 +22,27 @@ class JudgedHeads {
     if (newest_ == nullptr || newest_->id != id) {
       newest_.reset();  // before the next is made
       newest_ = measured_->Head(id, place_);
+      outside_.reset();
     }
     return *newest_;
+  }
+
+  // Mean over all recorded rows of the head's mass that lies outside a cut trace. Costs a pass over the scores of the
+  // rows that lack keys, once a head.
+  double MeanOutside(HeadId id, int32_t num_threads) {
+    const HeadTensors& head = Get(id);
+    if (!outside_) {
+      outside_ = SumOfOutsideMass(head, MassInTrace(head, num_threads), 0, head.num_rows) /
+                 static_cast<double>(std::max<int64_t>(head.num_rows, 1));
+    }
+    return *outside_;
   }
 
  private:
   const MeasuredHeadsPtr measured_;
   const HeadPlace place_;
   HeadTensorsPtr newest_;
+  std::optional<double> outside_;  // the newest's
 };
 
 }  // namespace headscope::analysis

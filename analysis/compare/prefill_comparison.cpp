@@ -107,6 +107,7 @@ Status PrefillComparison::Judge(const PrefillRun& run, HeadId id, MethodResult* 
   if (!status.ok()) return status;
   SetKeptMass(DistributeMass(mass), result);
   result->num_rows = measured_->num_rows;
+  result->outside_mass = judged_.MeanOutside(id, options_.num_threads);
   result->kept_fraction = KeptFraction(*measured_, index);
   const int64_t first = head * measured_->num_rows * measured_->ValueDim();
   const OutputError error =

@@ -2,6 +2,9 @@
 // How much of every row's attention mass is in the trace, and whether the recorded log-sum-exp can be believed.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "analysis/head_tensors.h"
@@ -62,6 +65,43 @@ CheckedRow Check(const HeadTensors& head, int64_t row, data::Encoding encoding) 
   return {largest + std::log(sum), 0.01 + 2 * RelativeError(encoding) * largest_terms};
 }
 
+double Norm(const float* vector, int32_t head_dim) {
+  double sum = 0;
+  for (int32_t i = 0; i < head_dim; ++i) sum += static_cast<double>(vector[i]) * static_cast<double>(vector[i]);
+  return std::sqrt(sum);
+}
+
+// The first row whose log-sum-exp cannot be that of its keys, whatever the rest of them are: below the score of its
+// first or its last one, or above what the longest key could give to every one of them. -1: none. It looks at all rows
+// and costs no pass over their scores.
+int64_t FirstImpossibleRow(const HeadTensors& head, data::Encoding encoding) {
+  double longest_key = 0;
+  for (int64_t token = 0; token < head.num_tokens; ++token)
+    longest_key = std::max(longest_key, Norm(head.k.data() + token * head.head_dim, head.head_dim));
+  const auto scale = static_cast<double>(head.scale), cap = static_cast<double>(head.soft_cap);
+  const double sink = head.sink ? static_cast<double>(*head.sink) : -std::numeric_limits<double>::infinity();
+  for (int64_t row = 0; row < head.num_rows; ++row) {
+    const kernels::ColumnRange attended = head.AttendedColumns(row);
+    if (attended.begin >= attended.end) continue;
+    const float* const q = head.q.data() + row * head.head_dim;
+    const double largest = Norm(q, head.head_dim) * longest_key * std::fabs(scale);
+    const double tolerance = 0.01 + 2 * RelativeError(encoding) * largest;
+    double least = sink;
+    for (const int64_t column : {int64_t{attended.begin}, int64_t{attended.end} - 1}) {
+      const float* const k = head.k.data() + column * head.head_dim;
+      const double dot = std::inner_product(q, q + head.head_dim, k, 0.0, std::plus<>(), [](float a, float b) {
+        return static_cast<double>(a) * static_cast<double>(b);
+      });
+      least = std::max(least, cap > 0 ? cap * std::tanh(dot * scale / cap) : dot * scale);
+    }
+    const auto lse = static_cast<double>(head.lse[static_cast<size_t>(row)]);
+    const double most = std::max(cap > 0 ? std::min(cap, largest) : largest, sink) +
+                        std::log(static_cast<double>(int64_t{attended.end} - attended.begin + (head.sink ? 1 : 0)));
+    if (!(lse >= least - tolerance) || (head.SeesAllItsKeys(row) && !(lse <= most + tolerance))) return row;
+  }
+  return -1;
+}
+
 // Of the first num_cut rows; false when the GPU fails.
 bool MassOnGpu(const HeadTensors& head, int64_t num_cut, std::vector<double>* mass) {
   std::vector<float> lse(static_cast<size_t>(head.num_rows));
@@ -114,8 +154,12 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads) {
 }
 
 std::string DescribeWrongLse(const HeadTensors& head, const data::TraceReader& trace) {
-  for (int64_t i = 0; i < std::min(kCheckedRows, head.num_rows); ++i) {
-    const int64_t row = (i + 1) * head.num_rows / std::min(kCheckedRows, head.num_rows) - 1;
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < std::min(kCheckedRows, head.num_rows); ++i)
+    rows.push_back((i + 1) * head.num_rows / std::min(kCheckedRows, head.num_rows) - 1);
+  if (const int64_t impossible = FirstImpossibleRow(head, trace.layout().encoding); impossible >= 0)
+    rows.push_back(impossible);
+  for (const int64_t row : rows) {
     const CheckedRow checked = Check(head, row, trace.layout().encoding);
     const double beyond = checked.lse - static_cast<double>(head.lse[static_cast<size_t>(row)]);
     if (beyond <= checked.tolerance && (!head.SeesAllItsKeys(row) || -beyond <= checked.tolerance)) continue;

@@ -48,6 +48,7 @@ void VisitComparison(Result& result, Visit&& visit) {
   visit("cra_min", "share", "/cra_min", result.cra_min);
   visit("cra_p5", "share", "/cra_p5", result.cra_p5);
   visit("cra_mean", "share", "/cra_mean", result.cra_mean);
+  visit("outside_mass", "share", "/outside_mass", result.outside_mass);
   const auto visit_timing = [&visit](const std::string& name, auto& timing) {
     visit(name + "_ms", "ms", "/" + name + "/median_ms", timing.median_ms);
     visit(name + "_mad_ms", "ms", "/" + name + "/mad_ms", timing.mad_ms);

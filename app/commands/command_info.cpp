@@ -2,6 +2,7 @@
 // headscope info FILE|DIR [--json]: what a trace or checkpoint holds.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -98,6 +99,22 @@ std::string FactsText(const data::LayerFacts& facts) {
   return out.str();
 }
 
+// "  window     256 tokens in layers 1,3", a line for each length of one; empty where no layer has any.
+std::string WindowsText(const data::TraceLayout& layout) {
+  std::map<int32_t, std::vector<int32_t>> layers;
+  for (size_t slot = 0; slot < layout.facts.size(); ++slot) {
+    if (layout.facts[slot].window > 0) layers[layout.facts[slot].window].push_back(layout.layers[slot]);
+  }
+  std::string text;
+  for (const auto& [window, slots] : layers) {
+    text += "  window     " + std::to_string(window) + " tokens in " +
+            (slots.size() == layout.facts.size() ? "every layer"
+                                                 : (slots.size() == 1 ? "layer " : "layers ") + NumberListText(slots)) +
+            "\n";
+  }
+  return text;
+}
+
 // "  heads      0-7 (KV 0-3)", or where layers differ in anything but their windows a line for each of them.
 std::string LayersText(const data::TraceLayout& layout) {
   const auto without_window = [](data::LayerFacts facts) {
@@ -107,7 +124,7 @@ std::string LayersText(const data::TraceLayout& layout) {
   const data::LayerFacts first = without_window(layout.facts.front());
   if (std::all_of(layout.facts.begin(), layout.facts.end(),
                   [&](const data::LayerFacts& facts) { return without_window(facts) == first; })) {
-    return "  heads      " + HeadsText(first) + "\n";
+    return "  heads      " + HeadsText(first) + "\n" + WindowsText(layout);
   }
   std::string text;
   for (size_t slot = 0; slot < layout.facts.size(); ++slot) {
@@ -121,12 +138,14 @@ std::string LayersText(const data::TraceLayout& layout) {
 std::string RopeAndScale(const data::TraceLayout& layout) {
   const data::LayerFacts& first = layout.facts.front();
   if (std::any_of(layout.facts.begin(), layout.facts.end(), [&](const data::LayerFacts& facts) {
-        return facts.softmax_scale != first.softmax_scale || facts.rope.convention != first.rope.convention;
+        return facts.softmax_scale != first.softmax_scale || facts.soft_cap != first.soft_cap ||
+               facts.rope.convention != first.rope.convention;
       })) {
     return "";
   }
   std::ostringstream out;
   out << ", RoPE " << RopeName(first) << ", scale " << first.softmax_scale;
+  if (first.soft_cap > 0) out << ", soft cap " << first.soft_cap;
   return out.str();
 }
 

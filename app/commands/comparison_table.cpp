@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <string_view>
 
 #include "commands/head_selection.h"
 #include "kernels/method_spec.h"
@@ -16,16 +17,19 @@ namespace {
 using analysis::MethodResult;
 
 struct Column {
-  const char* title;
+  std::string_view title;
   bool is_text;
 };
-constexpr auto kColumns = std::to_array<Column>(
-    {{"head", true},        {"method", true},     {"phase", true},      {"rows", false},
-     {"kept", false},       {"CRA min", false},   {"CRA 5 %", false},   {"CRA mean", false},
-     {"rel. error", false}, {"max error", false}, {"cosine", false},    {"select ms", false},
-     {"attend ms", false},  {"dense ms", false},  {"speed-up", false},  {"bytes allow", false},
-     {"dense by", true},    {"measured", true},   {"chosen per", true}, {"select on, attend on", true},
-     {"parameters", true}});
+constexpr std::string_view kOutside = "outside";  // of a cut trace only
+constexpr auto kColumns =
+    std::to_array<Column>({{"head", true},        {"method", true},       {"phase", true},
+                           {"rows", false},       {"kept", false},        {"CRA min", false},
+                           {"CRA 5 %", false},    {"CRA mean", false},    {kOutside, false},
+                           {"rel. error", false}, {"max error", false},   {"cosine", false},
+                           {"select ms", false},  {"attend ms", false},   {"dense ms", false},
+                           {"speed-up", false},   {"bytes allow", false}, {"dense by", true},
+                           {"measured", true},    {"chosen per", true},   {"select on, attend on", true},
+                           {"parameters", true}});
 using Row = std::array<std::string, kColumns.size()>;
 
 template <typename... Values>
@@ -99,6 +103,7 @@ Row RowOf(const MethodResult& result, const std::map<std::string, std::vector<st
           Format("%.4f", result.cra_min),
           FifthPercentile(result),
           Format("%.4f", result.cra_mean),
+          Format("%.4f", result.outside_mass),
           Format("%.2e", result.relative_error),
           Format("%.2e", result.max_error),
           Format("%.4f", result.cosine),
@@ -122,19 +127,28 @@ std::string Aligned(const std::string& text, size_t width, bool left) {
 
 std::string Line(const Row& row, const std::array<size_t, kColumns.size()>& widths) {
   std::string line;
-  for (size_t i = 0; i < row.size(); ++i)
-    line += (i == 0 ? "" : "  ") + Aligned(row[i], widths[i], kColumns[i].is_text);
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (widths[i] > 0) line += (i == 0 ? "" : "  ") + Aligned(row[i], widths[i], kColumns[i].is_text);
+  }
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
 }
 
+bool IsCut(const std::vector<MethodResult>& results) {
+  return std::any_of(results.begin(), results.end(),
+                     [](const MethodResult& result) { return result.outside_mass > 0; });
+}
+
 std::string Footer(const std::vector<MethodResult>& results,
                    const std::map<std::string, std::vector<std::string>>& shared) {
-  std::string footer =
-      "\nTimes are medians +- median absolute deviations over the repeats; dense attention and the methods take turns. "
-      "CRA and errors are the head's own: CRA in all that its rows attend to in the model, errors against dense "
-      "attention "
-      "over the trace's own keys.\n";
+  const bool has_spread =
+      std::any_of(results.begin(), results.end(), [](const MethodResult& result) { return result.attend.repeats > 1; });
+  std::string footer = has_spread ? "\nTimes are medians +- median absolute deviations over the repeats; dense "
+                                  : "\nTimes are of one run each; dense ";
+  footer +=
+      "attention and the methods take turns. CRA and errors are the head's own: CRA in all that its rows attend to in "
+      "the model, errors against dense attention over the trace's own keys.\n";
+  if (IsCut(results)) footer += "outside: mean share of the rows' attention that is on tokens before the cut.\n";
   std::vector<std::string> said;
   const auto say_once = [&](const std::string& sentence) {
     if (std::find(said.begin(), said.end(), sentence) != said.end()) return;
@@ -175,6 +189,11 @@ std::string ComparisonTable(const std::vector<MethodResult>& results) {
   std::array<size_t, kColumns.size()> widths{};
   for (const Row& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  if (!IsCut(results)) {
+    const auto* const outside =
+        std::find_if(kColumns.begin(), kColumns.end(), [](const Column& column) { return column.title == kOutside; });
+    widths[static_cast<size_t>(outside - kColumns.begin())] = 0;
   }
   std::string table;
   for (const Row& row : rows) table += Line(row, widths);

@@ -13,7 +13,7 @@ void HeadNotes::Look(const analysis::HeadTensors& head, const data::TraceReader&
     AddOnce("cut " + trace.path(),
             trace.path() + " was cut from a longer trace at its token " + std::to_string(head.first_token) +
                 ": masses are shares of what its rows attend to in all, and the part of it that lies on the tokens "
-                "before the cut is outside_mass (headscope analyze)");
+                "before the cut is outside_mass");
   }
   if (!said_.contains("lse " + trace.path())) {
     if (std::string wrong = analysis::DescribeWrongLse(head, trace); !wrong.empty())

@@ -2,6 +2,9 @@
 // The stages of tokenizer.json that see text: normalizer and pre-tokenizer.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "checkpoint/strict_json.h"
 #include "tokenizer/tokenizer_spec.h"
 
@@ -15,15 +18,22 @@ void ReadNormalizer(const JsonFields& root, TokenizerSpec* spec);
 // Returns whether the last step is ByteLevel, which means that the model's tokens are written in its alphabet.
 bool ReadPreTokenizer(const JsonFields& root, TokenizerSpec* spec);
 
-// Visits a stage's steps: those of a Sequence, listed under `list_key`, or the stage itself. A Sequence in a Sequence
-// is refused.
+// Sequences within Sequences that are followed; published files have one at most.
+inline constexpr int kMaxSequenceDepth = 8;
+
+// Visits a stage's steps in their order: those of a Sequence, listed under `list_key`, and of Sequences among them, or
+// the stage itself.
 template <typename Visit>
-void ForEachStep(const JsonFields& stage, std::string_view list_key, const Visit& visit) {
+void ForEachStep(const JsonFields& stage, std::string_view list_key, const Visit& visit, int depth = 0) {
   if (stage.Text("type") != "Sequence") {
     visit(stage);
     return;
   }
-  stage.ForEachObject(list_key, [&](size_t, const JsonFields& step) { visit(step); });
+  if (depth == kMaxSequenceDepth) {
+    stage.RefuseField("type", "is a Sequence within " + std::to_string(depth) + " others",
+                      "write their steps as one list");
+  }
+  stage.ForEachObject(list_key, [&](size_t, const JsonFields& step) { ForEachStep(step, list_key, visit, depth + 1); });
 }
 
 }  // namespace headscope::model

@@ -153,6 +153,13 @@ TEST_F(CutTrace, AnLseThatIsNotOfItsKeysIsTold) {
   HeadTensors too_small = head;
   for (float& lse : too_small.lse) lse -= 3;
   EXPECT_THAT(described(too_small, 50), ::testing::HasSubstr("/attention/lse"));
+  // One row of them all, which is none of the four.
+  for (const float absurd : {-1e30f, 1e30f}) {
+    HeadTensors one_row = head;
+    one_row.lse[77] = absurd;
+    EXPECT_THAT(described(one_row, 0),
+                ::testing::HasSubstr("row at position 77, is " + std::string(absurd < 0 ? "-1e+30" : "1e+30")));
+  }
 }
 
 TEST_F(CutTrace, AWholeTraceKeepsTheRecordedLogSumExp) {

@@ -126,6 +126,17 @@ class Tune(TraceCase):
         self.assertIn("of part's", table)
         self.assertIn(f"{outside:.4f}", table)
         self.assertIn("no setting can keep", table)
+        run("compare", part, "--method", "a-shape", "--method", "decode/dense", "--decode-rows", "500", "--heads", "5:7", "--repeat", "1", "-o", self.path / "compared.json", "--quiet")
+        compared = json.loads((self.path / "compared.json").read_text())["results"]
+        for result in compared:  # all rows of the part, be they a prefill's or steps
+            self.assertEqual(result["num_rows"], 150)
+            self.assertAlmostEqual(result["outside_mass"], outside, 5)
+        self.assertAlmostEqual(compared[1]["cra_mean"], 1 - outside, 5, "dense decode keeps what is there")
+        table = run("compare", part, "--method", "a-shape", "--heads", "5:7", "--repeat", "1", "--quiet").stdout
+        self.assertIn("outside", table.splitlines()[0])
+        self.assertIn(f"{outside:.4f}", table.splitlines()[1])
+        self.assertIn("Times are of one run each", table)
+        self.assertNotIn("outside", run("compare", SHIPPED, "--method", "a-shape", "--heads", "5:7", "--repeat", "1", "--quiet").stdout)
         whole = self.tuned(SHIPPED, *asked)[0]
         self.assertEqual((whole["traces"][0]["first_token"], whole["heads"][0]["outside_mass"]), (0, 0))
         self.assertNotIn("outside", run("tune", SHIPPED, *asked, "--quiet").stdout)

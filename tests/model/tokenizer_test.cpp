@@ -74,9 +74,9 @@ TEST_P(TokenizerOracle, GivesTheIdsOfTheTokenizersLibrary) {
   EXPECT_GT(checked, 1500);
 }
 INSTANTIATE_TEST_SUITE_P(Forms, TokenizerOracle,
-                         ::testing::Values("own", "gpt2", "llama3", "qwen", "llama3_trained", "gpt2_prefix", "tekken",
-                                           "deepseek", "nfd_digits", "nfkc_digits", "nfkd_lower", "behaviors", "llama2",
-                                           "mistral"),
+                         ::testing::Values("own", "gpt2", "llama3", "qwen", "nested", "llama3_trained", "gpt2_prefix",
+                                           "tekken", "deepseek", "nfd_digits", "nfkc_digits", "nfkd_lower", "behaviors",
+                                           "llama2", "mistral"),
                          [](const auto& form) { return std::string(form.param); });
 
 TEST(Tokenizer, AnyBytesComeBack) {

@@ -97,6 +97,8 @@ def variants(model_dir, prose):
         "deepseek": trained(prose, [split(r"\p{N}{1,3}"), split("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), split(DEEPSEEK), byte_level()]),
         "nfd_digits": trained(prose, [digits(individual_digits=True), byte_level(regex=True)], normalizers.NFD()),
         "nfkc_digits": trained(prose, [digits(individual_digits=False), byte_level(prefix=True, regex=True)], normalizers.NFKC()),
+        "nested": trained(prose, [pre_tokenizers.Sequence([digits(individual_digits=True), split(r"\s+")]), byte_level(regex=True)],
+                          normalizers.Sequence([normalizers.Sequence([normalizers.NFC()]), normalizers.Lowercase()])),
         "nfkd_lower": with_added(trained(prose, [byte_level(regex=True)], lower)),
         "behaviors": trained(prose, [split(r"\s+", "removed"), split(["a"], "merged_with_previous"), split(["e"], "merged_with_next"),
                                      split(r"\p{N}", "contiguous"), split(["o"], "contiguous", True), byte_level()]),

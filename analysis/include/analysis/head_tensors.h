@@ -80,9 +80,10 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, HeadPlace p
 // pass over their scores. [num_rows]
 std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads);
 
-// One sentence when the recorded lse of some of four rows, evenly spaced, is not that of their q and k: which row and
-// by how much, naming the file. Empty when they agree as well as the rounding of q and k in `encoding` lets them. A row
-// of a cut trace, whose other keys are not there, can only be seen to be too small.
+// One sentence when the recorded lse of some of four rows, evenly spaced, is not that of their q and k, or that of any
+// row could not be whatever its keys were: which row and by how much, naming the file. Empty when they agree as well as
+// the rounding of q and k in `encoding` lets them. A row of a cut trace, whose other keys are not there, can only be
+// seen to be too small.
 std::string DescribeWrongLse(const HeadTensors& head, const data::TraceReader& trace);
 
 // Every recorded head, by layer, then head.

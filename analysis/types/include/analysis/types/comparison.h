@@ -54,10 +54,11 @@ struct MethodResult {
   double kept_fraction = 1;   // as in MaskSummary
   int64_t num_rows = 0;       // behind the three: recorded rows, or decode steps
   double cra_min = 1, cra_p5 = 1, cra_mean = 1;
-  Timing select, attend;  // apart
-  Timing dense_attend;    // the baseline, timed in turn with this very run
-  std::string baseline;   // whose dense attention that is: "headscope", or another implementation that was faster
-  double speedup = 1;     // dense attend / (select + attend)
+  double outside_mass = 0;  // mean over these rows of what they give to tokens before a cut trace's first
+  Timing select, attend;    // apart
+  Timing dense_attend;      // the baseline, timed in turn with this very run
+  std::string baseline;     // whose dense attention that is: "headscope", or another implementation that was faster
+  double speedup = 1;       // dense attend / (select + attend)
   // Decode only, NaN for prefill: bytes that dense has to read by those that the method has to.
   double bytes_allow = std::numeric_limits<double>::quiet_NaN();
   // Decode on the CPU only, else NaN: the time in which the same threads read the bytes of dense_attend's keys and
