@@ -14,8 +14,9 @@ inline constexpr int32_t kMaxSliceRows = 32;
 // Tokens of a slice. Fixed, so that results do not depend on the number of threads; 512 keys of 128 dimensions in fp32
 // are 512 KiB, some tens of microseconds of one core, and beginning and merging a slice takes a fraction of one.
 inline constexpr int32_t kSliceTokens = 512;
-// Keys per online-softmax step: their values stay in L1 while the query heads pass over them in turn.
-inline constexpr int32_t kSliceBlock = 64;
+// Keys per online-softmax step: their values stay in L1 while the query heads pass over them in turn, and what is
+// fetched ahead of one step is no more than the processor can wait for at once.
+inline constexpr int32_t kSliceBlock = 32;
 
 struct DecodeSlice {
   int32_t sequence;

@@ -149,10 +149,11 @@ HWY_INLINE void StoreSums(FloatVec a, FloatVec b, FloatVec c, FloatVec d, float*
 #endif
 }
 
-// The scores of query rows q[0 .. kRows) with the four keys, as ScoreFourKeys.
+// The scores of query rows q[0 .. kRows) with the four keys, as ScoreFourKeys: keys are read in step, so that a query
+// vector is loaded once for all of them.
 template <int32_t kRows, class T>
-HWY_INLINE void ScoreRowsOfFour(const T* const (&keys)[4], const float* HWY_RESTRICT q, int64_t row_floats,
-                                int64_t head_dim, float* HWY_RESTRICT to, int64_t row_step) {
+HWY_INLINE void ScoreInStep(const T* const (&keys)[4], const float* HWY_RESTRICT q, int64_t row_floats,
+                            int64_t head_dim, float* HWY_RESTRICT to, int64_t row_step) {
   const FloatTag df;
   FloatVec sums[kRows][4];
 #pragma GCC unroll 4
@@ -183,6 +184,51 @@ HWY_INLINE void ScoreRowsOfFour(const T* const (&keys)[4], const float* HWY_REST
   if (d < head_dim) add(HalfVector(), d);
 #pragma GCC unroll 4
   for (int32_t r = 0; r < kRows; ++r) StoreSums(sums[r][0], sums[r][1], sums[r][2], sums[r][3], to + r * row_step);
+}
+
+// The same, one key after the other.
+template <int32_t kRows, class T>
+HWY_INLINE void ScoreKeyByKey(const T* const (&keys)[4], const float* HWY_RESTRICT q, int64_t row_floats,
+                              int64_t head_dim, float* HWY_RESTRICT to, int64_t row_step) {
+  const FloatTag df;
+  FloatVec sums[kRows][4];
+#pragma GCC unroll 4
+  for (int32_t i = 0; i < 4; ++i) {
+#pragma GCC unroll 4
+    for (int32_t r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(df);
+    const auto add = [&](const auto& load, int64_t d) HWY_ATTR {
+      constexpr int32_t kVectors = std::decay_t<decltype(load)>::kVectors;
+      FloatVec k[kVectors];
+      load(keys[i] + d, k);
+#pragma GCC unroll 2
+      for (int32_t j = 0; j < kVectors; ++j) {
+#pragma GCC unroll 4
+        for (int32_t r = 0; r < kRows; ++r)
+          sums[r][i] = hn::MulAdd(hn::Load(df, q + r * row_floats + d + j * kSliceLanes), k[j], sums[r][i]);
+      }
+    };
+    int64_t d = 0;
+    if constexpr (kSplitsPairs<T>) {
+      for (; d + 2 * kSliceLanes <= head_dim; d += 2 * kSliceLanes) add(SplitPair(), d);
+    }
+    for (; d + kSliceLanes <= head_dim; d += kSliceLanes) add(WholeVector(), d);
+    if (d < head_dim) add(HalfVector(), d);
+  }
+#pragma GCC unroll 4
+  for (int32_t r = 0; r < kRows; ++r) StoreSums(sums[r][0], sums[r][1], sums[r][2], sums[r][3], to + r * row_step);
+}
+
+// Long keys go one by one: read in step, memory gave those of 512 bytes at half its rate, whatever was fetched ahead
+// (docs/bench.md). More query rows would load their vectors four times as often for it, so their keys must be longer.
+template <int32_t kRows, class T>
+HWY_INLINE void ScoreRowsOfFour(const T* const (&keys)[4], const float* q, int64_t row_floats, int64_t head_dim,
+                                float* to, int64_t row_step) {
+  constexpr int64_t kLongKey = kRows == 1 ? 256 : 512;  // bytes
+  if (head_dim * int64_t{sizeof(T)} >= kLongKey) {
+    ScoreKeyByKey<kRows>(keys, q, row_floats, head_dim, to, row_step);
+  } else {
+    ScoreInStep<kRows>(keys, q, row_floats, head_dim, to, row_step);
+  }
 }
 
 // to[row * row_step + i] = query row * key i, i < 4. q [num_rows, row_floats]: fp32, 64-byte aligned rows with zeros

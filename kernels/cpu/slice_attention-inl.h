@@ -191,35 +191,37 @@ class SliceAttention {
 
   template <class Tokens>
   HWY_INLINE void AddValues(const Tokens& tokens, int32_t keys, int32_t next) {
-    for (int32_t key = 0; key < next; ++key) Fetch(k_.At(tokens[keys + key]), head_dim_);
     int32_t row = 0;
-    for (; row + 4 <= slice_.num_heads; row += 4) AddRows<4>(tokens, keys, row);
+    for (; row + 4 <= slice_.num_heads; row += 4) AddRows<4>(tokens, keys, row == 0 ? next : 0, row);
     if (row + 2 <= slice_.num_heads) {
-      AddRows<2>(tokens, keys, row);
+      AddRows<2>(tokens, keys, row == 0 ? next : 0, row);
       row += 2;
     }
-    if (row < slice_.num_heads) AddRows<1>(tokens, keys, row);
+    if (row < slice_.num_heads) AddRows<1>(tokens, keys, row == 0 ? next : 0, row);
   }
 
-  // All columns of output rows [row, row + kRows).
+  // All columns of output rows [row, row + kRows). Fetches the next block's `next` keys on the way, one with each
+  // value: more at once than the processor keeps track of would stall it, and memory then waits while values are added.
   template <int32_t kRows, class Tokens>
-  HWY_INLINE void AddRows(const Tokens& tokens, int32_t keys, int32_t row) {
+  HWY_INLINE void AddRows(const Tokens& tokens, int32_t keys, int32_t next, int32_t row) {
     constexpr int32_t kMost = std::min(8, kHeld / kRows);
     int64_t d = 0;
     for (; d + kMost * kSliceLanes <= v_head_dim_; d += kMost * kSliceLanes)
-      AddColumns<kRows, kMost>(LoaderOfTwo<T>(), tokens, keys, row, d);
+      AddColumns<kRows, kMost>(LoaderOfTwo<T>(), tokens, keys, d == 0 ? next : 0, row, d);
     if constexpr (kMost > 4) {
       for (; d + 4 * kSliceLanes <= v_head_dim_; d += 4 * kSliceLanes)
-        AddColumns<kRows, 4>(LoaderOfTwo<T>(), tokens, keys, row, d);
+        AddColumns<kRows, 4>(LoaderOfTwo<T>(), tokens, keys, d == 0 ? next : 0, row, d);
     }
     for (; d + 2 * kSliceLanes <= v_head_dim_; d += 2 * kSliceLanes)
-      AddColumns<kRows, 2>(LoaderOfTwo<T>(), tokens, keys, row, d);
-    for (; d + kSliceLanes <= v_head_dim_; d += kSliceLanes) AddColumns<kRows, 1>(WholeVector(), tokens, keys, row, d);
-    if (d < v_head_dim_) AddColumns<kRows, 1>(HalfVector(), tokens, keys, row, d);
+      AddColumns<kRows, 2>(LoaderOfTwo<T>(), tokens, keys, d == 0 ? next : 0, row, d);
+    for (; d + kSliceLanes <= v_head_dim_; d += kSliceLanes)
+      AddColumns<kRows, 1>(WholeVector(), tokens, keys, d == 0 ? next : 0, row, d);
+    if (d < v_head_dim_) AddColumns<kRows, 1>(HalfVector(), tokens, keys, d == 0 ? next : 0, row, d);
   }
 
   template <int32_t kRows, int32_t kVectors, class Load, class Tokens>
-  HWY_INLINE void AddColumns(const Load& load, const Tokens& tokens, int32_t keys, int32_t row, int64_t d) {
+  HWY_INLINE void AddColumns(const Load& load, const Tokens& tokens, int32_t keys, int32_t next, int32_t row,
+                             int64_t d) {
     const FloatTag df;
     const float* HWY_RESTRICT const weights = scratch_.scores.get() + int64_t{row} * kSliceBlock;
     float* HWY_RESTRICT const o = scratch_.o.get() + row * scratch_.o_floats + d;
@@ -232,6 +234,7 @@ class SliceAttention {
         sums[r][j] = hn::Mul(decay, hn::Load(df, o + r * scratch_.o_floats + j * kSliceLanes));
     }
     for (int32_t key = 0; key < keys; ++key) {
+      if (key < next) Fetch(k_.At(tokens[keys + key]), head_dim_);
       const T* HWY_RESTRICT const value = v_.At(tokens[key]) + d;
       FloatVec weight[kRows];
 #pragma GCC unroll 8
