@@ -22,8 +22,8 @@
 #include "support/messages.h"
 #include "support/option_checks.h"
 #include "support/output_file.h"
+#include "support/sleeping_threads.h"
 #include "support/sudden_end.h"
-#include "support/waiting_threads.h"
 #include "window.h"
 
 namespace headscope::app {

@@ -14,7 +14,7 @@
 #include "capture/output_claim.h"
 #include "data/trace_writer.h"
 #include "data/unfinished_file.h"
-#include "eval/prose.h"
+#include "eval/prose_file.h"
 #include "eval/tasks.h"
 #include "model/checkpoint.h"
 #include "model/input_file.h"

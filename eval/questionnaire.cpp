@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "eval/prose.h"
+#include "eval/prose_file.h"
 
 namespace headscope::eval {
 

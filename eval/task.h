@@ -2,7 +2,7 @@
 // What a task is: facts that are hidden in a filler text, and questions that need them.
 //
 // A new task is one file in eval/tasks that defines a subclass of Task and a function that returns it, and one line in
-// eval/tasks/list.h. The command line, `capture --task`, the window's dialog and `eval` take it from there.
+// eval/tasks/task_list.h. The command line, `capture --task`, the window's dialog and `eval` take it from there.
 #pragma once
 
 #include <cstdint>

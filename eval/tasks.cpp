@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "task_maker.h"
-#include "tasks/list.h"
+#include "tasks/task_list.h"
 
 namespace headscope::eval {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a head's learned logit takes of a row's mass (gpt-oss and others): no token gets it, so a head that gives much
 // of it to the sink does little in that row.
-#include "list.h"
+#include "row_statistic_list.h"
 
 namespace headscope::analysis {
 namespace {

@@ -3,7 +3,7 @@
 // (SparQ Attention, section 3).
 #include <limits>
 
-#include "list.h"
+#include "row_statistic_list.h"
 
 namespace headscope::analysis {
 namespace {

@@ -9,7 +9,7 @@
 #include "analysis/head_tensors.h"
 #include "analysis/statistics.h"
 #include "kernels/cpu_scores.h"
-#include "statistics/line_sums.h"
+#include "statistics/mass_by_line.h"
 #include "statistics/ranked_mass.h"
 #include "statistics/top_columns.h"
 

@@ -5,7 +5,7 @@
 #include "analysis/head_tensors.h"
 #include "analysis/statistics.h"
 #include "kernels/status.h"
-#include "statistics/line_sums.h"
+#include "statistics/mass_by_line.h"
 #include "statistics/row_block_pass.h"
 
 namespace headscope::analysis {

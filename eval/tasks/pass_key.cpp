@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
-#include "tasks/list.h"
 #include "tasks/random_text.h"
+#include "tasks/task_list.h"
 
 namespace headscope::eval {
 namespace {

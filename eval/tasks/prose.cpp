@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tasks/list.h"
+#include "tasks/task_list.h"
 
 namespace headscope::eval {
 namespace {

@@ -14,9 +14,9 @@
 #include <new>
 #include <thread>
 
+#include "bench/bench_report.h"
+#include "bench/figure.h"
 #include "bench/placed_problem.h"
-#include "bench/report.h"
-#include "bench/statistics.h"
 #include "bench/workload.h"
 #include "data/trace_schema.h"
 #include "support/errors.h"

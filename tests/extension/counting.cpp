@@ -2,8 +2,8 @@
 // A task as an extension adds it: numbered lines are spread over a text in order; asks for the line after one of them.
 #include <utility>
 
-#include "tasks/list.h"
 #include "tasks/random_text.h"
+#include "tasks/task_list.h"
 
 namespace headscope::eval {
 namespace {

@@ -2,7 +2,7 @@
 // A statistic as an extension adds it: how many keys a row looks at, as 1 / sum of p^2 (the inverse Simpson index).
 #include <limits>
 
-#include "row_statistics/list.h"
+#include "row_statistics/row_statistic_list.h"
 
 namespace headscope::analysis {
 namespace {

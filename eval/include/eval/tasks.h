@@ -18,7 +18,7 @@ struct TaskPrompt {
   std::vector<int64_t> fact_positions;  // first token of every fact that the answer needs
 };
 
-// Every task, in the order of eval/tasks/list.h.
+// Every task, in the order of eval/tasks/task_list.h.
 const std::vector<std::string>& TaskNames();
 std::string TaskHelp(std::string_view name);
 // Exactly `length` tokens (prompt and answer together), the same for the same seed on every machine. `text`: the filler

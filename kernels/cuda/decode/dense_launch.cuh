@@ -2,9 +2,9 @@
 // Definition of LaunchDense (decode_launch.h); included by each of its translation units.
 #pragma once
 
+#include "decode/decode_launch.cuh"
 #include "decode/decode_launch.h"
 #include "decode/dense_kernels.cuh"
-#include "decode/launch.cuh"
 
 namespace headscope::kernels::decode {
 

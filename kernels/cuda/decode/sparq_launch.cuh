@@ -2,8 +2,8 @@
 // Definition of LaunchSparq (decode_launch.h); included by each of its translation units.
 #pragma once
 
+#include "decode/decode_launch.cuh"
 #include "decode/decode_launch.h"
-#include "decode/launch.cuh"
 #include "decode/sparq_kernels.cuh"
 #include "decode/sparq_stream_kernel.cuh"
 

@@ -2,8 +2,8 @@
 // Kept mass of an index: a block sums p over the kept columns of one list. Runs and single columns are packed into
 // tiles of 64 keys, whatever their lengths.
 #include "kernels/cuda_statistics.h"
-#include "statistics/launch.cuh"
 #include "statistics/list_cursor.cuh"
+#include "statistics/scores_launch.cuh"
 
 namespace headscope::kernels {
 namespace statistics {

@@ -4,8 +4,8 @@
 // for the lower half of the rows. Every sum of 64 terms goes to its total in 64-bit fixed point, whose additions
 // commute, so the result does not depend on the order of blocks.
 #include "kernels/cuda_statistics.h"
-#include "statistics/launch.cuh"
 #include "statistics/probability_tile.cuh"
+#include "statistics/scores_launch.cuh"
 
 namespace headscope::kernels {
 namespace statistics {

@@ -4,8 +4,8 @@
 // the end.
 #include "current_device.h"
 #include "kernels/cuda_statistics.h"
-#include "statistics/launch.cuh"
 #include "statistics/row_lse_hopper.h"
+#include "statistics/scores_launch.cuh"
 
 namespace headscope::kernels {
 namespace statistics {

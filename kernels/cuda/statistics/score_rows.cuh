@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "statistics/launch.cuh"
+#include "statistics/scores_launch.cuh"
 
 namespace headscope::kernels::statistics {
 

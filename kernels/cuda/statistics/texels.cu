@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "kernels/cuda_statistics.h"
-#include "statistics/launch.cuh"
 #include "statistics/probability_tile.cuh"
+#include "statistics/scores_launch.cuh"
 
 namespace headscope::kernels {
 namespace statistics {

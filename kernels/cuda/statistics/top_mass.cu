@@ -11,7 +11,7 @@
 
 #include "current_device.h"
 #include "kernels/cuda_statistics.h"
-#include "statistics/launch.cuh"
+#include "statistics/scores_launch.cuh"
 
 namespace headscope::kernels {
 namespace statistics {

@@ -2,8 +2,8 @@
 // A statistic that is taken of every row of a head and averaged: what it is called, what it reads, how it is computed.
 //
 // A new one is one file in analysis/row_statistics that defines a subclass and a function that returns it, and one line
-// in analysis/row_statistics/list.h. The metrics of matrix, table, filter, command line, report and files, and what is
-// kept on disk, come from there (docs/analysis.md).
+// in analysis/row_statistics/row_statistic_list.h. The metrics of matrix, table, filter, command line, report and
+// files, and what is kept on disk, come from there (docs/analysis.md).
 #pragma once
 
 #include <cstdint>

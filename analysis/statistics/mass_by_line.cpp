@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "statistics/line_sums.h"
+#include "statistics/mass_by_line.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "eval/prose.h"
+#include "eval/prose_file.h"
 
 #include <stdexcept>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/statistics.h"
+#include "bench/figure.h"
 #include "kernels/seeded_problem.h"
 
 namespace headscope::app::bench {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/waiting_threads.h"
+#include "support/sleeping_threads.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/statistics.h"
+#include "bench/figure.h"
 
 #include <algorithm>
 

@@ -14,7 +14,7 @@
 #include "tile_attention.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "attend.cpp"
+#define HWY_TARGET_INCLUDE "attend_cpu.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 

@@ -18,7 +18,7 @@
 #include "problem_view.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "decode.cpp"
+#define HWY_TARGET_INCLUDE "decode_cpu.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 

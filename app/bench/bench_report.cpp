@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/report.h"
+#include "bench/bench_report.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
