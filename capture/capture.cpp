@@ -63,6 +63,10 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
       request.text ? "text" : "prompt " + std::filesystem::path(*request.prompt_file).filename().string();
   if (text.empty())
     model::Refuse(request.text ? "the prompt" : *request.prompt_file, "", "is empty", "give at least one character");
+  if (const size_t valid = model::Utf8Length(text); valid < text.size()) {
+    model::Refuse(request.text ? "the prompt" : *request.prompt_file, "",
+                  "is not UTF-8 at byte " + std::to_string(valid), "convert it, as iconv -f LATIN1 -t UTF-8 does");
+  }
   try {
     return {tokenizer.Encode(text, /*add_special_tokens=*/true, config.max_positions), source, ""};
   } catch (const model::TooManyTokens& too_many) {
@@ -214,7 +218,6 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
   // An interrupted trace is readable up to here and says complete = 0.
   result.interrupted = result.num_tokens < layout.max_tokens;
   if (!result.interrupted) writer->Finish();
-  result.bytes = writer->BytesWritten();
   result.generated_text = run->Text(generated);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
@@ -269,14 +272,14 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   model->BeginPrompt(prompt_tokens);
 
   data::UnfinishedFile unfinished(target.writing_path());
-  data::TraceWriter writer(target.writing_path(), layout, /*overwrite=*/false, num_rows);
+  std::optional<data::TraceWriter> writer(std::in_place, target.writing_path(), layout, /*overwrite=*/false, num_rows);
   std::optional<Recorder> recorder;
   const auto leave = [&] { return target.Leave(recorder ? recorder->Stop() : 0); };
   CaptureResult result;
   try {
-    recorder.emplace(&writer, layout, rows, prompt_tokens);
+    recorder.emplace(&*writer, layout, rows, prompt_tokens);
     CaptureRun run(model.get(), tokenizer, &*recorder, &unfinished, cancelled);
-    result = Record(request, layout, prompt, progress, &writer, &*recorder, &run);
+    result = Record(request, layout, prompt, progress, &*writer, &*recorder, &run);
   } catch (const data::TraceError& error) {
     throw data::TraceError(error.what() + ("; " + leave()));
   } catch (const DeviceError& error) {
@@ -296,6 +299,11 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
     target.Complete();
     result.path = request.output_path;
   }
+  recorder.reset();
+  writer.reset();  // closes the file, whose size is known then
+  std::error_code gone;
+  const auto size = result.path.empty() ? 0 : std::filesystem::file_size(result.path, gone);
+  result.bytes = gone ? 0 : static_cast<int64_t>(size);
   return result;
 }
 

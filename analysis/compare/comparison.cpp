@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "analysis/compare.h"
@@ -7,6 +9,7 @@
 #include "compare/decode_comparison.h"
 #include "compare/mask_quality.h"
 #include "compare/prefill_comparison.h"
+#include "kernels/parallel.h"
 
 namespace headscope::analysis {
 namespace {
@@ -39,9 +42,13 @@ CompareOptions AtLeastOneRepeat(CompareOptions options) {
 
 struct LayerComparison::Impl {
   Impl(MeasuredHeadsPtr heads, const CompareOptions& options)
-      : measured(std::move(heads)), prefill(measured, options), decode(measured, options) {}
+      : measured(std::move(heads)),
+        num_threads(kernels::NumWorkers(options.num_threads, std::numeric_limits<int32_t>::max())),
+        prefill(measured, options),
+        decode(measured, options) {}
 
   const MeasuredHeadsPtr measured;
+  const int32_t num_threads;
   PrefillComparison prefill;
   DecodeComparison decode;
 };
@@ -67,6 +74,7 @@ Status LayerComparison::Run(const std::vector<AskedMethod>& methods, const std::
     result.head = heads[i / methods.size()];
     result.method = kernels::UniqueName(method.spec());
     result.parameters = method.values.ToString(method.spec());
+    result.num_threads = impl_->num_threads;
     result.measured = measured.Name();
     result.measured_heads = measured.num_qo_heads;
     result.measured_kv_heads = measured.num_kv_heads;

@@ -42,6 +42,7 @@ void VisitComparison(Result& result, Visit&& visit) {
   visit("chosen_per", "", "/chosen_per", result.chosen_per);
   visit("device", "", "/device", result.device);
   visit("select_device", "", "/select_device", result.select_device);
+  visit("num_threads", "", "/num_threads", result.num_threads);
   visit("note", "", "/note", result.note);
   visit("kept_fraction", "share", "/kept_fraction", result.kept_fraction);
   visit("num_rows", "", "/num_rows", result.num_rows);

@@ -160,6 +160,9 @@ std::string Footer(const std::vector<MethodResult>& results,
     say_once(result.measured + (one ? " in one launch" : " in one launch, batch 1") + ", with " +
              std::to_string(result.measured_kv_heads) + (result.measured_kv_heads == 1 ? " KV head" : " KV heads") +
              (one ? "" : "; its heads share the times") + ".");
+    if (result.device == "cpu" || result.select_device == "cpu")
+      say_once("What ran on the CPU had " + std::to_string(result.num_threads) +
+               (result.num_threads == 1 ? " thread." : " threads."));
   }
   for (const MethodResult& result : results) {
     if (result.chosen_per == kernels::NameOf(kernels::ChosenPer::kKvHead)) {

@@ -46,8 +46,10 @@ void CheckStatus(const kernels::Status& status, const std::string& where) {
 void CheckQueryRows(const data::TraceReader& trace) {
   if (trace.num_rows() > 0) return;
   if (trace.num_tokens() == 0) {
-    throw data::BadTraceError(trace.path() +
-                              ": its capture was cut short before the first token was written; capture it again");
+    throw data::BadTraceError(
+        trace.path() +
+        ": it holds no token; its capture is still running, or was cut short before the first was "
+        "written: wait for it, or capture it again");
   }
   throw UsageError(trace.path() + ": it holds keys and values of " + std::to_string(trace.num_tokens()) +
                    " tokens and no query rows (recorded were " + trace.layout().row_selection +

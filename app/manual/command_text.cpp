@@ -8,6 +8,7 @@ OptionText DescribeOption(const CLI::Option& option) {
   OptionText text;
   if (option.get_positional()) {
     text.names.push_back(option.get_name(true));
+    text.repeats = option.get_expected_max() > 1;
   } else {
     for (const std::string& name : option.get_snames()) text.names.push_back("-" + name);
     for (const std::string& name : option.get_lnames()) text.names.push_back("--" + name);

@@ -15,6 +15,7 @@ struct OptionText {
   std::string default_value;
   std::string help;
   bool required = false;
+  bool repeats = false;  // a positional argument that may stand several times
 };
 
 struct CommandText {

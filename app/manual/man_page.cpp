@@ -35,7 +35,8 @@ std::string Italic(std::string_view text) {
 std::string Synopsis(const std::string& program, const CommandText& command) {
   std::string line = Bold(program + " " + command.name);
   for (const OptionText& argument : command.arguments) {
-    line += ' ' + (argument.required ? Italic(argument.value) : "[" + Italic(argument.value) + "]");
+    line += ' ' + (argument.required ? Italic(argument.value) : "[" + Italic(argument.value) + "]") +
+            (argument.repeats ? " ..." : "");
   }
   for (const OptionText& option : command.options) {
     if (option.required) line += ' ' + Bold(option.names.front()) + ' ' + Italic(option.value);

@@ -41,7 +41,6 @@ struct TraceWriter::Impl {
       positions;  // of all recorded query rows: 4 bytes a row, a small share of what a row takes on disk
   int64_t num_tokens = 0;
   int64_t text_bytes = 0;
-  int64_t payload_bytes = 0;
   bool broken = false;
 
   void RequireSpace(int64_t tokens, int64_t rows, int64_t text_length) const;
@@ -137,8 +136,6 @@ void TraceWriter::Impl::WriteTensor(const TensorSpec& spec, const LayerBlock& bl
     extent.push_back(static_cast<hsize_t>(NumComponents(spec, facts)));
   }
   target.Write(offset, extent, block.Values(spec.tensor));
-  payload_bytes +=
-      static_cast<int64_t>(extent[1] * length) * NumComponents(spec, facts) * ComponentBytes(spec, layout.encoding);
 }
 
 void TraceWriter::Impl::WriteLseKeys(const LayerBlock& block) {
@@ -298,15 +295,9 @@ void TraceWriter::Finish() {
   });
   // Closing writes nothing that matters any more: it only marks the file as no longer written.
   const std::string path = self.path;
-  const int64_t payload = self.payload_bytes;
   impl_ = std::make_unique<Impl>();
   impl_->path = path;
-  impl_->payload_bytes = payload;
   impl_->broken = true;
-}
-
-int64_t TraceWriter::BytesWritten() const {
-  return impl_->payload_bytes;
 }
 
 }  // namespace headscope::data

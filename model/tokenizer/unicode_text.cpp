@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 
+#include "model/tokenizer.h"
+
 namespace headscope::model {
 namespace {
 
@@ -62,6 +64,10 @@ size_t WhiteSpaceAtBack(std::string_view text) {
   for (Character c = BackCharacter(left); c.length > 0 && IsWhiteSpace(c.code); c = BackCharacter(left))
     left.remove_suffix(c.length);
   return text.size() - left.size();
+}
+
+size_t Utf8Length(std::string_view text) {
+  return ValidAtFront(text);
 }
 
 size_t ValidAtFront(std::string_view text) {

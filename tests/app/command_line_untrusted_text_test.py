@@ -69,6 +69,23 @@ class UntrustedText(TraceCase):
                     self.assertIn("config.json", said)
                     self.assertEqual(unsafe(said), [])
 
+    def test_a_table_of_comma_separated_values_obeys_nothing(self):
+        trace = self.path / "\x1b]0;owned\x07.h5"
+        shutil.copy(self.trace, trace)
+        run("compare", trace, "--method", "a-shape", "--heads", "0:0", "--repeat", "1", "-o", self.path / "runs.csv", "--quiet")
+        written = (self.path / "runs.csv").read_bytes()
+        self.assertEqual(unsafe(written.decode()), [])
+        self.assertIn(rb"\x1b]0;owned\x07.h5", written)
+
+    def test_a_prompt_that_is_not_utf8_is_refused_with_its_place(self):
+        prompt = self.path / "latin1.txt"
+        prompt.write_bytes("na\u00efve".encode("latin-1"))
+        said = run("capture", MODEL, "--prompt", prompt, "-o", self.path / "none.h5", code=3).stderr
+        self.assertIn("latin1.txt", said)
+        self.assertIn("not UTF-8 at byte 2", said)
+        self.assertIn("iconv", said)
+        self.assertFalse((self.path / "none.h5").exists())
+
     def test_arguments_are_quoted_as_text(self):
         hostile = HOSTILE.replace(b"\xff", b"").decode()
         for code, *command in ((2, hostile), (3, "info", hostile), (2, "analyze", self.trace, "--heads", hostile), (2, "bench", "--methods", hostile)):

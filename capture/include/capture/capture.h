@@ -45,7 +45,7 @@ struct CaptureResult {
   std::string path;
   int64_t num_tokens = 0;
   int64_t num_rows = 0;
-  int64_t bytes = 0;
+  int64_t bytes = 0;           // of the file
   double seconds = 0;          // model and writing, without loading
   std::string generated_text;  // of the decode steps
   bool interrupted = false;    // cancelled: the trace is valid and shorter

@@ -71,8 +71,6 @@ class TraceWriter {
   // Flush, complete = 1, close.
   void Finish();
 
-  int64_t BytesWritten() const;
-
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -46,4 +46,7 @@ class Tokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
+// How many bytes of UTF-8 stand at the front of `text`: all of them, if it is UTF-8.
+size_t Utf8Length(std::string_view text);
+
 }  // namespace headscope::model

@@ -50,6 +50,7 @@ struct MethodResult {
   std::string chosen_per;
   std::string device;         // where attention ran: "cpu" or the GPU's name
   std::string select_device;  // where selection ran
+  int32_t num_threads = 1;    // CPU threads that what ran there had
   std::string note;           // why the two differ, or what else to know beside the numbers; mostly empty
   double kept_fraction = 1;   // as in MaskSummary
   int64_t num_rows = 0;       // behind the three: recorded rows, or decode steps
