@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -42,10 +43,13 @@ double Entropy(const float* p, const float* scores, int64_t num_values, float ls
 // Zeroes all but the r components of largest magnitude (equal ones: the lower index).
 void KeepLargest(float* q, int32_t head_dim, int32_t r) {
   if (r >= head_dim) return;
-  std::vector<int32_t> order(static_cast<size_t>(head_dim));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [q](int32_t a, int32_t b) { return std::fabs(q[a]) > std::fabs(q[b]); });
-  for (size_t i = static_cast<size_t>(std::max(r, 0)); i < order.size(); ++i) q[order[i]] = 0;
+  // By magnitude, then by index, in one number: the bits of a float without a sign order as it does.
+  std::vector<uint64_t> components;
+  for (int32_t i = 0; i < head_dim; ++i)
+    components.push_back(uint64_t{std::bit_cast<uint32_t>(std::fabs(q[i]))} << 32 | ~static_cast<uint32_t>(i));
+  const auto first_dropped = components.begin() + std::max(r, 0);
+  std::nth_element(components.begin(), first_dropped, components.end(), std::greater<>());
+  for (auto dropped = first_dropped; dropped != components.end(); ++dropped) q[~static_cast<uint32_t>(*dropped)] = 0;
 }
 
 }  // namespace

@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <limits>
+#include <numeric>
 
 #include "kernels/cpu_scores.h"
 
 namespace headscope::analysis {
 namespace {
 
-constexpr int64_t kLargestBlock = 64;
-constexpr int64_t kSmallestBlock = 4;  // below, the blocks cost more than they save
+constexpr int64_t kBlock = 64;
+constexpr int64_t kLeastLanes = 64;
+constexpr int64_t kLeastInLane = 2;  // below, the bound costs more than it saves
 
 // An unsigned number that orders as the float does; a total order even for a NaN.
 uint32_t OrderKey(float value) {
@@ -19,37 +22,38 @@ uint32_t OrderKey(float value) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
+// Orders as the values do, and the lower index before the higher where they are equal.
+uint64_t CandidateOf(float value, int32_t index) {
+  return uint64_t{OrderKey(value)} << 32 | ~static_cast<uint32_t>(index);
+}
+
+int32_t IndexOf(uint64_t candidate) {
+  return static_cast<int32_t>(~static_cast<uint32_t>(candidate));
+}
+
+// The k-th largest; reorders.
+float KthLargest(std::vector<float>* values, int32_t k) {
+  const auto kth = values->begin() + (k - 1);
+  std::nth_element(values->begin(), kth, values->end(), std::greater<>());
+  return *kth;
+}
+
 }  // namespace
 
 const std::vector<int32_t>& TopColumns::Select(const float* values, int64_t num_values, int32_t k) {
-  candidates_.resize(static_cast<size_t>(num_values));
-  size_t count = 0;
-  // Twice as many blocks as columns wanted: the bound is then near the median of the maxima, and some 1.4 k candidates
+  // Twice as many parts as columns wanted: the bound is then near the median of their maxima, and some 1.4 k candidates
   // reach it.
-  const int64_t block = std::min(kLargestBlock, num_values / (2 * int64_t{k}));
-  if (block < kSmallestBlock) {
-    for (int64_t i = 0; i < num_values; ++i) candidates_[count++] = {OrderKey(values[i]), static_cast<int32_t>(i)};
+  const int64_t lanes = std::max(kLeastLanes, 2 * int64_t{k});
+  indices_.resize(static_cast<size_t>(num_values));
+  if (num_values < kLeastInLane * lanes) {
+    std::iota(indices_.begin(), indices_.end(), 0);
+  } else if (num_values < kBlock * 2 * k) {
+    KeepAbove(values, 0, num_values, BoundOfLanes(values, num_values, lanes, k), 0);
   } else {
-    block_maxima_.clear();
-    for (int64_t begin = 0; begin < num_values; begin += block) {
-      block_maxima_.push_back(kernels::MaxOf(values + begin, std::min(block, num_values - begin)));
-    }
-    ordered_maxima_ = block_maxima_;
-    const auto kth = ordered_maxima_.begin() + (k - 1);
-    std::nth_element(ordered_maxima_.begin(), kth, ordered_maxima_.end(), std::greater<>());
-    const float bound = *kth;
-    for (size_t b = 0; b < block_maxima_.size(); ++b) {
-      if (block_maxima_[b] < bound) continue;
-      const int64_t begin = static_cast<int64_t>(b) * block;
-      const int64_t end = std::min(begin + block, num_values);
-      for (int64_t i = begin; i < end; ++i) {
-        // Written always and counted where it reaches the bound: no branch to mispredict.
-        candidates_[count] = {OrderKey(values[i]), static_cast<int32_t>(i)};
-        count += values[i] < bound ? 0 : 1;
-      }
-    }
+    KeepInBlocks(values, num_values, k);
   }
-  candidates_.resize(count);
+  candidates_.clear();
+  for (const int32_t index : indices_) candidates_.push_back(CandidateOf(values[index], index));
   return KeepBest(k);
 }
 
@@ -57,16 +61,50 @@ const std::vector<int32_t>& TopColumns::Narrow(int32_t k) {
   return KeepBest(k);
 }
 
+float TopColumns::BoundOfLanes(const float* values, int64_t num_values, int64_t lanes, int32_t k) {
+  maxima_.assign(static_cast<size_t>(lanes), -std::numeric_limits<float>::infinity());
+  float* const maxima = maxima_.data();
+  for (int64_t begin = 0; begin < num_values; begin += lanes) {
+    const int64_t width = std::min(lanes, num_values - begin);
+    for (int64_t lane = 0; lane < width; ++lane)
+      maxima[lane] = values[begin + lane] > maxima[lane] ? values[begin + lane] : maxima[lane];
+  }
+  return KthLargest(&maxima_, k);
+}
+
+void TopColumns::KeepInBlocks(const float* values, int64_t num_values, int32_t k) {
+  maxima_.clear();
+  for (int64_t begin = 0; begin < num_values; begin += kBlock)
+    maxima_.push_back(kernels::MaxOf(values + begin, std::min(kBlock, num_values - begin)));
+  ordered_maxima_ = maxima_;
+  const float bound = KthLargest(&ordered_maxima_, k);
+  size_t count = 0;
+  for (size_t block = 0; block < maxima_.size(); ++block) {
+    if (maxima_[block] < bound) continue;
+    const int64_t begin = static_cast<int64_t>(block) * kBlock;
+    count = KeepAbove(values, begin, std::min(begin + kBlock, num_values), bound, count);
+  }
+}
+
+size_t TopColumns::KeepAbove(const float* values, int64_t begin, int64_t end, float bound, size_t count) {
+  indices_.resize(std::max(indices_.size(), count + static_cast<size_t>(end - begin)));
+  int32_t* const indices = indices_.data();
+  for (int64_t i = begin; i < end; ++i) {
+    // Written always and counted where it reaches the bound: no branch to mispredict.
+    indices[count] = static_cast<int32_t>(i);
+    count += values[i] < bound ? 0 : 1;
+  }
+  indices_.resize(count);
+  return count;
+}
+
 const std::vector<int32_t>& TopColumns::KeepBest(int32_t k) {
-  const auto before = [](const Candidate& a, const Candidate& b) {
-    return a.key != b.key ? a.key > b.key : a.index < b.index;
-  };
   if (static_cast<int64_t>(candidates_.size()) > k) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + k, candidates_.end(), before);
+    std::nth_element(candidates_.begin(), candidates_.begin() + k, candidates_.end(), std::greater<>());
     candidates_.resize(static_cast<size_t>(k));
   }
   indices_.clear();
-  for (const Candidate& candidate : candidates_) indices_.push_back(candidate.index);
+  for (const uint64_t candidate : candidates_) indices_.push_back(IndexOf(candidate));
   return indices_;
 }
 

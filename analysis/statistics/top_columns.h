@@ -2,14 +2,16 @@
 // The k best columns of a row without sorting the row.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace headscope::analysis {
 
-// Method: the k-th largest of the maxima of at least k disjoint blocks is a lower bound of the k-th largest value, so
-// only blocks whose maximum reaches it are looked at; they hold little more than k candidates. Cost: one vectorised
-// pass for the maxima, then about k blocks.
+// Method: the k-th largest of the maxima of at least k disjoint parts of the row is a lower bound of the k-th largest
+// value, so only values that reach it are candidates, little more than k. Short rows are cut into interleaved lanes,
+// whose maxima are one vectorised pass; long ones into blocks, since blocks whose maximum stays below the bound are not
+// looked at again.
 class TopColumns {
  public:
   // Indices of the min(k, num_values) largest values, in no order. Equal values: the lower index. The reference is
@@ -19,14 +21,17 @@ class TopColumns {
   const std::vector<int32_t>& Narrow(int32_t k);
 
  private:
-  struct Candidate {
-    uint32_t key;  // orders as the value does
-    int32_t index;
-  };
+  // A lower bound of the k-th largest value, from the maxima of `lanes` >= k lanes.
+  float BoundOfLanes(const float* values, int64_t num_values, int64_t lanes, int32_t k);
+  // Leaves the candidates' columns in indices_.
+  void KeepInBlocks(const float* values, int64_t num_values, int32_t k);
+  // Writes the columns of [begin, end) that reach the bound behind the `count` that indices_ has; returns how many
+  // there are then.
+  size_t KeepAbove(const float* values, int64_t begin, int64_t end, float bound, size_t count);
   const std::vector<int32_t>& KeepBest(int32_t k);
 
-  std::vector<float> block_maxima_, ordered_maxima_;
-  std::vector<Candidate> candidates_;
+  std::vector<float> maxima_, ordered_maxima_;
+  std::vector<uint64_t> candidates_;  // value and column, ordered as they are
   std::vector<int32_t> indices_;
 };
 

@@ -29,7 +29,7 @@ using testing::RandomHead;
 TEST(TopColumns, SelectsWhatASortWould) {
   std::mt19937 random(3);
   TopColumns top;
-  for (const int64_t size : {1, 5, 31, 32, 33, 257, 2000, 16384}) {
+  for (const int64_t size : {1, 5, 31, 32, 33, 127, 128, 257, 513, 2000, 8191, 16384, 20001}) {
     for (const bool few_values : {false, true}) {  // many ties
       std::vector<float> values;
       for (int64_t i = 0; i < size; ++i) {
