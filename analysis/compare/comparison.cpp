@@ -80,16 +80,24 @@ Status LayerComparison::Run(const std::vector<AskedMethod>& methods, const std::
     result.measured_kv_heads = measured.num_kv_heads;
   }
   if (any_prefill) {
-    if (Status status = impl_->prefill.Run(checked, heads, &made); !status.ok()) return status;
+    if (Status status = impl_->prefill.RunMethods(checked, heads, &made); !status.ok()) return status;
   }
   if (any_decode) {
-    if (Status status = impl_->decode.Run(checked, heads, &made); !status.ok()) return status;
+    if (Status status = impl_->decode.RunMethods(checked, heads, &made); !status.ok()) return status;
   }
   if (!measured.why_fewer.empty()) {
     for (MethodResult& result : made) AddNote(measured.Name() + " were measured: " + measured.why_fewer, &result);
   }
   *results = std::move(made);
   return {};
+}
+
+int64_t LayerComparison::NumRuns(const std::vector<AskedMethod>& methods) const {
+  std::vector<CheckedMethod> checked(methods.size());
+  for (size_t m = 0; m < methods.size(); ++m) {
+    if (!Check(methods[m], &checked[m]).ok()) return 0;
+  }
+  return impl_->prefill.NumRuns(checked) + impl_->decode.NumRuns(checked);
 }
 
 HeadComparison::HeadComparison(HeadTensorsPtr head, const CompareOptions& options)

@@ -6,11 +6,8 @@
 #include <utility>
 
 #include "analysis/types/mass_distribution.h"
-#include "compare/chosen_per.h"
 #include "compare/head_of_problem.h"
-#include "compare/mask_quality.h"
 #include "compare/output_error.h"
-#include "compare/rounds.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 
@@ -38,29 +35,20 @@ std::string FasterThanItsBytes(const MethodResult& result) {
 }  // namespace
 
 DecodeComparison::DecodeComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
-    : measured_(std::move(measured)),
-      options_(options),
-      steps_(*measured_, {measured_->layer, measured_->first_qo_head}, options.decode_rows),
-      judged_(measured_, HeadPlace::kCpu) {}
+    : PhaseComparison(std::move(measured), options, HeadPlace::kCpu),
+      steps_(*measured_, {measured_->layer, measured_->first_qo_head}, options_.decode_rows) {}
 
-Status DecodeComparison::PrepareDense(HeadId asked) {
-  if (Status status = steps_.Check(asked); !status.ok()) return status;
-  if (!dense_.o.empty()) return {};
-  if (device_ == nullptr) {
-    if (Status status = MakeDecodeDevice(measured_, steps_, options_, &device_); !status.ok()) return status;
-  }
-  const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
-  static const kernels::ParameterValues kNoValues(dense.spec());
-  options_.Report({dense.spec().name, "decode", 0, options_.repeats});
-  Status status = device_->Prepare(dense, kNoValues, &dense_, &dense_work_);
-  if (!status.ok()) dense_ = {};
-  return status;
+Status DecodeComparison::MakeDevice(std::unique_ptr<DecodeDevice>* made) {
+  return MakeDecodeDevice(measured_, steps_, options_, made);
+}
+
+bool DecodeComparison::WantsOther() const {
+  return options_.device == "cpu" && !options_.other_dense.name.empty() && measured_->soft_cap == 0 &&
+         measured_->sinks.empty() && measured_->ValueDim() == measured_->head_dim;
 }
 
 Status DecodeComparison::PrepareOther() {
-  const bool wanted = options_.device == "cpu" && !options_.other_dense.name.empty() && measured_->soft_cap == 0 &&
-                      measured_->sinks.empty() && measured_->ValueDim() == measured_->head_dim;
-  if (!wanted || !other_.empty()) return {};
+  if (!WantsOther() || !other_.empty()) return {};
   // The problems must not move while the other implementation reads them.
   other_problems_.clear();
   for (int64_t step = 0; step < steps_.count(); ++step)
@@ -85,8 +73,8 @@ double DecodeComparison::BytesAllow(const DecodeRun& run) const {
 }
 
 bool DecodeComparison::CanRead() const {
-  const kernels::AttentionProblem problem = device_->Problem();
-  return device_->name() == "cpu" && problem.k.row_stride == problem.head_dim &&
+  const kernels::AttentionProblem problem = measured_->Problem();
+  return options_.device == "cpu" && problem.k.row_stride == problem.head_dim &&
          problem.v.row_stride == problem.head_dim;
 }
 
@@ -145,88 +133,45 @@ Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* re
   return {};
 }
 
-Status DecodeComparison::Run(const std::vector<CheckedMethod>& methods, const std::vector<HeadId>& heads,
-                             std::vector<MethodResult>* results) {
-  if (heads.empty()) return {};
-  if (Status status = PrepareDense(heads.front()); !status.ok()) return status;
+// headscope's dense, the other implementation's where there is one, and reading alone.
+Status DecodeComparison::AddBaselines(std::vector<RoundEntry>* entries) {
   if (Status status = PrepareOther(); !status.ok()) return status;
-  std::vector<RoundEntry> entries;
-  entries.push_back({kernels::DecodeBaseline().spec().name,
-                     [this](double* select, double* attend) { return dense_work_->Once(select, attend); },
-                     {},
-                     {}});
+  entries->push_back(DenseEntry());
   if (!other_.empty()) {
-    entries.push_back({options_.other_dense.name,
-                       [this](double*, double* attend) {
-                         const Stopwatch watch;
-                         for (const std::unique_ptr<OtherDecode>& step : other_) {
-                           if (Status status = step->Run(); !status.ok()) return status;
-                         }
-                         *attend = watch.Milliseconds() / static_cast<double>(other_.size());
-                         return Status{};
-                       },
-                       {},
-                       {}});
+    entries->push_back({options_.other_dense.name,
+                        [this](double*, double* attend) {
+                          const Stopwatch watch;
+                          for (const std::unique_ptr<OtherDecode>& step : other_) {
+                            if (Status status = step->Run(); !status.ok()) return status;
+                          }
+                          *attend = watch.Milliseconds() / static_cast<double>(other_.size());
+                          return Status{};
+                        },
+                        {},
+                        {}});
   }
-  const size_t num_baselines = entries.size();
-  const size_t reading = entries.size();
   if (CanRead()) {
-    entries.push_back(
+    entries->push_back(
         {"reading keys and values", [this](double*, double* attend) { return ReadKeysAndValues(attend); }, {}, {}});
   }
-  const bool reads = entries.size() > reading;
-  std::vector<DecodeRun> runs(methods.size());  // the works write into them, so they stay where they are
-  std::vector<std::unique_ptr<DecodeWork>> works;
-  std::vector<size_t> entry_of(methods.size());
-  for (size_t m = 0; m < methods.size(); ++m) {
-    const CheckedMethod& asked = methods[m];
-    if (asked.method.decode == nullptr) continue;
-    if (!asked.IsBaseline()) {
-      options_.Report({asked.spec().name, "decode", 0, options_.repeats});
-      std::unique_ptr<DecodeWork> work;
-      if (Status status = device_->Prepare(*asked.method.decode, asked.values, &runs[m], &work); !status.ok())
-        return status;
-      entry_of[m] = entries.size();
-      entries.push_back({asked.spec().name,
-                         [work = work.get()](double* select, double* attend) { return work->Once(select, attend); },
-                         {},
-                         {}});
-      works.push_back(std::move(work));
-    }
-    for (size_t h = 0; h < heads.size(); ++h) {
-      Status status = Judge(asked.IsBaseline() ? dense_ : runs[m], heads[h], &(*results)[h * methods.size() + m]);
-      if (!status.ok()) return status;
-    }
-  }
-  if (Status status = RunRounds(options_, "decode", &entries); !status.ok()) return status;
-
-  const Timing own_dense = entries.front().Attend();
-  Timing dense = own_dense;
-  std::string baseline = "headscope";
-  if (num_baselines > 1 && entries[1].Attend().median_ms < own_dense.median_ms) {
-    dense = entries[1].Attend();
-    baseline = options_.other_dense.name;
-  }
-  for (size_t m = 0; m < methods.size(); ++m) {
-    const CheckedMethod& asked = methods[m];
-    if (asked.method.decode == nullptr) continue;
-    for (size_t h = 0; h < heads.size(); ++h) {
-      MethodResult& result = (*results)[h * methods.size() + m];
-      result.phase = "decode";
-      result.is_baseline = asked.IsBaseline();
-      result.device = device_->name();
-      result.chosen_per = ChosenPer(*asked.method.decode, *measured_);
-      result.baseline = baseline;
-      result.dense_attend = dense;
-      result.attend = asked.IsBaseline() ? own_dense : entries[entry_of[m]].Attend();
-      if (!asked.IsBaseline()) result.select = entries[entry_of[m]].Select();
-      result.speedup = Speedup(result);
-      if (reads) result.dense_of_reading = entries[reading].Attend().median_ms / dense.median_ms;
-      if (result.speedup > kBytesTolerance * result.bytes_allow)
-        AddNote(asked.spec().name + FasterThanItsBytes(result), &result);
-    }
-  }
   return {};
+}
+
+DecodeComparison::Baseline DecodeComparison::ChooseBaseline(const std::vector<RoundEntry>& entries) {
+  const Timing own = entries.front().Attend();
+  if (!other_.empty()) {
+    const Timing other = entries[1].Attend();
+    if (other.median_ms < own.median_ms) return {.own = own, .fastest = other, .name = options_.other_dense.name};
+  }
+  return {.own = own, .fastest = own};
+}
+
+void DecodeComparison::Finish(const CheckedMethod& asked, const std::vector<RoundEntry>& entries,
+                              MethodResult* result) {
+  const size_t reading = other_.empty() ? 1 : 2;
+  if (CanRead()) result->dense_of_reading = entries[reading].Attend().median_ms / result->dense_attend.median_ms;
+  if (result->speedup > kBytesTolerance * result->bytes_allow)
+    AddNote(asked.spec().name + FasterThanItsBytes(*result), result);
 }
 
 }  // namespace headscope::analysis

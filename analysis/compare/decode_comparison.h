@@ -4,48 +4,59 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "analysis/compare.h"
-#include "compare/checked_method.h"
+#include "compare/chosen_per.h"
 #include "compare/decode_device.h"
 #include "compare/decode_steps.h"
-#include "compare/judged_heads.h"
-#include "kernels/status.h"
+#include "compare/phase_comparison.h"
+#include "kernels/method_names.h"
 
 namespace headscope::analysis {
 
-class DecodeComparison {
+struct DecodePhase {
+  using Method = kernels::DecodeMethod;
+  using Device = DecodeDevice;
+  using Run = DecodeRun;
+  using Work = DecodeWork;
+  static constexpr const char* kName = "decode";
+  static constexpr bool kWorkWritesRun = true;
+  static const Method* MethodOf(const CheckedMethod& asked) { return asked.method.decode; }
+  static const Method& Baseline() { return kernels::DecodeBaseline(); }
+};
+
+// Dense decode is over in a fraction of a second and measured by every call.
+class DecodeComparison : public PhaseComparison<DecodePhase> {
  public:
   DecodeComparison(MeasuredHeadsPtr measured, const CompareOptions& options);
-  // Fills results[head * methods.size() + method] for the decode methods among `methods`, but for what is the same of
-  // both phases. Dense decode is over in a fraction of a second and measured by every call.
-  kernels::Status Run(const std::vector<CheckedMethod>& methods, const std::vector<HeadId>& heads,
-                      std::vector<MethodResult>* results);
 
  private:
-  // `asked`: whom a refusal names.
-  kernels::Status PrepareDense(HeadId asked);
-  // Another implementation's dense decode of every step; empty where there is none.
+  kernels::Status CheckHeads(HeadId asked) const override { return steps_.Check(asked); }
+  kernels::Status MakeDevice(std::unique_ptr<DecodeDevice>* made) override;
+  kernels::Status AddBaselines(std::vector<RoundEntry>* entries) override;
+  int64_t NumOtherBaselines() const override { return (WantsOther() ? 1 : 0) + (CanRead() ? 1 : 0); }
+  kernels::Status Judge(const DecodeRun& run, HeadId head, MethodResult* result) override;
+  Baseline ChooseBaseline(const std::vector<RoundEntry>& entries) override;
+  std::string ChosenPer(const CheckedMethod& asked) const override {
+    return analysis::ChosenPer(*asked.method.decode, *measured_);
+  }
+  void Finish(const CheckedMethod& asked, const std::vector<RoundEntry>& entries, MethodResult* result) override;
+
+  // Whether there is another implementation's dense decode of these heads.
+  bool WantsOther() const;
+  // It, on every step.
   kernels::Status PrepareOther();
-  // Kept share, kept mass, distance from dense and the executor's own error, of one head.
-  kernels::Status Judge(const DecodeRun& run, HeadId head, MethodResult* result);
   // K and V elements that dense decode of the steps has to read, by those that the selections say the method moves.
   double BytesAllow(const DecodeRun& run) const;
   // Reads K and V of every step and does nothing else: the least that dense decode can take, milliseconds a step.
   bool CanRead() const;
   kernels::Status ReadKeysAndValues(double* milliseconds);
 
-  const MeasuredHeadsPtr measured_;
-  const CompareOptions options_;
   const DecodeSteps steps_;
-  JudgedHeads judged_;
-  std::unique_ptr<DecodeDevice> device_;
-  DecodeRun dense_;  // its output is empty until prepared
-  std::unique_ptr<DecodeWork> dense_work_;
   std::vector<kernels::AttentionProblem> other_problems_;
-  std::vector<std::unique_ptr<OtherDecode>> other_;
-  uint64_t parity_ = 0;  // of what was read: nobody asks for it
+  std::vector<std::unique_ptr<OtherDecode>> other_;  // a step each; empty: there is none
+  uint64_t parity_ = 0;                              // of what was read: nobody asks for it
 };
 
 }  // namespace headscope::analysis

@@ -9,7 +9,6 @@
 #include "compare/mask_quality.h"
 #include "compare/model_window.h"
 #include "compare/output_error.h"
-#include "compare/rounds.h"
 #include "head/head_checks.h"
 #include "kernels/cpu_executor.h"
 
@@ -61,23 +60,15 @@ Status ReferenceRow(const kernels::AttentionProblem& problem, const kernels::Spa
 }  // namespace
 
 PrefillComparison::PrefillComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
-    : measured_(std::move(measured)),
-      options_(options),
-      judged_(measured_, options.device == "cuda" ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu) {}
+    : PhaseComparison(std::move(measured), options,
+                      options.device == "cuda" ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu) {}
 
-Status PrefillComparison::PrepareDense(HeadId asked) {
-  if (!dense_.o.empty()) return {};
-  if (Status status = CheckPrefillHead(*measured_, asked); !status.ok()) return status;
-  if (device_ == nullptr) {
-    if (Status status = MakePrefillDevice(measured_, options_, &device_); !status.ok()) return status;
-  }
-  const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
-  static const kernels::ParameterValues kNoValues(dense.spec());
-  PrefillRun run;
-  options_.Report({dense.spec().name, "prefill", 0, options_.repeats});
-  if (Status status = device_->Prepare(dense, kNoValues, &run, &dense_work_); !status.ok()) return status;
-  dense_ = std::move(run);
-  return {};
+Status PrefillComparison::CheckHeads(HeadId asked) const {
+  return CheckPrefillHead(*measured_, asked);
+}
+
+Status PrefillComparison::MakeDevice(std::unique_ptr<PrefillDevice>* made) {
+  return MakePrefillDevice(measured_, options_, made);
 }
 
 Status PrefillComparison::KernelError(const PrefillRun& run, int64_t head, double* error) const {
@@ -120,62 +111,15 @@ Status PrefillComparison::Judge(const PrefillRun& run, HeadId id, MethodResult* 
   return {};
 }
 
-Status PrefillComparison::Run(const std::vector<CheckedMethod>& methods, const std::vector<HeadId>& heads,
-                              std::vector<MethodResult>* results) {
-  if (heads.empty()) return {};
-  if (Status status = PrepareDense(heads.front()); !status.ok()) return status;
-  std::vector<RoundEntry> entries;
-  std::vector<std::unique_ptr<PrefillWork>> works;
-  const bool measures_dense = pinned_.repeats == 0;
-  if (measures_dense) {
-    entries.push_back({kernels::PrefillBaseline().spec().name,
-                       [this](double* select, double* attend) { return dense_work_->Once(select, attend); },
-                       {},
-                       {}});
-  }
-  std::vector<size_t> entry_of(methods.size());
-  for (size_t m = 0; m < methods.size(); ++m) {
-    const CheckedMethod& asked = methods[m];
-    if (asked.method.prefill == nullptr) continue;
-    PrefillRun own;
-    if (!asked.IsBaseline()) {
-      options_.Report({asked.spec().name, "prefill", 0, options_.repeats});
-      std::unique_ptr<PrefillWork> work;
-      if (Status status = device_->Prepare(*asked.method.prefill, asked.values, &own, &work); !status.ok())
-        return status;
-      entry_of[m] = entries.size();
-      entries.push_back({asked.spec().name,
-                         [work = work.get()](double* select, double* attend) { return work->Once(select, attend); },
-                         {},
-                         {}});
-      works.push_back(std::move(work));
-    }
-    for (size_t h = 0; h < heads.size(); ++h) {
-      Status status = Judge(asked.IsBaseline() ? dense_ : own, heads[h], &(*results)[h * methods.size() + m]);
-      if (!status.ok()) return status;
-    }
-  }
-  if (Status status = RunRounds(options_, "prefill", &entries); !status.ok()) return status;
-  // Dense selects nothing: what making its one list took is no part of the baseline.
-  const Timing dense = measures_dense ? entries.front().Attend() : pinned_;
-  if (dense.median_ms >= kLongBaselineMs) pinned_ = dense;
-  for (size_t m = 0; m < methods.size(); ++m) {
-    const CheckedMethod& asked = methods[m];
-    if (asked.method.prefill == nullptr) continue;
-    for (size_t h = 0; h < heads.size(); ++h) {
-      MethodResult& result = (*results)[h * methods.size() + m];
-      result.phase = "prefill";
-      result.is_baseline = asked.IsBaseline();
-      result.device = device_->name();
-      result.chosen_per = NameOf(asked.spec().chosen_per);
-      result.baseline = "headscope";
-      result.dense_attend = dense;
-      result.attend = asked.IsBaseline() ? dense : entries[entry_of[m]].Attend();
-      if (!asked.IsBaseline()) result.select = entries[entry_of[m]].Select();
-      result.speedup = asked.IsBaseline() ? 1 : Speedup(result);
-    }
-  }
+Status PrefillComparison::AddBaselines(std::vector<RoundEntry>* entries) {
+  if (pinned_.repeats == 0) entries->push_back(DenseEntry());
   return {};
+}
+
+PrefillComparison::Baseline PrefillComparison::ChooseBaseline(const std::vector<RoundEntry>& entries) {
+  const Timing dense = pinned_.repeats == 0 ? entries.front().Attend() : pinned_;
+  if (dense.median_ms >= kLongBaselineMs) pinned_ = dense;
+  return {.own = dense, .fastest = dense};
 }
 
 }  // namespace headscope::analysis

@@ -3,39 +3,44 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "analysis/compare.h"
-#include "compare/checked_method.h"
-#include "compare/judged_heads.h"
+#include "compare/phase_comparison.h"
 #include "compare/prefill_device.h"
-#include "kernels/status.h"
+#include "kernels/method_names.h"
 
 namespace headscope::analysis {
 
-class PrefillComparison {
+struct PrefillPhase {
+  using Method = kernels::PrefillMethod;
+  using Device = PrefillDevice;
+  using Run = PrefillRun;
+  using Work = PrefillWork;
+  static constexpr const char* kName = "prefill";
+  static constexpr bool kWorkWritesRun = false;
+  static const Method* MethodOf(const CheckedMethod& asked) { return asked.method.prefill; }
+  static const Method& Baseline() { return kernels::PrefillBaseline(); }
+};
+
+class PrefillComparison : public PhaseComparison<PrefillPhase> {
  public:
   PrefillComparison(MeasuredHeadsPtr measured, const CompareOptions& options);
-  // Fills results[head * methods.size() + method] for the prefill methods among `methods`, but for what is the same of
-  // both phases.
-  kernels::Status Run(const std::vector<CheckedMethod>& methods, const std::vector<HeadId>& heads,
-                      std::vector<MethodResult>* results);
 
  private:
-  // Makes the device and the baseline's output. Dense is prepared by the first call that succeeds.
-  // `asked`: whom a refusal names.
-  kernels::Status PrepareDense(HeadId asked);
-  // Kept share, kept mass, distance from dense and the executor's own error, of one head.
-  kernels::Status Judge(const PrefillRun& run, HeadId head, MethodResult* result);
+  kernels::Status CheckHeads(HeadId asked) const override;
+  kernels::Status MakeDevice(std::unique_ptr<PrefillDevice>* made) override;
+  kernels::Status AddBaselines(std::vector<RoundEntry>* entries) override;
+  int64_t NumOtherBaselines() const override { return 0; }
+  kernels::Status Judge(const PrefillRun& run, HeadId head, MethodResult* result) override;
+  Baseline ChooseBaseline(const std::vector<RoundEntry>& entries) override;
+  std::string ChosenPer(const CheckedMethod& asked) const override {
+    return std::string(NameOf(asked.spec().chosen_per));
+  }
+  void Finish(const CheckedMethod&, const std::vector<RoundEntry>&, MethodResult*) override {}
   // Relative error of the executor itself on rows spread evenly from the first to the last.
   kernels::Status KernelError(const PrefillRun& run, int64_t head, double* error) const;
 
-  const MeasuredHeadsPtr measured_;
-  const CompareOptions options_;
-  JudgedHeads judged_;
-  std::unique_ptr<PrefillDevice> device_;
-  PrefillRun dense_;  // its output is empty until prepared
-  std::unique_ptr<PrefillWork> dense_work_;
   Timing pinned_;  // a long baseline's; no repeats: there is none
 };
 

@@ -146,6 +146,9 @@ class LayerComparison {
   // (kUnsupported), no GPU or too little memory there, cancelled. *results is then unchanged.
   kernels::Status Run(const std::vector<AskedMethod>& methods, const std::vector<HeadId>& heads,
                       std::vector<MethodResult>* results);
+  // How often the first Run of these methods calls options.progress, unless options.least_ms lengthens it; 0 for
+  // methods that Run refuses.
+  int64_t NumRuns(const std::vector<AskedMethod>& methods) const;
 
  private:
   struct Impl;
