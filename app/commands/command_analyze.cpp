@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "analysis/statistics.h"
+#include "analysis/head_sweeps.h"
 #include "analysis/types/metric_list.h"
 #include "analysis/types/number_text.h"
 #include "base/device_name.h"
@@ -162,20 +162,26 @@ int RunAnalyze(AnalyzeArguments arguments) {
   CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
   const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
-  options.cancelled = InstallInterruptFlag();
   std::vector<analysis::HeadStatistics> all;
-  HeadNotes notes;
+  std::vector<HeadNotes> of_heads(heads.size());
   {
     ProgressLine line(arguments.quiet);
-    for (const analysis::HeadId& id : heads) {
-      const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, id, place);
-      notes.Look(*head, trace);
-      all.push_back(analysis::ComputeStatistics(*head, options));
-      if (head->gpu != nullptr) notes.OnCpu(all.back().note);
-      if (Interrupted()) return kInterrupted;
-      line.Show("analysing", static_cast<int64_t>(all.size()), static_cast<int64_t>(heads.size()), "heads");
-    }
+    analysis::SweepOptions sweep;
+    sweep.num_threads = options.num_threads;
+    sweep.cancelled = InstallInterruptFlag();
+    sweep.progress = [&](const analysis::SweepProgress& at) {
+      line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), "heads");
+    };
+    const auto look = [&](size_t at, const analysis::HeadTensors& head, const analysis::HeadStatistics& statistics) {
+      of_heads[at].Look(head, trace);
+      if (head.gpu != nullptr) of_heads[at].OnCpu(statistics.note);
+    };
+    const kernels::Status status = analysis::SweepStatistics(trace, heads, place, options, sweep, look, &all);
+    if (Interrupted()) return kInterrupted;
+    CheckStatus(status, arguments.trace);
   }
+  HeadNotes notes;
+  for (const HeadNotes& of_head : of_heads) notes.Append(of_head);
   notes.Print();
   if (arguments.output.empty()) {
     WriteText(MetricTable(all, metrics), "", false);

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "analysis/compare.h"
+#include "analysis/head_sweeps.h"
 #include "base/device_name.h"
 #include "commands/command.h"
-#include "commands/comparison_run.h"
 #include "commands/comparison_table.h"
 #include "commands/device_choice.h"
 #include "commands/head_notes.h"
@@ -16,6 +15,7 @@
 #include "commands/method_choice.h"
 #include "commands/torch_decode.h"
 #include "data/trace_reader.h"
+#include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/messages.h"
@@ -33,26 +33,37 @@ struct CompareArguments {
   bool force = false, quiet = false;
 };
 
+analysis::Measure ParseMeasure(const std::string& text) {
+  if (text == "layer") return analysis::Measure::kLayer;
+  if (text == "head") return analysis::Measure::kHead;
+  throw UsageError("--measure '" + text + "': choose layer or head");
+}
+
 int RunCompare(CompareArguments arguments) {
   const DeviceName device = ParseDeviceName(arguments.device);
   if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
-  const Measure measure = ParseMeasure(arguments.measure);
+  analysis::ComparisonSweep comparison;
+  comparison.measure = ParseMeasure(arguments.measure);
+  for (const MethodChoice& choice : choices) comparison.methods.push_back({choice.name, choice.values});
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(arguments.heads, analysis::RecordedHeads(trace));
   CheckQueryRows(trace);
   CheckMethodsRun(trace, heads);
   UseDevice(arguments.device);
   arguments.options.device = device.is_gpu ? "cuda" : "cpu";
-  arguments.options.cancelled = InstallInterruptFlag();
-
   if (!device.is_gpu) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
 
   std::vector<analysis::MethodResult> results;
   HeadNotes head_notes;
+  comparison.options = arguments.options;
+  comparison.look = [&](const analysis::HeadTensors& head) { head_notes.Look(head, trace); };
   {
     ProgressLine line(arguments.quiet);
-    results = CompareHeads(trace, heads, choices, measure, arguments.options, &line, &head_notes);
+    analysis::SweepOptions sweep;
+    sweep.cancelled = InstallInterruptFlag();
+    sweep.progress = ShowComparing(&line);
+    CheckStatus(analysis::SweepComparisons(trace, heads, comparison, sweep, &results));
   }
   for (analysis::MethodResult& result : results) result.origin = OriginOf(trace);
   std::vector<std::string> notes;  // each once, in order

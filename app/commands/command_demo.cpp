@@ -10,12 +10,10 @@
 #include <memory>
 #include <thread>
 
-#include "analysis/compare.h"
+#include "analysis/head_sweeps.h"
 #include "analysis/report.h"
-#include "analysis/statistics.h"
 #include "capture/capture.h"
 #include "commands/command.h"
-#include "commands/comparison_run.h"
 #include "commands/head_results.h"
 #include "commands/head_selection.h"
 #include "commands/method_choice.h"
@@ -149,22 +147,24 @@ int RunDemo(const DemoArguments& arguments) {
                  std::to_string(trace.num_tokens()) + " tokens";
   report.trace_path = fs::path(trace_path).filename().string();
   report.environment = Environment(arguments.threads);
-  analysis::StatisticsOptions options;
-  options.num_threads = arguments.threads;
-  options.cancelled = cancelled;
-  for (const analysis::HeadId& id : heads) {
-    report.statistics.push_back(analysis::ComputeStatistics(*analysis::LoadHead(trace, id), options));
-    if (Interrupted()) return kInterrupted;
-    line.Show("analysing", static_cast<int64_t>(report.statistics.size()), static_cast<int64_t>(heads.size()), "heads");
-  }
+  analysis::SweepOptions sweep;
+  sweep.num_threads = arguments.threads;
+  sweep.cancelled = cancelled;
+  sweep.progress = [&](const analysis::SweepProgress& at) {
+    line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), "heads");
+  };
+  const kernels::Status analysed =
+      analysis::SweepStatistics(trace, heads, analysis::HeadPlace::kCpu, {}, sweep, {}, &report.statistics);
+  if (Interrupted()) return kInterrupted;
+  CheckStatus(analysed, trace_path);
 
   const std::vector<const analysis::HeadStatistics*> chosen = ChooseHeads(report.statistics);
   const std::vector<MethodChoice> choices = DemonstrationMethods(trace.num_tokens());
   report.results_note = DemonstrationNote(trace.num_tokens());
-  analysis::CompareOptions compare;
-  compare.repeats = arguments.repeats;
-  compare.num_threads = arguments.threads;
-  compare.cancelled = cancelled;
+  analysis::ComparisonSweep comparison;
+  for (const MethodChoice& choice : choices) comparison.methods.push_back({choice.name, choice.values});
+  comparison.options.repeats = arguments.repeats;
+  comparison.options.num_threads = arguments.threads;
   std::vector<analysis::HeadId> compared;
   for (const analysis::HeadStatistics* statistics : chosen) {
     const analysis::HeadTensorsPtr head = analysis::LoadHead(trace, statistics->id);
@@ -179,9 +179,11 @@ int RunDemo(const DemoArguments& arguments) {
     compared.push_back(statistics->id);
   }
   // LibTorch has captured the trace, so its dense decode is at hand.
-  compare.other_dense = TorchDecode(arguments.threads);
-  report.results = CompareHeads(trace, compared, choices, Measure::kLayer, compare, &line, nullptr);
+  comparison.options.other_dense = TorchDecode(arguments.threads);
+  sweep.progress = ShowComparing(&line);
+  const kernels::Status measured = analysis::SweepComparisons(trace, compared, comparison, sweep, &report.results);
   if (Interrupted()) return kInterrupted;
+  CheckStatus(measured);
 
   WriteResults(report.statistics, PathOf(arguments, kStatisticsName), arguments.force);
   WriteResults(report.results, PathOf(arguments, kComparisonName), arguments.force);

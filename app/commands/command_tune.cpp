@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <memory>
-#include <mutex>
-#include <numeric>
 #include <optional>
 
 #include "analysis/outside_mass.h"
 #include "analysis/search.h"
+#include "analysis/sweep.h"
 #include "base/device_name.h"
 #include "commands/command.h"
 #include "commands/device_choice.h"
@@ -21,7 +19,6 @@
 #include "commands/tuning.h"
 #include "data/row_positions.h"
 #include "data/trace_reader.h"
-#include "kernels/parallel.h"
 #include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -137,29 +134,6 @@ void WriteTuning(const Tuning& tuning, const TuneArguments& arguments) {
   Say(summary);
 }
 
-// How much of every head is done, shown together. Heads report from several threads.
-class TuningProgress {
- public:
-  TuningProgress(size_t num_heads, bool quiet)
-      : line_(quiet),
-        stage_("tuning " + std::to_string(num_heads) + (num_heads == 1 ? " head" : " heads")),
-        shares_(num_heads, 0.0) {
-    Set(0, 0);
-  }
-  void Set(size_t head, double share) {
-    const std::lock_guard lock(mutex_);
-    shares_[head] = share;
-    const double done = std::accumulate(shares_.begin(), shares_.end(), 0.0) / static_cast<double>(shares_.size());
-    line_.Show(stage_, std::lround(100 * done), 100, "%");
-  }
-
- private:
-  std::mutex mutex_;
-  ProgressLine line_;
-  const std::string stage_;
-  std::vector<double> shares_;
-};
-
 // Over the rows of all recordings together.
 double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int32_t num_threads) {
   double sum = 0;
@@ -172,48 +146,50 @@ double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int3
   return rows == 0 ? 0 : sum / static_cast<double>(rows);
 }
 
-// Several heads at once, since not all of one head's search is done by several threads: as many as the threads, but
-// each holds its own tensors and masses, some 200 MiB at 128K tokens. One at a time where they go to a GPU.
-constexpr int32_t kMostHeadsAtOnce = 4;
-
 // The heads that are done, in their order: all, unless interrupted. Throws what a head's search ends with.
 std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, const Traces& traces,
                                  const TuneArguments& arguments, const MethodChoice& method,
                                  const analysis::BudgetTarget& target) {
-  const std::atomic<bool>* const interrupted = InstallInterruptFlag();
-  const int32_t num_threads = kernels::NumWorkers(arguments.num_threads, std::numeric_limits<int32_t>::max());
-  const analysis::HeadPlace place_of_heads = UseDeviceForHeads(arguments.device);
-  const int32_t at_once = place_of_heads == analysis::HeadPlace::kCpu
-                              ? std::min({kMostHeadsAtOnce, num_threads, static_cast<int32_t>(heads.size())})
-                              : 1;
+  const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
+  const std::string stage = "tuning " + std::to_string(heads.size()) + (heads.size() == 1 ? " head" : " heads");
+  std::vector<HeadNotes> of_heads(heads.size());
+  std::vector<std::optional<TunedHead>> tuned;
+  kernels::Status status;
+  {
+    ProgressLine line(arguments.quiet);
+    line.Show(stage, 0, 100, "%");
+    analysis::SweepOptions sweep;
+    sweep.num_threads = arguments.num_threads;
+    sweep.most_at_once = analysis::HeadsAtOnce(place);
+    sweep.cancelled = InstallInterruptFlag();
+    sweep.progress = [&](const analysis::SweepProgress& at) {
+      line.Show(stage, std::lround(100 * at.share), 100, "%");
+    };
+    const auto search = [&](const analysis::SweepCell& cell, TunedHead* head) {
+      const analysis::HeadId id = heads[cell.head];
+      std::vector<analysis::HeadTensorsPtr> recordings;
+      for (const auto& trace : traces) {
+        recordings.push_back(analysis::LoadHead(*trace, id, place));
+        of_heads[cell.head].Look(*recordings.back(), *trace);
+      }
+      analysis::BudgetSearchOptions options;
+      options.num_threads = cell.num_threads;
+      options.cancelled = sweep.cancelled;
+      options.progress = cell.report;
+      head->id = id;
+      head->device = recordings.front()->DeviceName();
+      head->outside_mass = MeanOutside(recordings, options.num_threads);
+      const kernels::Status found =
+          analysis::SearchBudget(recordings, *method.prefill, method.values, target, options, &head->found);
+      if (found.ok()) return found;
+      return kernels::Status{found.code(), arguments.traces.front() + ", head " + HeadText(id) + ", " + method.name +
+                                               ": " + found.message()};
+    };
+    status = analysis::Sweep(analysis::SweepAxes{.num_heads = heads.size()}, sweep, search, &tuned);
+  }  // its line ends before anything else is said
+  if (status.code() != kernels::StatusCode::kCancelled) CheckStatus(status);
   HeadNotes notes;
-  std::mutex notes_mutex;
-  std::vector<std::optional<TunedHead>> tuned(heads.size());
-  auto progress = std::make_unique<TuningProgress>(heads.size(), arguments.quiet);
-  kernels::ParallelFor(static_cast<int64_t>(heads.size()), at_once, interrupted, [&](int64_t index, int32_t worker) {
-    const auto place = static_cast<size_t>(index);
-    std::vector<analysis::HeadTensorsPtr> recordings;
-    for (const auto& trace : traces) {
-      recordings.push_back(analysis::LoadHead(*trace, heads[place], place_of_heads));
-      const std::lock_guard lock(notes_mutex);
-      notes.Look(*recordings.back(), *trace);
-    }
-    analysis::BudgetSearchOptions options;
-    options.num_threads = (num_threads + at_once - 1 - worker) / at_once;
-    options.cancelled = interrupted;
-    options.progress = [&](double share) { progress->Set(place, share); };
-    TunedHead head;
-    head.id = heads[place];
-    head.device = recordings.front()->DeviceName();
-    head.outside_mass = MeanOutside(recordings, options.num_threads);
-    const kernels::Status status =
-        analysis::SearchBudget(recordings, *method.prefill, method.values, target, options, &head.found);
-    if (status.code() == kernels::StatusCode::kCancelled) return;
-    CheckStatus(status, arguments.traces.front() + ", head " + HeadText(heads[place]) + ", " + method.name);
-    tuned[place] = std::move(head);
-    progress->Set(place, 1);
-  });
-  progress.reset();  // its line ends before anything else is said
+  for (const HeadNotes& of_head : of_heads) notes.Append(of_head);
   notes.Print();
   std::vector<TunedHead> done;
   for (std::optional<TunedHead>& head : tuned) {

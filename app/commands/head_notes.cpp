@@ -26,6 +26,13 @@ void HeadNotes::OnCpu(const std::string& why) {
   if (!why.empty() && num_refused_++ == 0) first_refusal_ = why;
 }
 
+void HeadNotes::Append(const HeadNotes& others) {
+  for (const std::string& subject : others.in_order_) AddOnce(subject, others.said_.at(subject));
+  if (num_refused_ == 0) first_refusal_ = others.first_refusal_;
+  num_refused_ += others.num_refused_;
+  num_heads_ += others.num_heads_;
+}
+
 void HeadNotes::AddOnce(const std::string& subject, std::string sentence) {
   if (said_.emplace(subject, std::move(sentence)).second) in_order_.push_back(subject);
 }

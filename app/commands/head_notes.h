@@ -21,6 +21,8 @@ class HeadNotes {
   void Look(const analysis::HeadTensors& head, const data::TraceReader& trace);
   // Of a head that has been looked at: it was to be computed on the GPU, and was not. `why` empty: it was not to be.
   void OnCpu(const std::string& why);
+  // What others that came after these have to say.
+  void Append(const HeadNotes& others);
   void Print() const;
 
  private:

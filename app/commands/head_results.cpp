@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/head_results.h"
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <set>
@@ -84,6 +85,10 @@ void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis:
     sizes.insert({facts.head_dim, facts.v_head_dim});
   }
   for (const int32_t size : sizes) CheckMethodsRun(size, trace.path());
+}
+
+std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* line) {
+  return [line](const analysis::SweepProgress& at) { line->Show("comparing", std::lround(100 * at.share), 100, "%"); };
 }
 
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {

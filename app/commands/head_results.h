@@ -2,13 +2,16 @@
 // Between analysis' results and the files and exit codes of headscope.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "analysis/sweep.h"
 #include "analysis/types/comparison.h"
 #include "analysis/types/head_statistics.h"
 #include "data/trace_reader.h"
 #include "kernels/status.h"
+#include "support/progress_line.h"
 
 namespace headscope::app {
 
@@ -29,5 +32,8 @@ void CheckResultsTarget(const std::string& path, bool force, const std::vector<s
 // To a .json, .csv or .h5 file, through an OutputFile. Throw as CheckResultsTarget does, and CommandError.
 void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path, bool force);
 void WriteResults(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force);
+
+// What shows a sweep of measurements on the line.
+std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* line);
 
 }  // namespace headscope::app

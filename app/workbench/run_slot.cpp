@@ -7,18 +7,9 @@
 #include "kernels/method_names.h"
 
 namespace headscope::app {
-namespace {
 
 using kernels::Status;
 using kernels::StatusCode;
-
-// What the GPU does not do, the CPU does.
-bool IsLeftToTheCpu(const Status& status) {
-  return status.code() == StatusCode::kUnsupported || status.code() == StatusCode::kOutOfMemory ||
-         status.code() == StatusCode::kDeviceMissing;
-}
-
-}  // namespace
 
 std::unique_ptr<analysis::LayerComparison> RunSlot::MakeComparison(const std::string& device) {
   analysis::CompareOptions options;
@@ -38,19 +29,12 @@ std::unique_ptr<analysis::LayerComparison> RunSlot::MakeComparison(const std::st
 }
 
 Status RunSlot::RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
-                      analysis::MethodResult* result) {
+                      std::vector<analysis::MethodResult>* results) {
   const std::vector<analysis::AskedMethod> asked = {{method, values}};
-  std::vector<analysis::MethodResult> results;
-  Status status;
-  if (kernels::FindMethod(method).decode != nullptr) {
-    status = MakeComparison(device)->Run(asked, {head_->id}, &results);
-  } else {
-    std::unique_ptr<analysis::LayerComparison>& comparison = prefill_comparisons_[device];
-    if (!comparison) comparison = MakeComparison(device);
-    status = comparison->Run(asked, {head_->id}, &results);
-  }
-  if (status.ok()) *result = std::move(results.front());
-  return status;
+  if (kernels::FindMethod(method).decode != nullptr) return MakeComparison(device)->Run(asked, {head_->id}, results);
+  std::unique_ptr<analysis::LayerComparison>& comparison = prefill_comparisons_[device];
+  if (!comparison) comparison = MakeComparison(device);
+  return comparison->Run(asked, {head_->id}, results);
 }
 
 Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& settings, const std::string& method,
@@ -68,20 +52,18 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
     head_ = head;
   }
   settings_ = settings;
-  Status status = RunWherePossible(method, values, result);
+  std::vector<std::string> devices = {"cpu"};
+  if (head_->gpu != nullptr) devices.insert(devices.begin(), "cuda");
+  std::vector<analysis::MethodResult> results;
+  const Status status = analysis::RunOnFirstDevice(
+      devices,
+      [&](const std::string& device, std::vector<analysis::MethodResult>* made) {
+        return RunOn(device, method, values, made);
+      },
+      &results);
+  if (status.ok()) *result = std::move(results.front());
   settings_.report = nullptr;  // the listener and the trace may be gone before the next run
   settings_.layer_of = nullptr;
-  return status;
-}
-
-Status RunSlot::RunWherePossible(const std::string& method, const kernels::ParameterValues& values,
-                                 analysis::MethodResult* result) {
-  if (head_->gpu == nullptr) return RunOn("cpu", method, values, result);
-  Status on_gpu = RunOn("cuda", method, values, result);
-  if (!IsLeftToTheCpu(on_gpu)) return on_gpu;
-  Status status = RunOn("cpu", method, values, result);
-  if (status.ok())
-    result->note = method + " ran on the CPU: " + on_gpu.message() + (result->note.empty() ? "" : "; " + result->note);
   return status;
 }
 

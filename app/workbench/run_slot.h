@@ -14,8 +14,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
-#include "analysis/compare.h"
+#include "analysis/head_sweeps.h"
 
 namespace headscope::app {
 
@@ -43,11 +44,8 @@ class RunSlot {
   void Forget();  // frees the head and its baseline
 
  private:
-  // On the head's GPU, or on the CPU.
-  kernels::Status RunWherePossible(const std::string& method, const kernels::ParameterValues& values,
-                                   analysis::MethodResult* result);
   kernels::Status RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
-                        analysis::MethodResult* result);
+                        std::vector<analysis::MethodResult>* results);
   std::unique_ptr<analysis::LayerComparison> MakeComparison(const std::string& device);
 
   std::mutex mutex_;

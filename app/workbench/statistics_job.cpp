@@ -130,12 +130,12 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancel
   options.max_rows = exact ? 0 : rows;
   options.cancelled = &stop_head_;
   const Clock::time_point start = Clock::now();
-  for (size_t i = 0; i < todo.size();) {
-    if (!WaitWhilePaused(cancelled)) break;
-    try {
+  const auto compute = [&](const analysis::SweepCell& cell) -> kernels::Status {
+    const analysis::HeadId id = todo[cell.head];
+    while (WaitWhilePaused(cancelled)) {
       // A quick look is done before its head were on the GPU.
-      const analysis::HeadTensorsPtr head = run.trace->heads.GetUncached(
-          todo[i], exact ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu);
+      const analysis::HeadTensorsPtr head =
+          run.trace->heads.GetUncached(id, exact ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu);
       if (!run.lse_told) TellOfWrongLse(run, *head);
       analysis::HeadStatistics statistics = analysis::ComputeStatistics(*head, options);
       if (statistics.num_rows == 0) continue;  // stopped half-way: cancelled, or to be done again after a pause
@@ -143,25 +143,34 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancel
         if (*current) one(statistics);
       });
       run.last_device = statistics.device;
-      run.known[todo[i]] = std::move(statistics);
-    } catch (const std::exception& refused) {
-      post_([current = run.current, failed = run.callbacks.failed, message = std::string(refused.what())] {
-        if (*current) failed(message);
-      });
+      run.known[id] = std::move(statistics);
+      return {};
     }
-    ++i;
+    return {kernels::StatusCode::kCancelled, "cancelled"};
+  };
+  // One head at a time, on all cores but at low priority: who looks at the matrix sees it fill evenly.
+  analysis::SweepOptions sweep;
+  sweep.cancelled = &cancelled;
+  sweep.failed = [&](const analysis::SweepCell&, const std::string& why) {
+    post_([current = run.current, failed = run.callbacks.failed, why] {
+      if (*current) failed(why);
+    });
+  };
+  sweep.progress = [&](const analysis::SweepProgress& at) {
     ui::ProgressReport report;
     report.stage = exact ? "Exact statistics" : "Quick look at every head";
     if (!run.last_device.empty() && run.last_device != "cpu") report.stage += " on " + run.last_device;
-    report.fraction = static_cast<double>(i) / static_cast<double>(todo.size());
+    report.fraction = at.share;
     report.unit = "heads";
-    report.rate = static_cast<double>(i) / std::max(1e-9, Seconds(Clock::now() - start));
-    report.remaining_s = static_cast<double>(todo.size() - i) / report.rate;
+    report.rate = static_cast<double>(at.done) / std::max(1e-9, Seconds(Clock::now() - start));
+    report.remaining_s = static_cast<double>(at.total - at.done) / report.rate;
     post_([current = run.current, progress = run.callbacks.progress, report] {
       if (*current) progress(report);
     });
     if (Clock::now() - run.saved > kSaveEvery) save();
-  }
+  };
+  // Cancelled, too, what has been computed is worth keeping.
+  static_cast<void>(analysis::SweepCells({.num_heads = todo.size()}, sweep, compute));
   save();
   if (!save_error.empty()) {
     post_([current = run.current, failed = run.callbacks.failed, save_error] {

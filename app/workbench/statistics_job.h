@@ -15,6 +15,7 @@
 #include <string>
 
 #include "analysis/statistics.h"
+#include "analysis/sweep.h"
 #include "analysis/task_queue.h"
 #include "opened_trace.h"
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sweeps over a trace's heads that commands and the window share (analysis/sweep.h is their loop).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "analysis/compare.h"
+#include "analysis/statistics.h"
+#include "analysis/sweep.h"
+#include "data/trace_reader.h"
+
+namespace headscope::analysis {
+
+// Looks at a head of a sweep when its result is there; `place` counts in the list of heads. From any of the sweep's
+// threads, several at a time.
+using LookAtStatistics = std::function<void(size_t place, const HeadTensors& head, const HeadStatistics& statistics)>;
+
+// Statistics of the heads, in their order. `options` gives what is computed; threads and flag are the sweep's, as is
+// how many heads are under way at once. look: may be empty. Errors: kCancelled, and *results is then unchanged. Throws
+// as LoadHead.
+kernels::Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>& heads, HeadPlace place,
+                                const StatisticsOptions& options, const SweepOptions& sweep,
+                                const LookAtStatistics& look, std::vector<HeadStatistics>* results);
+
+// What is timed: the head's whole layer in one launch, as a model attends, or the head by itself.
+enum class Measure { kLayer, kHead };
+
+struct ComparisonSweep {
+  std::vector<AskedMethod> methods;
+  Measure measure = Measure::kLayer;
+  CompareOptions options;  // progress and flag are the sweep's
+  // Looks at every head as it is judged. May be empty.
+  std::function<void(const HeadTensors& head)> look = {};
+};
+
+// Measures every layer that one of `heads` is of once, one after the other, and judges the heads by that run: results
+// by head, then method, both in the order given. Errors: as LayerComparison::Run, beginning with the trace's path and
+// what was measured. Throws as LoadLayer.
+kernels::Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId>& heads,
+                                 const ComparisonSweep& comparison, const SweepOptions& sweep,
+                                 std::vector<MethodResult>* results);
+
+// Runs on the first of `devices` that takes the work: what one does not do, has no memory for or is not there for, the
+// next one does, and the note of its results says so. Errors: the last one's.
+kernels::Status RunOnFirstDevice(
+    const std::vector<std::string>& devices,
+    const std::function<kernels::Status(const std::string& device, std::vector<MethodResult>* results)>& run,
+    std::vector<MethodResult>* results);
+
+}  // namespace headscope::analysis

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "analysis/head_sweeps.h"
+#include "compare/mask_quality.h"
+
+namespace headscope::analysis {
+namespace {
+
+using kernels::Status;
+using kernels::StatusCode;
+
+// Heads of the list, by their places in it, that one measurement serves.
+struct Shared {
+  HeadId first;
+  std::vector<size_t> places;
+};
+
+std::vector<Shared> ShareMeasurements(const data::TraceReader& trace, const std::vector<HeadId>& heads, Measure measure,
+                                      int64_t most_bytes) {
+  std::vector<Shared> all;
+  std::vector<bool> served(heads.size(), false);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (served[i]) continue;
+    Shared shared{heads[i], {i}};
+    if (measure == Measure::kLayer) {
+      const LayerPart part = PartOfLayer(trace, heads[i], most_bytes);
+      for (size_t j = i + 1; j < heads.size(); ++j) {
+        const int32_t place = heads[j].head - part.first_qo_head;
+        if (served[j] || heads[j].layer != heads[i].layer || place < 0 || place >= part.num_qo_heads) continue;
+        served[j] = true;
+        shared.places.push_back(j);
+      }
+    }
+    all.push_back(std::move(shared));
+  }
+  return all;
+}
+
+bool IsLeftToTheNext(const Status& status) {
+  return status.code() == StatusCode::kUnsupported || status.code() == StatusCode::kOutOfMemory ||
+         status.code() == StatusCode::kDeviceMissing;
+}
+
+}  // namespace
+
+Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId>& heads,
+                        const ComparisonSweep& comparison, const SweepOptions& sweep,
+                        std::vector<MethodResult>* results) {
+  const std::vector<AskedMethod>& methods = comparison.methods;
+  const int64_t most_bytes = MostMeasuredBytes();
+  const std::vector<Shared> measurements = ShareMeasurements(trace, heads, comparison.measure, most_bytes);
+  const auto where = comparison.options.device == "cuda" ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu;
+  const auto measure = [&](const SweepCell& cell, std::vector<MethodResult>* made) -> Status {
+    const Shared& shared = measurements[cell.place];
+    MeasuredHeadsPtr measured = comparison.measure == Measure::kLayer ? LoadLayer(trace, shared.first, most_bytes)
+                                                                      : AloneHead(LoadHead(trace, shared.first));
+    std::vector<HeadId> judged;
+    for (const size_t place : shared.places) {
+      judged.push_back(heads[place]);
+      if (!comparison.look) continue;
+      const HeadTensorsPtr head = measured->Head(heads[place], where);
+      comparison.look(*head);
+      if (shared.places.size() > 1) continue;
+      auto knows_it = std::make_shared<MeasuredHeads>(*measured);
+      // Beside the one that it knows already: what is measured may point into that.
+      knows_it->known.push_back(head);
+      measured = knows_it;
+    }
+    CompareOptions options = comparison.options;
+    options.cancelled = sweep.cancelled;
+    int64_t begun = 0, total = 1;
+    options.progress = [&](const RepeatProgress&) {
+      cell.report(static_cast<double>(begun++) / static_cast<double>(total));
+    };
+    LayerComparison runs(measured, options);
+    total = std::max<int64_t>(1, runs.NumRuns(methods));
+    const Status status = runs.Run(methods, judged, made);
+    return status.ok() ? status
+                       : Status{status.code(), trace.path() + ", " + measured->Name() + ": " + status.message()};
+  };
+  SweepOptions in_turn = sweep;
+  in_turn.most_at_once = 1;  // their times are figures
+  std::vector<std::optional<std::vector<MethodResult>>> by_measurement;
+  if (Status status = Sweep(SweepAxes{.num_heads = measurements.size()}, in_turn, measure, &by_measurement);
+      !status.ok())
+    return status;
+  results->assign(heads.size() * methods.size(), {});
+  for (size_t m = 0; m < measurements.size(); ++m) {
+    if (!by_measurement[m]) continue;
+    std::vector<MethodResult>& made = *by_measurement[m];
+    for (size_t i = 0; i < made.size(); ++i) {
+      const size_t head = measurements[m].places[i / methods.size()];
+      (*results)[head * methods.size() + i % methods.size()] = std::move(made[i]);
+    }
+  }
+  return {};
+}
+
+Status RunOnFirstDevice(const std::vector<std::string>& devices,
+                        const std::function<Status(const std::string& device, std::vector<MethodResult>* results)>& run,
+                        std::vector<MethodResult>* results) {
+  std::string refusal;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const Status status = run(devices[i], results);
+    if (!status.ok()) {
+      if (i + 1 == devices.size() || !IsLeftToTheNext(status)) return status;
+      refusal = status.message();
+      continue;
+    }
+    if (refusal.empty()) return {};
+    for (MethodResult& result : *results) {
+      const std::string own = std::exchange(
+          result.note, result.method + " ran on " + (devices[i] == "cpu" ? "the CPU" : devices[i]) + ": " + refusal);
+      AddNote(own, &result);
+    }
+    return {};
+  }
+  return {StatusCode::kInvalidArgument, "there is no device to run on: name one"};
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/sweep.h"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <mutex>
+
+#include "kernels/parallel.h"
+
+namespace headscope::analysis {
+namespace {
+
+using kernels::Status;
+using kernels::StatusCode;
+
+// What the cells of a sweep tell each other: how much is done, and whether another may begin.
+class Ledger {
+ public:
+  Ledger(size_t num_cells, const SweepOptions& options) : options_(options), shares_(num_cells, 0.0) {}
+
+  bool Ended() const { return ended_.load(std::memory_order_relaxed); }
+
+  void Report(size_t place, double share) {
+    const std::lock_guard lock(mutex_);
+    Set(place, share);
+  }
+
+  void Finish(size_t place) {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    Set(place, 1);
+  }
+
+  // Whatever the options make of it: the cell counts as done, or no other begins.
+  void Fail(const SweepCell& cell, const Status& status) {
+    const std::lock_guard lock(mutex_);
+    if (status.code() != StatusCode::kCancelled && options_.failed) {
+      options_.failed(cell, status.message());
+      ++done_;
+      return Set(cell.place, 1);
+    }
+    if (!ended_.exchange(true)) status_ = status;
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  void Set(size_t place, double share) {
+    sum_ += share - shares_[place];
+    shares_[place] = share;
+    if (!options_.progress) return;
+    const size_t total = shares_.size();
+    // A sum of parts may end a hair below the whole.
+    const double all = done_ == total ? 1 : std::clamp(sum_ / static_cast<double>(total), 0.0, 1.0);
+    options_.progress({done_, total, all});
+  }
+
+  const SweepOptions& options_;
+  std::mutex mutex_;
+  std::atomic<bool> ended_ = false;
+  Status status_;
+  size_t done_ = 0;
+  double sum_ = 0;
+  std::vector<double> shares_;  // by cell
+};
+
+SweepCell CellAt(const SweepAxes& axes, size_t place) {
+  SweepCell cell;
+  cell.place = place;
+  cell.device = place % axes.num_devices;
+  cell.method = place / axes.num_devices % axes.num_methods;
+  cell.head = place / axes.num_devices / axes.num_methods;
+  return cell;
+}
+
+}  // namespace
+
+int32_t HeadsAtOnce(HeadPlace place) {
+  constexpr int32_t kMostOnCpu = 4;
+  return place == HeadPlace::kCpu ? kMostOnCpu : 1;
+}
+
+Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
+                  const std::function<Status(const SweepCell& cell)>& run) {
+  const auto count = static_cast<int64_t>(axes.NumCells());
+  const int32_t num_threads = kernels::NumWorkers(options.num_threads, std::numeric_limits<int32_t>::max());
+  const int32_t at_once = std::min(kernels::NumWorkers(std::max(1, options.most_at_once), count), num_threads);
+  Ledger ledger(axes.NumCells(), options);
+  const bool all = kernels::ParallelFor(count, at_once, options.cancelled, [&](int64_t index, int32_t worker) {
+    if (ledger.Ended()) return;
+    SweepCell cell = CellAt(axes, static_cast<size_t>(index));
+    cell.num_threads = (num_threads + at_once - 1 - worker) / at_once;
+    cell.report = [&ledger, place = cell.place](double share) { ledger.Report(place, share); };
+    Status status;
+    try {
+      status = run(cell);
+    } catch (const std::exception& thrown) {
+      if (!options.failed) throw;
+      status = {StatusCode::kInvalidArgument, thrown.what()};
+    }
+    if (status.ok()) return ledger.Finish(cell.place);
+    ledger.Fail(cell, status);
+  });
+  if (!ledger.status().ok()) return ledger.status();
+  return all ? Status{} : Status{StatusCode::kCancelled, "cancelled"};
+}
+
+}  // namespace headscope::analysis
