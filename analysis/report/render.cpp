@@ -2,12 +2,14 @@
 // A head's map as a picture: title, axes in tokens, colour bar with its unit.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 #include <stdexcept>
 
+#include "analysis/outside_mass.h"
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
 #include "analysis/types/number_text.h"
+#include "analysis/types/value_scale.h"
 #include "head/head_checks.h"
 #include "report/axis.h"
 #include "report/drawing.h"
@@ -41,28 +43,25 @@ class Scale {
     for (const double value : map.values) {
       if (!std::isnan(value)) largest = std::max(largest, std::fabs(value));
     }
-    if (view == ViewKind::kMask) largest = 1;
-    largest_ = largest > 0 ? largest : 1;
-    decades_ = signed_ ? kDifferenceDecades : kScoreDecades;
+    if (view == ViewKind::kMask || largest == 0) largest = 1;
+    const double decades = signed_ ? kDifferenceDecades : kScoreDecades;
+    range_.maximum_log2 = static_cast<float>(std::log2(largest));
+    range_.minimum_log2 = logarithmic_ ? static_cast<float>(std::log2(largest) - decades * std::log2(10.0))
+                                       : -std::numeric_limits<float>::infinity();
   }
 
   double Place(double value) const {
-    const double magnitude = std::fabs(value) / largest_;
-    double part = magnitude;
-    if (logarithmic_) part = magnitude > 0 ? std::max(0.0, 1 + std::log10(magnitude) / decades_) : 0;
-    part = std::min(part, 1.0);
+    const auto magnitude_log2 = static_cast<float>(std::log2(std::fabs(value)));
+    const auto part = static_cast<double>(ScalePosition(magnitude_log2, range_, logarithmic_));
     return signed_ ? 0.5 + std::copysign(part / 2, value) : part;
   }
 
   std::vector<Mark> Marks() const {
     std::vector<Mark> marks;
-    if (logarithmic_) {
-      const double top = std::log10(largest_);
-      for (double exponent = std::floor(top); exponent > top - decades_ + 1e-9; --exponent) {
-        Append(std::pow(10.0, exponent), Power(exponent), &marks);
-      }
-    } else {
-      for (const double tick : RoundTicks(0, largest_, 6, false)) Append(tick, FormatNumber("%.3g", tick), &marks);
+    for (const double value : RoundValues(range_, logarithmic_, logarithmic_ ? kMostPowers : kMostTicks)) {
+      // The lowest colour is that of everything below as well.
+      if (logarithmic_ && ScalePosition(static_cast<float>(std::log2(value)), range_, true) < 1e-3f) continue;
+      Append(value, logarithmic_ ? Power(std::round(std::log10(value))) : FormatNumber("%.3g", value), &marks);
     }
     return marks;
   }
@@ -76,8 +75,9 @@ class Scale {
     if (signed_ && value > 0) marks->push_back({Place(-value), "-" + label});
   }
 
+  static constexpr int kMostPowers = 8, kMostTicks = 6;
   const bool signed_, logarithmic_;
-  double largest_ = 1, decades_ = 1;
+  ValueRange range_;
 };
 
 struct Region {
@@ -115,10 +115,8 @@ std::vector<int64_t> CutEvenly(int64_t begin, int64_t end, int64_t pixels) {
 // Of a cut trace: how much of the drawn rows' mass is on tokens that are not there to be drawn. Empty for a whole one.
 std::string OutsideText(const HeadTensors& head, const Region& region) {
   if (head.first_token == 0) return {};
-  const std::vector<double> in_trace = MassInTrace(head, 0);
-  double mass = std::accumulate(in_trace.begin() + region.row_begin, in_trace.begin() + region.row_end, 0.0);
-  for (int64_t row = region.row_begin; row < region.row_end; ++row) mass += head.SinkMass(row);
-  const double outside = 1 - mass / static_cast<double>(region.row_end - region.row_begin);
+  const double outside = SumOfOutsideMass(head, MassInTrace(head, 0), region.row_begin, region.row_end) /
+                         static_cast<double>(region.row_end - region.row_begin);
   return outside > 0 ? FormatNumber(", %.3g of the mass outside", outside) : std::string();
 }
 

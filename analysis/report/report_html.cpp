@@ -7,7 +7,7 @@
 #include "analysis/types/number_text.h"
 #include "head/head_checks.h"
 #include "report/axis.h"
-#include "report/head_matrix.h"
+#include "report/matrix_svg.h"
 
 namespace headscope::analysis {
 namespace {
@@ -23,8 +23,7 @@ th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(
 th { font-weight: 600; vertical-align: bottom; } th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
 td.parameters { white-space: normal; min-width: 14rem; text-align: left; color: var(--soft); }
 tr.base td { font-weight: 600; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg text.mid, svg text.cell { text-anchor: middle; } svg text.end { text-anchor: end; }
-svg text.cell[fill="#111"] { fill: #111; } svg text.cell[fill="#fff"] { fill: #fff; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--ink); } svg text.mid { text-anchor: middle; } svg text.end { text-anchor: end; } svg text.dim { opacity: .65; }
 .row { display: flex; flex-wrap: wrap; gap: 1.5rem 2rem; } figure { margin: 0; } .row figure { max-width: 34rem; } figure img { max-width: 100%; width: 34rem; border: 1px solid var(--line); }
 details { margin: 1rem 0; } summary { cursor: pointer; }
 )";
@@ -74,8 +73,9 @@ std::string MatrixSection(const std::vector<HeadStatistics>& statistics) {
   for (const std::string& name : shown) {
     for (const MetricInfo& metric : Metrics()) {
       if (metric.name != name) continue;
-      html += "<figure><h3>" + EscapeHtml(metric.title) + "</h3>" +
-              HeadMatrixSvg(statistics, metric, large ? 52 : 22, large ? 28 : 16, large) + "<figcaption>" +
+      const std::string unit = metric.unit.empty() ? "" : " [" + metric.unit + "]";
+      html += "<figure><h3>" + EscapeHtml(metric.title + unit) + "</h3>" +
+              MatrixSvg(statistics, metric, large ? 52 : 22, large ? 28 : 16) + "<figcaption>" +
               EscapeHtml(metric.help) + "</figcaption></figure>\n";
       if (large) html += "<div class=\"row\" style=\"margin-top:1.5rem\">\n";
       large = false;

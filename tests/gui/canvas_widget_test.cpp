@@ -21,9 +21,9 @@
 #include <cmath>
 
 #include "analysis/types/color_map.h"
+#include "analysis/types/value_scale.h"
 #include "canvas_fixture.h"
 #include "canvas_layout.h"
-#include "value_scale.h"
 
 namespace headscope::ui {
 namespace {
@@ -79,11 +79,11 @@ TEST_F(HeadCanvasTest, PixelsShowTheProbability) {
     Settle();
     const QImage image = canvas_->grabFramebuffer();
     const QJsonObject state = canvas_->ViewState();
-    const ValueRange range{static_cast<float>(state["range_log2_min"].toDouble()),
-                           static_cast<float>(state["range_log2_max"].toDouble())};
+    const analysis::ValueRange range{static_cast<float>(state["range_log2_min"].toDouble()),
+                                     static_cast<float>(state["range_log2_max"].toDouble())};
     for (const auto& [row, column] : {std::pair<int, int>{300, 236}, {301, 236}, {302, 239}, {290, 230}, {308, 244}}) {
       const float log2_p = static_cast<float>(std::log2(workbench_.Head(0).Probability(row, column)));
-      const float position = ScalePosition(log2_p, range, scale == ColorScale::kLogarithmic);
+      const float position = analysis::ScalePosition(log2_p, range, scale == ColorScale::kLogarithmic);
       // Half floats hold log2 p to 2^-8 at this depth: one palette entry.
       const QColor shown = ColorAt(image, canvas_->PixelOf(row, column));
       const analysis::Rgb expected = analysis::ColorAt(analysis::SequentialPalette(), static_cast<double>(position));

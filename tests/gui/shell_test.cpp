@@ -19,7 +19,8 @@
 #include <QTimer>
 #include <QToolButton>
 
-#include "metric_colors.h"
+#include "analysis/types/color_map.h"
+#include "qt_matrix_surface.h"
 #include "shell_fixture.h"
 
 namespace headscope::gui_test {
@@ -93,7 +94,8 @@ TEST_F(ShellTest, ChosenMetricColoursTheMatrix) {
   ASSERT_EQ(window_->store()->metric(), "sink_mass");
   for (const HeadId head : window_->store()->trace().heads) {
     const double value = window_->store()->Find(head)->sink_mass;
-    EXPECT_EQ(Find<ui::HeadMatrix>("headMatrix")->CellColor(head), ui::SequentialColor(value));
+    const analysis::Rgb color = analysis::ColorAt(analysis::SequentialPalette(), value);
+    EXPECT_EQ(Find<ui::HeadMatrix>("headMatrix")->CellColor(head), ui::ToQt(color));
   }
 }
 

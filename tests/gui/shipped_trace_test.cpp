@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "analysis/types/color_map.h"
+#include "analysis/types/value_scale.h"
 #include "data/trace_reader.h"
 #include "shell_fixture.h"
-#include "value_scale.h"
 
 namespace headscope::gui_test {
 namespace {
@@ -98,10 +98,10 @@ class ShippedTraceTest : public ShellTest {
   // The canvas' colour of a probability.
   QColor ColorOfProbability(double probability) const {
     const QJsonObject state = canvas_->ViewState();
-    const ui::ValueRange range{static_cast<float>(state["range_log2_min"].toDouble()),
-                               static_cast<float>(state["range_log2_max"].toDouble())};
-    const float place = ui::ScalePosition(static_cast<float>(std::log2(probability)), range,
-                                          canvas_->scale() == ui::ColorScale::kLogarithmic);
+    const analysis::ValueRange range{static_cast<float>(state["range_log2_min"].toDouble()),
+                                     static_cast<float>(state["range_log2_max"].toDouble())};
+    const float place = analysis::ScalePosition(static_cast<float>(std::log2(probability)), range,
+                                                canvas_->scale() == ui::ColorScale::kLogarithmic);
     const auto* colors = analysis::FindColorMap(canvas_->color_map().toStdString());
     const analysis::Rgb color = analysis::ColorAt(colors->palette, static_cast<double>(place));
     return {color.red, color.green, color.blue};

@@ -169,12 +169,13 @@ TEST(AxisTicksTest, StepsAreRoundAndFarEnoughApart) {
 // What a colour bar writes beside a place is the value at that place: round, inside the range, not too many.
 TEST(ValueScaleTest, MarksAreRoundValuesOfTheRange) {
   for (const bool logarithmic : {true, false}) {
-    for (const ValueRange range : {ValueRange{-15, 0}, ValueRange{-40, -3}, ValueRange{-3.2f, -0.3f},
-                                   ValueRange{-14.3f, -13.8f}, ValueRange{-20, -6.7f}, ValueRange{-2, 0}}) {
+    for (const analysis::ValueRange range :
+         {analysis::ValueRange{-15, 0}, analysis::ValueRange{-40, -3}, analysis::ValueRange{-3.2f, -0.3f},
+          analysis::ValueRange{-14.3f, -13.8f}, analysis::ValueRange{-20, -6.7f}, analysis::ValueRange{-2, 0}}) {
       const double low = std::exp2(static_cast<double>(range.minimum_log2)),
                    high = std::exp2(static_cast<double>(range.maximum_log2));
       for (const int most : {2, 5, 10}) {
-        const std::vector<double> values = RoundValues(range, logarithmic, most);
+        const std::vector<double> values = analysis::RoundValues(range, logarithmic, most);
         EXPECT_GE(values.size(), most > 2 ? 2U : 1U) << low << ' ' << high << ' ' << most;
         EXPECT_LE(values.size(), static_cast<size_t>(std::max(most, 6))) << low << ' ' << high << ' ' << most;
         for (const double value : values) {
@@ -193,13 +194,14 @@ TEST(ValueScaleTest, MarksAreRoundValuesOfTheRange) {
 }
 
 TEST(ValueScaleTest, ScaleAndItsInverseAgreeAndClamp) {
-  const ValueRange range{-12, -1};
+  const analysis::ValueRange range{-12, -1};
   for (const bool logarithmic : {true, false}) {
     for (float position = 0; position <= 1; position += 0.125f) {
-      EXPECT_NEAR(ScalePosition(ScaleValue(position, range, logarithmic), range, logarithmic), position, 1e-4);
+      EXPECT_NEAR(analysis::ScalePosition(analysis::ScaleValue(position, range, logarithmic), range, logarithmic),
+                  position, 1e-4);
     }
-    EXPECT_EQ(ScalePosition(5, range, logarithmic), 1);
-    EXPECT_EQ(ScalePosition(-std::numeric_limits<float>::infinity(), range, logarithmic), 0);
+    EXPECT_EQ(analysis::ScalePosition(5, range, logarithmic), 1);
+    EXPECT_EQ(analysis::ScalePosition(-std::numeric_limits<float>::infinity(), range, logarithmic), 0);
   }
 }
 

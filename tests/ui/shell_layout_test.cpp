@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the matrix' cells lie, what the session file keeps, which heads were visited, and undo of parameters.
+// What the session file keeps, which heads were visited, and undo of parameters.
 #include <gtest/gtest.h>
 
 #include <QJsonArray>
@@ -8,7 +8,6 @@
 #include <set>
 
 #include "head_history.h"
-#include "matrix_layout.h"
 #include "parameter_history.h"
 #include "session.h"
 
@@ -16,70 +15,6 @@ namespace headscope::ui {
 namespace {
 
 using analysis::HeadId;
-
-// Layers 2 and 5; heads 0, 1 (KV 0), 2 (KV 1) and 7 (KV 3); 5:1 was not recorded.
-TraceSummary SomeTrace() {
-  TraceSummary trace;
-  trace.heads = {{2, 0}, {2, 1}, {2, 2}, {2, 7}, {5, 0}, {5, 2}, {5, 7}};
-  trace.kv_head_of_head = {0, 0, 1, 3, 0, 1, 3};
-  return trace;
-}
-
-TEST(MatrixLayout, EveryPointOfACellBelongsToItsHead) {
-  const TraceSummary trace = SomeTrace();
-  MatrixLayout layout(trace);
-  ASSERT_EQ(layout.num_rows(), 2);
-  ASSERT_EQ(layout.num_columns(), 4);
-  for (const QRectF& area : {QRectF(10, 20, 300, 200), QRectF(0, 0, 40, 15), QRectF(-5, 3, 4000, 3000)}) {
-    layout.Fit(area);
-    for (const HeadId& head : trace.heads) {
-      const auto cell = layout.CellOf(head);
-      ASSERT_TRUE(cell);
-      const QRectF rect = layout.CellRect(*cell);
-      for (const QPointF point :
-           {rect.center(), rect.topLeft() + QPointF(0.5, 0.5), rect.bottomRight() - QPointF(1, 1)}) {
-        ASSERT_TRUE(layout.CellAt(point));
-        EXPECT_EQ(layout.HeadOf(*layout.CellAt(point)), head);
-      }
-      EXPECT_GE(rect.width(), MatrixLayout::kLeast);
-      EXPECT_LE(rect.width(), MatrixLayout::kMostWide);
-      EXPECT_LE(rect.height(), MatrixLayout::kMostHigh);
-      EXPECT_TRUE(layout.Bounds().contains(rect));
-    }
-  }
-  layout.Fit({10, 20, 300, 200});
-  EXPECT_LE(layout.Bounds().width(), 300);
-  EXPECT_FALSE(layout.CellAt(layout.Bounds().topLeft() - QPointF(1, 1)));
-  EXPECT_FALSE(layout.CellAt(layout.Bounds().bottomRight() + QPointF(1, 1)));
-}
-
-TEST(MatrixLayout, GroupsOfAKvHeadStandApart) {
-  MatrixLayout layout(SomeTrace());
-  layout.Fit({0, 0, 300, 100});
-  ASSERT_EQ(layout.groups().size(), 3U);
-  EXPECT_EQ(layout.groups()[0].kv_head, 0);
-  EXPECT_EQ(layout.groups()[0].last, 1);
-  EXPECT_EQ(layout.groups()[2].kv_head, 3);
-  const auto gap = [&](int column) {
-    return layout.CellRect({0, column + 1}).left() - layout.CellRect({0, column}).right();
-  };
-  EXPECT_DOUBLE_EQ(gap(0), MatrixLayout::kGap);
-  EXPECT_DOUBLE_EQ(gap(1), MatrixLayout::kGap + MatrixLayout::kGroupGap);
-  // A point in the gap belongs to no cell.
-  EXPECT_FALSE(layout.CellAt({layout.CellRect({0, 1}).right() + 2.5, 5}));
-}
-
-TEST(MatrixLayout, HeadsThatWereNotRecordedHaveNoCell) {
-  const MatrixLayout layout(SomeTrace());
-  EXPECT_FALSE(layout.CellOf({5, 1}));
-  EXPECT_FALSE(layout.CellOf({3, 0}));
-  EXPECT_FALSE(layout.HeadOf({1, 1}));
-  EXPECT_FALSE(layout.HeadOf({-1, 0}));
-  EXPECT_FALSE(layout.HeadOf({0, 4}));
-  const MatrixLayout empty;
-  EXPECT_FALSE(empty.CellAt({0, 0}));
-  EXPECT_TRUE(empty.Bounds().isEmpty());
-}
 
 TEST(Session, ComesBackFromItsFile) {
   const QTemporaryDir folder;

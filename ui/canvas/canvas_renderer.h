@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "analysis/types/color_map.h"
+#include "analysis/types/value_scale.h"
 #include "causal_rows.h"
 #include "tile_cache.h"
-#include "value_scale.h"
 #include "view_transform.h"
 
 namespace headscope::ui {
@@ -52,7 +52,7 @@ inline constexpr MapGround kLightGround{1.0f, 0.955f, 0.84f};
 
 struct MapLook {
   const analysis::ColorMap* color_map = &analysis::ColorMaps().front();
-  ValueRange range;
+  analysis::ValueRange range;
   bool logarithmic = true;
   MapGround ground = kDarkGround;
 };

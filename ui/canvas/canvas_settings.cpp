@@ -19,7 +19,7 @@ const analysis::ColorMap* FindMapColors(const std::string& name) {
   return found != nullptr && found->kind == analysis::ColorMapKind::kSequential ? found : nullptr;
 }
 
-ValueRange ClampedRange(ValueRange range) {
+analysis::ValueRange ClampedRange(analysis::ValueRange range) {
   const auto finite = [](float value, float otherwise) { return std::isfinite(value) ? value : otherwise; };
   range.minimum_log2 = std::clamp(finite(range.minimum_log2, kLeastLog2), kLeastLog2, kGreatestLog2 - kLeastRangeSpan);
   range.maximum_log2 =
@@ -54,7 +54,7 @@ CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& p
   const QString reduction = json.value(QLatin1String("reduction")).toString();
   if (reduction == QLatin1String("max")) settings.reduction = analysis::TileReduction::kMax;
   if (reduction == QLatin1String("mean")) settings.reduction = analysis::TileReduction::kMean;
-  ValueRange range = settings.range;
+  analysis::ValueRange range = settings.range;
   range.minimum_log2 =
       static_cast<float>(json.value(QLatin1String("range_log2_min")).toDouble(static_cast<double>(range.minimum_log2)));
   range.maximum_log2 =

@@ -6,7 +6,7 @@
 
 #include "analysis/types/color_map.h"
 #include "analysis/types/tile.h"
-#include "value_scale.h"
+#include "analysis/types/value_scale.h"
 #include "view_transform.h"
 
 namespace headscope::ui {
@@ -18,7 +18,7 @@ struct CanvasSettings {
   const analysis::ColorMap* color_map = &analysis::ColorMaps().front();
   bool logarithmic = true;
   analysis::TileReduction reduction = analysis::TileReduction::kMax;
-  ValueRange range;
+  analysis::ValueRange range;
   bool overlay = true;
   bool panel_visible = true;
   bool profiles = true;
@@ -39,7 +39,7 @@ inline constexpr float kLeastRangeSpan = 0.5f;
 const analysis::ColorMap* FindMapColors(const std::string& name);
 
 // A range within the bounds above, its ends in order and apart.
-ValueRange ClampedRange(ValueRange range);
+analysis::ValueRange ClampedRange(analysis::ValueRange range);
 
 QJsonObject SettingsToJson(const CanvasSettings& settings);
 // The settings in `json` over `present`: a member that is missing, of another type or out of range leaves the present

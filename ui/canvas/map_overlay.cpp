@@ -101,9 +101,9 @@ void DrawColorBar(const CanvasModel& model, const OverlayOptions& options) {
   }
   list->AddRect(Point(bar.x, bar.y), Point(bar.right(), bar.bottom()), inks.line);
   const int ticks = std::max(2, static_cast<int>(area.height / 60));
-  for (const double value : RoundValues(settings.range, settings.logarithmic, ticks)) {
+  for (const double value : analysis::RoundValues(settings.range, settings.logarithmic, ticks)) {
     const auto log2_value = static_cast<float>(std::log2(value));
-    const float position = ScalePosition(log2_value, settings.range, settings.logarithmic);
+    const float position = analysis::ScalePosition(log2_value, settings.range, settings.logarithmic);
     const double y = bar.bottom() - bar.height * static_cast<double>(position);
     list->AddLine(Point(bar.right(), y), Point(bar.right() + 3, y), inks.line);
     const double text_y = std::min(std::max(y - line / 2, bar.y - 2), bar.bottom() - line + 2);

@@ -37,8 +37,8 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
     const float mean = profiles.column_mean[i];
     if (std::isnan(mean)) continue;
     const double column = (static_cast<double>(profiles.first_column_bin) + static_cast<double>(i)) * bin;
-    const double height =
-        area.height * static_cast<double>(ScalePosition(std::log2(mean), settings.range, settings.logarithmic));
+    const double height = area.height * static_cast<double>(analysis::ScalePosition(std::log2(mean), settings.range,
+                                                                                    settings.logarithmic));
     const double x = options.view->ColumnToX(column);
     const double width = std::max(1.0, options.view->ColumnToX(column + bin) - x);
     list->AddRectFilled(Point(x, area.bottom() - height), Point(x + width, area.bottom()), inks.mass);
@@ -50,7 +50,8 @@ void DrawColumnProfile(ImDrawList* list, const CanvasModel& model, const Overlay
   const double line = ImGui::GetFontSize();
   for (const float position : {0.0f, 0.5f, 1.0f}) {
     const double y = area.bottom() - area.height * static_cast<double>(position);
-    const double value = std::exp2(static_cast<double>(ScaleValue(position, settings.range, settings.logarithmic)));
+    const double value =
+        std::exp2(static_cast<double>(analysis::ScaleValue(position, settings.range, settings.logarithmic)));
     const std::string text = (position == 1.0f ? "p = " : "") + FormatProbability(value);
     list->AddLine(Point(area.x - kTick, y), Point(area.x, y), inks.line);
     DrawText(list, area.x - kTick - 3 - static_cast<double>(TextSize(text).x),

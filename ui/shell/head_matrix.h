@@ -5,8 +5,8 @@
 #include <QWidget>
 #include <optional>
 
+#include "analysis/types/matrix_painter.h"
 #include "head_store.h"
-#include "matrix_layout.h"
 
 namespace headscope::ui {
 
@@ -41,16 +41,14 @@ class HeadMatrix : public QWidget {
  private:
   void Rebuild();
   void Refit();
-  void PaintLabels(QPainter& painter) const;
-  void PaintCell(QPainter& painter, MatrixLayout::Cell cell) const;
-  void PaintLegend(QPainter& painter) const;
-  void PaintColorBar(QPainter& painter, const QRectF& area) const;
-  void PaintClassLegend(QPainter& painter, const QRectF& area) const;
-  double LegendHeight() const;
+  analysis::MatrixPicture Picture() const;
+  // What the window alone paints over a cell.
+  void PaintOverCell(QPainter& painter, analysis::HeadId head, const analysis::MatrixCell& cell,
+                     const QRectF& rect) const;
 
   HeadStore* const store_;
-  MatrixLayout layout_;
-  std::optional<MatrixLayout::Cell> hovered_;
+  analysis::MatrixLayout layout_;
+  std::optional<analysis::MatrixLayout::Cell> hovered_;
 };
 
 }  // namespace headscope::ui

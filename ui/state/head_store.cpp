@@ -2,8 +2,6 @@
 #include "head_store.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace headscope::ui {
 
@@ -70,28 +68,16 @@ const analysis::MetricInfo* HeadStore::metric_info() const {
   return nullptr;
 }
 
-std::pair<double, double> HeadStore::MetricRange() const {
+analysis::MetricScale HeadStore::Scale() const {
   const analysis::MetricInfo* info = metric_info();
-  if (info == nullptr) return {0, 1};
-  if (info->minimum != info->maximum) return {info->minimum, info->maximum};
-  double least = std::numeric_limits<double>::infinity(), most = -least;
-  for (const auto& [id, statistics] : statistics_) {
-    const double value = analysis::MetricValue(statistics, metric_);
-    if (!std::isfinite(value)) continue;
-    least = std::min(least, value);
-    most = std::max(most, value);
-  }
-  if (least > most) return {0, 1};
-  if (least == most) most = least + 1;
-  return {least, most};
+  if (info == nullptr) return {};
+  std::vector<double> values;
+  for (const auto& [id, statistics] : statistics_) values.push_back(analysis::MetricValue(statistics, metric_));
+  return {*info, values};
 }
 
 QString FormatMetric(double value) {
-  if (!std::isfinite(value)) return QStringLiteral("–");
-  if (std::abs(value) < 0.0005) value = 0;  // what rounds to zero has no sign
-  const double size = std::abs(value);
-  if (size >= 1000) return QString::number(value, 'f', 0);
-  return QString::number(value, 'f', size >= 100 ? 1 : size >= 10 ? 2 : 3);
+  return QString::fromStdString(analysis::MetricText(value));
 }
 
 }  // namespace headscope::ui

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "analysis/types/metric_scale.h"
 #include "head_filter.h"
 #include "ui/workbench.h"
 
@@ -47,8 +47,8 @@ class HeadStore : public QObject {
   const std::string& metric() const { return metric_; }
   bool IsClassMetric() const { return metric_ == kClassMetric; }
   const analysis::MetricInfo* metric_info() const;  // nullptr for the class
-  // What the colours span: the metric's own range, else that of the heads known so far.
-  std::pair<double, double> MetricRange() const;
+  // What the metric's colours span: its own range, else that of the heads known so far. 0 to 1 for the class.
+  analysis::MetricScale Scale() const;
 
  Q_SIGNALS:
   void TraceChanged();
@@ -65,7 +65,7 @@ class HeadStore : public QObject {
   HeadFilter filter_;
 };
 
-// "3.142", "12.4 nats", "0.871": as matrix, table and tooltips show a metric's value; "–" for NaN.
+// analysis::MetricText, for widgets.
 QString FormatMetric(double value);
 
 }  // namespace headscope::ui

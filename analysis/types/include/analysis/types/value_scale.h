@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a probability lies on the palette. The fragment shader, the colour bar, the profiles and the tests use the same
-// functions.
+// Where a probability lies on the palette. The canvas' fragment shader, its colour bar and profiles, rendered pictures
+// and the tests use the same functions.
 #pragma once
 
 #include <vector>
 
-namespace headscope::ui {
+namespace headscope::analysis {
 
-// What of the probabilities the palette spans, as log2 p. Linear scales span [2^minimum, 2^maximum].
+// What of the probabilities the palette spans, as log2 p. Linear scales span [2^minimum, 2^maximum]; from 0 on where
+// the minimum is -infinity.
 struct ValueRange {
   float minimum_log2 = -16;
   float maximum_log2 = 0;
@@ -23,4 +24,4 @@ float ScaleValue(float position, const ValueRange& range, bool logarithmic);
 // `most`.
 std::vector<double> RoundValues(const ValueRange& range, bool logarithmic, int most);
 
-}  // namespace headscope::ui
+}  // namespace headscope::analysis

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "value_scale.h"
+#include "analysis/types/value_scale.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace headscope::ui {
+namespace headscope::analysis {
 
 float ScalePosition(float log2_p, const ValueRange& range, bool logarithmic) {
   float position = 0;
@@ -67,4 +67,4 @@ std::vector<double> RoundValues(const ValueRange& range, bool logarithmic, int m
   return values.size() >= 2 ? values : RoundSteps(low, high, most);
 }
 
-}  // namespace headscope::ui
+}  // namespace headscope::analysis
