@@ -1,36 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compare/gpu_clock.h"
 
+#include <utility>
+
 namespace headscope::analysis {
 
 using kernels::Status;
 
 Status GpuClock::Create(std::unique_ptr<GpuClock>* made) {
   int device = 0, cache_bytes = 0;
-  Status status = GpuStatus(cudaGetDevice(&device), "asking for the current GPU");
+  Status status = kernels::CudaStatus(cudaGetDevice(&device), "asking for the current GPU");
   if (status.ok()) {
-    status = GpuStatus(cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, device),
-                       "asking for the size of the GPU's L2 cache");
+    status = kernels::CudaStatus(cudaDeviceGetAttribute(&cache_bytes, cudaDevAttrL2CacheSize, device),
+                                 "asking for the size of the GPU's L2 cache");
   }
   if (!status.ok()) return status;
   std::unique_ptr<GpuClock> clock(new GpuClock);
   clock->flushed_bytes_ = 8 * static_cast<size_t>(cache_bytes);
-  status = AllocateOnGpu(static_cast<int64_t>(clock->flushed_bytes_), "flushing its cache", &clock->flushed_);
+  status =
+      kernels::AllocateOnDevice(static_cast<int64_t>(clock->flushed_bytes_), "flushing its cache", &clock->flushed_);
   if (status.ok()) *made = std::move(clock);
   return status;
 }
 
 Status GpuClock::Record(size_t event) {
   if (event == events_.size()) {
-    cudaEvent_t created = nullptr;
-    if (Status status = GpuStatus(cudaEventCreate(&created), "creating a CUDA event"); !status.ok()) return status;
-    events_.emplace_back(created);
+    kernels::CudaEvent created;
+    if (Status status = kernels::MakeEvent(&created); !status.ok()) return status;
+    events_.push_back(std::move(created));
   }
-  return GpuStatus(cudaEventRecord(events_[event].get(), nullptr), "recording a CUDA event");
+  return kernels::CudaStatus(cudaEventRecord(events_[event].get(), nullptr), "recording a CUDA event");
 }
 
 Status GpuClock::Time(std::initializer_list<Stage> stages, std::vector<double>* milliseconds) {
-  Status status = GpuStatus(cudaMemsetAsync(flushed_.get(), 0, flushed_bytes_, nullptr), "flushing the GPU's cache");
+  Status status =
+      kernels::CudaStatus(cudaMemsetAsync(flushed_.get(), 0, flushed_bytes_, nullptr), "flushing the GPU's cache");
   size_t event = 0;
   if (status.ok()) status = Record(event);
   for (const Stage& stage : stages) {
@@ -38,16 +42,15 @@ Status GpuClock::Time(std::initializer_list<Stage> stages, std::vector<double>* 
     if (status.ok()) status = Record(++event);
   }
   // Also after an error: what was enqueued may use memory that the caller frees.
-  Status finished = GpuStatus(cudaStreamSynchronize(nullptr), "running a method on the GPU");
+  Status finished = kernels::CudaStatus(cudaStreamSynchronize(nullptr), "running a method on the GPU");
   if (!status.ok()) return status;
   if (!finished.ok() || milliseconds == nullptr) return finished;
   milliseconds->clear();
   for (size_t stage = 0; stage < event; ++stage) {
-    float elapsed = 0;
-    status = GpuStatus(cudaEventElapsedTime(&elapsed, events_[stage].get(), events_[stage + 1].get()),
-                       "reading a CUDA event");
+    double elapsed = 0;
+    status = kernels::MillisecondsBetween(events_[stage], events_[stage + 1], &elapsed);
     if (!status.ok()) return status;
-    milliseconds->push_back(static_cast<double>(elapsed));
+    milliseconds->push_back(elapsed);
   }
   return {};
 }

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "compare/gpu_memory.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
@@ -27,16 +27,12 @@ class GpuClock {
   kernels::Status Time(std::initializer_list<Stage> stages, std::vector<double>* milliseconds);
 
  private:
-  struct DestroyEvent {
-    void operator()(CUevent_st* event) const { cudaEventDestroy(event); }
-  };
-
   GpuClock() = default;
   kernels::Status Record(size_t event);
 
-  GpuMemory flushed_;
+  kernels::DeviceMemory flushed_;
   size_t flushed_bytes_ = 0;
-  std::vector<std::unique_ptr<CUevent_st, DestroyEvent>> events_;
+  std::vector<kernels::CudaEvent> events_;
 };
 
 }  // namespace headscope::analysis

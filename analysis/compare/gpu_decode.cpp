@@ -27,7 +27,7 @@ constexpr int64_t kElementBytes = 2;
 
 // Every call leaves it ready for the next one.
 struct Workspace {
-  GpuMemory memory;
+  kernels::DeviceMemory memory;
   size_t bytes = 0;
 };
 
@@ -159,7 +159,7 @@ class GpuDecode final : public DecodeDevice {
 
   // Of the last step that ran.
   Status ReadLse(std::vector<float>* lse) const {
-    return DownloadFromGpu(lse_.get(), static_cast<int64_t>(lse->size() * sizeof(float)), lse->data());
+    return kernels::CopyFromDevice(lse_.get(), static_cast<int64_t>(lse->size() * sizeof(float)), lse->data());
   }
 
   // Where the executor leaves a step's lse.
@@ -167,7 +167,8 @@ class GpuDecode final : public DecodeDevice {
     *output = timed_.heads->step_output();
     if (lse_ == nullptr) {
       const int64_t bytes = timed_.heads->heads().num_qo_heads * int64_t{sizeof(float)};
-      if (Status status = AllocateOnGpu(bytes, "the log-sum-exp of a step", &lse_); !status.ok()) return status;
+      if (Status status = kernels::AllocateOnDevice(bytes, "the log-sum-exp of a step", &lse_); !status.ok())
+        return status;
     }
     output->lse = static_cast<float*>(lse_.get());
     return {};
@@ -214,8 +215,8 @@ class GpuDecode final : public DecodeDevice {
       return {};
     }
     const int64_t all_bytes = problem->num_kv_heads * count * row;
-    Status status = AllocateOnGpu(all_bytes, "the kept keys", &kept_k_);
-    if (status.ok()) status = AllocateOnGpu(all_bytes, "the kept values", &kept_v_);
+    Status status = kernels::AllocateOnDevice(all_bytes, "the kept keys", &kept_k_);
+    if (status.ok()) status = kernels::AllocateOnDevice(all_bytes, "the kept values", &kept_v_);
     const auto head_bytes = static_cast<size_t>(problem->k.head_stride * kElementBytes);
     for (int64_t begin = 0, end = 0; status.ok() && begin < count; begin = end) {
       const int32_t first = tokens[static_cast<size_t>(begin)];
@@ -224,7 +225,7 @@ class GpuDecode final : public DecodeDevice {
       const auto bytes = static_cast<size_t>((end - begin) * row);
       for (const auto& [from, to] : {std::pair{k, kept_k_.get()}, std::pair{v, kept_v_.get()}}) {
         if (!status.ok()) break;
-        status = GpuStatus(
+        status = kernels::CudaStatus(
             cudaMemcpy2D(static_cast<char*>(to) + begin * row, static_cast<size_t>(count * row), from + first * row,
                          head_bytes, bytes, static_cast<size_t>(problem->num_kv_heads), cudaMemcpyDeviceToDevice),
             "gathering kept keys and values");
@@ -242,12 +243,12 @@ class GpuDecode final : public DecodeDevice {
     method.IsSparq(values, problem, &options);
     const auto mean_bytes = static_cast<int64_t>(selection.mean_value.size() * sizeof(float));
     const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * options.num_tokens * int64_t{sizeof(int32_t)};
-    GpuMemory mean, chosen;
+    kernels::DeviceMemory mean, chosen;
     Workspace workspace;
     kernels::TransposedKeys transposed;
-    Status status = AllocateOnGpu(mean_bytes, "the mean value", &mean);
-    if (status.ok()) status = UploadToGpu(selection.mean_value.data(), mean_bytes, mean.get());
-    if (status.ok()) status = AllocateOnGpu(chosen_bytes, "the chosen tokens", &chosen);
+    Status status = kernels::AllocateOnDevice(mean_bytes, "the mean value", &mean);
+    if (status.ok()) status = kernels::CopyToDevice(selection.mean_value.data(), mean_bytes, mean.get());
+    if (status.ok()) status = kernels::AllocateOnDevice(chosen_bytes, "the chosen tokens", &chosen);
     if (status.ok()) status = MakeWorkspace(problem, options, &workspace);
     if (status.ok()) status = TransposeKeys(step, problem, &transposed);
     if (!status.ok()) return status;
@@ -258,7 +259,8 @@ class GpuDecode final : public DecodeDevice {
     });
     // The GPU's own choice: where estimates tie within rounding, it may be another token than the CPU's. Both choose
     // options.num_tokens per KV head, list behind list.
-    if (status.ok() && chosen_tokens != nullptr) status = DownloadFromGpu(chosen.get(), chosen_bytes, chosen_tokens);
+    if (status.ok() && chosen_tokens != nullptr)
+      status = kernels::CopyFromDevice(chosen.get(), chosen_bytes, chosen_tokens);
     return status;
   }
 
@@ -270,12 +272,12 @@ class GpuDecode final : public DecodeDevice {
     const int64_t num_kv_heads = timed_.heads->heads().num_kv_heads;
     const int64_t bytes = num_kv_heads * head_dim * stride * kElementBytes;
     if (transposed_ == nullptr) {
-      GpuMemory memory;
-      Status status = AllocateOnGpu(bytes, "the component-major copy of K", &memory);
+      kernels::DeviceMemory memory;
+      Status status = kernels::AllocateOnDevice(bytes, "the component-major copy of K", &memory);
       if (!status.ok()) return status;
       const std::vector<uint16_t> host = kernels::ComponentMajorKeys(timed_.heads->host_problem().k.data, num_kv_heads,
                                                                      num_tokens, head_dim, timed_.options.num_threads);
-      if (status = UploadToGpu(host.data(), bytes, memory.get()); !status.ok()) return status;
+      if (status = kernels::CopyToDevice(host.data(), bytes, memory.get()); !status.ok()) return status;
       transposed_ = std::move(memory);
     }
     *transposed = {transposed_.get(), bytes / kElementBytes, head_dim * stride, stride};
@@ -283,10 +285,11 @@ class GpuDecode final : public DecodeDevice {
     if (first == 0) return {};
     // A window begins anywhere, but the kernel's rows begin at multiples of 16 bytes.
     if (moved_ == nullptr) {
-      if (Status status = AllocateOnGpu(bytes, "the window's copy of K", &moved_); !status.ok()) return status;
+      if (Status status = kernels::AllocateOnDevice(bytes, "the window's copy of K", &moved_); !status.ok())
+        return status;
     }
     transposed->data = moved_.get();
-    return GpuStatus(
+    return kernels::CudaStatus(
         cudaMemcpy2D(moved_.get(), static_cast<size_t>(stride * kElementBytes),
                      static_cast<const char*>(transposed_.get()) + first * kElementBytes,
                      static_cast<size_t>(stride * kElementBytes), static_cast<size_t>(problem.seq_k * kElementBytes),
@@ -302,9 +305,11 @@ class GpuDecode final : public DecodeDevice {
 
   // Memory of workspace->bytes, zeroed.
   static Status ClearedWorkspace(Workspace* workspace) {
-    Status status = AllocateOnGpu(static_cast<int64_t>(workspace->bytes), "a decode step", &workspace->memory);
+    Status status =
+        kernels::AllocateOnDevice(static_cast<int64_t>(workspace->bytes), "a decode step", &workspace->memory);
     if (!status.ok()) return status;
-    return GpuStatus(cudaMemset(workspace->memory.get(), 0, workspace->bytes), "clearing a decode step's memory");
+    return kernels::CudaStatus(cudaMemset(workspace->memory.get(), 0, workspace->bytes),
+                               "clearing a decode step's memory");
   }
 
   template <typename Launch>
@@ -317,9 +322,10 @@ class GpuDecode final : public DecodeDevice {
 
   const TimedGpu timed_;
   const DecodeSteps& steps_;
-  GpuMemory kept_k_, kept_v_;     // of a step whose tokens do not lie side by side
-  GpuMemory lse_;                 // [num_qo_heads], of a step; made when needed
-  GpuMemory transposed_, moved_;  // K component-major, whole and from a window's first token on; made when needed
+  kernels::DeviceMemory kept_k_, kept_v_;  // of a step whose tokens do not lie side by side
+  kernels::DeviceMemory lse_;              // [num_qo_heads], of a step; made when needed
+  kernels::DeviceMemory transposed_,
+      moved_;  // K component-major, whole and from a window's first token on; made when needed
 };
 
 }  // namespace

@@ -15,9 +15,9 @@ int64_t BytesOf(const std::vector<uint16_t>& values) {
   return static_cast<int64_t>(values.size() * sizeof(uint16_t));
 }
 
-Status Upload(const std::vector<uint16_t>& values, const std::string& what, GpuMemory* memory) {
-  if (Status status = AllocateOnGpu(BytesOf(values), what, memory); !status.ok()) return status;
-  return UploadToGpu(values.data(), BytesOf(values), memory->get());
+Status Upload(const std::vector<uint16_t>& values, const std::string& what, kernels::DeviceMemory* memory) {
+  if (Status status = kernels::AllocateOnDevice(BytesOf(values), what, memory); !status.ok()) return status;
+  return kernels::CopyToDevice(values.data(), BytesOf(values), memory->get());
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ Status GpuHeads::Create(MeasuredHeadsPtr heads, std::unique_ptr<GpuHeads>* made)
   Status status = Upload(gpu->narrow_.q, "Q" + of_heads, &gpu->q_);
   if (status.ok()) status = Upload(gpu->narrow_.k, "K" + of_heads, &gpu->k_);
   if (status.ok()) status = Upload(gpu->narrow_.v, "V" + of_heads, &gpu->v_);
-  if (status.ok()) status = AllocateOnGpu(BytesOf(gpu->narrow_.q), "O" + of_heads, &gpu->o_);
+  if (status.ok()) status = kernels::AllocateOnDevice(BytesOf(gpu->narrow_.q), "O" + of_heads, &gpu->o_);
   if (!status.ok()) return status;
   gpu->problem_ = gpu->host_problem();
   gpu->problem_.q.data = gpu->q_.get();
@@ -51,12 +51,13 @@ Status GpuHeads::Create(MeasuredHeadsPtr heads, std::unique_ptr<GpuHeads>* made)
 }
 
 Status GpuHeads::PoisonOutput() {
-  return GpuStatus(cudaMemset(o_.get(), 0xFF, static_cast<size_t>(BytesOf(narrow_.q))), "preparing the GPU's output");
+  return kernels::CudaStatus(cudaMemset(o_.get(), 0xFF, static_cast<size_t>(BytesOf(narrow_.q))),
+                             "preparing the GPU's output");
 }
 
 Status GpuHeads::ReadOutput(int64_t vectors, std::vector<float>* o) const {
   std::vector<uint16_t> narrow(static_cast<size_t>(vectors * heads_->head_dim));
-  if (Status status = DownloadFromGpu(o_.get(), BytesOf(narrow), narrow.data()); !status.ok()) return status;
+  if (Status status = kernels::CopyFromDevice(o_.get(), BytesOf(narrow), narrow.data()); !status.ok()) return status;
   *o = Widen(narrow, narrow_.dtype);
   return {};
 }

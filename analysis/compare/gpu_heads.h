@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "analysis/measured_heads.h"
-#include "compare/gpu_memory.h"
 #include "compare/sixteen_bits.h"
 #include "kernels/attention_problem.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
@@ -42,7 +42,7 @@ class GpuHeads {
   MeasuredHeadsPtr heads_;
   std::string gpu_name_;
   SixteenBits narrow_;
-  GpuMemory q_, k_, v_, o_;
+  kernels::DeviceMemory q_, k_, v_, o_;
   kernels::AttentionProblem problem_;
   kernels::AttentionOutput output_, step_output_;
 };

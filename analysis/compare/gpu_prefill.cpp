@@ -18,14 +18,14 @@ using kernels::StatusCode;
 
 // Grows, never shrinks: what the selections of several methods take turns at.
 struct SharedMemory {
-  GpuMemory memory;
+  kernels::DeviceMemory memory;
   size_t bytes = 0;
 
   Status Reserve(size_t wanted, const std::string& what) {
     if (memory != nullptr && bytes >= wanted) return {};
     memory.reset();
     bytes = 0;
-    Status status = AllocateOnGpu(static_cast<int64_t>(wanted), what, &memory);
+    Status status = kernels::AllocateOnDevice(static_cast<int64_t>(wanted), what, &memory);
     if (status.ok()) bytes = wanted;
     return status;
   }

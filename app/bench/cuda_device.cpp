@@ -9,6 +9,7 @@
 #include "bench/device.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/cuda_select.h"
 #include "support/errors.h"
 
@@ -40,20 +41,8 @@ std::shared_ptr<void> AllocateOnGpu(int64_t bytes, std::string_view remedy) {
   void* memory = nullptr;
   Check(cudaMalloc(&memory, static_cast<size_t>(bytes)),
         "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory", remedy);
-  return {memory, [](void* p) { cudaFree(p); }};
+  return {memory, kernels::FreeDevice()};
 }
-
-class Event {
- public:
-  Event() { Check(cudaEventCreate(&event_), "making an event of the GPU's clock"); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
 
 class CudaDevice : public Device {
  public:
@@ -63,6 +52,8 @@ class CudaDevice : public Device {
     Check(cudaGetDevice(&number), "asking for the current GPU");
     torch_name_ = "cuda:" + std::to_string(number);
     flush_ = AllocateOnGpu(kFlushBytes, kFreeSome);
+    Require(kernels::MakeEvent(&start_));
+    Require(kernels::MakeEvent(&stop_));
   }
 
   std::string kind() const override { return "cuda"; }
@@ -88,8 +79,8 @@ class CudaDevice : public Device {
     work();
     Check(cudaEventRecord(stop_.get(), nullptr), "stopping the GPU's clock");
     Check(cudaEventSynchronize(stop_.get()), "a timed run on the GPU");
-    float ms = 0;
-    Check(cudaEventElapsedTime(&ms, start_.get(), stop_.get()), "reading the GPU's clock");
+    double ms = 0;
+    Require(kernels::MillisecondsBetween(start_, stop_, &ms));
     return ms;
   }
 
@@ -198,7 +189,7 @@ class CudaDevice : public Device {
   kernels::RunOptions options_;
   std::string name_, torch_name_;
   std::shared_ptr<void> flush_;
-  Event start_, stop_;
+  kernels::CudaEvent start_, stop_;
   int flush_value_ = 0;
 };
 

@@ -24,6 +24,7 @@
 #include "cuda_reference.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/fixed_index.h"
 #include "kernels/sparse_index.h"
 
@@ -31,23 +32,6 @@ namespace headscope::kernels {
 namespace {
 
 constexpr int32_t kHeadDim = 128;
-
-class Device {
- public:
-  explicit Device(int64_t bytes) {
-    if (cudaMalloc(&data_, static_cast<size_t>(bytes)) != cudaSuccess) {
-      std::fprintf(stderr, "attend_bench: out of GPU memory (%lld MiB)\n", static_cast<long long>(bytes >> 20));
-      std::exit(1);
-    }
-  }
-  ~Device() { cudaFree(data_); }
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
 
 struct Timing {
   double median = 0;  // ms
@@ -65,29 +49,30 @@ void Check(const Status& status) {
   std::exit(1);
 }
 
+DeviceMemory Allocate(int64_t bytes) {
+  DeviceMemory memory;
+  Check(AllocateOnDevice(bytes, "a benchmark", &memory));
+  return memory;
+}
+
 Timing Time(const AttentionProblem& problem, const SparseIndexView& index, const AttentionOutput& output, int repeats) {
   constexpr size_t kFlushBytes = size_t{128} << 20;
-  const Device flush(kFlushBytes);
-  cudaEvent_t start, stop;
-  cudaEventCreate(&start);
-  cudaEventCreate(&stop);
+  const DeviceMemory flush = Allocate(kFlushBytes);
+  CudaEvent start, stop;
+  Check(MakeEvent(&start));
+  Check(MakeEvent(&stop));
   Check(AttendCuda(problem, index, output, nullptr));
   std::vector<double> times;
   for (int i = 0; i < repeats; ++i) {
-    cudaMemsetAsync(flush.data(), i, kFlushBytes, nullptr);
-    cudaEventRecord(start);
+    cudaMemsetAsync(flush.get(), i, kFlushBytes, nullptr);
+    cudaEventRecord(start.get());
     Check(AttendCuda(problem, index, output, nullptr));
-    cudaEventRecord(stop);
-    if (cudaEventSynchronize(stop) != cudaSuccess) {
-      std::fprintf(stderr, "attend_bench: %s\n", cudaGetErrorString(cudaGetLastError()));
-      std::exit(1);
-    }
-    float ms = 0;
-    cudaEventElapsedTime(&ms, start, stop);
+    cudaEventRecord(stop.get());
+    Check(CudaStatus(cudaEventSynchronize(stop.get()), "a timed run"));
+    double ms = 0;
+    Check(MillisecondsBetween(start, stop, &ms));
     times.push_back(ms);
   }
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
   Timing timing;
   timing.median = MedianOf(times);
   for (double& t : times) t = std::abs(t - timing.median);
@@ -101,18 +86,20 @@ void Measure(const std::string& name, int32_t length, int32_t heads, const Spars
   const std::unique_ptr<CudaIndexBuffers, void (*)(CudaIndexBuffers*)> free_index(&index, FreeIndex);
   Check(UploadIndex(host_index.View(), &index));
   const int64_t count = int64_t{heads} * length * kHeadDim;
-  const Device q(count * 2), k(count * 2), v(count * 2), o(count * 2), lse(int64_t{heads} * length * 4);
+  const DeviceMemory q = Allocate(count * 2), k = Allocate(count * 2), v = Allocate(count * 2), o = Allocate(count * 2);
+  const DeviceMemory lse = Allocate(int64_t{heads} * length * 4);
   uint64_t seed = 1;
-  for (const Device* tensor : {&q, &k, &v}) testing::FillNormal(DType::kBFloat16, tensor->data(), count, 1.0f, seed++);
+  for (const DeviceMemory* tensor : {&q, &k, &v})
+    testing::FillNormal(DType::kBFloat16, tensor->get(), count, 1.0f, seed++);
   AttentionProblem problem;
   problem.num_qo_heads = problem.num_kv_heads = heads;
   problem.head_dim = kHeadDim;
   problem.seq_q = problem.seq_k = length;
   problem.dtype = DType::kBFloat16;
-  SetContiguousTensors(q.data(), k.data(), v.data(), &problem);
+  SetContiguousTensors(q.get(), k.get(), v.get(), &problem);
   AttentionOutput output;
-  output.o = ContiguousTensor<void>(o.data(), heads, length, kHeadDim);
-  output.lse = static_cast<float*>(lse.data());
+  output.o = ContiguousTensor<void>(o.get(), heads, length, kHeadDim);
+  output.lse = static_cast<float*>(lse.get());
 
   const Timing timing = Time(problem, index.view, output, repeats);
   const PairCount pairs = CountPairs(host_index.View());

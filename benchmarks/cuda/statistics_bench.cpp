@@ -20,6 +20,7 @@
 #include "cuda_reference.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/cuda_statistics.h"
 
 namespace headscope::kernels {
@@ -27,25 +28,19 @@ namespace {
 
 constexpr int32_t kHeadDim = 128;
 
-struct FreeDevice {
-  void operator()(void* p) const { cudaFree(p); }
-};
-
 template <typename T>
 class DeviceArray {
  public:
   explicit DeviceArray(int64_t count) {
-    void* pointer = nullptr;
-    if (cudaMalloc(&pointer, static_cast<size_t>(count) * sizeof(T)) != cudaSuccess) {
-      std::fprintf(stderr, "statistics_bench: no GPU memory for %lld values\n", static_cast<long long>(count));
-      std::exit(4);
-    }
-    memory_.reset(pointer);
+    const Status status = AllocateOnDevice(count * static_cast<int64_t>(sizeof(T)), "a benchmark", &memory_);
+    if (status.ok()) return;
+    std::fprintf(stderr, "statistics_bench: %s\n", status.message().c_str());
+    std::exit(4);
   }
   T* get() const { return static_cast<T*>(memory_.get()); }
 
  private:
-  std::unique_ptr<void, FreeDevice> memory_;
+  DeviceMemory memory_;
 };
 
 void Require(const Status& status) {
@@ -55,31 +50,28 @@ void Require(const Status& status) {
 }
 
 void Time(const char* name, int32_t length, int32_t heads, int repeats, const std::function<Status()>& run) {
-  cudaEvent_t start = nullptr, stop = nullptr;
-  cudaEventCreate(&start);
-  cudaEventCreate(&stop);
-  std::vector<float> times;
+  CudaEvent start, stop;
+  Require(MakeEvent(&start));
+  Require(MakeEvent(&stop));
+  std::vector<double> times;
   for (int i = 0; i <= repeats; ++i) {
-    cudaEventRecord(start);
+    cudaEventRecord(start.get());
     Require(run());
-    cudaEventRecord(stop);
-    if (const cudaError_t error = cudaEventSynchronize(stop); error != cudaSuccess) {
+    cudaEventRecord(stop.get());
+    if (const cudaError_t error = cudaEventSynchronize(stop.get()); error != cudaSuccess) {
       std::fprintf(stderr, "statistics_bench: %s failed: %s\n", name, cudaGetErrorString(error));
       std::exit(1);
     }
-    float ms = 0;
-    cudaEventElapsedTime(&ms, start, stop);
+    double ms = 0;
+    Require(MillisecondsBetween(start, stop, &ms));
     if (i > 0) times.push_back(ms);  // the first warms up
   }
   std::sort(times.begin(), times.end());
-  const double median = static_cast<double>(times[times.size() / 2]);
+  const double median = times[times.size() / 2];
   const double pairs = 0.5 * length * (length + 1.0) * heads;
-  std::printf("%7d  %-16s %9.3f ms  (%.3f .. %.3f)  %6.1f TFLOP/s\n", length, name, median,
-              static_cast<double>(times.front()), static_cast<double>(times.back()),
+  std::printf("%7d  %-16s %9.3f ms  (%.3f .. %.3f)  %6.1f TFLOP/s\n", length, name, median, times.front(), times.back(),
               2.0 * kHeadDim * pairs / median * 1e-9);
   std::fflush(stdout);
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
 }
 
 void RunLength(int32_t length, int32_t num_qo_heads, int32_t num_kv_heads, int repeats) {

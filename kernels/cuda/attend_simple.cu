@@ -14,9 +14,9 @@
 #include <cmath>
 #include <limits>
 
-#include "cuda_error.h"
 #include "current_device.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
 #include "key_interval.cuh"
 #include "problem_check.h"
 #include "shared_memory.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime_api.h>
 
-#include "cuda_error.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
 
 namespace headscope::kernels {
 

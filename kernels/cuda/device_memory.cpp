@@ -2,9 +2,6 @@
 #include "device_memory.h"
 
 #include <algorithm>
-
-#include "cuda_error.h"
-
 namespace headscope::kernels {
 namespace {
 
@@ -31,14 +28,6 @@ Status ForEachHead(const AttentionProblem& problem, int32_t heads, int32_t rows,
 }
 
 }  // namespace
-
-Status AllocateOnDevice(int64_t bytes, const std::string& what, DeviceMemory* memory) {
-  void* pointer = nullptr;
-  Status status = CudaStatus(cudaMalloc(&pointer, static_cast<size_t>(bytes)),
-                             "allocating " + std::to_string(bytes >> 20) + " MiB of GPU memory for " + what);
-  memory->reset(pointer);
-  return status;
-}
 
 Status UploadTensor(const AttentionProblem& problem, int32_t heads, int32_t rows, const StridedTensor<const void>& host,
                     void* device) {

@@ -7,20 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "cuda_error.h"
 #include "current_device.h"
 #include "device_memory.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
 #include "problem_check.h"
 
 namespace headscope::kernels {
 namespace {
-
-struct DestroyEvent {
-  void operator()(CUevent_st* event) const { cudaEventDestroy(event); }
-};
-using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
 
 constexpr int64_t kAlignment = 256;  // of every array inside one allocation
 int64_t RoundUp(int64_t bytes) {
@@ -38,20 +33,17 @@ Status TimedAttend(const AttentionProblem& problem, const SparseIndexView& index
   // The first launch loads the kernel and warms the clocks; it is not among the timed ones.
   if (Status status = attend(); !status.ok()) return status;
   if (repeats > 0 && attend_ms != nullptr) {
-    cudaEvent_t raw_start = nullptr;
-    cudaEvent_t raw_stop = nullptr;
-    if (Status status = CudaStatus(cudaEventCreate(&raw_start), "cudaEventCreate"); !status.ok()) return status;
-    const Event start(raw_start);
-    if (Status status = CudaStatus(cudaEventCreate(&raw_stop), "cudaEventCreate"); !status.ok()) return status;
-    const Event stop(raw_stop);
-    std::vector<float> times;
+    CudaEvent start, stop;
+    if (Status status = MakeEvent(&start); !status.ok()) return status;
+    if (Status status = MakeEvent(&stop); !status.ok()) return status;
+    std::vector<double> times;
     for (int32_t i = 0; i < repeats; ++i) {
       cudaEventRecord(start.get());
       if (Status status = attend(); !status.ok()) return status;
       cudaEventRecord(stop.get());
-      float ms = 0;
+      double ms = 0;
       Status status = CudaStatus(cudaEventSynchronize(stop.get()), "attending on the GPU");
-      if (status.ok()) status = CudaStatus(cudaEventElapsedTime(&ms, start.get(), stop.get()), "reading a GPU timer");
+      if (status.ok()) status = MillisecondsBetween(start, stop, &ms);
       if (!status.ok()) return status;
       times.push_back(ms);
     }

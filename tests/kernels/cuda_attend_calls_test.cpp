@@ -30,17 +30,11 @@ using testing::Executor;
 using testing::Pattern;
 using testing::SeedFor;
 
-class Stream {
- public:
-  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
+CudaStream NewStream() {
+  CudaStream stream;
+  EXPECT_TRUE(MakeStream(&stream).ok());
+  return stream;
+}
 
 struct Outputs {
   std::vector<char> o;
@@ -89,7 +83,7 @@ TEST_P(CudaAttendCalls, ReplayFromAGraph) {
   ASSERT_NO_FATAL_FAILURE(run.Make(kMixed, SeedFor("graph")));
   ASSERT_TRUE(run.Attend(GetParam()).ok());
   const Outputs direct(run);
-  const Stream stream;
+  const CudaStream stream = NewStream();
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
@@ -119,7 +113,7 @@ TEST_P(CudaAttendCalls, KeepTheirPlaceInAStream) {
   const int64_t bytes = problem.batch * problem.k.batch_stride * SizeOf(problem.dtype);
   const DeviceArray<char> keys(bytes);
   problem.k.data = keys.get();
-  const Stream stream;
+  const CudaStream stream = NewStream();
   for (int repeat = 0; repeat < 10; ++repeat) {
     run.Poison();
     ASSERT_EQ(cudaMemsetAsync(keys.get(), 0xff, static_cast<size_t>(bytes), stream.get()), cudaSuccess);
@@ -155,7 +149,7 @@ TEST_P(CudaAttendCalls, RunBesideEachOther) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
-      const Stream stream;
+      const CudaStream stream = NewStream();
       for (int repeat = 0; repeat < kRepeats && statuses[i].ok(); ++repeat) {
         statuses[i] = runs[i].Launch(GetParam(), stream.get());
       }
@@ -182,7 +176,7 @@ void LaunchFromTwoThreads(const std::function<Status(int thread, cudaStream_t st
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i) {
     threads.emplace_back([&, i] {
-      const Stream stream;
+      const CudaStream stream = NewStream();
       for (int repeat = 0; repeat < kRepeats && statuses[i].ok(); ++repeat) statuses[i] = launch(i, stream.get());
       EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
     });

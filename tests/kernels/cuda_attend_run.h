@@ -74,8 +74,6 @@ class AttendRun {
       delete buffers;
     }
   };
-  using DeviceMemory = std::unique_ptr<void, FreeDevice>;
-
   void MakeTensor(int64_t rows, float deviation, uint64_t seed, DeviceMemory* memory);
   void HideUnread();
   int64_t RowBytes() const { return problem_.head_dim * SizeOf(problem_.dtype); }

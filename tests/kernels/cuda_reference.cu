@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cuda_reference.h"
+#include "kernels/cuda_resources.h"
 
 namespace headscope::kernels::testing {
 namespace {
@@ -93,21 +94,19 @@ __global__ void FillKernel(DType dtype, void* data, int64_t count, float factor,
 template <typename T>
 class DeviceArray {
  public:
-  explicit DeviceArray(size_t size) : ok_(cudaMalloc(&data_, size * sizeof(T)) == cudaSuccess), size_(size) {}
-  ~DeviceArray() { cudaFree(data_); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
+  explicit DeviceArray(size_t size)
+      : ok_(AllocateOnDevice(static_cast<int64_t>(size * sizeof(T)), "a reference", &memory_).ok()), size_(size) {}
   bool Upload(const std::vector<T>& values) {
-    return ok_ && cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess;
+    return ok_ && cudaMemcpy(data(), values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess;
   }
   bool Download(std::vector<T>* values) {
     values->resize(size_);
-    return ok_ && cudaMemcpy(values->data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess;
+    return ok_ && cudaMemcpy(values->data(), data(), size_ * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess;
   }
-  T* data() { return data_; }
+  T* data() { return static_cast<T*>(memory_.get()); }
 
  private:
-  T* data_ = nullptr;
+  DeviceMemory memory_;
   bool ok_;
   size_t size_;
 };

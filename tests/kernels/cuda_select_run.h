@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kept_sets.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/cuda_select.h"
 #include "kernels/method.h"
 
@@ -19,18 +20,16 @@ namespace headscope::kernels::testing {
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(size_t bytes) : bytes_(bytes) {
-    EXPECT_EQ(cudaMalloc(&data_, bytes + 2 * kGuard), cudaSuccess);
-    EXPECT_EQ(cudaMemset(data_, kGarbage, bytes + 2 * kGuard), cudaSuccess);
+    const Status status = AllocateOnDevice(static_cast<int64_t>(bytes + 2 * kGuard), "a test", &memory_);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(cudaMemset(memory_.get(), kGarbage, bytes + 2 * kGuard), cudaSuccess);
   }
-  ~DeviceBuffer() { cudaFree(data_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-  char* get() const { return static_cast<char*>(data_) + kGuard; }
+  char* get() const { return static_cast<char*>(memory_.get()) + kGuard; }
   size_t bytes() const { return bytes_; }
   bool GuardsAreWhole() const {
     std::vector<unsigned char> guards(2 * kGuard);
-    EXPECT_EQ(cudaMemcpy(guards.data(), data_, kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(guards.data(), memory_.get(), kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
     EXPECT_EQ(cudaMemcpy(guards.data() + kGuard, get() + bytes_, kGuard, cudaMemcpyDeviceToHost), cudaSuccess);
     return std::all_of(guards.begin(), guards.end(), [](unsigned char byte) { return byte == kGarbage; });
   }
@@ -38,7 +37,7 @@ class DeviceBuffer {
  private:
   static constexpr size_t kGuard = 256;
   static constexpr unsigned char kGarbage = 0xa5;
-  void* data_ = nullptr;
+  DeviceMemory memory_;
   size_t bytes_;
 };
 

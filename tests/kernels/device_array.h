@@ -6,21 +6,18 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
 #include <vector>
+
+#include "kernels/cuda_resources.h"
 
 namespace headscope::kernels::testing {
 
-struct FreeDevice {
-  void operator()(void* p) const { cudaFree(p); }
-};
 template <typename T>
 class DeviceArray {
  public:
   explicit DeviceArray(int64_t count) : count_(static_cast<size_t>(count)) {
-    void* pointer = nullptr;
-    EXPECT_EQ(cudaMalloc(&pointer, count_ * sizeof(T)), cudaSuccess);
-    memory_.reset(pointer);
+    const Status status = AllocateOnDevice(static_cast<int64_t>(count_ * sizeof(T)), "a test", &memory_);
+    EXPECT_TRUE(status.ok()) << status.message();
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(static_cast<int64_t>(values.size())) {
     EXPECT_EQ(cudaMemcpy(get(), values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice), cudaSuccess);
@@ -34,7 +31,7 @@ class DeviceArray {
 
  private:
   size_t count_;
-  std::unique_ptr<void, FreeDevice> memory_;
+  DeviceMemory memory_;
 };
 
 }  // namespace headscope::kernels::testing

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <string>
 
-#include "cuda_error.h"
 #include "decode/decode_check.h"
 #include "decode/decode_launch.h"
 #include "decode/dense_plan.h"
 #include "decode/sparq_plan.h"
 #include "kernels/cuda_decode.h"
+#include "kernels/cuda_resources.h"
 
 namespace headscope::kernels {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "cuda_error.h"
 #include "current_device.h"
+#include "kernels/cuda_resources.h"
 
 namespace headscope::kernels::decode {
 

@@ -8,7 +8,6 @@
 #include <limits>
 #include <string>
 
-#include "cuda_error.h"
 #include "current_device.h"
 #include "decode/decode_check.h"
 #include "decode/selection_params.h"
@@ -17,6 +16,7 @@
 #include "index/checks.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_decode_selection.h"
+#include "kernels/cuda_resources.h"
 #include "problem_check.h"
 
 namespace headscope::kernels {

@@ -9,11 +9,11 @@
 #include <numbers>
 #include <string>
 
-#include "cuda_error.h"
 #include "hopper/instances.h"
 #include "hopper/kernel_params.h"
 #include "hopper/tensor_map.h"
 #include "hopper/work_order.h"
+#include "kernels/cuda_resources.h"
 #include "problem_check.h"
 
 namespace headscope::kernels::hopper {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cuda_error.h"
+#include "kernels/cuda_resources.h"
 
 namespace headscope::kernels::hopper {
 namespace {

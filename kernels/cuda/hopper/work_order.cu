@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "cuda_error.h"
 #include "dependent_launch.cuh"
 #include "hopper/kernel_params.h"
 #include "hopper/work_order.h"
+#include "kernels/cuda_resources.h"
 
 namespace headscope::kernels::hopper {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda_error.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/cuda_select.h"
 
 namespace headscope::kernels {
@@ -26,14 +26,6 @@ __global__ void __launch_bounds__(kThreads)
     to[to_begin[list] + i] = from[from_begin[list] + i];
   }
 }
-
-struct FreeOnDevice {
-  void* data = nullptr;
-  FreeOnDevice() = default;
-  FreeOnDevice(const FreeOnDevice&) = delete;
-  FreeOnDevice& operator=(const FreeOnDevice&) = delete;
-  ~FreeOnDevice() { cudaFree(data); }
-};
 
 // Offsets of lists without gaps; *total is their sum.
 std::vector<int64_t> Offsets(const std::vector<int32_t>& counts, int64_t* total) {
@@ -65,29 +57,32 @@ class Downloader {
       to->clear();
       return true;
     }
-    FreeOnDevice offsets;
-    FreeOnDevice entries;
-    const size_t bytes = static_cast<size_t>(total) * sizeof(Entry);
-    if (!Check(cudaMalloc(&offsets.data, begin.size() * sizeof(int64_t))) || !Check(cudaMalloc(&entries.data, bytes)) ||
-        !Check(cudaMemcpyAsync(offsets.data, begin.data(), begin.size() * sizeof(int64_t), cudaMemcpyHostToDevice,
+    DeviceMemory offsets;
+    DeviceMemory entries;
+    const auto offset_bytes = static_cast<int64_t>(begin.size() * sizeof(int64_t));
+    if (!Check(AllocateOnDevice(offset_bytes, "a sparse index's offsets", &offsets)) ||
+        !Check(AllocateOnDevice(total * static_cast<int64_t>(sizeof(Entry)), "a sparse index's lists", &entries)) ||
+        !Check(cudaMemcpyAsync(offsets.get(), begin.data(), static_cast<size_t>(offset_bytes), cudaMemcpyHostToDevice,
                                stream_))) {
       return false;
     }
     GatherListsKernel<<<static_cast<unsigned>(begin.size()), kThreads, 0, stream_>>>(
-        from, device_begin, device_count, static_cast<const int64_t*>(offsets.data), static_cast<Entry*>(entries.data));
-    return Check(cudaGetLastError()) && Copy(static_cast<const Entry*>(entries.data), static_cast<size_t>(total), to);
+        from, device_begin, device_count, static_cast<const int64_t*>(offsets.get()),
+        static_cast<Entry*>(entries.get()));
+    return Check(cudaGetLastError()) && Copy(static_cast<const Entry*>(entries.get()), static_cast<size_t>(total), to);
   }
 
-  Status status() const { return CudaStatus(error_, "downloading a sparse index"); }
+  const Status& status() const { return status_; }
 
  private:
-  bool Check(cudaError_t error) {
-    error_ = error;
-    return error == cudaSuccess;
+  bool Check(Status status) {
+    status_ = std::move(status);
+    return status_.ok();
   }
+  bool Check(cudaError_t error) { return Check(CudaStatus(error, "downloading a sparse index")); }
 
   cudaStream_t stream_;
-  cudaError_t error_ = cudaSuccess;
+  Status status_;
 };
 
 Status CheckShape(const SparseIndexView& index) {

@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <string>
 
-#include "cuda_error.h"
 #include "kernels/attention_problem.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/method_spec.h"
 #include "kernels/sparse_index.h"
 #include "methods/registry.h"

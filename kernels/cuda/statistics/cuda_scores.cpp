@@ -7,10 +7,10 @@
 #include <string>
 #include <utility>
 
-#include "cuda_error.h"
 #include "device_memory.h"
 #include "kernels/contiguous.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/cuda_statistics.h"
 #include "problem_check.h"
 #include "statistics/row_numbers.h"

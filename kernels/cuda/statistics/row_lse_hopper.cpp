@@ -6,8 +6,8 @@
 #include <iterator>
 #include <string>
 
-#include "cuda_error.h"
 #include "hopper/tensor_map.h"
+#include "kernels/cuda_resources.h"
 #include "problem_check.h"
 
 namespace headscope::kernels::statistics {

@@ -8,9 +8,9 @@
 #include <numbers>
 #include <string>
 
-#include "cuda_error.h"
 #include "current_device.h"
 #include "device_pointers.h"
+#include "kernels/cuda_resources.h"
 #include "problem_check.h"
 
 namespace headscope::kernels::statistics {

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "cuda_error.h"
 #include "kernels/attention_problem.h"
+#include "kernels/cuda_resources.h"
 #include "problem_check.h"
 #include "shared_memory.h"
 #include "statistics/score_tile.cuh"
