@@ -70,6 +70,8 @@ const LayerFacts& TraceReader::layer(int32_t layer_slot) const {
 }
 
 bool TraceReader::Has(int32_t layer_slot, TraceTensor tensor) const {
+  if (layer_slot < 0 || static_cast<size_t>(layer_slot) >= layout().facts.size())
+    throw std::out_of_range("layer slot " + std::to_string(layer_slot));
   if (tensor == TraceTensor::kK || tensor == TraceTensor::kV) return true;
   return Stores(layout(), static_cast<size_t>(layer_slot), tensor);
 }

@@ -41,8 +41,15 @@ int64_t NumLists(const AttentionProblem& problem) {
   return int64_t{problem.batch} * problem.num_kv_heads;
 }
 
-Status NoMemory() {
-  return {StatusCode::kOutOfMemory, "not enough memory for the copy of K and V that a method that evicts is shown"};
+// What needs memory, as a status.
+template <typename Work>
+Status InMemory(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kOutOfMemory,
+            "not enough memory for what a method has evicted and the copy of K and V that it is then shown"};
+  }
 }
 
 }  // namespace
@@ -143,12 +150,14 @@ DecodeDriver::~DecodeDriver() = default;
 Status DecodeDriver::Begin(const DecodePrompt& prompt, const RunOptions& options) {
   capacity_ = prompt.capacity;
   end_ = prompt.first_token + prompt.cache.seq_k;
-  evicted_.assign(static_cast<size_t>(NumLists(prompt.cache)), {});
   leaving_ = {};
   shown_ = nullptr;
-  DecodeEvictions evictions;
-  if (Status status = policy_->Begin(prompt, options, &evictions); !status.ok()) return status;
-  return CheckEvictions(evictions, end_);
+  return InMemory([&]() -> Status {
+    evicted_.assign(static_cast<size_t>(NumLists(prompt.cache)), {});
+    DecodeEvictions evictions;
+    if (Status status = policy_->Begin(prompt, options, &evictions); !status.ok()) return status;
+    return CheckEvictions(evictions, end_);
+  });
 }
 
 Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
@@ -160,12 +169,12 @@ Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
   }
   end_ = end;
   if (shown_ != nullptr || !leaving_.tokens_.empty()) {
-    try {
+    Status status = InMemory([&]() -> Status {
       if (shown_ == nullptr) shown_ = std::make_unique<ShownCache>();
       shown_->Append(step, capacity_);
-    } catch (const std::bad_alloc&) {
-      return NoMemory();
-    }
+      return {};
+    });
+    if (!status.ok()) return status;
     for (const auto& [list, token] : leaving_.tokens_) shown_->Evict(list, token);
     leaving_ = {};
   }
@@ -173,20 +182,24 @@ Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
 }
 
 Status DecodeDriver::Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection) {
-  DecodeEvictions evictions;
-  DecodeSelection made;
-  if (Status status = policy_->Step(Shown(step), options, &made, &evictions); !status.ok()) return status;
-  if (Status status = CheckSelection(step, made); !status.ok()) return status;
-  if (Status status = CheckEvictions(evictions, end_); !status.ok()) return status;
-  *selection = std::move(made);
-  return {};
+  return InMemory([&]() -> Status {
+    DecodeEvictions evictions;
+    DecodeSelection made;
+    if (Status status = policy_->Step(Shown(step), options, &made, &evictions); !status.ok()) return status;
+    if (Status status = CheckSelection(step, made); !status.ok()) return status;
+    if (Status status = CheckEvictions(evictions, end_); !status.ok()) return status;
+    *selection = std::move(made);
+    return {};
+  });
 }
 
 Status DecodeDriver::Attended(const DecodeStep& step, const DecodeSelection& selection, const AttentionOutput& output,
                               const RunOptions& options) {
-  DecodeEvictions evictions;
-  Status status = policy_->Attended(Shown(step), selection, output, options, &evictions);
-  return status.ok() ? CheckEvictions(evictions, end_) : status;
+  return InMemory([&]() -> Status {
+    DecodeEvictions evictions;
+    Status status = policy_->Attended(Shown(step), selection, output, options, &evictions);
+    return status.ok() ? CheckEvictions(evictions, end_) : status;
+  });
 }
 
 void DecodeDriver::End() {
@@ -207,6 +220,10 @@ DecodeStep DecodeDriver::Shown(const DecodeStep& step) const {
 
 // Notes them, to be gone at the next Append().
 Status DecodeDriver::CheckEvictions(const DecodeEvictions& evictions, int32_t end) {
+  if (!evictions.tokens_.empty() && AnyOrder()) {
+    return {StatusCode::kInvalidArgument, "decode method " + method_.spec().name +
+                                              " evicts, so it must say that it needs history: its steps have an order"};
+  }
   for (const auto& [list, token] : evictions.tokens_) {
     if (list < 0 || list >= static_cast<int64_t>(evicted_.size()) || token < 0 || token >= end) {
       return {StatusCode::kInvalidArgument, "decode method " + method_.spec().name + " evicts token " +

@@ -33,11 +33,12 @@ constexpr int32_t kPrompt = 20, kLength = 40, kHeadDim = 16, kGroup = 2, kLists 
 class TestMethod final : public DecodeMethod {
  public:
   using Make = std::function<std::unique_ptr<DecodePolicy>()>;
-  explicit TestMethod(Make make) : make_(std::move(make)) {
+  explicit TestMethod(Make make, bool needs_history = true) : make_(std::move(make)) {
     spec_.name = "test-method";
     spec_.phase = Phase::kDecode;
     spec_.chosen_per = ChosenPer::kKvHead;
-    spec_.keeps_state = spec_.needs_history = spec_.reads_output = true;
+    spec_.keeps_state = spec_.reads_output = true;
+    spec_.needs_history = needs_history;
   }
   const MethodSpec& spec() const override { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues&) const override { return make_(); }
@@ -298,6 +299,14 @@ TEST_F(DecodeDriverTest, AnEvictedTokenOfWeightZeroIsNotAskedFor) {
   DecodeSelection selection;
   ASSERT_TRUE(Run(driver, kPrompt, &selection).ok());
   EXPECT_TRUE(Run(driver, kPrompt + 1, &selection).ok());
+}
+
+TEST_F(DecodeDriverTest, AMethodWhoseStepsHaveNoOrderEvictsNothing) {
+  const TestMethod method([] { return std::make_unique<Scripted>(5, std::vector<int32_t>{2}, 1.0f); }, false);
+  DecodeDriver driver(method, {});
+  ASSERT_TRUE(driver.Begin(Prompt(), {}).ok());
+  DecodeSelection selection;
+  EXPECT_THAT(Run(driver, kPrompt, &selection).message(), HasSubstr("evicts, so it must say that it needs history"));
 }
 
 TEST_F(DecodeDriverTest, RefusesForeignEvictionsAndStepsBack) {
