@@ -99,6 +99,18 @@ void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const m
   RefuseLongPrompt(request, std::to_string(prompt.tokens.size()), config);
 }
 
+data::NormPlace NormOf(model::QkNorm norm) {
+  switch (norm) {
+    case model::QkNorm::kNone:
+      return data::NormPlace::kNone;
+    case model::QkNorm::kEachHead:
+      return data::NormPlace::kHeadBeforeRope;
+    case model::QkNorm::kAllHeads:
+      return data::NormPlace::kLayerBeforeRope;
+  }
+  return data::NormPlace::kUnknown;
+}
+
 // What the configuration says of a layer, for the trace.
 data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const std::vector<int32_t>& qo_heads) {
   const model::AttentionLayer& from = config.layers[static_cast<size_t>(layer)];
@@ -113,10 +125,16 @@ data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const 
   facts.soft_cap = static_cast<float>(from.soft_cap);
   facts.window = from.window;
   facts.sinks = from.sinks;
-  facts.rope.theta = static_cast<float>(config.rope.theta);
-  facts.rope.num_dims = config.rope.rotary_dim == from.head_dim ? 0 : config.rope.rotary_dim;
-  facts.rope.attention_factor = static_cast<float>(config.rope.attention_factor);
-  facts.norm = config.qk_norm ? data::NormPlace::kHeadBeforeRope : data::NormPlace::kNone;
+  if (from.rope < 0) {
+    facts.rope.convention = data::RopeConvention::kNone;
+  } else {
+    const model::RopeConfig& rope = config.ropes[static_cast<size_t>(from.rope)];
+    if (rope.interleaved) facts.rope.convention = data::RopeConvention::kInterleaved;
+    facts.rope.theta = static_cast<float>(rope.theta);
+    facts.rope.num_dims = rope.rotary_dim == from.head_dim ? 0 : rope.rotary_dim;
+    facts.rope.attention_factor = static_cast<float>(rope.attention_factor);
+  }
+  facts.norm = NormOf(from.qk_norm);
   return facts;
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "network/architecture.h"
+#include "families/family.h"
 
 namespace headscope::model {
 namespace {
@@ -35,48 +35,53 @@ void Require(Checkpoint* checkpoint, const std::string& name, const std::vector<
 }
 
 void RequireLayer(Checkpoint* checkpoint, const ModelConfig& config, int32_t layer) {
-  const LayerNames& names = config.architecture->layer;
-  const std::string prefix = std::string(config.architecture->layer_prefix) + std::to_string(layer) + ".";
-  const auto weight = [&](std::string_view name, const std::vector<int64_t>& shape) {
-    Require(checkpoint, prefix + std::string(name) + ".weight", shape);
+  const Family& family = *config.family;
+  const LayerNames& names = family.layer;
+  const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
+  const std::string prefix = std::string(family.layer_prefix) + std::to_string(layer) + ".";
+  const auto projection = [&](std::string_view name, int64_t rows, int64_t columns, bool has_bias) {
+    Require(checkpoint, prefix + std::string(name) + ".weight", {rows, columns});
+    if (has_bias) Require(checkpoint, prefix + std::string(name) + ".bias", {rows});
   };
-  const auto bias = [&](bool wanted, std::string_view name, int64_t extent) {
-    if (wanted) Require(checkpoint, prefix + std::string(name) + ".bias", {extent});
+  const auto norm = [&](std::string_view name, int64_t extent, bool has_bias) {
+    if (name.empty()) return;
+    Require(checkpoint, prefix + std::string(name) + ".weight", {extent});
+    if (has_bias) Require(checkpoint, prefix + std::string(name) + ".bias", {extent});
   };
-  const int64_t hidden = config.hidden_size;
-  const int64_t inner = config.intermediate_size;
-  const int64_t q_rows = int64_t{config.num_qo_heads} * config.head_dim;
-  const int64_t kv_rows = int64_t{config.num_kv_heads} * config.head_dim;
-  weight(names.input_norm, {hidden});
-  weight(names.q, {q_rows, hidden});
-  weight(names.k, {kv_rows, hidden});
-  weight(names.v, {kv_rows, hidden});
-  bias(config.qkv_bias, names.q, q_rows);
-  bias(config.qkv_bias, names.k, kv_rows);
-  bias(config.qkv_bias, names.v, kv_rows);
-  if (config.qk_norm) {
-    weight(names.q_norm, {config.head_dim});
-    weight(names.k_norm, {config.head_dim});
+  const int64_t hidden = config.hidden_size, inner = config.intermediate_size;
+  const int64_t q_rows = int64_t{facts.num_qo_heads} * facts.head_dim;
+  const int64_t k_rows = int64_t{facts.num_kv_heads} * facts.head_dim;
+  const int64_t v_rows = int64_t{facts.num_kv_heads} * facts.v_head_dim;
+  norm(names.input_norm, hidden, family.norm_bias);
+  if (family.qkv_layout == QkvLayout::kApart) {
+    projection(names.q, q_rows, hidden, config.qkv_bias);
+    projection(names.k, k_rows, hidden, config.qkv_bias);
+    projection(names.v, v_rows, hidden, config.qkv_bias);
+  } else {
+    projection(names.qkv, q_rows + k_rows + v_rows, hidden, config.qkv_bias);
   }
-  weight(names.output, {hidden, q_rows});
-  bias(config.output_bias, names.output, hidden);
-  weight(names.post_attention_norm, {hidden});
-  weight(names.gate, {inner, hidden});
-  weight(names.up, {inner, hidden});
-  bias(config.mlp_bias, names.gate, inner);
-  bias(config.mlp_bias, names.up, inner);
-  weight(names.down, {hidden, inner});
-  bias(config.mlp_bias, names.down, hidden);
+  const bool each_head = family.qk_norm == QkNorm::kEachHead;
+  norm(names.q_norm, each_head ? facts.head_dim : q_rows, false);
+  norm(names.k_norm, each_head ? facts.head_dim : k_rows, false);
+  projection(names.output, hidden, int64_t{facts.num_qo_heads} * facts.v_head_dim, config.output_bias);
+  norm(names.attention_output_norm, hidden, family.norm_bias);
+  norm(names.mlp_norm, hidden, family.norm_bias);
+  if (!names.gate_up.empty()) projection(names.gate_up, 2 * inner, hidden, config.mlp_bias);
+  if (!names.gate.empty()) projection(names.gate, inner, hidden, config.mlp_bias);
+  if (!names.up.empty()) projection(names.up, inner, hidden, config.mlp_bias);
+  projection(names.down, hidden, inner, config.mlp_bias);
+  norm(names.mlp_output_norm, hidden, family.norm_bias);
 }
 
 }  // namespace
 
 void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
-  const ArchitectureRow& row = *config.architecture;
+  const Family& row = *config.family;
   const std::vector<int64_t> table = {config.vocabulary_size, config.hidden_size};
   const std::string head = std::string(row.head) + ".weight";
   Require(checkpoint, std::string(row.embedding) + ".weight", table);
   Require(checkpoint, std::string(row.final_norm) + ".weight", {config.hidden_size});
+  if (row.norm_bias) Require(checkpoint, std::string(row.final_norm) + ".bias", {config.hidden_size});
   // A tied checkpoint may still hold a copy of the head; transformers ignores it, and so it is not an unread tensor.
   if (config.tied_embeddings) {
     checkpoint->Find(head);

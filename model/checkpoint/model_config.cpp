@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model_config.h"
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "checkpoint/read_rope_config.h"
 #include "checkpoint/strict_json.h"
+#include "families/family.h"
 #include "model/input_file.h"
-#include "network/architecture.h"
 
 namespace headscope::model {
 namespace {
@@ -24,7 +26,7 @@ constexpr int64_t kMaxConfigBytes = 16 << 20;
 
 std::string KnownModelTypes() {
   std::string names;
-  for (const ArchitectureRow& row : Architectures()) names += (names.empty() ? "" : ", ") + std::string(row.model_type);
+  for (const Family* family : Families()) names += (names.empty() ? "" : ", ") + std::string(family->model_type);
   return names;
 }
 
@@ -34,16 +36,20 @@ int32_t WindowOf(const JsonFields& root, std::optional<int64_t> absent) {
   return window > INT32_MAX ? 0 : static_cast<int32_t>(window);
 }
 
+// Whether the configuration gives its layers windows at all.
+bool HasWindows(const JsonFields& root, WindowRule rule) {
+  if (rule == WindowRule::kNone || root.IsNull("sliding_window")) return false;  // null means none
+  return rule != WindowRule::kByUseSlidingWindow || root.Boolean("use_sliding_window", false);
+}
+
 // Which layers have a window; the defaults of absent keys are the families' own.
-std::vector<int32_t> ReadWindows(const JsonFields& root, WindowRule rule, int32_t num_layers) {
+std::vector<int32_t> ReadWindows(const JsonFields& root, const Family& family, int32_t num_layers) {
   constexpr int64_t kAbsentWindow = 4096;
   constexpr int64_t kAbsentFullLayers = 28;
+  const WindowRule rule = family.window;
+  const bool by_layer = rule == WindowRule::kByUseSlidingWindow || rule == WindowRule::kByPattern;
   std::vector<int32_t> windows(static_cast<size_t>(num_layers), 0);
-  // sliding_window: null means none, and an absent key 4096.
-  const bool on = rule == WindowRule::kBySlidingWindow
-                      ? !root.IsNull("sliding_window")
-                      : rule == WindowRule::kByUseSlidingWindow && root.Boolean("use_sliding_window", false) &&
-                            !root.IsNull("sliding_window");
+  const bool on = HasWindows(root, rule);
   const int32_t window = on ? WindowOf(root, kAbsentWindow) : 0;
   const std::optional<JsonValue> types = root.Find("layer_types");
   if (types) {
@@ -59,24 +65,56 @@ std::vector<int32_t> ReadWindows(const JsonFields& root, WindowRule rule, int32_
         root.RefuseField("layer_types", type.Shortened() + " is not supported",
                          "full_attention and sliding_attention are");
       }
-      if (slides && (rule != WindowRule::kByUseSlidingWindow || !on)) {
+      if (slides && (!by_layer || !on)) {
         root.RefuseField("layer_types", "names sliding_attention where this model has no window",
                          rule == WindowRule::kByUseSlidingWindow ? "set use_sliding_window and sliding_window"
+                         : rule == WindowRule::kByPattern        ? "set sliding_window"
                                                                  : "use a model with one kind of layer");
       }
       windows[layer++] = slides ? window : 0;
     });
-    if (rule == WindowRule::kByUseSlidingWindow) return windows;
+    if (by_layer) return windows;
   }
-  const auto first = static_cast<size_t>(rule == WindowRule::kByUseSlidingWindow
-                                             ? root.Integer("max_window_layers", 0, kMaxLayers, kAbsentFullLayers)
-                                             : 0);
-  for (size_t layer = first; layer < windows.size(); ++layer) windows[layer] = window;
+  int64_t first = 0, pattern = 0;  // every pattern-th layer from the first on sees everything
+  if (rule == WindowRule::kByUseSlidingWindow)
+    first = root.Integer("max_window_layers", 0, kMaxLayers, kAbsentFullLayers);
+  if (rule == WindowRule::kByPattern)
+    pattern = root.Integer("sliding_window_pattern", 1, kMaxLayers, family.absent_window_pattern);
+  for (int64_t layer = first; layer < num_layers; ++layer) {
+    if (pattern == 0 || (layer + 1) % pattern != 0) windows[static_cast<size_t>(layer)] = window;
+  }
   return windows;
 }
 
-bool HasBias(BiasRule rule, bool attention_bias) {
-  return rule == BiasRule::kAlways || (rule == BiasRule::kByAttentionBias && attention_bias);
+bool HasBias(const JsonFields& root, const Family& family, BiasRule rule) {
+  switch (rule) {
+    case BiasRule::kNever:
+      return false;
+    case BiasRule::kAlways:
+      return true;
+    case BiasRule::kByAttentionBias:
+      return root.Boolean("attention_bias", family.absent_attention_bias);
+    case BiasRule::kByMlpBias:
+      return root.Boolean("mlp_bias", false);
+  }
+  return false;
+}
+
+constexpr std::array<std::pair<std::string_view, Activation>, 6> kActivations = {
+    {{"silu", Activation::kSilu},
+     {"swish", Activation::kSilu},
+     {"gelu", Activation::kGelu},
+     {"gelu_pytorch_tanh", Activation::kGeluTanh},
+     {"gelu_new", Activation::kGeluTanh},
+     {"relu", Activation::kRelu}}};
+
+Activation ReadActivation(const JsonFields& root, const Family& family) {
+  const std::string name = root.Text(family.activation_key, std::string(family.absent_activation));
+  for (const auto& [known, activation] : kActivations) {
+    if (known == name) return activation;
+  }
+  root.RefuseField(family.activation_key, Quoted(name) + " is not supported",
+                   "silu, gelu, gelu_pytorch_tanh, gelu_new and relu are");
 }
 
 }  // namespace
@@ -88,11 +126,12 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   ModelConfig config;
   config.json = std::string(text);
   config.model_type = root.Text("model_type");
-  config.architecture = FindArchitecture(config.model_type);
-  if (config.architecture == nullptr) {
+  const Family* found = FindFamily(config.model_type);
+  if (found == nullptr) {
     root.RefuseField("model_type", Quoted(config.model_type) + " is not supported", "these are: " + KnownModelTypes());
   }
-  const ArchitectureRow& row = *config.architecture;
+  const Family& family = *found;
+  config.family = found;
   if (root.Has("quantization_config")) {
     root.RefuseField("quantization_config", "quantised weights are not supported",
                      "use the model's fp32, fp16 or bf16 checkpoint");
@@ -105,7 +144,7 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   config.vocabulary_size = size("vocab_size", kMaxSize);
   config.num_layers = size("num_hidden_layers", kMaxLayers);
   config.num_qo_heads = size("num_attention_heads", kMaxHeads);
-  const int64_t absent_kv = row.absent_num_kv_heads > 0 ? row.absent_num_kv_heads : config.num_qo_heads;
+  const int64_t absent_kv = family.absent_num_kv_heads > 0 ? family.absent_num_kv_heads : config.num_qo_heads;
   config.num_kv_heads = static_cast<int32_t>(root.Integer("num_key_value_heads", 1, kMaxHeads, absent_kv));
   if (config.num_qo_heads % config.num_kv_heads != 0) {
     root.RefuseField("num_key_value_heads",
@@ -113,41 +152,46 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
                          std::to_string(config.num_qo_heads),
                      "correct one of the two");
   }
-  if (!root.Has("head_dim") && row.absent_head_dim == 0 && config.hidden_size % config.num_qo_heads != 0) {
+  if (!root.Has("head_dim") && family.absent_head_dim == 0 && config.hidden_size % config.num_qo_heads != 0) {
     root.RefuseField("head_dim", "is absent, and num_attention_heads does not divide hidden_size", "add it");
   }
-  const int64_t absent_dim = row.absent_head_dim > 0 ? row.absent_head_dim : config.hidden_size / config.num_qo_heads;
+  const int64_t absent_dim = family.absent_head_dim > 0 ? family.absent_head_dim : config.hidden_size / config.num_qo_heads;
   config.head_dim = static_cast<int32_t>(root.Integer("head_dim", 2, kMaxHeadDim, absent_dim));
   if (config.head_dim < 2 || config.head_dim % 2 != 0) {
     root.RefuseField("head_dim", std::to_string(config.head_dim) + " is not even",
                      "rotary positions turn pairs of components");
   }
   config.max_positions_given = root.Has("max_position_embeddings");
-  config.max_positions = root.Integer("max_position_embeddings", 1, kMaxPositions, row.absent_max_positions);
-  config.rms_norm_eps = root.Number("rms_norm_eps", 1e-6);
-  if (!(config.rms_norm_eps > 0)) root.RefuseField("rms_norm_eps", "must be positive", "correct it");
-  const std::string activation = root.Text("hidden_act", "silu");
-  if (activation != "silu") root.RefuseField("hidden_act", Quoted(activation) + " is not supported", "silu is");
-  config.tied_embeddings = root.Boolean("tie_word_embeddings", false);
-  const bool attention_bias = root.Boolean("attention_bias", false);
-  config.qkv_bias = HasBias(row.qkv_bias, attention_bias);
-  config.output_bias = HasBias(row.output_bias, attention_bias);
-  config.mlp_bias = row.has_mlp_bias && root.Boolean("mlp_bias", false);
-  config.qk_norm = row.qk_norm;
-  for (const int32_t window : ReadWindows(root, row.window, config.num_layers)) {
+  config.max_positions = root.Integer("max_position_embeddings", 1, kMaxPositions, family.absent_max_positions);
+  config.norm_eps = root.Number(family.norm_eps_key, family.norm == NormKind::kLayer ? 1e-5 : 1e-6);
+  if (!(config.norm_eps > 0)) root.RefuseField(family.norm_eps_key, "must be positive", "correct it");
+  config.activation = ReadActivation(root, family);
+  config.tied_embeddings = root.Boolean("tie_word_embeddings", family.absent_tied_embeddings);
+  config.qkv_bias = HasBias(root, family, family.qkv_bias);
+  config.output_bias = HasBias(root, family, family.output_bias);
+  config.mlp_bias = HasBias(root, family, family.mlp_bias);
+  for (const int32_t window : ReadWindows(root, family, config.num_layers)) {
     config.layers.push_back({.num_qo_heads = config.num_qo_heads,
                              .num_kv_heads = config.num_kv_heads,
                              .head_dim = config.head_dim,
                              .v_head_dim = config.head_dim,
                              .scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)),
-                             .window = window});
+                             .window = window,
+                             .qk_norm = family.qk_norm});
   }
-  config.rope = ReadRopeConfig(root, config.head_dim, config.max_positions);
-  if (config.rope.type == RopeType::kDynamic) {
+  if (family.read_ropes != nullptr) {
+    family.read_ropes(root, &config);
+  } else {
+    config.ropes = {ReadRopeConfig(root, config.head_dim, config.max_positions)};
+  }
+  for (RopeConfig& rope : config.ropes) {
+    rope.interleaved = family.rope_interleaved;
+    if (rope.type != RopeType::kDynamic) continue;
     // Such a model runs past the length that it names: that is where its positions begin to grow.
-    const double reach = static_cast<double>(config.max_positions) * config.rope.factor;
+    const double reach = static_cast<double>(config.max_positions) * rope.factor;
     config.max_positions = reach < static_cast<double>(kMaxPositions) ? static_cast<int64_t>(reach) : kMaxPositions;
   }
+  if (family.read != nullptr) family.read(root, &config);
   return config;
 }
 

@@ -115,7 +115,7 @@ int32_t RotaryDim(const JsonFields& holder, int32_t head_dim) {
 
 }  // namespace
 
-RopeConfig ReadRopeConfig(const JsonFields& root, int32_t head_dim, int64_t max_positions) {
+RopeConfig ReadRopeConfig(const JsonFields& root, int32_t head_dim, int64_t max_positions, std::string_view kind) {
   RopeConfig rope;
   rope.theta = root.Number("rope_theta", 10000.0);
   rope.max_positions = max_positions;
@@ -126,7 +126,8 @@ RopeConfig ReadRopeConfig(const JsonFields& root, int32_t head_dim, int64_t max_
                      "remove one of the two");
   }
   if (root.Has(key)) {
-    const JsonFields fields = root.Object(key);
+    const JsonFields given = root.Object(key);
+    const JsonFields fields = kind.empty() ? given : given.Object(kind);
     for (const char* nested : {"full_attention", "sliding_attention"}) {
       if (fields.Has(nested)) {
         fields.RefuseField(nested, "positions that differ between layers are not supported",

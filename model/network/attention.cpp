@@ -5,6 +5,9 @@
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/logaddexp.h>
@@ -14,8 +17,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <stdexcept>
-#include <string>
+#include <vector>
 
 namespace headscope::model {
 namespace {
@@ -60,10 +62,21 @@ at::Tensor WindowBias(int64_t rows, int64_t past, int64_t window, const at::Tens
       .narrow(1, 0, keys);
 }
 
+// Zeros after the last component: they add nothing to a product, and give nothing to an output.
+at::Tensor Padded(const at::Tensor& heads, int64_t dim) {
+  return heads.size(2) == dim ? heads : at::constant_pad_nd(heads, {0, dim - heads.size(2)});
+}
+
 }  // namespace
 
 AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              int64_t window) {
+  if (const int64_t dim = std::max(k.size(2), v.size(2)); k.size(2) != v.size(2)) {
+    // The fused kernels take one size.
+    AttentionResult result = AttendCausal(Padded(q, dim), Padded(k, dim), Padded(v, dim), scale, window);
+    result.output = result.output.narrow(2, 0, v.size(2));
+    return result;
+  }
   const int64_t rows = q.size(1);
   const int64_t past = k.size(1) - rows;
   if (window > 0 && window < past + rows) {
@@ -88,12 +101,42 @@ AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at:
   return {output.to(q.scalar_type()), lse};
 }
 
+AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                             double soft_cap, int64_t window) {
+  constexpr int64_t kMaxScores = int64_t{64} << 18;  // 64 MB of fp32
+  const int64_t rows = q.size(1), tokens = k.size(1), past = tokens - rows;
+  const int64_t kv_heads = k.size(0), group = q.size(0) / kv_heads;
+  const int64_t step = std::clamp<int64_t>(kMaxScores / (q.size(0) * tokens), 1, rows);
+  const at::TensorOptions numbers = q.options().dtype(at::kInt);
+  const at::Tensor keys = k.to(at::kFloat).transpose(1, 2), values = v.to(at::kFloat);
+  std::vector<at::Tensor> outputs, lses;
+  for (int64_t first = 0; first < rows; first += step) {
+    const int64_t count = std::min(step, rows - first);
+    const int64_t begin = window > 0 ? std::max<int64_t>(0, past + first - window + 1) : 0;
+    const int64_t seen = past + first + count - begin;
+    const at::Tensor queries =
+        q.narrow(1, first, count).to(at::kFloat).reshape({kv_heads, group * count, q.size(2)});
+    const at::Tensor scores = at::bmm(queries, keys.narrow(2, begin, seen))
+                                  .mul_(scale / soft_cap)
+                                  .tanh_()
+                                  .mul_(soft_cap)
+                                  .view({kv_heads, group, count, seen});
+    const at::Tensor distance = at::arange(past + first, past + first + count, numbers)
+                                    .unsqueeze(1)
+                                    .sub(at::arange(begin, begin + seen, numbers));
+    at::Tensor hidden = distance.lt(0);
+    if (window > 0) hidden = hidden.logical_or_(distance.ge(window));
+    scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+    const at::Tensor lse = scores.logsumexp({-1}, /*keepdim=*/true);
+    const at::Tensor shares = scores.sub(lse).exp_().view({kv_heads, group * count, seen});
+    outputs.push_back(at::bmm(shares, values.narrow(1, begin, seen)).view({q.size(0), count, v.size(2)}));
+    lses.push_back(lse.view({q.size(0), count}));
+  }
+  return {at::cat(outputs, 1).to(q.scalar_type()), at::cat(lses, 1)};
+}
+
 void DenseAttention::Attend(const AttentionCall& call) {
   const AttentionLayer& facts = *call.facts;
-  if (facts.soft_cap != 0 || facts.v_head_dim != facts.head_dim) {
-    throw std::invalid_argument("layer " + std::to_string(call.layer) +
-                                ": dense attention on LibTorch takes no soft cap, and values as wide as keys only");
-  }
   const c10::Device device = call.on_device
                                  ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(call.device_ordinal))
                                  : c10::Device(c10::kCPU);
@@ -103,10 +146,11 @@ void DenseAttention::Attend(const AttentionCall& call) {
     return at::from_blob(const_cast<void*>(from.data), {heads, rows, dim}, {from.head_stride, from.row_stride, 1},
                          options);
   };
-  AttentionResult result =
-      AttendCausal(tensor(call.q, facts.num_qo_heads, call.num_rows, facts.head_dim),
-                   tensor(call.k, facts.num_kv_heads, call.num_tokens, facts.head_dim),
-                   tensor(call.v, facts.num_kv_heads, call.num_tokens, facts.v_head_dim), facts.scale, facts.window);
+  const at::Tensor q = tensor(call.q, facts.num_qo_heads, call.num_rows, facts.head_dim);
+  const at::Tensor k = tensor(call.k, facts.num_kv_heads, call.num_tokens, facts.head_dim);
+  const at::Tensor v = tensor(call.v, facts.num_kv_heads, call.num_tokens, facts.v_head_dim);
+  AttentionResult result = facts.soft_cap != 0 ? AttendCapped(q, k, v, facts.scale, facts.soft_cap, facts.window)
+                                               : AttendCausal(q, k, v, facts.scale, facts.window);
   if (!facts.sinks.empty()) {
     // Softmax with one more term is the softmax without it, scaled by the share that is left: sigmoid(lse - sink).
     const at::Tensor sinks =

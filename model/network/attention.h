@@ -9,19 +9,23 @@
 namespace headscope::model {
 
 struct AttentionResult {
-  at::Tensor output;  // [num_qo_heads, rows, head_dim], q's type
+  at::Tensor output;  // [num_qo_heads, rows, v_head_dim], q's type
   at::Tensor lse;     // [num_qo_heads, rows] fp32, natural log
 };
 
-// q [num_qo_heads, rows, head_dim]; k, v [num_kv_heads, tokens, head_dim] of one type and device; row i stands at
+// q [num_qo_heads, rows, head_dim]; k [num_kv_heads, tokens, head_dim], v [.., v_head_dim] of one type and device; row i stands at
 // position tokens - rows + i and sees the keys up to itself: all of them, or with a window the newest `window` (0:
-// none). K and V are never repeated in memory. With a window that hides a key, memory in proportion to
+// none). K and V are never repeated in memory; where their sizes differ, the smaller is copied with zeros after it. With a window that hides a key, memory in proportion to
 // rows * (rows + window).
 AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              int64_t window = 0);
 
-// The default backend: AttendCausal, and a layer's sinks after it. Refuses a soft cap, and values of another size than
-// keys (std::invalid_argument).
+// The same where scores are capped, soft_cap * tanh(scale * q.k / soft_cap), which no fused kernel does: block by block
+// of rows in fp32, 64 MB of scores at a time, or one row's.
+AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                             double soft_cap, int64_t window = 0);
+
+// The default backend: AttendCausal or AttendCapped, and a layer's sinks after it.
 class DenseAttention final : public AttentionBackend {
  public:
   void Attend(const AttentionCall& call) override;

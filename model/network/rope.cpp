@@ -8,6 +8,7 @@
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/sin.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 
@@ -118,7 +119,7 @@ RotaryEmbedding::Tables RotaryEmbedding::At(int64_t first_position, int64_t num_
   }
   const at::Tensor positions = at::arange(first_position, first_position + num_tokens, inverse_frequencies_.options());
   const at::Tensor angles = at::outer(positions, inverse_frequencies_);
-  Tables tables{at::cos(angles), at::sin(angles)};
+  Tables tables{at::cos(angles), at::sin(angles), rope_.interleaved};
   if (rope_.attention_factor != 1) {
     tables.cos.mul_(rope_.attention_factor);
     tables.sin.mul_(rope_.attention_factor);
@@ -129,13 +130,16 @@ RotaryEmbedding::Tables RotaryEmbedding::At(int64_t first_position, int64_t num_
 at::Tensor RotaryEmbedding::Rotate(const at::Tensor& heads, const Tables& tables) {
   const int64_t half = tables.cos.size(-1);
   const int64_t kept = heads.size(-1) - 2 * half;
-  const at::Tensor low = heads.narrow(-1, 0, half).to(at::kFloat);
-  const at::Tensor high = heads.narrow(-1, half, half).to(at::kFloat);
+  const int64_t step = tables.interleaved ? 2 : 1;
+  const at::Tensor turned = heads.narrow(-1, 0, 2 * half).to(at::kFloat);
+  const at::Tensor low = turned.slice(-1, 0, step * half, step);
+  const at::Tensor high = turned.slice(-1, tables.interleaved ? 1 : half, 2 * half, step);
   const at::Tensor turned_low = low * tables.cos - high * tables.sin;
   const at::Tensor turned_high = high * tables.cos + low * tables.sin;
-  if (kept == 0) return at::cat({turned_low, turned_high}, -1).to(heads.scalar_type());
-  return at::cat({turned_low, turned_high, heads.narrow(-1, 2 * half, kept).to(at::kFloat)}, -1)
-      .to(heads.scalar_type());
+  const at::Tensor both = tables.interleaved ? at::stack({turned_low, turned_high}, -1).flatten(-2)
+                                             : at::cat({turned_low, turned_high}, -1);
+  if (kept == 0) return both.to(heads.scalar_type());
+  return at::cat({both, heads.narrow(-1, 2 * half, kept).to(at::kFloat)}, -1).to(heads.scalar_type());
 }
 
 }  // namespace headscope::model

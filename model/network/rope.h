@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary positions in halves: component j of the turned ones is paired with j + rotary_dim / 2 (Hugging Face's
-// convention for the Llama layout); components after rotary_dim are left as they are.
+// Rotary positions. In halves: component j of the turned ones is paired with j + rotary_dim / 2 (Hugging Face's
+// convention for the Llama layout). Interleaved: 2j with 2j + 1. Components after rotary_dim are left as they are.
 //
 // Two kinds of scaling (dynamic, longrope) depend on the length of the sequence: all chunks of a prompt are turned for
 // the whole prompt's length, and every decode step for the length up to itself, while the keys of earlier steps stay as
@@ -21,6 +21,7 @@ class RotaryEmbedding {
   // cos and sin [num_tokens, rotary_dim / 2] fp32 of positions [first, first + num_tokens).
   struct Tables {
     at::Tensor cos, sin;
+    bool interleaved = false;
   };
   // sequence_length: at least first_position + num_tokens.
   Tables At(int64_t first_position, int64_t num_tokens, int64_t sequence_length);

@@ -5,17 +5,22 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "families/family.h"
 #include "model/checkpoint.h"
 #include "network/attention.h"
 #include "network/rope.h"
@@ -26,18 +31,40 @@
 namespace headscope::model {
 namespace {
 
-// x / rms(x) in fp32, back to x's type, times the weight: the order of transformers' LlamaRMSNorm.
-at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+// In fp32, back to x's type; each kind in the order of operations of transformers' modules. Without weights: x.
+at::Tensor Normalised(NormKind kind, const at::Tensor& x, const NormWeights& norm, double eps) {
+  if (!norm.defined()) return x;
   const at::Tensor wide = x.to(at::kFloat);
+  if (kind == NormKind::kLayer) {
+    return at::layer_norm(wide, {x.size(-1)}, norm.weight.to(at::kFloat),
+                          norm.bias.defined() ? norm.bias.to(at::kFloat) : at::Tensor(), eps)
+        .to(x.scalar_type());
+  }
   const at::Tensor scale = wide.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
-  return wide.mul(scale).to(x.scalar_type()).mul_(weight);
+  const at::Tensor unit = wide.mul(scale);
+  if (kind == NormKind::kRmsAboutOne) return unit.mul_(norm.weight.to(at::kFloat).add(1)).to(x.scalar_type());
+  return unit.to(x.scalar_type()).mul_(norm.weight);
+}
+
+at::Tensor Activated(Activation activation, const at::Tensor& x) {
+  switch (activation) {
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kGelu:
+      return at::gelu(x);
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::kRelu:
+      return at::relu(x);
+  }
+  throw std::logic_error("an activation without a case");
 }
 
 at::Tensor Apply(const Projection& projection, const at::Tensor& x) {
   return at::linear(x, projection.weight, projection.bias);
 }
 
-// Keys and values of one layer, [num_kv_heads, capacity, head_dim]. Grown by doubling.
+// Keys [num_kv_heads, capacity, head_dim] and values [.., v_head_dim] of one layer. Grown by doubling.
 struct LayerCache {
   at::Tensor k, v;
 };
@@ -47,8 +74,8 @@ struct Decoder {
   Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress)
       : config(ReadModelConfig(model_dir)),
         device(OpenDevice(options.device)),
-        checkpoint_summary(),
-        rotary(config.rope, device) {
+        checkpoint_summary() {
+    for (const RopeConfig& rope : config.ropes) rotary.emplace_back(rope, device);
     SetTorchThreads(options.num_threads);
     Checkpoint checkpoint(model_dir);
     checkpoint_summary = Summarize(checkpoint, config);
@@ -61,13 +88,16 @@ struct Decoder {
     if (needed <= capacity) return;
     constexpr int64_t kLeast = 1024;
     const int64_t grown = std::max({needed, 2 * capacity, kLeast});
-    for (LayerCache& layer : cache) {
-      for (at::Tensor* kept : {&layer.k, &layer.v}) {
+    for (size_t layer = 0; layer < cache.size(); ++layer) {
+      const AttentionLayer& facts = config.layers[layer];
+      const auto grow = [&](at::Tensor* kept, int32_t dim) {
         at::Tensor larger =
-            at::empty({config.num_kv_heads, grown, config.head_dim}, at::TensorOptions(device).dtype(types.compute));
+            at::empty({facts.num_kv_heads, grown, dim}, at::TensorOptions(device).dtype(types.compute));
         if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
         *kept = larger;
-      }
+      };
+      grow(&cache[layer].k, facts.head_dim);
+      grow(&cache[layer].v, facts.v_head_dim);
     }
     capacity = grown;
   }
@@ -84,27 +114,42 @@ struct Decoder {
     return ids.to(device, at::kLong);
   }
 
-  at::Tensor Attention(const at::Tensor& x, size_t layer, const RotaryEmbedding::Tables& positions, HeadSink* sink) {
+  at::Tensor Norm(const at::Tensor& x, const NormWeights& norm) const {
+    return Normalised(config.family->norm, x, norm, config.norm_eps);
+  }
+
+  // q or k, [rows, heads * head_dim], by heads [heads, rows, head_dim], normalised as the family does.
+  at::Tensor Heads(const at::Tensor& rows, int64_t heads, int64_t dim, bool all_at_once,
+                   const NormWeights& norm) const {
+    const at::Tensor x = all_at_once ? Norm(rows, norm) : rows;
+    const at::Tensor by_head = x.view({x.size(0), heads, dim}).transpose(0, 1);
+    return all_at_once ? by_head : Norm(by_head, norm);
+  }
+
+  // `input`: the layer's, of which `x` is what attention reads.
+  at::Tensor Attention(const at::Tensor& input, const at::Tensor& x, size_t layer,
+                       const std::vector<RotaryEmbedding::Tables>& positions, HeadSink* sink) {
     const LayerWeights& w = weights.layers[layer];
+    const AttentionLayer& facts = config.layers[layer];
     const int64_t rows = x.size(0);
-    const int64_t q_size = int64_t{config.num_qo_heads} * config.head_dim;
-    const int64_t kv_size = int64_t{config.num_kv_heads} * config.head_dim;
+    const int64_t q_size = int64_t{facts.num_qo_heads} * facts.head_dim;
+    const int64_t k_size = int64_t{facts.num_kv_heads} * facts.head_dim;
+    const int64_t v_size = int64_t{facts.num_kv_heads} * facts.v_head_dim;
     const at::Tensor qkv = Apply(w.qkv, x);
-    at::Tensor q = qkv.narrow(1, 0, q_size).view({rows, config.num_qo_heads, config.head_dim}).transpose(0, 1);
-    at::Tensor k = qkv.narrow(1, q_size, kv_size).view({rows, config.num_kv_heads, config.head_dim}).transpose(0, 1);
-    at::Tensor v =
-        qkv.narrow(1, q_size + kv_size, kv_size).view({rows, config.num_kv_heads, config.head_dim}).transpose(0, 1);
-    if (w.q_norm.defined()) {
-      q = RmsNorm(q, w.q_norm, config.rms_norm_eps);
-      k = RmsNorm(k, w.k_norm, config.rms_norm_eps);
-    }
-    q = Captured(RotaryEmbedding::Rotate(q, positions));
-    k = Captured(RotaryEmbedding::Rotate(k, positions));
-    v = Captured(v);
+    const bool at_once = facts.qk_norm == QkNorm::kAllHeads;
+    const at::Tensor plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, at_once, w.q_norm);
+    const at::Tensor plain_k =
+        Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, at_once, w.k_norm);
+    const auto turned = [&](const at::Tensor& heads) {
+      return facts.rope < 0 ? heads
+                            : RotaryEmbedding::Rotate(heads, positions[static_cast<size_t>(facts.rope)]);
+    };
+    const at::Tensor q = Captured(turned(plain_q)), k = Captured(turned(plain_k));
+    const at::Tensor v = Captured(
+        qkv.narrow(1, q_size + k_size, v_size).view({rows, facts.num_kv_heads, facts.v_head_dim}).transpose(0, 1));
     LayerCache& kept = cache[layer];
     kept.k.narrow(1, length, rows).copy_(k);
     kept.v.narrow(1, length, rows).copy_(v);
-    const AttentionLayer& facts = config.layers[layer];
     const at::Tensor output = at::empty({facts.num_qo_heads, rows, facts.v_head_dim}, q.options());
     const at::Tensor lse = at::empty({facts.num_qo_heads, rows}, q.options().dtype(at::kFloat));
     const auto tensor = [](const at::Tensor& t) {
@@ -125,42 +170,111 @@ struct Decoder {
     call.lse = lse.data_ptr<float>();
     attention->Attend(call);
     if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
-      Hand(static_cast<int32_t>(layer), q, k, v, lse, sink);
-    return Apply(w.output, output.transpose(0, 1).reshape({rows, q_size}));
+      Hand(static_cast<int32_t>(layer), {input, plain_q, plain_k, q, k, v, lse}, sink);
+    return Apply(w.output, output.transpose(0, 1).reshape({rows, int64_t{facts.num_qo_heads} * facts.v_head_dim}));
   }
 
   // Contiguous, in the compute type, holding numbers of the captured type.
   at::Tensor Captured(const at::Tensor& heads) const { return heads.to(types.captured).to(types.compute).contiguous(); }
 
-  void Hand(int32_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& lse,
-            HeadSink* sink) const {
-    const at::Tensor host_q = q.cpu(), host_k = k.cpu(), host_v = v.cpu(), host_lse = lse.cpu().contiguous();
-    const auto view = [](const at::Tensor& t) {
-      return LayerHeads::Heads{t.const_data_ptr(), t.stride(0), t.stride(1)};
+  // What there is of a layer's attention in one pass.
+  struct Attended {
+    const at::Tensor &input, &plain_q, &plain_k, &q, &k, &v, &lse;
+  };
+
+  // |W_o v| [num_qo_heads, rows] fp32: a head's part of the output projection, of its KV head's values.
+  at::Tensor ValueNorms(size_t layer, const at::Tensor& v) const {
+    const AttentionLayer& facts = config.layers[layer];
+    const at::Tensor w = weights.layers[layer].output.weight.to(at::kFloat);
+    std::vector<at::Tensor> norms;
+    for (int64_t head = 0; head < facts.num_qo_heads; ++head) {
+      const at::Tensor values = v.select(0, head / (facts.num_qo_heads / facts.num_kv_heads)).to(at::kFloat);
+      norms.push_back(at::linear(values, w.narrow(1, head * facts.v_head_dim, facts.v_head_dim)).norm(2, -1));
+    }
+    return at::stack(norms);
+  }
+
+  void Hand(int32_t layer, const Attended& made, HeadSink* sink) const {
+    std::vector<at::Tensor> on_host;  // until the sink has taken them
+    const auto host = [&](const at::Tensor& t) {
+      on_host.push_back(t.cpu().contiguous());
+      return on_host.back();
+    };
+    const auto view = [&](const at::Tensor& t) {
+      const at::Tensor at = host(t);
+      return LayerHeads::Heads{at.const_data_ptr(), at.stride(0), at.stride(1)};
     };
     LayerHeads heads;
     heads.layer = layer;
     heads.first_token = length;
-    heads.num_tokens = q.size(1);
+    heads.num_tokens = made.q.size(1);
     heads.is_bf16 = types.compute == at::kBFloat16;
     heads.exact_in_bf16 = types.captured == at::kBFloat16;
-    heads.q = view(host_q);
-    heads.k = view(host_k);
-    heads.v = view(host_v);
-    heads.lse = host_lse.const_data_ptr<float>();
+    heads.q = view(made.q);
+    heads.k = view(made.k);
+    heads.v = view(made.v);
+    heads.lse = host(made.lse).const_data_ptr<float>();
+    for (const CapturePointInfo& info : kCapturePoints) {
+      if (!sink->WantsPoint(info.point)) continue;
+      switch (info.point) {
+        case CapturePoint::kPreRope:
+          heads.q_pre_rope = view(Captured(made.plain_q));
+          heads.k_pre_rope = view(Captured(made.plain_k));
+          break;
+        case CapturePoint::kValueNorms:
+          heads.value_norms = host(ValueNorms(static_cast<size_t>(layer), made.v)).const_data_ptr<float>();
+          break;
+        case CapturePoint::kHiddenNorms:
+          heads.hidden_norms = host(made.input.to(at::kFloat).norm(2, -1)).const_data_ptr<float>();
+          break;
+      }
+    }
     sink->Take(heads);
   }
 
   at::Tensor Mlp(const at::Tensor& x, const LayerWeights& w) const {
-    const at::Tensor both = Apply(w.gate_up, x);
-    return Apply(w.down, at::silu(both.narrow(1, 0, config.intermediate_size))
-                             .mul_(both.narrow(1, config.intermediate_size, config.intermediate_size)));
+    const at::Tensor up = Apply(w.gate_up, x);
+    if (!w.has_gate) return Apply(w.down, Activated(config.activation, up));
+    return Apply(w.down, Activated(config.activation, up.narrow(1, 0, config.intermediate_size))
+                             .mul_(up.narrow(1, config.intermediate_size, config.intermediate_size)));
+  }
+
+  // x with `added` on it.
+  at::Tensor Plus(const at::Tensor& x, const at::Tensor& added) const {
+    return config.residual_multiplier == 1 ? x + added : x + added * config.residual_multiplier;
+  }
+
+  at::Tensor Layer(const at::Tensor& x, size_t layer, const std::vector<RotaryEmbedding::Tables>& positions,
+                   HeadSink* sink) {
+    const LayerWeights& w = weights.layers[layer];
+    const at::Tensor read = Norm(x, w.input_norm);
+    const at::Tensor attended = Norm(Attention(x, read, layer, positions, sink), w.attention_output_norm);
+    if (config.family->parallel) {
+      const at::Tensor mlp = Norm(Mlp(w.mlp_norm.defined() ? Norm(x, w.mlp_norm) : read, w), w.mlp_output_norm);
+      return Plus(Plus(x, attended), mlp);
+    }
+    const at::Tensor between = Plus(x, attended);
+    return Plus(between, Norm(Mlp(Norm(between, w.mlp_norm), w), w.mlp_output_norm));
+  }
+
+  at::Tensor Embedded(std::span<const int32_t> tokens) const {
+    const at::Tensor x = at::embedding(weights.embedding, TokenTensor(tokens));
+    // By a number of x's own type, as transformers' modules do.
+    return config.embedding_multiplier == 1 ? x : x * at::full({}, config.embedding_multiplier, x.options());
+  }
+
+  // Logits [rows, vocabulary_size], fp32 on the host.
+  at::Tensor Logits(const at::Tensor& x) const {
+    at::Tensor logits = at::linear(Norm(x, weights.final_norm), weights.head).to(at::kCPU, at::kFloat);
+    if (config.logit_multiplier != 1) logits = logits * config.logit_multiplier;
+    if (config.logit_soft_cap != 0) logits = (logits / config.logit_soft_cap).tanh_() * config.logit_soft_cap;
+    return logits.contiguous();
   }
 
   ModelConfig config;
   c10::Device device;
   CheckpointSummary checkpoint_summary;
-  RotaryEmbedding rotary;
+  std::vector<RotaryEmbedding> rotary;  // of config.ropes
   NumberTypes types;
   ModelWeights weights;
   std::vector<LayerCache> cache;
@@ -205,19 +319,15 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
   const c10::InferenceMode no_gradients;
   try {
     m.Grow(m.length + rows);
-    const RotaryEmbedding::Tables positions = m.rotary.At(m.length, rows, std::max(m.length + rows, m.prompt_end));
-    at::Tensor x = at::embedding(m.weights.embedding, m.TokenTensor(tokens));
-    for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) {
-      const LayerWeights& w = m.weights.layers[layer];
-      x = x + m.Attention(RmsNorm(x, w.input_norm, m.config.rms_norm_eps), layer, positions, sink);
-      x = x + m.Mlp(RmsNorm(x, w.post_attention_norm, m.config.rms_norm_eps), w);
-    }
+    std::vector<RotaryEmbedding::Tables> positions;
+    for (RotaryEmbedding& rotary : m.rotary)
+      positions.push_back(rotary.At(m.length, rows, std::max(m.length + rows, m.prompt_end)));
+    at::Tensor x = m.Embedded(tokens);
+    for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) x = m.Layer(x, layer, positions, sink);
     m.length += rows;
     if (logits == LogitsOf::kNone) return {};
     if (logits == LogitsOf::kLastToken) x = x.narrow(0, rows - 1, 1);
-    const at::Tensor scores = at::linear(RmsNorm(x, m.weights.final_norm, m.config.rms_norm_eps), m.weights.head)
-                                  .to(at::kCPU, at::kFloat)
-                                  .contiguous();
+    const at::Tensor scores = m.Logits(x);
     const auto* first = scores.const_data_ptr<float>();
     return {first, first + scores.numel()};
   } catch (...) {

@@ -6,10 +6,11 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/progress_meter.h"
 #include "checkpoint/expected_weights.h"
-#include "network/architecture.h"
+#include "families/family.h"
 
 namespace headscope::model {
 namespace {
@@ -32,7 +33,6 @@ class Loader {
     meter_.Report(done_);
     return stored.to(device_, type_);
   }
-  at::Tensor LoadIf(bool wanted, const std::string& name) { return wanted ? Load(name) : at::Tensor(); }
 
  private:
   static at::ScalarType StoredType(const TensorEntry& entry) {
@@ -45,30 +45,85 @@ class Loader {
   int64_t done_ = 0;
 };
 
-at::Tensor Stack(std::initializer_list<at::Tensor> parts) {
-  return parts.begin()->defined() ? at::cat(at::ITensorListRef(at::TensorList(parts)), 0) : at::Tensor();
-}
+class LayerLoader {
+ public:
+  LayerLoader(Loader* loader, const ModelConfig& config, int32_t layer)
+      : loader_(*loader),
+        config_(config),
+        family_(*config.family),
+        facts_(config.layers[static_cast<size_t>(layer)]),
+        prefix_(std::string(family_.layer_prefix) + std::to_string(layer) + ".") {}
 
-LayerWeights LoadLayer(Loader* loader, const ModelConfig& config, int32_t layer) {
-  const LayerNames& names = config.architecture->layer;
-  const std::string prefix = std::string(config.architecture->layer_prefix) + std::to_string(layer) + ".";
-  const auto weight = [&](std::string_view name) { return prefix + std::string(name) + ".weight"; };
-  const auto bias = [&](std::string_view name) { return prefix + std::string(name) + ".bias"; };
-  LayerWeights out;
-  out.input_norm = loader->Load(weight(names.input_norm));
-  out.qkv.weight = Stack({loader->Load(weight(names.q)), loader->Load(weight(names.k)), loader->Load(weight(names.v))});
-  out.qkv.bias = Stack({loader->LoadIf(config.qkv_bias, bias(names.q)), loader->LoadIf(config.qkv_bias, bias(names.k)),
-                        loader->LoadIf(config.qkv_bias, bias(names.v))});
-  out.q_norm = loader->LoadIf(config.qk_norm, weight(names.q_norm));
-  out.k_norm = loader->LoadIf(config.qk_norm, weight(names.k_norm));
-  out.output = {loader->Load(weight(names.output)), loader->LoadIf(config.output_bias, bias(names.output))};
-  out.post_attention_norm = loader->Load(weight(names.post_attention_norm));
-  out.gate_up.weight = Stack({loader->Load(weight(names.gate)), loader->Load(weight(names.up))});
-  out.gate_up.bias =
-      Stack({loader->LoadIf(config.mlp_bias, bias(names.gate)), loader->LoadIf(config.mlp_bias, bias(names.up))});
-  out.down = {loader->Load(weight(names.down)), loader->LoadIf(config.mlp_bias, bias(names.down))};
-  return out;
-}
+  LayerWeights Load() {
+    const LayerNames& names = family_.layer;
+    LayerWeights out;
+    out.input_norm = LoadNorm(names.input_norm);
+    out.qkv = LoadQkv();
+    out.q_norm = LoadNorm(names.q_norm, false);
+    out.k_norm = LoadNorm(names.k_norm, false);
+    out.output = LoadProjection(names.output, config_.output_bias);
+    out.attention_output_norm = LoadNorm(names.attention_output_norm);
+    out.mlp_norm = LoadNorm(names.mlp_norm);
+    out.has_gate = !names.gate_up.empty() || !names.gate.empty();
+    out.gate_up = !names.gate_up.empty() ? LoadProjection(names.gate_up, config_.mlp_bias)
+                  : out.has_gate         ? LoadStacked({names.gate, names.up}, config_.mlp_bias)
+                                         : LoadProjection(names.up, config_.mlp_bias);
+    out.down = LoadProjection(names.down, config_.mlp_bias);
+    out.mlp_output_norm = LoadNorm(names.mlp_output_norm);
+    return out;
+  }
+
+ private:
+  at::Tensor Part(std::string_view name, const char* kind) { return loader_.Load(prefix_ + std::string(name) + kind); }
+
+  NormWeights LoadNorm(std::string_view name, bool may_have_bias = true) {
+    if (name.empty()) return {};
+    return {Part(name, ".weight"), may_have_bias && family_.norm_bias ? Part(name, ".bias") : at::Tensor()};
+  }
+
+  Projection LoadProjection(std::string_view name, bool has_bias) {
+    return {Part(name, ".weight"), has_bias ? Part(name, ".bias") : at::Tensor()};
+  }
+
+  Projection LoadStacked(const std::vector<std::string_view>& names, bool has_bias) {
+    std::vector<at::Tensor> weights, biases;
+    for (const std::string_view name : names) {
+      weights.push_back(Part(name, ".weight"));
+      if (has_bias) biases.push_back(Part(name, ".bias"));
+    }
+    return {at::cat(weights, 0), has_bias ? at::cat(biases, 0) : at::Tensor()};
+  }
+
+  Projection LoadQkv() {
+    const LayerNames& names = family_.layer;
+    if (family_.qkv_layout == QkvLayout::kApart) return LoadStacked({names.q, names.k, names.v}, config_.qkv_bias);
+    Projection fused = LoadProjection(names.qkv, config_.qkv_bias);
+    if (family_.qkv_layout == QkvLayout::kStacked) return fused;
+    return {RowsOfHeads(fused.weight), config_.qkv_bias ? RowsOfHeads(fused.bias) : at::Tensor()};
+  }
+
+  // From KV head by KV head to all rows of q, of k, of v.
+  at::Tensor RowsOfHeads(const at::Tensor& by_kv_head) const {
+    const int64_t kv_heads = facts_.num_kv_heads, group = facts_.num_qo_heads / kv_heads;
+    const int64_t columns = by_kv_head.dim() == 2 ? by_kv_head.size(1) : 1;
+    const at::Tensor rows = by_kv_head.view({kv_heads, -1, columns});
+    const int64_t sizes[] = {group * facts_.head_dim, facts_.head_dim, facts_.v_head_dim};
+    std::vector<at::Tensor> parts;
+    int64_t first = 0;
+    for (const int64_t size : sizes) {
+      parts.push_back(rows.narrow(1, first, size).reshape({-1, columns}));
+      first += size;
+    }
+    const at::Tensor all = at::cat(parts, 0);
+    return by_kv_head.dim() == 2 ? all : all.view({-1});
+  }
+
+  Loader& loader_;
+  const ModelConfig& config_;
+  const Family& family_;
+  const AttentionLayer& facts_;
+  const std::string prefix_;
+};
 
 }  // namespace
 
@@ -76,13 +131,14 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, const ModelConfig& config, at::
                          const at::Device& device, const ProgressFunction& progress) {
   CheckWeights(checkpoint, config);
   Loader loader(checkpoint, type, device, progress);
-  const ArchitectureRow& row = *config.architecture;
+  const Family& row = *config.family;
   ModelWeights weights;
   weights.embedding = loader.Load(std::string(row.embedding) + ".weight");
-  weights.final_norm = loader.Load(std::string(row.final_norm) + ".weight");
+  weights.final_norm = {loader.Load(std::string(row.final_norm) + ".weight"),
+                        row.norm_bias ? loader.Load(std::string(row.final_norm) + ".bias") : at::Tensor()};
   weights.head = config.tied_embeddings ? weights.embedding : loader.Load(std::string(row.head) + ".weight");
   for (int32_t layer = 0; layer < config.num_layers; ++layer)
-    weights.layers.push_back(LoadLayer(&loader, config, layer));
+    weights.layers.push_back(LayerLoader(&loader, config, layer).Load());
   return weights;
 }
 

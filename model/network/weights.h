@@ -13,26 +13,34 @@
 
 namespace headscope::model {
 
-// A bias or norm that the architecture lacks is an undefined tensor.
+// A bias or norm that the family lacks is an undefined tensor.
 struct Projection {
   at::Tensor weight;  // [out, in]
   at::Tensor bias;    // [out]
 };
 
+struct NormWeights {
+  at::Tensor weight, bias;
+  bool defined() const { return weight.defined(); }
+};
+
 struct LayerWeights {
-  at::Tensor input_norm;
+  NormWeights input_norm;
   Projection qkv;  // rows: all q heads, all k heads, all v heads
-  at::Tensor q_norm, k_norm;
+  NormWeights q_norm, k_norm;
   Projection output;
-  at::Tensor post_attention_norm;
-  Projection gate_up;  // rows: gate, up
+  NormWeights attention_output_norm;
+  NormWeights mlp_norm;
+  bool has_gate = true;
+  Projection gate_up;  // rows: gate, up; without a gate: up
   Projection down;
+  NormWeights mlp_output_norm;
 };
 
 struct ModelWeights {
   at::Tensor embedding;   // [vocabulary, hidden]
   at::Tensor head;        // the same tensor when tied
-  at::Tensor final_norm;  // [hidden]
+  NormWeights final_norm;
   std::vector<LayerWeights> layers;
 };
 

@@ -16,8 +16,8 @@ import command_line
 from command_line import MODEL, run, TraceCase
 
 
-def causal_probabilities(path, layer, head):
-    """NumPy's softmax of a recorded head, [rows, tokens]; no code of headscope's."""
+def causal_scores(path, layer, head, with_rows=False):
+    """Scaled scores of a recorded head, [rows, tokens], -inf where a row does not see a key; no code of headscope's."""
     with h5py.File(path, "r") as file:
         group = file["attention"]
         layers, heads, kv_heads = list(group["layers"][...]), list(group["qo_heads"][...]), list(group["kv_heads"][...])
@@ -33,8 +33,18 @@ def causal_probabilities(path, layer, head):
         k = values(group["k"], layers.index(layer), kv_heads.index(head // group_size))
     scores = q @ k.T / numpy.sqrt(q.shape[1])
     scores[numpy.arange(k.shape[0])[None, :] > rows[:, None]] = -numpy.inf
+    return (scores, rows) if with_rows else scores
+
+
+def softmax_of(scores):
     p = numpy.exp(scores - scores.max(axis=1, keepdims=True))
-    return p / p.sum(axis=1, keepdims=True), rows
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def causal_probabilities(path, layer, head):
+    """NumPy's softmax of a recorded head, [rows, tokens], and the rows' positions."""
+    scores, rows = causal_scores(path, layer, head, with_rows=True)
+    return softmax_of(scores), rows
 
 
 class Extension(TraceCase):
@@ -64,8 +74,53 @@ class Extension(TraceCase):
         self.assertEqual((self.path / "mask.png").read_bytes()[:4], b"\x89PNG")
 
     def test_a_method_is_measured_by_bench(self):
-        run("bench", "--device", "cpu", "--lengths", 512, "--methods", "every-nth:n_local=64", "--heads", "2:1", "--repeat", 2, "-o", self.path / "bench.json")
-        self.assertIn("every-nth", (self.path / "bench.json").read_text())
+        run("bench", "--device", "cpu", "--lengths", 512, "--methods", "every-nth:n_local=64,heavy-hitters:k=64", "--heads", "2:1", "--repeat", 2,
+            "-o", self.path / "bench.json")
+        text = (self.path / "bench.json").read_text()
+        self.assertIn("every-nth", text)
+        self.assertIn("heavy-hitters", text)
+
+    def test_a_decode_method_with_state_is_listed_and_says_so(self):
+        mine = next(method for method in json.loads(run("methods", "--json").stdout)["methods"] if method["name"] == "heavy-hitters")
+        self.assertEqual([parameter["name"] for parameter in mine["parameters"]], ["k", "recent_share"])
+        self.assertTrue(mine["traits"]["keeps_state"] and mine["traits"]["needs_history"])
+        self.assertIn("heavy-hitters is a decode method", run("tune", self.trace, "--method", "heavy-hitters", "--target", "cra=0.9", code=2).stderr)
+
+    def test_a_decode_method_with_state_keeps_what_its_definition_keeps(self):
+        budget, recent, steps, layer, kv_head = 24, 6, 20, 8, 2
+        heads = [2 * kv_head, 2 * kv_head + 1]
+        run("compare", self.trace, "--method", f"heavy-hitters:k={budget},recent_share=0.25", "--heads", f"{layer}:*", "--decode-rows", steps,
+            "-o", self.path / "heavy.json", "--quiet")
+        results = [result for result in json.loads((self.path / "heavy.json").read_text())["results"] if result["method"] == "heavy-hitters"]
+        scores = {head: causal_scores(self.trace, layer, head) for head in heads}
+        tokens = scores[heads[0]].shape[0]
+        first = tokens - steps
+        softmax = {head: softmax_of(scores[head]) for head in heads}
+        mass = sum(p[:first].sum(axis=0) for p in softmax.values())  # what the prompt's rows gave
+        kept = list(range(first))
+        masses, counts = {head: [] for head in heads}, []
+
+        def evict():
+            while len(kept) > budget:
+                kept.remove(min(kept[: len(kept) - recent], key=lambda token: (mass[token], token)))
+
+        evict()
+        for row in range(first, tokens):
+            mass[row] = 0
+            kept.append(row)
+            counts.append(len(kept))
+            for head in heads:
+                masses[head].append(softmax[head][row, kept].sum())
+            for head in heads:
+                seen = numpy.exp(scores[head][row, kept] - scores[head][row, kept].max())
+                mass[kept] += seen / seen.sum()
+            evict()
+        self.assertNotEqual(kept, list(range(tokens - budget, tokens)), "not just a window")
+        for head in heads:
+            mine = next(result for result in results if result["head"] == head)
+            self.assertAlmostEqual(mine["cra_mean"], numpy.mean(masses[head]), places=3)
+            self.assertAlmostEqual(mine["cra_min"], numpy.min(masses[head]), places=3)
+            self.assertAlmostEqual(mine["kept_fraction"], sum(counts) / sum(range(first + 1, tokens + 1)), places=9)
 
     def test_a_statistic_is_in_every_file_and_table(self):
         for extension in ("json", "csv", "h5"):

@@ -43,7 +43,7 @@ TEST(ModelConfig, FillsInTheFamilysDefaults) {
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_FALSE(config.tied_embeddings);
   EXPECT_FALSE(config.qkv_bias);
-  EXPECT_EQ(config.rope.theta, 10000);
+  EXPECT_EQ(config.ropes[0].theta, 10000);
 }
 
 TEST(ModelConfig, ReadsBothPlacesOfRope) {
@@ -54,9 +54,9 @@ TEST(ModelConfig, ReadsBothPlacesOfRope) {
   new_style["rope_parameters"] = {{"rope_type", "linear"}, {"factor", 4}, {"rope_theta", 5e5}};
   for (const json& style : {old_style, new_style}) {
     const ModelConfig config = Parse(style);
-    EXPECT_EQ(config.rope.type, RopeType::kLinear);
-    EXPECT_EQ(config.rope.theta, 5e5);
-    EXPECT_EQ(config.rope.factor, 4);
+    EXPECT_EQ(config.ropes[0].type, RopeType::kLinear);
+    EXPECT_EQ(config.ropes[0].theta, 5e5);
+    EXPECT_EQ(config.ropes[0].factor, 4);
   }
   old_style["rope_parameters"] = new_style["rope_parameters"];
   EXPECT_THROW(Parse(old_style), BadInputError);
@@ -67,7 +67,7 @@ TEST(ModelConfig, RefusesWhatWouldBeAnotherModel) {
   EXPECT_THAT(RefusalWith("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config"));
   EXPECT_THAT(RefusalWith("rope_scaling", {{"rope_type", "mrope"}, {"factor", 2}}),
               AllOf(HasSubstr("rope_scaling.rope_type"), HasSubstr("mrope"), HasSubstr("yarn, longrope")));
-  EXPECT_THAT(RefusalWith("hidden_act", "gelu"), HasSubstr("hidden_act"));
+  EXPECT_THAT(RefusalWith("hidden_act", "glu"), HasSubstr("hidden_act"));
   EXPECT_THAT(RefusalWith("layer_types", {"full_attention", "sliding_attention"}), HasSubstr("layer_types"));
   EXPECT_THAT(RefusalWith("layer_types", {"full_attention", "linear_attention"}), HasSubstr("linear_attention"));
   EXPECT_THAT(RefusalWith("layer_types", {"full_attention"}), HasSubstr("one for each of the 2 layers"));
@@ -129,24 +129,24 @@ TEST(ModelConfig, ReadsEveryKindOfRope) {
   const json yarn = {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 256}};
   json config = Llama();
   config["rope_scaling"] = yarn;
-  EXPECT_EQ(Parse(config).rope.type, RopeType::kYarn);
-  EXPECT_EQ(Parse(config).rope.original_max_positions, 256);
-  EXPECT_NEAR(Parse(config).rope.attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
+  EXPECT_EQ(Parse(config).ropes[0].type, RopeType::kYarn);
+  EXPECT_EQ(Parse(config).ropes[0].original_max_positions, 256);
+  EXPECT_NEAR(Parse(config).ropes[0].attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
   config["original_max_position_embeddings"] = 128;
-  EXPECT_EQ(Parse(config).rope.original_max_positions, 128) << "the top level wins";
+  EXPECT_EQ(Parse(config).ropes[0].original_max_positions, 128) << "the top level wins";
   config = Llama();
   config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2}};
-  EXPECT_EQ(Parse(config).rope.type, RopeType::kDynamic);
+  EXPECT_EQ(Parse(config).ropes[0].type, RopeType::kDynamic);
   EXPECT_EQ(Parse(config).max_positions, 2048) << "such a model runs past its length";
   config["rope_scaling"] = {{"type", "longrope"}, {"short_factor", {1, 1, 1, 1, 1, 1, 1, 1}}, {"long_factor", {2}}};
   EXPECT_THAT(RefusalWith("vocab_size", 100, config), AllOf(HasSubstr("long_factor"), HasSubstr("must have 8")));
   config["rope_scaling"]["long_factor"] = config["rope_scaling"]["short_factor"];
-  EXPECT_EQ(Parse(config).rope.long_factors.size(), 8U);
+  EXPECT_EQ(Parse(config).ropes[0].long_factors.size(), 8U);
   config["rope_scaling"]["long_factor"][3] = 0;
   EXPECT_THAT(RefusalWith("vocab_size", 100, config), HasSubstr("long_factor"));
   config = Llama();
   config["partial_rotary_factor"] = 0.5;
-  EXPECT_EQ(Parse(config).rope.rotary_dim, 8);
+  EXPECT_EQ(Parse(config).ropes[0].rotary_dim, 8);
   for (const json& bad : {json(0), json(-1), json(1.5), json(0.1875)})
     EXPECT_THAT(RefusalWith("partial_rotary_factor", bad), HasSubstr("partial_rotary_factor")) << bad;
 }

@@ -123,12 +123,15 @@ def write_heads(folder, model, tokens, greedy):
     """The prompt in one pass, then the greedy tokens one by one, with transformers' cache."""
     kept = {}
 
+    usual = model.config._attn_implementation  # eager where the scores are capped
+
     def keeping(module, query, key, value, attention_mask, **options):
         kept[module.layer_idx] = [tensor[0].clone() for tensor in (query, key, value)]
-        return transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **options)
+        attend = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS.get_interface(usual, getattr(sys.modules[type(module).__module__], "eager_attention_forward"))
+        return attend(module, query, key, value, attention_mask, **options)
 
     transformers.AttentionInterface.register("keeping", keeping)
-    transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.sdpa_mask)
+    transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[usual])
     model.set_attn_implementation("keeping")
     forget_lengths(model)
     queries, cache, pieces = {}, transformers.DynamicCache(), [tokens, *[[token] for token in greedy]]
@@ -140,7 +143,7 @@ def write_heads(folder, model, tokens, greedy):
         for layer in sorted(kept):
             for tensor in (torch.cat(queries[layer], 1), kept[layer][1], kept[layer][2]):
                 file.write(tensor.float().contiguous().numpy().tobytes())
-    model.set_attn_implementation("sdpa")
+    model.set_attn_implementation(usual)
 
 
 def write(folder, model, tokens, greedy_from, greedy_tokens, heads=False):
@@ -168,8 +171,13 @@ def main():
     tokens = Tokenizer.from_file(os.path.join(model_dir, "tokenizer.json")).encode(text).ids[:400]
     model = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
     write(os.path.join(out_dir, "reference"), model, tokens, 100, 200)
+    write_models(out_dir, MODELS)
+
+
+def write_models(out_dir, models):
+    """Each model's checkpoint and what it computes, in a folder of its name."""
     rng = np.random.default_rng(3)
-    for name, make in MODELS.items():
+    for name, make in models.items():
         folder = os.path.join(out_dir, name)
         model = make().eval()
         randomize(model)
@@ -182,7 +190,8 @@ def main():
         write(folder, model, rng.integers(0, SIZES["vocab_size"], 200).tolist(), 40, 40, heads=True)
         if modeling:
             modeling.apply_rotary_pos_emb = whole
-    json.dump(list(MODELS), open(os.path.join(out_dir, "models.json"), "w"))
+    json.dump(list(models), open(os.path.join(out_dir, "models.json"), "w"))
 
 
-main()
+if __name__ == "__main__":
+    main()

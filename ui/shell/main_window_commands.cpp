@@ -240,7 +240,9 @@ void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<L
 }
 
 void MainWindow::OpenPalette() {
-  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_);
+  QList<QAction*> panes;
+  for (const QDockWidget* dock : docks_) panes.append(dock->toggleViewAction());
+  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + panes);
 }
 
 void MainWindow::BuildCanvasActions() {

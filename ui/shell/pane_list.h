@@ -7,3 +7,7 @@ HEADSCOPE_PANE(MakeHeadTablePane, "tableDock", "Heads", kBelow, 300)
 HEADSCOPE_PANE(MakeTracePane, "infoDock", "Trace", kTabbed, 0)
 HEADSCOPE_PANE(MakeRunsPane, "runsDock", "Runs", kBottom, 620)
 HEADSCOPE_PANE(MakeMassPane, "massDock", "Kept mass", kBeside, 360)
+// What a build of its own adds (tests/extension): nothing here.
+#ifdef HEADSCOPE_MORE_PANES
+HEADSCOPE_MORE_PANES(HEADSCOPE_PANE)
+#endif

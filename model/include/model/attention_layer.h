@@ -7,6 +7,9 @@
 
 namespace headscope::model {
 
+// The norm of q and k, before RoPE: of each head by itself, or of all heads of a token at once.
+enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
+
 struct AttentionLayer {
   int32_t num_qo_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_qo_heads
@@ -15,6 +18,8 @@ struct AttentionLayer {
   double scale = 1;          // multiplies q.k
   double soft_cap = 0;       // score = soft_cap * tanh(scale * q.k / soft_cap); 0: none
   int32_t window = 0;        // tokens that a row sees, itself among them; 0: all before it
+  QkNorm qk_norm = QkNorm::kNone;
+  int32_t rope = 0;          // place in ModelConfig::ropes; -1: the layer turns nothing by position
   // A logit for each query head, which joins every row's softmax and has no value; empty: none.
   std::vector<float> sinks = {};
 };

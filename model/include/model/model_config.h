@@ -16,11 +16,13 @@
 
 namespace headscope::model {
 
-struct ArchitectureRow;
+struct Family;
+
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
 
 struct ModelConfig {
   std::string model_type;
-  const ArchitectureRow* architecture = nullptr;  // of that type; never null after reading
+  const Family* family = nullptr;  // of that type; never null after reading
   int32_t num_layers = 0;
   int32_t num_qo_heads = 0;
   int32_t num_kv_heads = 0;
@@ -30,14 +32,18 @@ struct ModelConfig {
   int32_t vocabulary_size = 0;
   int64_t max_positions = 0;  // the family's default where the file does not say
   bool max_positions_given = true;
-  double rms_norm_eps = 1e-6;
+  double norm_eps = 1e-6;
+  Activation activation = Activation::kSilu;
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
-  bool qk_norm = false;                // RMS norm of every head's q and k, before RoPE
+  double embedding_multiplier = 1;
+  double residual_multiplier = 1;      // of what attention and MLP add
+  double logit_multiplier = 1;
+  double logit_soft_cap = 0;           // logit = cap * tanh(logit / cap); 0: none
   std::vector<AttentionLayer> layers;  // [num_layers]
-  RopeConfig rope;
+  std::vector<RopeConfig> ropes;       // the kinds of positions that layers have; the first is that of most
   std::string json;  // the file's text, kept in traces
 };
 

@@ -22,6 +22,7 @@ enum class RopeType : uint8_t {
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000;
+  bool interleaved = false;     // pairs components 2j and 2j + 1; else j and j + rotary_dim / 2
   int32_t rotary_dim = 0;       // the first components of a head, which are turned; head_dim unless the file says less
   double factor = 1;            // linear, dynamic, yarn, llama3: how far positions are stretched
   double attention_factor = 1;  // yarn, longrope: on cos and sin

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of a Llama-layout decoder with its KV cache. LibTorch stays behind this header.
+// The forward pass of a decoder of any family (families/family.h) with its KV cache. LibTorch stays behind this header.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/attention_backend.h"
+#include "model/capture_points.h"
 #include "model/model_config.h"
 #include "model/model_session.h"
 
@@ -30,8 +31,12 @@ struct LayerHeads {
   };
   Heads q;                     // [num_qo_heads, num_tokens, head_dim], after RoPE
   Heads k;                     // [num_kv_heads, num_tokens, head_dim], after RoPE
-  Heads v;                     // [num_kv_heads, num_tokens, head_dim]
+  Heads v;                     // [num_kv_heads, num_tokens, v_head_dim]
   const float* lse = nullptr;  // [num_qo_heads, num_tokens], contiguous, natural log
+  // Of the capture points that the sink wants; else without data.
+  Heads q_pre_rope, k_pre_rope;         // as q and k, rounded as they are
+  const float* value_norms = nullptr;   // [num_qo_heads, num_tokens], contiguous
+  const float* hidden_norms = nullptr;  // [num_tokens]
 };
 
 // Receives the heads of a pass, layer by layer. It only copies: the pass computes the same numbers with and without it.
@@ -39,6 +44,8 @@ class HeadSink {
  public:
   virtual ~HeadSink() = default;
   virtual bool Wants(int32_t layer) const = 0;
+  // Of a layer that it wants.
+  virtual bool WantsPoint(CapturePoint /*point*/) const { return false; }
   virtual void Take(const LayerHeads& heads) = 0;
 };
 

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a family of models is, for the one transformer that runs them all: names of weights, and the switches in which
+// families differ. A family is a file in this folder and a line of list.h, and a test against transformers. What none of
+// the switches says needs a new one here, and its lines in network/transformer.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "model/attention_layer.h"
+
+namespace headscope::model {
+
+class JsonFields;
+struct ModelConfig;
+
+// Where a projection has a bias.
+enum class BiasRule : uint8_t { kNever, kAlways, kByAttentionBias, kByMlpBias };
+
+// Which layers of a model have a sliding window.
+enum class WindowRule : uint8_t {
+  kNone,                // the family has none
+  kBySlidingWindow,     // every layer, of sliding_window tokens; null means none, and an absent key 4096
+  kByUseSlidingWindow,  // with use_sliding_window, those that layer_types names, or those from max_window_layers on
+  kByPattern,           // those that layer_types names, or all but every sliding_window_pattern-th
+};
+
+// How a checkpoint stores the projections to q, k and v.
+enum class QkvLayout : uint8_t {
+  kApart,      // three tensors
+  kStacked,    // one: all rows of q, then of k, then of v
+  kByKvHead,   // one: for each KV head the rows of its query heads, of its key, of its value
+};
+
+enum class NormKind : uint8_t {
+  kRms,          // x / rms(x), back in x's type, times the weight
+  kRmsAboutOne,  // x / rms(x) times 1 + weight, in fp32
+  kLayer,        // (x - mean) / deviation, times the weight, plus a bias where the family has one
+};
+
+// Names without ".weight". An empty name of a norm: the family has no norm there.
+struct LayerNames {
+  std::string_view input_norm = {};            // of what attention reads
+  std::string_view qkv = {};                   // where QkvLayout says one tensor; else the three
+  std::string_view q = {}, k = {}, v = {}, output = {};
+  std::string_view q_norm = {}, k_norm = {};
+  std::string_view attention_output_norm = {};  // of what attention adds
+  std::string_view mlp_norm = {};  // of what the MLP reads; without it in a parallel layer: the input norm's output
+  std::string_view gate_up = {};   // gate and up in one tensor; else the two
+  std::string_view gate = {}, up = {}, down = {};  // no gate: the activation of up alone
+  std::string_view mlp_output_norm = {};           // of what the MLP adds
+};
+
+struct Family {
+  std::string_view model_type = {};
+  std::string_view embedding = {}, final_norm = {}, head = {};  // tensor names, without ".weight"
+  std::string_view layer_prefix = {};                           // followed by the layer's number and a dot
+  LayerNames layer = {};
+  QkvLayout qkv_layout = QkvLayout::kApart;
+  BiasRule qkv_bias = BiasRule::kNever;
+  BiasRule output_bias = BiasRule::kNever;
+  BiasRule mlp_bias = BiasRule::kNever;
+  NormKind norm = NormKind::kRms;
+  bool norm_bias = false;  // of NormKind::kLayer
+  QkNorm qk_norm = QkNorm::kNone;
+  bool parallel = false;          // attention and MLP read the same, and both are added at once
+  bool rope_interleaved = false;  // turns components 2j and 2j + 1; else j and j + half
+  WindowRule window = WindowRule::kNone;
+  int32_t absent_window_pattern = 0;  // WindowRule::kByPattern, when sliding_window_pattern is absent
+
+  // Keys of config.json, and what an absent one means.
+  std::string_view norm_eps_key = "rms_norm_eps";
+  std::string_view activation_key = "hidden_act";
+  std::string_view absent_activation = "silu";
+  bool absent_tied_embeddings = false;
+  bool absent_attention_bias = false;
+  int32_t absent_head_dim = 0;         // 0: hidden_size / heads
+  int64_t absent_max_positions = 0;
+  int32_t absent_num_kv_heads = 0;  // 0: as many as query heads
+  // Keys that the family has beside those of all: multipliers, soft caps, scales, what differs from layer to layer.
+  // Called last; refuses what it cannot run (JsonFields::RefuseField). Null: none.
+  void (*read)(const JsonFields& root, ModelConfig* config) = nullptr;
+  // Makes ModelConfig::ropes and the layers' places in it. Null: one kind of positions for all layers.
+  void (*read_ropes)(const JsonFields& root, ModelConfig* config) = nullptr;
+};
+
+// Names as in llama's checkpoints, and norms before attention and MLP: what most families' rows begin with.
+constexpr Family LlamaLayout() {
+  return {
+      .embedding = "model.embed_tokens",
+      .final_norm = "model.norm",
+      .head = "lm_head",
+      .layer_prefix = "model.layers.",
+      .layer =
+          {
+              .input_norm = "input_layernorm",
+              .q = "self_attn.q_proj",
+              .k = "self_attn.k_proj",
+              .v = "self_attn.v_proj",
+              .output = "self_attn.o_proj",
+              .mlp_norm = "post_attention_layernorm",
+              .gate = "mlp.gate_proj",
+              .up = "mlp.up_proj",
+              .down = "mlp.down_proj",
+          },
+  };
+}
+
+std::span<const Family* const> Families();
+// nullptr: not known.
+const Family* FindFamily(std::string_view model_type);
+
+}  // namespace headscope::model

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of families: a new one is a file in this folder that defines a function of this shape, and one line here.
+// Only families whose numbers a test compares with transformers are listed.
+#pragma once
+
+#include "families/family.h"
+
+// What a build of its own adds (tests/extension): nothing here.
+#ifndef HEADSCOPE_MORE_FAMILIES
+#define HEADSCOPE_MORE_FAMILIES(FAMILY)
+#endif
+
+#define HEADSCOPE_FAMILIES(FAMILY) \
+  FAMILY(Llama)                    \
+  FAMILY(Mistral)                  \
+  FAMILY(Qwen2)                    \
+  FAMILY(Qwen3)                    \
+  HEADSCOPE_MORE_FAMILIES(FAMILY)
+
+namespace headscope::model {
+
+#define HEADSCOPE_DECLARE(name) const Family& name();
+HEADSCOPE_FAMILIES(HEADSCOPE_DECLARE)
+#undef HEADSCOPE_DECLARE
+
+}  // namespace headscope::model

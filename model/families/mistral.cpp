@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "families/list.h"
+
+namespace headscope::model {
+
+const Family& Mistral() {
+  static constexpr Family family = [] {
+    Family row = LlamaLayout();
+    row.model_type = "mistral";
+    row.window = WindowRule::kBySlidingWindow;
+    row.absent_max_positions = 131072;
+    row.absent_num_kv_heads = 8;
+    return row;
+  }();
+  return family;
+}
+
+}  // namespace headscope::model

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
+#include "families/list.h"
+
+namespace headscope::model {
+
+std::span<const Family* const> Families() {
+#define HEADSCOPE_ADDRESS(name) &name(),
+  static const std::vector<const Family*> families = {HEADSCOPE_FAMILIES(HEADSCOPE_ADDRESS)};
+#undef HEADSCOPE_ADDRESS
+  return families;
+}
+
+const Family* FindFamily(std::string_view model_type) {
+  for (const Family* family : Families()) {
+    if (family->model_type == model_type) return family;
+  }
+  return nullptr;
+}
+
+}  // namespace headscope::model

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the switches that it has: other names, q, k and v in one tensor head by head, norms with a mean and a bias, an
+// MLP without a gate, attention and MLP in parallel or not.
+#include "checkpoint/strict_json.h"
+#include "families/list.h"
+
+namespace headscope::model {
+namespace {
+
+void Read(const JsonFields& root, ModelConfig*) {
+  if (!root.Boolean("use_parallel_residual", true))
+    root.RefuseField("use_parallel_residual", "false is not supported", "use a model with parallel layers");
+}
+
+}  // namespace
+
+const Family& GptNeox() {
+  static constexpr Family family = {
+      .model_type = "gpt_neox",
+      .embedding = "gpt_neox.embed_in",
+      .final_norm = "gpt_neox.final_layer_norm",
+      .head = "embed_out",
+      .layer_prefix = "gpt_neox.layers.",
+      .layer = {.input_norm = "input_layernorm",
+                .qkv = "attention.query_key_value",
+                .output = "attention.dense",
+                .mlp_norm = "post_attention_layernorm",
+                .up = "mlp.dense_h_to_4h",
+                .down = "mlp.dense_4h_to_h"},
+      .qkv_layout = QkvLayout::kByKvHead,
+      .qkv_bias = BiasRule::kByAttentionBias,
+      .output_bias = BiasRule::kByAttentionBias,
+      .mlp_bias = BiasRule::kAlways,
+      .norm = NormKind::kLayer,
+      .norm_bias = true,
+      .parallel = true,
+      .norm_eps_key = "layer_norm_eps",
+      .absent_activation = "gelu",
+      .absent_attention_bias = true,
+      .absent_max_positions = 2048,
+      .read = &Read,
+  };
+  return family;
+}
+
+}  // namespace headscope::model

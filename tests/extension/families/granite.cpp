@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the switches that it has: factors of embeddings, of what layers add, of scores and of logits.
+#include "checkpoint/strict_json.h"
+#include "families/list.h"
+#include "model/model_config.h"
+
+namespace headscope::model {
+namespace {
+
+void Read(const JsonFields& root, ModelConfig* config) {
+  config->embedding_multiplier = root.Number("embedding_multiplier", 1.0);
+  config->residual_multiplier = root.Number("residual_multiplier", 1.0);
+  config->logit_multiplier = 1 / root.Number("logits_scaling", 1.0);
+  for (AttentionLayer& layer : config->layers) layer.scale = root.Number("attention_multiplier", 1.0);
+}
+
+}  // namespace
+
+const Family& Granite() {
+  static constexpr Family family = [] {
+    Family row = LlamaLayout();
+    row.model_type = "granite";
+    row.qkv_bias = BiasRule::kByAttentionBias;
+    row.output_bias = BiasRule::kByAttentionBias;
+    row.mlp_bias = BiasRule::kByMlpBias;
+    row.absent_max_positions = 2048;
+    row.read = &Read;
+    return row;
+  }();
+  return family;
+}
+
+}  // namespace headscope::model
