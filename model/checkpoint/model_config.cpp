@@ -155,7 +155,8 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   if (!root.Has("head_dim") && family.absent_head_dim == 0 && config.hidden_size % config.num_qo_heads != 0) {
     root.RefuseField("head_dim", "is absent, and num_attention_heads does not divide hidden_size", "add it");
   }
-  const int64_t absent_dim = family.absent_head_dim > 0 ? family.absent_head_dim : config.hidden_size / config.num_qo_heads;
+  const int64_t absent_dim =
+      family.absent_head_dim > 0 ? family.absent_head_dim : config.hidden_size / config.num_qo_heads;
   config.head_dim = static_cast<int32_t>(root.Integer("head_dim", 2, kMaxHeadDim, absent_dim));
   if (config.head_dim < 2 || config.head_dim % 2 != 0) {
     root.RefuseField("head_dim", std::to_string(config.head_dim) + " is not even",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a family of models is, for the one transformer that runs them all: names of weights, and the switches in which
-// families differ. A family is a file in this folder and a line of list.h, and a test against transformers. What none of
-// the switches says needs a new one here, and its lines in network/transformer.cpp.
+// families differ. A family is a file in this folder and a line of family_list.h, and a test against transformers. What
+// none of the switches says needs a new one here, and its lines in network/transformer.cpp.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ enum class WindowRule : uint8_t {
 
 // How a checkpoint stores the projections to q, k and v.
 enum class QkvLayout : uint8_t {
-  kApart,      // three tensors
-  kStacked,    // one: all rows of q, then of k, then of v
-  kByKvHead,   // one: for each KV head the rows of its query heads, of its key, of its value
+  kApart,     // three tensors
+  kStacked,   // one: all rows of q, then of k, then of v
+  kByKvHead,  // one: for each KV head the rows of its query heads, of its key, of its value
 };
 
 enum class NormKind : uint8_t {
@@ -41,8 +41,8 @@ enum class NormKind : uint8_t {
 
 // Names without ".weight". An empty name of a norm: the family has no norm there.
 struct LayerNames {
-  std::string_view input_norm = {};            // of what attention reads
-  std::string_view qkv = {};                   // where QkvLayout says one tensor; else the three
+  std::string_view input_norm = {};  // of what attention reads
+  std::string_view qkv = {};         // where QkvLayout says one tensor; else the three
   std::string_view q = {}, k = {}, v = {}, output = {};
   std::string_view q_norm = {}, k_norm = {};
   std::string_view attention_output_norm = {};  // of what attention adds
@@ -75,7 +75,7 @@ struct Family {
   std::string_view absent_activation = "silu";
   bool absent_tied_embeddings = false;
   bool absent_attention_bias = false;
-  int32_t absent_head_dim = 0;         // 0: hidden_size / heads
+  int32_t absent_head_dim = 0;  // 0: hidden_size / heads
   int64_t absent_max_positions = 0;
   int32_t absent_num_kv_heads = 0;  // 0: as many as query heads
   // Keys that the family has beside those of all: multipliers, soft caps, scales, what differs from layer to layer.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "families/list.h"
+#include "families/family_list.h"
 
 namespace headscope::model {
 

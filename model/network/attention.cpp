@@ -114,8 +114,7 @@ AttentionResult AttendCapped(const at::Tensor& q, const at::Tensor& k, const at:
     const int64_t count = std::min(step, rows - first);
     const int64_t begin = window > 0 ? std::max<int64_t>(0, past + first - window + 1) : 0;
     const int64_t seen = past + first + count - begin;
-    const at::Tensor queries =
-        q.narrow(1, first, count).to(at::kFloat).reshape({kv_heads, group * count, q.size(2)});
+    const at::Tensor queries = q.narrow(1, first, count).to(at::kFloat).reshape({kv_heads, group * count, q.size(2)});
     const at::Tensor scores = at::bmm(queries, keys.narrow(2, begin, seen))
                                   .mul_(scale / soft_cap)
                                   .tanh_()

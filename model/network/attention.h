@@ -13,10 +13,10 @@ struct AttentionResult {
   at::Tensor lse;     // [num_qo_heads, rows] fp32, natural log
 };
 
-// q [num_qo_heads, rows, head_dim]; k [num_kv_heads, tokens, head_dim], v [.., v_head_dim] of one type and device; row i stands at
-// position tokens - rows + i and sees the keys up to itself: all of them, or with a window the newest `window` (0:
-// none). K and V are never repeated in memory; where their sizes differ, the smaller is copied with zeros after it. With a window that hides a key, memory in proportion to
-// rows * (rows + window).
+// q [num_qo_heads, rows, head_dim]; k [num_kv_heads, tokens, head_dim], v [.., v_head_dim] of one type and device; row
+// i stands at position tokens - rows + i and sees the keys up to itself: all of them, or with a window the newest
+// `window` (0: none). K and V are never repeated in memory; where their sizes differ, the smaller is copied with zeros
+// after it. With a window that hides a key, memory in proportion to rows * (rows + window).
 AttentionResult AttendCausal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                              int64_t window = 0);
 

@@ -72,9 +72,7 @@ struct LayerCache {
 // The model and its steps. Its errors are LibTorch's own; TorchTransformer puts them into words.
 struct Decoder {
   Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress)
-      : config(ReadModelConfig(model_dir)),
-        device(OpenDevice(options.device)),
-        checkpoint_summary() {
+      : config(ReadModelConfig(model_dir)), device(OpenDevice(options.device)), checkpoint_summary() {
     for (const RopeConfig& rope : config.ropes) rotary.emplace_back(rope, device);
     SetTorchThreads(options.num_threads);
     Checkpoint checkpoint(model_dir);
@@ -91,8 +89,7 @@ struct Decoder {
     for (size_t layer = 0; layer < cache.size(); ++layer) {
       const AttentionLayer& facts = config.layers[layer];
       const auto grow = [&](at::Tensor* kept, int32_t dim) {
-        at::Tensor larger =
-            at::empty({facts.num_kv_heads, grown, dim}, at::TensorOptions(device).dtype(types.compute));
+        at::Tensor larger = at::empty({facts.num_kv_heads, grown, dim}, at::TensorOptions(device).dtype(types.compute));
         if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
         *kept = larger;
       };
@@ -141,8 +138,7 @@ struct Decoder {
     const at::Tensor plain_k =
         Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, at_once, w.k_norm);
     const auto turned = [&](const at::Tensor& heads) {
-      return facts.rope < 0 ? heads
-                            : RotaryEmbedding::Rotate(heads, positions[static_cast<size_t>(facts.rope)]);
+      return facts.rope < 0 ? heads : RotaryEmbedding::Rotate(heads, positions[static_cast<size_t>(facts.rope)]);
     };
     const at::Tensor q = Captured(turned(plain_q)), k = Captured(turned(plain_k));
     const at::Tensor v = Captured(

@@ -38,8 +38,8 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  at::Tensor embedding;   // [vocabulary, hidden]
-  at::Tensor head;        // the same tensor when tied
+  at::Tensor embedding;  // [vocabulary, hidden]
+  at::Tensor head;       // the same tensor when tied
   NormWeights final_norm;
   std::vector<LayerWeights> layers;
 };

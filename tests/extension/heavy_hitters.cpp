@@ -132,8 +132,7 @@ class HeavyHitterPolicy final : public DecodePolicy {
     const int64_t batch = list / problem.num_kv_heads, first = list % problem.num_kv_heads * problem.GroupSize();
     for (int64_t head = first; head < first + problem.GroupSize(); ++head) {
       std::vector<double> scores;
-      for (const Kept& token : kept)
-        scores.push_back(Score(problem, batch, head, 0, token.token - step.first_token));
+      for (const Kept& token : kept) scores.push_back(Score(problem, batch, head, 0, token.token - step.first_token));
       const double largest = *std::max_element(scores.begin(), scores.end());
       double sum = 0;
       for (double& score : scores) sum += score = std::exp(score - largest);

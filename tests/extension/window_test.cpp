@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests/extension adds by a file and a line, in the real window: the pane, and the methods and the statistic in the
-// panes and menus that take them from their lists.
+// What tests/extension adds by a file and a line, in the real window: the pane, and the methods and the statistic in
+// the panes and menus that take them from their lists.
 #include <QAction>
 #include <QComboBox>
 #include <QDockWidget>

@@ -75,24 +75,28 @@ TEST_P(DenseAttentionTest, IsItsDefinition) {
         for (size_t d = 0; d < v_dim; ++d)
           wanted[d] += std::exp(score) * static_cast<double>(v[(head / 2 * tokens + token) * v_dim + d]);
       }
-      ASSERT_NEAR(lse[head * rows + row], std::log(sum), 1e-5 * std::max(1.0, std::abs(std::log(sum)))) << head << ":" << row;
+      ASSERT_NEAR(lse[head * rows + row], std::log(sum), 1e-5 * std::max(1.0, std::abs(std::log(sum))))
+          << head << ":" << row;
       for (size_t d = 0; d < v_dim; ++d)
         ASSERT_NEAR(o[(head * rows + row) * v_dim + d], wanted[d] / sum, 2e-5) << head << ":" << row << ":" << d;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Layers, DenseAttentionTest,
-    ::testing::Values(Case{"plain", 16, 16, 0, 0, false, 50, 50}, Case{"capped", 16, 16, 3, 0, false, 50, 50},
-                      Case{"capped_chunk", 16, 16, 3, 0, false, 20, 50},
-                      Case{"capped_window", 16, 16, 3, 7, false, 20, 50}, Case{"capped_step", 16, 16, 3, 7, false, 1, 50},
-                      Case{"capped_sinks", 16, 8, 3, 0, true, 20, 50}, Case{"narrow_values", 24, 16, 0, 0, false, 20, 50},
-                      Case{"wide_values", 16, 24, 0, 0, false, 20, 50},
-                      Case{"narrow_window", 24, 16, 0, 7, false, 20, 50}, Case{"narrow_step", 24, 16, 0, 0, true, 1, 50},
-                      // More scores than one block of rows has.
-                      Case{"capped_blocks", 8, 8, 3, 0, false, 1500, 4000}),
-    [](const auto& layer) { return layer.param.name; });
+INSTANTIATE_TEST_SUITE_P(Layers, DenseAttentionTest,
+                         ::testing::Values(Case{"plain", 16, 16, 0, 0, false, 50, 50},
+                                           Case{"capped", 16, 16, 3, 0, false, 50, 50},
+                                           Case{"capped_chunk", 16, 16, 3, 0, false, 20, 50},
+                                           Case{"capped_window", 16, 16, 3, 7, false, 20, 50},
+                                           Case{"capped_step", 16, 16, 3, 7, false, 1, 50},
+                                           Case{"capped_sinks", 16, 8, 3, 0, true, 20, 50},
+                                           Case{"narrow_values", 24, 16, 0, 0, false, 20, 50},
+                                           Case{"wide_values", 16, 24, 0, 0, false, 20, 50},
+                                           Case{"narrow_window", 24, 16, 0, 7, false, 20, 50},
+                                           Case{"narrow_step", 24, 16, 0, 0, true, 1, 50},
+                                           // More scores than one block of rows has.
+                                           Case{"capped_blocks", 8, 8, 3, 0, false, 1500, 4000}),
+                         [](const auto& layer) { return layer.param.name; });
 
 }  // namespace
 }  // namespace headscope::model

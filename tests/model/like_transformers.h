@@ -26,7 +26,8 @@ inline double RelativeError(const std::vector<float>& got, const std::vector<flo
   return std::sqrt(error / norm);
 }
 
-inline void ExpectLikeTransformers(const std::string& model_dir, const std::string& expected_dir, size_t prompt_tokens) {
+inline void ExpectLikeTransformers(const std::string& model_dir, const std::string& expected_dir,
+                                   size_t prompt_tokens) {
   const auto tokens = ReadArray<int32_t>(expected_dir + "/tokens.i32");
   const auto logits = ReadArray<float>(expected_dir + "/logits.f32");
   const auto greedy = ReadArray<int32_t>(expected_dir + "/greedy.i32");

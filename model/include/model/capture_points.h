@@ -9,9 +9,9 @@
 #include <string_view>
 
 // name, as typed, help
-#define HEADSCOPE_CAPTURE_POINTS(POINT)                                                                           \
-  POINT(kPreRope, "pre-rope", "q and k before their positions are turned in")                                     \
-  POINT(kValueNorms, "value-norms", "|W_o v| of every query head and token: how much a value can add")            \
+#define HEADSCOPE_CAPTURE_POINTS(POINT)                                                                \
+  POINT(kPreRope, "pre-rope", "q and k before their positions are turned in")                          \
+  POINT(kValueNorms, "value-norms", "|W_o v| of every query head and token: how much a value can add") \
   POINT(kHiddenNorms, "hidden-norms", "the norm of every token's hidden state as the layer gets it")
 
 namespace headscope::model {

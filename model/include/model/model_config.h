@@ -39,12 +39,12 @@ struct ModelConfig {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
   double embedding_multiplier = 1;
-  double residual_multiplier = 1;      // of what attention and MLP add
+  double residual_multiplier = 1;  // of what attention and MLP add
   double logit_multiplier = 1;
   double logit_soft_cap = 0;           // logit = cap * tanh(logit / cap); 0: none
   std::vector<AttentionLayer> layers;  // [num_layers]
   std::vector<RopeConfig> ropes;       // the kinds of positions that layers have; the first is that of most
-  std::string json;  // the file's text, kept in traces
+  std::string json;                    // the file's text, kept in traces
 };
 
 // Reads MODEL_DIR/config.json. Throws BadInputError.

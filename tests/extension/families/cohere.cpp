@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the switches that it has: one norm for attention and MLP in parallel, interleaved positions, logits with a factor.
+// For the switches that it has: one norm for attention and MLP in parallel, interleaved positions, logits with a
+// factor.
 #include "checkpoint/strict_json.h"
-#include "families/list.h"
+#include "families/family_list.h"
 #include "model/model_config.h"
 
 namespace headscope::model {

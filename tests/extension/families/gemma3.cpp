@@ -4,7 +4,7 @@
 
 #include "checkpoint/read_rope_config.h"
 #include "checkpoint/strict_json.h"
-#include "families/list.h"
+#include "families/family_list.h"
 #include "model/model_config.h"
 
 namespace headscope::model {

@@ -2,7 +2,7 @@
 // For the switches that it has: other names, q, k and v in one tensor head by head, norms with a mean and a bias, an
 // MLP without a gate, attention and MLP in parallel or not.
 #include "checkpoint/strict_json.h"
-#include "families/list.h"
+#include "families/family_list.h"
 
 namespace headscope::model {
 namespace {

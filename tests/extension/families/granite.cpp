@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For the switches that it has: factors of embeddings, of what layers add, of scores and of logits.
 #include "checkpoint/strict_json.h"
-#include "families/list.h"
+#include "families/family_list.h"
 #include "model/model_config.h"
 
 namespace headscope::model {

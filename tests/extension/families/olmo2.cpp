@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For the switches that it has: norms after attention and MLP only, one norm of all heads of q, and of k.
-#include "families/list.h"
+#include "families/family_list.h"
 
 namespace headscope::model {
 

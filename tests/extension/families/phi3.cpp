@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For the switches that it has: q, k and v in one tensor row by row, gate and up in another.
-#include "families/list.h"
+#include "families/family_list.h"
 
 namespace headscope::model {
 

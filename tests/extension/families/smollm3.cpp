@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For the switch that it has: layers that know no positions.
 #include "checkpoint/strict_json.h"
-#include "families/list.h"
+#include "families/family_list.h"
 #include "model/model_config.h"
 
 namespace headscope::model {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <vector>
+#include "families/family_list.h"
 
-#include "families/list.h"
+#include <vector>
 
 namespace headscope::model {
 
