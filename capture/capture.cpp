@@ -154,7 +154,11 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
   layout.model.head_dim = config.head_dim;
   layout.layers = heads.layers;
   layout.encoding = captures_bf16 ? data::Encoding::kBFloat16 : data::Encoding::kFloat32;
-  for (const int32_t layer : layout.layers) layout.facts.push_back(FactsOf(config, layer, heads.qo_heads));
+  layout.attention = request.attention_text;
+  for (const int32_t layer : layout.layers) {
+    layout.facts.push_back(FactsOf(config, layer, heads.qo_heads));
+    for (const model::CapturePoint point : request.record) layout.facts.back().*StoredFact(point) = true;
+  }
   for (const model::AttentionLayer& layer : config.layers)
     layout.model.layer_kinds.push_back(layer.window > 0 ? data::LayerKind::kSliding : data::LayerKind::kAttention);
   layout.row_selection = request.rows;

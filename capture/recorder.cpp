@@ -49,9 +49,21 @@ void Gather(const model::LayerHeads::Heads& heads, std::span<const int32_t> chos
 // One layer's copy, in the trace's layout and encoding.
 struct LayerCopy {
   data::LayerBlock block;
-  std::vector<char> q, k, v;
-  std::vector<float> lse;
+  std::vector<char> q, k, v, q_pre_rope, k_pre_rope;
+  std::vector<float> lse, value_norms, hidden_norms;
 };
+
+bool data::LayerFacts::*StoredFact(model::CapturePoint point) {
+  switch (point) {
+    case model::CapturePoint::kPreRope:
+      return &data::LayerFacts::has_pre_rope;
+    case model::CapturePoint::kValueNorms:
+      return &data::LayerFacts::has_value_norms;
+    case model::CapturePoint::kHiddenNorms:
+      return &data::LayerFacts::has_hidden_norms;
+  }
+  throw std::logic_error("a capture point without a case");
+}
 
 CopyPool::CopyPool() = default;
 CopyPool::~CopyPool() = default;
@@ -185,6 +197,30 @@ void Recorder::Take(const model::LayerHeads& heads) {
   for (const int32_t head : facts.qo_heads) {
     for (const int64_t row : kept_rows_) *lse++ = heads.lse[head * heads.num_tokens + row];
   }
+  int64_t other_bytes = 0;
+  for (const model::CapturePointInfo& info : model::kCapturePoints) {
+    if (!(facts.*StoredFact(info.point))) continue;
+    switch (info.point) {
+      case model::CapturePoint::kPreRope:
+        Gather(heads.q_pre_rope, facts.qo_heads, kept_rows_, head_dim, size_in, size_out, conversion,
+               &copy->q_pre_rope);
+        Gather(heads.k_pre_rope, facts.kv_heads, all_rows, head_dim, size_in, size_out, conversion, &copy->k_pre_rope);
+        other_bytes += std::ssize(copy->q_pre_rope) + std::ssize(copy->k_pre_rope);
+        break;
+      case model::CapturePoint::kValueNorms:
+        copy->value_norms.clear();
+        for (const int32_t head : facts.qo_heads) {
+          const float* norms = heads.value_norms + head * heads.num_tokens;
+          copy->value_norms.insert(copy->value_norms.end(), norms, norms + heads.num_tokens);
+        }
+        other_bytes += 4 * std::ssize(copy->value_norms);
+        break;
+      case model::CapturePoint::kHiddenNorms:
+        copy->hidden_norms.assign(heads.hidden_norms, heads.hidden_norms + heads.num_tokens);
+        other_bytes += 4 * std::ssize(copy->hidden_norms);
+        break;
+    }
+  }
   copy->block = {.layer_slot = slot,
                  .first_token = heads.first_token,
                  .num_tokens = heads.num_tokens,
@@ -194,12 +230,21 @@ void Recorder::Take(const model::LayerHeads& heads) {
                  .k = copy->k.data(),
                  .v = copy->v.data(),
                  .lse = copy->lse.data()};
+  copy->block.Set(data::TraceTensor::kQPreRope, copy->q_pre_rope.data());
+  copy->block.Set(data::TraceTensor::kKPreRope, copy->k_pre_rope.data());
+  copy->block.Set(data::TraceTensor::kValueNorms, copy->value_norms.data());
+  copy->block.Set(data::TraceTensor::kHiddenNorms, copy->hidden_norms.data());
   const auto num_qo = static_cast<int64_t>(facts.qo_heads.size());
   const auto num_kv = static_cast<int64_t>(facts.kv_heads.size());
   const int64_t bytes =
       (num_qo * num_rows * head_dim + num_kv * heads.num_tokens * (head_dim + v_head_dim)) * size_out +
-      num_qo * num_rows * 4;
+      num_qo * num_rows * 4 + other_bytes;
   thread_.Push(bytes, [writer = writer_, copy] { writer->Append(copy->block); });
+}
+
+bool Recorder::WantsPoint(model::CapturePoint point) const {
+  // Alike in all layers: they are what one request asked for.
+  return !layout_.facts.empty() && layout_.facts.front().*StoredFact(point);
 }
 
 void Recorder::EndPass() {

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "capture/stored_points.h"
 #include "data/trace_writer.h"
 #include "model/transformer.h"
 #include "row_selection.h"
@@ -85,6 +86,7 @@ class Recorder : public model::HeadSink {
   int64_t tokens_flushed() const { return tokens_flushed_.load(); }
 
   bool Wants(int32_t layer) const override { return slots_[static_cast<size_t>(layer)] >= 0; }
+  bool WantsPoint(model::CapturePoint point) const override;
   void Take(const model::LayerHeads& heads) override;
 
  private:

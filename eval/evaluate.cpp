@@ -173,6 +173,7 @@ std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::funct
   const int64_t total_tokens = questionnaire.CountTokens(cancelled);
   if (cancelled != nullptr && cancelled->load()) return {};
   model::ModelSession session(request.model_dir, request.session, progress);
+  session.UseAttention(request.attention);
   Evaluation evaluation(request, questionnaire, total_tokens, &session, progress, cancelled);
   std::vector<TaskScore> scores;
   for (const std::string& task : request.tasks) {

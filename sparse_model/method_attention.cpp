@@ -11,6 +11,7 @@
 #include "base/errors.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/cpu_scores.h"
 #include "kernels/decode_driver.h"
 
 namespace headscope::sparse_model {
@@ -70,7 +71,8 @@ class CpuMethods final : public MethodAttention {
         decode_(choice.decode != nullptr ? *choice.decode : kernels::DecodeBaseline()),
         prefill_values_(choice.prefill != nullptr ? choice.prefill_values : kernels::ParameterValues(prefill_.spec())),
         decode_values_(choice.decode != nullptr ? choice.decode_values : kernels::ParameterValues(decode_.spec())),
-        options_{choice.num_threads, nullptr} {}
+        options_{choice.num_threads, nullptr},
+        trace_lse_(choice.trace_lse) {}
 
   void Attend(const model::AttentionCall& call) override {
     if (call.on_device) {
@@ -90,6 +92,8 @@ class CpuMethods final : public MethodAttention {
     } else {
       Prefill(call, problem, output);
     }
+    if (trace_lse_)
+      Require(kernels::RowLse(problem, problem.window, options_, call.lse), call, "the log-sum-exp of all keys");
     for (int64_t row = 0; row < problem.seq_q; ++row) {
       pairs_.seen += problem.num_qo_heads * (problem.first_position + row + 1 - SeenFrom(problem, row));
     }
@@ -126,7 +130,23 @@ class CpuMethods final : public MethodAttention {
     const void* keys = nullptr;
   };
 
-  kernels::DecodeDriver& DriverOf(const model::AttentionCall& call, const kernels::AttentionProblem& problem) {
+  // The step as a method sees it: the keys that the layer's window holds, and no window.
+  static kernels::DecodeStep StepOf(const kernels::AttentionProblem& whole) {
+    const auto first = static_cast<int32_t>(SeenFrom(whole, 0));
+    const auto from = [&](kernels::StridedTensor<const void> tensor) {
+      tensor.data = static_cast<const char*>(tensor.data) + first * tensor.row_stride * SizeOf(whole.dtype);
+      return tensor;
+    };
+    kernels::DecodeStep step{.problem = whole, .first_token = first};
+    step.problem.k = from(whole.k);
+    step.problem.v = from(whole.v);
+    step.problem.seq_k -= first;
+    step.problem.first_position -= first;
+    step.problem.window = 0;
+    return step;
+  }
+
+  kernels::DecodeDriver& DriverOf(const model::AttentionCall& call, const kernels::DecodeStep& step) {
     LayerSteps& steps = steps_[call.layer];
     if (steps.driver == nullptr) steps.driver = std::make_unique<kernels::DecodeDriver>(decode_, decode_values_);
     const bool follows = steps.keys != nullptr && steps.num_tokens + 1 == call.num_tokens;
@@ -136,7 +156,8 @@ class CpuMethods final : public MethodAttention {
     }
     if (!follows || steps.keys != call.k.data) {
       kernels::DecodePrompt prompt;
-      prompt.cache = problem;
+      prompt.first_token = step.first_token;
+      prompt.cache = step.problem;
       prompt.cache.seq_q = 0;  // the prompt's queries are not at hand any more
       --prompt.cache.seq_k;
       prompt.cache.first_position = prompt.cache.seq_k;
@@ -150,25 +171,22 @@ class CpuMethods final : public MethodAttention {
 
   void Decode(const model::AttentionCall& call, const kernels::AttentionProblem& problem,
               const kernels::AttentionOutput& output) {
-    kernels::DecodeDriver& driver = DriverOf(call, problem);
-    const kernels::DecodeStep step{.problem = problem};
+    const kernels::DecodeStep step = StepOf(problem);
+    kernels::DecodeDriver& driver = DriverOf(call, step);
     kernels::DecodeSelection selection;
     const std::string& name = decode_.spec().name;
     Require(driver.Append(step, options_), call, name);
     Require(driver.Step(step, options_, &selection), call, name);
-    Require(kernels::DecodeCpu(problem, selection, output, options_), call, name);
+    Require(kernels::DecodeCpu(step.problem, selection, output, options_), call, name);
     if (driver.WantsOutput()) Require(driver.Attended(step, selection, output, options_), call, name);
-    for (int64_t list = 0; list < problem.num_kv_heads; ++list) {
-      const std::vector<int32_t> tokens = kernels::TokensOfList(selection, list, problem.seq_k);
-      pairs_.kept += problem.GroupSize() * std::count_if(tokens.begin(), tokens.end(),
-                                                         [&](int32_t token) { return token >= SeenFrom(problem, 0); });
-    }
+    pairs_.kept += problem.GroupSize() * kernels::NumTokens(selection, step.problem.seq_k);
   }
 
   const kernels::PrefillMethod& prefill_;
   const kernels::DecodeMethod& decode_;
   const kernels::ParameterValues prefill_values_, decode_values_;
   const kernels::RunOptions options_;
+  const bool trace_lse_;
   std::map<int32_t, LayerSteps> steps_;  // by layer
   std::vector<float> wide_;
   KeptPairs pairs_;

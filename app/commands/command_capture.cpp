@@ -2,6 +2,8 @@
 // headscope capture MODEL_DIR (--text S | --prompt FILE | --task NAME --length N) -o OUT.h5
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "analysis/types/printable.h"
 #include "base/device_name.h"
@@ -9,7 +11,9 @@
 #include "capture/output_claim.h"
 #include "commands/command.h"
 #include "commands/head_selection.h"
+#include "commands/model_attention.h"
 #include "eval/tasks.h"
+#include "model/capture_points.h"
 #include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -24,6 +28,7 @@ namespace {
 struct CaptureArguments {
   capture::CaptureRequest request;
   std::string layers, heads;
+  std::vector<std::string> attention, record;
   bool quiet = false;
 };
 
@@ -34,6 +39,19 @@ void CheckTraceName(const std::string& path) {
   throw UsageError("output " + path +
                    ": a trace is an HDF5 file, so the extension must be .h5 or .hdf5; `headscope export` writes one as "
                    ".csv or .json");
+}
+
+std::string CapturePointNames() {
+  std::vector<std::string> names;
+  for (const model::CapturePointInfo& info : model::kCapturePoints) names.emplace_back(info.name);
+  return Listed(names);
+}
+
+model::CapturePoint ParseCapturePoint(const std::string& name) {
+  for (const model::CapturePointInfo& info : model::kCapturePoints) {
+    if (info.name == name) return info.point;
+  }
+  throw UsageError("--record: '" + name + "' is not known; choose from " + CapturePointNames());
 }
 
 int RunCapture(CaptureArguments arguments) {
@@ -51,6 +69,12 @@ int RunCapture(CaptureArguments arguments) {
   { const capture::OutputClaim nobody_writes(request.output_path); }  // before its file, which is there, is spoken of
   CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
   CheckTraceName(request.output_path);
+
+  const ModelAttention attention =
+      ChooseAttention(arguments.attention, request.device, request.num_threads, /*trace_lse=*/true);
+  request.attention = attention.backend.get();
+  request.attention_text = attention.text;
+  for (const std::string& name : arguments.record) request.record.push_back(ParseCapturePoint(name));
 
   const auto* cancelled = InstallInterruptFlag();
   capture::CaptureResult result;
@@ -95,6 +119,13 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("--rows", request.rows, "Query rows to record: all, last:N or every:N")->capture_default_str();
   command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")
       ->capture_default_str();
+  std::string record_help = "What to record beside q, k, v and lse: ";
+  for (const model::CapturePointInfo& info : model::kCapturePoints) {
+    record_help += (info.point == model::kCapturePoints.front().point ? "" : "; ") + std::string(info.name) + ", " +
+                   std::string(info.help);
+  }
+  command->add_option("--record", arguments->record, record_help)->delimiter(',')->type_name("a,b");
+  AddAttentionOption(command, &arguments->attention);
   command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
   command->add_option("--device", request.device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();

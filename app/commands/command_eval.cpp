@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// headscope eval MODEL_DIR [--task ..] [--length ..] [--samples N]: does the model find what its context holds?
+// headscope eval MODEL_DIR [--task ..] [--length ..] [--samples N] [--attention METHOD[:k=v]]: does the model find what
+// its context holds?
 #include <iomanip>
 #include <memory>
 #include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/device_name.h"
 #include "commands/command.h"
+#include "commands/model_attention.h"
 #include "eval/evaluate.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
@@ -19,6 +23,7 @@ namespace {
 
 struct EvalArguments {
   eval::EvaluateRequest request;
+  std::vector<std::string> attention;
   bool quiet = false;
 };
 
@@ -33,7 +38,15 @@ std::string Line(const eval::TaskScore& score) {
     out << std::setw(10) << score.exact << std::setw(11) << score.per_token << std::setw(10) << "" << std::setw(10)
         << "";
   }
-  out << std::setw(9) << std::setprecision(1) << score.seconds << '\n';
+  out << std::setw(9) << std::setprecision(1) << score.seconds;
+  return out.str();
+}
+
+// Share of the pairs of a row and a key that attention kept.
+std::string KeptText(const sparse_model::KeptPairs& pairs) {
+  std::ostringstream out;
+  out << std::setw(8) << std::fixed << std::setprecision(2)
+      << 100 * static_cast<double>(pairs.kept) / static_cast<double>(pairs.seen) << '%';
   return out.str();
 }
 
@@ -41,14 +54,25 @@ int RunEval(EvalArguments arguments) {
   ParseDeviceName(arguments.request.session.device);  // a wrong word is refused before LibTorch is loaded
   arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
   arguments.request.prose_path = ProsePath();
+  const ModelAttention attention = ChooseAttention(arguments.attention, arguments.request.session.device,
+                                                   arguments.request.session.num_threads, /*trace_lse=*/false);
+  arguments.request.attention = attention.backend.get();
   const auto* cancelled = InstallInterruptFlag();
   {
     ProgressLine line(arguments.quiet);
-    std::string header = "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds\n";
+    std::string header = "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds" +
+                         std::string(attention.backend ? "     kept\n" : "\n");
+    sparse_model::KeptPairs before;
     // The header comes with the first score, so that a refused run prints nothing.
     const auto print = [&](const eval::TaskScore& score) {
       line.Clear();
-      WriteText(std::exchange(header, "") + Line(score), "", false);
+      std::string kept;
+      if (attention.backend) {
+        const sparse_model::KeptPairs pairs = attention.backend->Pairs();
+        kept = KeptText({pairs.kept - before.kept, pairs.seen - before.seen});
+        before = pairs;
+      }
+      WriteText(std::exchange(header, "") + Line(score) + kept + '\n', "", false);
     };
     eval::Evaluate(
         arguments.request, print, [&](const Progress& progress) { line.Show(progress); }, cancelled);
@@ -74,6 +98,7 @@ void AddEvalCommand(CLI::App& app, Action& action) {
       ->add_option("--questions", request.questions_per_context, "Questions about one context, each asked as if alone")
       ->capture_default_str();
   command->add_option("--seed", request.seed, "Seed")->capture_default_str();
+  AddAttentionOption(command, &arguments->attention);
   command->add_option("--dtype", request.session.dtype, "auto, fp32 or bf16")->capture_default_str();
   command->add_option("--device", request.session.device, "cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("--threads", request.session.num_threads, "CPU threads (0: all cores)")->capture_default_str();

@@ -7,14 +7,18 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "analysis/types/printable.h"
 #include "base/number_list.h"
+#include "capture/stored_points.h"
 #include "commands/command.h"
 #include "data/model_json.h"
 #include "data/trace_reader.h"
 #include "model/model_session.h"
 #include "support/exit_codes.h"
+#include "support/listed.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
 
@@ -135,6 +139,15 @@ std::string LayersText(const data::TraceLayout& layout) {
   return text;
 }
 
+// The capture points of a layer, "pre-rope, value-norms".
+std::vector<std::string> RecordedBeside(const data::LayerFacts& facts) {
+  std::vector<std::string> names;
+  for (const model::CapturePointInfo& info : model::kCapturePoints) {
+    if (facts.*capture::StoredFact(info.point)) names.emplace_back(info.name);
+  }
+  return names;
+}
+
 std::string RopeAndScale(const data::TraceLayout& layout) {
   const data::LayerFacts& first = layout.facts.front();
   if (std::any_of(layout.facts.begin(), layout.facts.end(), [&](const data::LayerFacts& facts) {
@@ -174,6 +187,8 @@ int TraceInfo(const std::string& path, bool json) {
                  {"kv_heads", Shared(layout, [](const data::LayerFacts& facts) { return facts.kv_heads; })},
                  {"encoding", EncodingName(layout.encoding)},
                  {"capture_point", layout.capture_point},
+                 {"recorded_beside", Shared(layout, RecordedBeside)},
+                 {"attention", layout.attention.empty() ? "dense" : layout.attention},
                  {"rope_convention", Shared(layout, RopeName)},
                  {"softmax_scale", Shared(layout, [](const data::LayerFacts& facts) { return facts.softmax_scale; })},
                  {"soft_cap", Shared(layout, [](const data::LayerFacts& facts) { return facts.soft_cap; })},
@@ -193,6 +208,9 @@ int TraceInfo(const std::string& path, bool json) {
         << NumberListText(layout.layers) << '\n'
         << LayersText(layout) << "  values     " << EncodingName(layout.encoding) << ", q and k "
         << Printable(layout.capture_point) << RopeAndScale(layout) << '\n';
+    if (!layout.attention.empty()) out << "  attention  " << Printable(layout.attention) << '\n';
+    if (const auto recorded = RecordedBeside(layout.facts.front()); !recorded.empty())
+      out << "  recorded   q, k, v, lse, " << Listed(recorded) << '\n';
     if (!layout.task_answer.empty()) out << "  answer     \"" << Printable(layout.task_answer) << "\"\n";
   }
   WriteText(out.str(), "", false);

@@ -124,6 +124,7 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
   layout_.model = ReadModel(file_);
   layout_.encoding = ParseEncoding(file_, file_.Text(attention, "encoding"));
   layout_.capture_point = file_.Text(attention, "capture_point");
+  if (UntrustedFile::HasAttribute(attention, "attention")) layout_.attention = file_.Text(attention, "attention");
   layout_.row_selection = file_.Text(attention, "row_selection");
   layout_.max_tokens = file_.Integer64(attention, "max_tokens");
   layout_.first_token = file_.Integer64(attention, "first_token");

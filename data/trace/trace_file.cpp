@@ -84,6 +84,7 @@ void CreateAttentionAttributes(hid_t group, const TraceLayout& layout) {
   CreateTexts(group, "axes", {"layers", "qo_heads", "q_rows"});
   CreateText(group, "encoding", EncodingName(layout.encoding));
   CreateText(group, "capture_point", layout.capture_point);
+  if (!layout.attention.empty()) CreateText(group, "attention", layout.attention);
   CreateText(group, "row_selection", layout.row_selection);
   CreateInteger(group, "max_tokens", H5T_STD_I64LE, layout.max_tokens);
   CreateInteger(group, "first_token", H5T_STD_I64LE, layout.first_token);

@@ -85,6 +85,7 @@ std::string LayoutProblem(const TraceLayout& layout) {
       BadText("weights_sha256", model.weights_sha256, kMaxAttributeText),
       BadText("tokenizer_sha256", model.tokenizer_sha256, kMaxAttributeText),
       BadText("capture_point", layout.capture_point, kMaxAttributeText),
+      BadText("attention", layout.attention, kMaxAttributeText),
       BadText("row_selection", layout.row_selection, kMaxAttributeText),
       BadText("prompt_source", layout.prompt_source, kMaxAttributeText),
       BadText("task_answer", layout.task_answer, kMaxAttributeText),

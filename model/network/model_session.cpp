@@ -64,6 +64,8 @@ std::vector<float> ModelSession::FeedAllLogits(std::span<const int32_t> tokens) 
 std::vector<int32_t> ModelSession::Generate(int64_t max_tokens, int32_t stop_token) {
   if (impl_->last_logits.empty()) throw std::logic_error("Generate needs tokens that were fed before");
   std::vector<int32_t> generated;
+  // A cache that moved under it would lose a method that keeps state the keys it has seen.
+  impl_->transformer->Reserve(impl_->transformer->num_tokens() + max_tokens);
   while (static_cast<int64_t>(generated.size()) < max_tokens) {
     const std::vector<float>& logits = impl_->last_logits;
     const auto best = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
@@ -83,6 +85,9 @@ void ModelSession::Reset() {
 }
 int64_t ModelSession::num_tokens() const {
   return impl_->transformer->num_tokens();
+}
+void ModelSession::UseAttention(AttentionBackend* backend) {
+  impl_->transformer->UseAttention(backend);
 }
 const CheckpointSummary& ModelSession::summary() const {
   return impl_->transformer->summary();

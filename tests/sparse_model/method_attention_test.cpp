@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
 
@@ -85,6 +86,37 @@ TEST(MethodAttention, EverythingKeptGivesTheDenseLogits) {
   EXPECT_LE(Difference(Logits(model.get()), dense), 1e-5);
   model->UseAttention(nullptr);
   EXPECT_EQ(Logits(model.get()), dense) << "the default is back, to the bit";
+}
+
+// The shipped weights as a model whose layers see 40 tokens.
+std::string WithWindow(const TemporaryFolder& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(ReferenceModel())) {
+    if (entry.path().filename() != "config.json")
+      std::filesystem::create_symlink(std::filesystem::absolute(entry.path()), folder.File(entry.path().filename().string()));
+  }
+  nlohmann::json config = nlohmann::json::parse(ReadWholeFile(ReferenceModel() + "/config.json"));
+  config["model_type"] = "mistral";
+  config["sliding_window"] = 40;
+  folder.Write("config.json", config.dump());
+  return folder.path();
+}
+
+// SparQ's mean value is that of the keys in the window; once, a layer with one was refused.
+TEST(MethodAttention, ADecodeMethodIsShownTheWindowOfItsLayer) {
+  const TemporaryFolder folder;
+  const auto model = model::OpenTransformer(WithWindow(folder), {"fp32", "cpu", kChunk, 2}, {});
+  const std::vector<float> dense = Logits(model.get());
+  const auto whole = AttendByMethods(Choose("dense", "", "sparq", "k=4096"));
+  model->UseAttention(whole.get());
+  EXPECT_LE(Difference(Logits(model.get()), dense), 1e-5);
+  EXPECT_EQ(whole->Pairs().kept, whole->Pairs().seen);
+  const auto few = AttendByMethods(Choose("dense", "", "sparq", "k=8,r=64"));
+  model->UseAttention(few.get());
+  const double with_mean = Difference(Logits(model.get()), dense);
+  EXPECT_GT(with_mean, 1e-4);
+  const auto without_mean = AttendByMethods(Choose("dense", "", "sparq", "k=8,r=64,reallocate=0"));
+  model->UseAttention(without_mean.get());
+  EXPECT_LT(with_mean, Difference(Logits(model.get()), dense)) << "the mean value stands for what is left out";
 }
 
 TEST(MethodAttention, WhatIsLeftOutIsMissing) {

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/progress.h"
 #include "model/attention_backend.h"
+#include "model/capture_points.h"
 
 namespace headscope::capture {
 
@@ -37,6 +38,8 @@ struct CaptureRequest {
   int32_t num_threads = 0;      // 0: all cores
   // What computes the model's attention; null: dense attention on LibTorch. It outlives the capture.
   model::AttentionBackend* attention = nullptr;
+  std::string attention_text = {};               // what that is, for the trace; empty: dense
+  std::vector<model::CapturePoint> record = {};  // beside q, k, v and lse
 };
 
 struct CaptureResult {

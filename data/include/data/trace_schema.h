@@ -133,10 +133,11 @@ struct TraceLayout {
   std::vector<LayerFacts> facts;  // one for each of them
   Encoding encoding = Encoding::kBFloat16;
   std::string capture_point = "post-rope";  // of q and k; v is always the projection's output
-  std::string row_selection = "all";        // as typed: all, last:N, every:N
-  std::string prompt_source;                // "text", "prompt FILE", "task NAME length N seed S"
-  std::string task_answer;                  // the expected answer of a task; empty otherwise
-  int64_t max_tokens = 0;                   // extent limit (prompt + decode)
+  std::string attention = {};  // what computed the model's attention, as headscope's methods are named; empty: dense
+  std::string row_selection = "all";  // as typed: all, last:N, every:N
+  std::string prompt_source;          // "text", "prompt FILE", "task NAME length N seed S"
+  std::string task_answer;            // the expected answer of a task; empty otherwise
+  int64_t max_tokens = 0;             // extent limit (prompt + decode)
   // Of a trace cut from a longer one (trace_export.h): position there of this trace's token 0. The lse of such a trace
   // still counts the tokens before it, so a row's probabilities sum to the share of its attention that lies inside the
   // cut.

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/progress.h"
 #include "eval/tasks.h"
+#include "model/attention_backend.h"
 #include "model/model_session.h"
 
 namespace headscope::eval {
@@ -26,6 +27,8 @@ struct EvaluateRequest {
   uint64_t seed = 1;
   std::string prose_path;  // filler text, such as data/prompts/prose.txt
   model::SessionOptions session;
+  // What computes the model's attention; null: dense attention on LibTorch. It outlives the evaluation.
+  model::AttentionBackend* attention = nullptr;
 };
 
 struct TaskScore {

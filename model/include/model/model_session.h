@@ -12,6 +12,8 @@
 
 namespace headscope::model {
 
+class AttentionBackend;
+
 struct CheckpointSummary {
   std::string model_type;
   std::string dtype;  // of most stored weights; empty where there are none
@@ -56,6 +58,8 @@ class ModelSession {
   void Rewind(int64_t num_tokens);  // forgets all tokens after the first num_tokens
   int64_t num_tokens() const;       // fed or generated so far
   const CheckpointSummary& summary() const;
+  // As Transformer::UseAttention.
+  void UseAttention(AttentionBackend* backend);
 
  private:
   struct Impl;

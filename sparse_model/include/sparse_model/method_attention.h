@@ -18,6 +18,9 @@ struct MethodChoice {
   const kernels::DecodeMethod* decode = nullptr;
   kernels::ParameterValues decode_values;
   int32_t num_threads = 0;  // 0: all cores
+  // The log-sum-exp handed back counts every key that the layer lets a row see, not the kept ones alone: a pass over
+  // all scores more. What a trace records is a probability by it.
+  bool trace_lse = false;
 };
 
 // What was attended since the backend was made: pairs of a row and a key that was kept, and all that a layer lets a row
@@ -32,9 +35,10 @@ class MethodAttention : public model::AttentionBackend {
   virtual KeptPairs Pairs() const = 0;
 };
 
-// The methods choose without knowing of a layer's window and sinks, as they do in comparisons; the executor keeps to
-// both. Attend() throws DeviceError for a model on a GPU (its tensors are not in host memory), std::invalid_argument
-// with the method's sentence where it refuses a problem.
+// A decode method is shown the keys that a layer's window holds; prefill methods choose without knowing of a window,
+// and all without sinks, as they do in comparisons; the executor keeps to both. Attend() throws DeviceError for a model
+// on a GPU (its tensors are not in host memory), std::invalid_argument with the method's sentence where it refuses a
+// problem.
 std::unique_ptr<MethodAttention> AttendByMethods(const MethodChoice& choice);
 
 }  // namespace headscope::sparse_model

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/model_attention.h"
+
+#include "commands/method_choice.h"
+#include "kernels/method_names.h"
+#include "support/errors.h"
+
+namespace headscope::app {
+namespace {
+
+std::string TextOf(const kernels::MethodSpec& spec, const kernels::ParameterValues& values) {
+  const std::string parameters = values.ToString(spec);
+  return kernels::UniqueName(spec) + (parameters.empty() ? "" : ":" + parameters);
+}
+
+}  // namespace
+
+void AddAttentionOption(CLI::App* command, std::vector<std::string>* texts) {
+  command
+      ->add_option("--attention", *texts,
+                   "Method that computes the model's attention, on the CPU: a prefill method for passes of several "
+                   "tokens, a decode method for those of one; give one of each, or dense runs the rest (dense)")
+      ->type_name("METHOD[:k=v,..]");
+}
+
+ModelAttention ChooseAttention(const std::vector<std::string>& texts, const std::string& device, int32_t num_threads,
+                               bool trace_lse) {
+  if (texts.empty()) return {};
+  if (device != "cpu") {
+    throw UsageError("--attention runs on the CPU only, and --device is " + device +
+                     "; use --device cpu, or leave --attention out");
+  }
+  sparse_model::MethodChoice choice;
+  choice.num_threads = num_threads;
+  choice.trace_lse = trace_lse;
+  const auto put = [](const auto* method, const MethodChoice& asked, const char* phase, auto* slot,
+                      kernels::ParameterValues* values) {
+    if (*slot != nullptr) {
+      throw UsageError("--attention names two " + std::string(phase) + " methods, " + (*slot)->spec().name + " and " +
+                       method->spec().name + "; give one of them");
+    }
+    *slot = method;
+    *values = asked.values;
+  };
+  for (const std::string& text : texts) {
+    const MethodChoice asked = ParseMethod(text, "--attention");
+    if (asked.prefill != nullptr) put(asked.prefill, asked, "prefill", &choice.prefill, &choice.prefill_values);
+    if (asked.decode != nullptr) put(asked.decode, asked, "decode", &choice.decode, &choice.decode_values);
+  }
+  const auto said = [](const auto* method, const auto& baseline, const kernels::ParameterValues& values) {
+    return method != nullptr ? TextOf(method->spec(), values)
+                             : TextOf(baseline.spec(), kernels::ParameterValues(baseline.spec()));
+  };
+  const std::string text = said(choice.prefill, kernels::PrefillBaseline(), choice.prefill_values) + " and " +
+                           said(choice.decode, kernels::DecodeBaseline(), choice.decode_values);
+  return {sparse_model::AttendByMethods(choice), text};
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model whose attention methods of the registry compute: its scores on tasks, and what a capture of it records.
+
+    model_attention_test.py HEADSCOPE DATA_DIR
+"""
+import json
+import pathlib
+import tempfile
+import unittest
+
+import h5py
+import numpy
+
+import command_line
+from command_line import MODEL, run
+
+EVAL = ["eval", "--task", "passkey", "--length", 512, "--samples", 4, "--threads", 2, "--quiet"]
+
+
+def score(*attention):
+    """exact, per token, kept share of the one line that eval prints."""
+    header, line = run(*EVAL, *attention).stdout.splitlines()
+    cells = dict(zip(header.split(), line.split())) if attention else {}
+    words = line.split()
+    return float(words[4]), float(words[5]), words[-1] if "kept" in cells or attention else None
+
+
+class ModelAttention(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_a_task_is_scored_under_methods(self):
+        dense = score()
+        self.assertEqual(dense[:2], (1.0, 1.0), "the shipped model finds a pass key in 512 tokens")
+        self.assertNotIn("kept", run(*EVAL).stdout)
+        self.assertEqual(score("--attention", "a-shape:n_local=4096", "--attention", "sparq:k=4096"), (*dense[:2], "100.00%"))
+        exact, per_token, kept = score("--attention", "a-shape:n_local=16,n_sink=2", "--attention", "sliding-window:n_local=16")
+        self.assertLess(exact, 0.5, "the key lies outside every window")
+        self.assertLess(float(kept.rstrip("%")), 20)
+        # A decode method that the prompt's passes do not use: the prompt stays dense.
+        self.assertGreater(float(score("--attention", "sliding-window:n_local=16")[2].rstrip("%")), 95)
+
+    def test_what_cannot_be_is_refused(self):
+        self.assertIn("'nothing' is not registered", run(*EVAL, "--attention", "nothing", code=2).stderr)
+        self.assertIn("two prefill methods, a-shape and block-sparse", run(*EVAL, "--attention", "a-shape", "--attention", "block-sparse", code=2).stderr)
+        self.assertIn("CPU only", run(*EVAL, "--attention", "a-shape", "--device", "cuda", code=2).stderr)
+        self.assertIn("choose from pre-rope, value-norms, hidden-norms",
+                      run("capture", MODEL, "--text", "x", "--record", "all", "-o", self.path / "none.h5", code=2).stderr)
+        self.assertFalse((self.path / "none.h5").exists())
+
+    def test_a_capture_says_what_ran_and_keeps_its_log_sum_exp(self):
+        methods = ["--attention", "a-shape:n_local=16,n_sink=2", "--attention", "sparq:k=16"]
+        common = ["--task", "passkey", "--length", 300, "--decode", 4, "--dtype", "fp32", "--layers", "0,5", "--quiet"]
+        sparse, dense = self.path / "sparse.h5", self.path / "dense.h5"
+        run("capture", MODEL, *common, *methods, "-o", sparse)
+        run("capture", MODEL, *common, "-o", dense)
+        info = json.loads(run("info", sparse, "--json").stdout)
+        self.assertTrue(info["attention"].startswith("a-shape:n_sink=2,n_local=16"), info["attention"])
+        self.assertIn(" and sparq:", info["attention"])
+        self.assertIn("attention  a-shape:", run("info", sparse).stdout)
+        self.assertEqual(json.loads(run("info", dense, "--json").stdout)["attention"], "dense")
+        with h5py.File(sparse) as one, h5py.File(dense) as other:
+            q, k, lse = (one["attention"][name][:].astype(numpy.float64) for name in ("q", "k", "lse"))
+            numpy.testing.assert_allclose(one["attention/q"][0], other["attention/q"][0], atol=1e-6, err_msg="the first layer's input is the same")
+            self.assertGreater(numpy.abs(one["attention/k"][1][:, 250:] - other["attention/k"][1][:, 250:]).max(), 1e-2)
+            rows = one["attention/q_rows"][:]
+        group = q.shape[1] // k.shape[1]
+        for slot in range(2):
+            for head in range(q.shape[1]):
+                scores = q[slot, head] @ k[slot, head // group].T / numpy.sqrt(q.shape[3])
+                scores[numpy.arange(k.shape[2])[None, :] > rows[:, None]] = -numpy.inf
+                largest = scores.max(axis=1)
+                wanted = largest + numpy.log(numpy.exp(scores - largest[:, None]).sum(axis=1))
+                numpy.testing.assert_allclose(lse[slot, head], wanted, atol=1e-4)
+
+
+if __name__ == "__main__":
+    command_line.main()
