@@ -42,7 +42,7 @@ class ModelAttention(unittest.TestCase):
         self.assertLess(exact, 0.5, "the key lies outside every window")
         self.assertLess(float(kept.rstrip("%")), 20)
         # A decode method that the prompt's passes do not use: the prompt stays dense.
-        self.assertGreater(float(score("--attention", "sliding-window:n_local=16")[2].rstrip("%")), 95)
+        self.assertGreater(float(score("--attention", "sliding-window:n_local=16")[2].rstrip("%")), 80)
 
     def test_what_cannot_be_is_refused(self):
         self.assertIn("'nothing' is not registered", run(*EVAL, "--attention", "nothing", code=2).stderr)
@@ -54,7 +54,7 @@ class ModelAttention(unittest.TestCase):
 
     def test_a_capture_says_what_ran_and_keeps_its_log_sum_exp(self):
         methods = ["--attention", "a-shape:n_local=16,n_sink=2", "--attention", "sparq:k=16"]
-        common = ["--task", "passkey", "--length", 300, "--decode", 4, "--dtype", "fp32", "--layers", "0,5", "--quiet"]
+        common = ["--task", "passkey", "--length", 400, "--decode", 4, "--dtype", "fp32", "--layers", "0,5", "--quiet"]
         sparse, dense = self.path / "sparse.h5", self.path / "dense.h5"
         run("capture", MODEL, *common, *methods, "-o", sparse)
         run("capture", MODEL, *common, "-o", dense)

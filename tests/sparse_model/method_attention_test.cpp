@@ -92,7 +92,8 @@ TEST(MethodAttention, EverythingKeptGivesTheDenseLogits) {
 std::string WithWindow(const TemporaryFolder& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(ReferenceModel())) {
     if (entry.path().filename() != "config.json")
-      std::filesystem::create_symlink(std::filesystem::absolute(entry.path()), folder.File(entry.path().filename().string()));
+      std::filesystem::create_symlink(std::filesystem::absolute(entry.path()),
+                                      folder.File(entry.path().filename().string()));
   }
   nlohmann::json config = nlohmann::json::parse(ReadWholeFile(ReferenceModel() + "/config.json"));
   config["model_type"] = "mistral";
