@@ -3,7 +3,6 @@
 // megabytes, and a copy costs far less than the pass over its scores that follows.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -31,10 +30,7 @@ class JudgedHeads {
   // rows that lack keys, once a head.
   double MeanOutside(HeadId id, int32_t num_threads) {
     const HeadTensors& head = Get(id);
-    if (!outside_) {
-      outside_ = SumOfOutsideMass(head, MassInTrace(head, num_threads), 0, head.num_rows) /
-                 static_cast<double>(std::max<int64_t>(head.num_rows, 1));
-    }
+    if (!outside_) outside_ = MeanOutsideMass(head, MassInTrace(head, num_threads), 0, head.num_rows);
     return *outside_;
   }
 

@@ -119,13 +119,15 @@ std::string MatrixSvg(const std::vector<HeadStatistics>& statistics, const Metri
   picture.scale = MetricScale(metric, values);
   picture.cell = [&](HeadId head) { return CellOfMetric(*picture.scale, MetricValue(*heads.at(head), metric.name)); };
   const MatrixMargins margins = LabelMargins(surface);
-  picture.layout.Place(margins.left, margins.top, cell_width, cell_height);
+  // On whole pixels: fractions would blur every edge.
+  picture.layout.Place(std::ceil(margins.left), std::ceil(margins.top), cell_width, cell_height);
   const Box bounds = picture.layout.Bounds();
-  const double width = margins.left + std::max(bounds.width, kLeastMatrixWidth) + 2;
+  const double width = std::ceil(margins.left) + std::max(bounds.width, kLeastMatrixWidth) + 2;
   PaintMatrix(picture, width, &surface);
   return "<svg" + Attribute("width", width) +
-         Attribute("height", bounds.bottom() + LegendHeight(surface, picture) + 4) + " role=\"img\" aria-label=\"" +
-         EscapeHtml(metric.title) + " by layer and head\">\n" + surface.svg() + "\n</svg>\n";
+         Attribute("height", std::ceil(bounds.bottom() + LegendHeight(surface, picture)) + 4) +
+         " role=\"img\" aria-label=\"" + EscapeHtml(metric.title) + " by layer and head\">\n" + surface.svg() +
+         "\n</svg>\n";
 }
 
 }  // namespace headscope::analysis

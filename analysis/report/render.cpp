@@ -115,8 +115,7 @@ std::vector<int64_t> CutEvenly(int64_t begin, int64_t end, int64_t pixels) {
 // Of a cut trace: how much of the drawn rows' mass is on tokens that are not there to be drawn. Empty for a whole one.
 std::string OutsideText(const HeadTensors& head, const Region& region) {
   if (head.first_token == 0) return {};
-  const double outside = SumOfOutsideMass(head, MassInTrace(head, 0), region.row_begin, region.row_end) /
-                         static_cast<double>(region.row_end - region.row_begin);
+  const double outside = MeanOutsideMass(head, MassInTrace(head, 0), region.row_begin, region.row_end);
   return outside > 0 ? FormatNumber(", %.3g of the mass outside", outside) : std::string();
 }
 

@@ -69,11 +69,6 @@ struct Outcome {
   }
 };
 
-// Mean over rows [begin, end) of the mass that lies outside the trace.
-double MeanOutside(const analysis::HeadTensors& head, const std::vector<double>& inside, int64_t begin, int64_t end) {
-  return analysis::SumOfOutsideMass(head, inside, begin, end) / static_cast<double>(std::max<int64_t>(end - begin, 1));
-}
-
 // A mask as the window shows it, and what its tiles are made from.
 struct MadeMask {
   ui::LiveMask live;
@@ -349,7 +344,7 @@ MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head
   if (!status.ok()) throw std::runtime_error(status.message());
   MadeMask made;
   if (const auto inside = trace.MassInTrace(*shown))
-    made.live.outside_mass = MeanOutside(*shown, *inside, 0, shown->num_rows);
+    made.live.outside_mass = analysis::MeanOutsideMass(*shown, *inside, 0, shown->num_rows);
   made.live.summary = std::move(preview.summary);
   made.live.kept_mass = std::move(preview.kept_mass);
   made.held = {preview.index, preview.window, nullptr};
@@ -369,7 +364,8 @@ MadeMask TraceWorkbench::MaskOfDecode(OpenedTrace& trace, analysis::HeadId head,
   MadeMask made;
   made.live.chosen_per = preview.chosen_per;
   if (const auto inside = trace.MassInTrace(*shown))
-    made.live.outside_mass = MeanOutside(*shown, *inside, preview.steps->first_row, preview.steps->end_row());
+    made.live.outside_mass =
+        analysis::MeanOutsideMass(*shown, *inside, preview.steps->first_row, preview.steps->end_row());
   made.live.summary = std::move(preview.summary);
   made.live.kept_mass = std::move(preview.kept_mass);
   made.live.steps = preview.steps;

@@ -2,21 +2,31 @@
 #include "qt_matrix_surface.h"
 
 #include <QBrush>
-#include <QFontMetricsF>
 #include <QPen>
 #include <QPointF>
 #include <QString>
 
 namespace headscope::ui {
 
-QtMatrixSurface::QtMatrixSurface(const QFont& font, const QPalette& palette, QPainter* painter)
-    : font_(font), palette_(palette), painter_(painter) {}
+namespace {
 
-QFont QtMatrixSurface::FontOf(Text kind) const {
-  const double share = kind == Text::kCell ? 0.78 : kind == Text::kLabel ? 0.85 : 0.88;
-  QFont small = font_;
-  small.setPointSizeF(font_.pointSizeF() * share);
-  return small;
+QFont Sized(const QFont& font, double share) {
+  QFont sized = font;
+  sized.setPointSizeF(font.pointSizeF() * share);
+  return sized;
+}
+
+}  // namespace
+
+QtMatrixSurface::QtMatrixSurface(const QFont& font, const QPalette& palette, QPainter* painter)
+    : label_(Sized(font, 0.85)),
+      cell_(Sized(font, 0.78)),
+      legend_(Sized(font, 0.88)),
+      palette_(palette),
+      painter_(painter) {}
+
+const QtMatrixSurface::Writing& QtMatrixSurface::WritingOf(Text kind) const {
+  return kind == Text::kCell ? cell_ : kind == Text::kLabel ? label_ : legend_;
 }
 
 QColor QtMatrixSurface::InkOf(Text kind) const {
@@ -43,7 +53,7 @@ void QtMatrixSurface::Line(double x0, double y0, double x1, double y1) {
 
 void QtMatrixSurface::Write(Text kind, double x, double y, Anchor anchor, const std::string& text,
                             std::optional<analysis::Rgb> ink) {
-  painter_->setFont(FontOf(kind));
+  painter_->setFont(WritingOf(kind).font);
   painter_->setPen(ink ? ToQt(*ink) : InkOf(kind));
   const double width = Width(kind, text) + 2, height = Height(kind);
   const double left = anchor == Anchor::kLeft ? x : anchor == Anchor::kRight ? x - width : x - width / 2;
@@ -63,11 +73,11 @@ void QtMatrixSurface::WriteUpwards(double x, double y, const std::string& text) 
 }
 
 double QtMatrixSurface::Width(Text kind, const std::string& text) const {
-  return QFontMetricsF(FontOf(kind)).horizontalAdvance(QString::fromStdString(text));
+  return WritingOf(kind).metrics.horizontalAdvance(QString::fromStdString(text));
 }
 
 double QtMatrixSurface::Height(Text kind) const {
-  return QFontMetricsF(FontOf(kind)).height();
+  return WritingOf(kind).metrics.height();
 }
 
 }  // namespace headscope::ui

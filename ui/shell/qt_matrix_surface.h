@@ -4,6 +4,7 @@
 
 #include <QColor>
 #include <QFont>
+#include <QFontMetricsF>
 #include <QPainter>
 #include <QPalette>
 #include <QRectF>
@@ -42,10 +43,15 @@ class QtMatrixSurface : public analysis::MatrixSurface {
   }
 
  private:
-  QFont FontOf(Text kind) const;
+  struct Writing {  // of a kind of text
+    explicit Writing(const QFont& sized) : font(sized), metrics(sized) {}
+    QFont font;
+    QFontMetricsF metrics;
+  };
+  const Writing& WritingOf(Text kind) const;
   QColor InkOf(Text kind) const;
 
-  const QFont font_;
+  const Writing label_, cell_, legend_;
   const QPalette palette_;
   QPainter* const painter_;
   std::function<void(analysis::HeadId, const analysis::Box&)> over_cell_ = [](analysis::HeadId, const analysis::Box&) {

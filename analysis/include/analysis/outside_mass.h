@@ -21,4 +21,9 @@ inline double SumOfOutsideMass(const HeadTensors& head, const std::vector<double
   return sum;
 }
 
+// The same as a mean; 0 of no rows.
+inline double MeanOutsideMass(const HeadTensors& head, const std::vector<double>& inside, int64_t begin, int64_t end) {
+  return SumOfOutsideMass(head, inside, begin, end) / static_cast<double>(std::max<int64_t>(end - begin, 1));
+}
+
 }  // namespace headscope::analysis
