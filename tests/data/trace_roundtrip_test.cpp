@@ -51,6 +51,7 @@ TEST(TraceRoundTrip, LayoutComesBack) {
   layout.prompt_source = "task passkey length 4096 seed 1";
   layout.model.config_json = std::string(200000, 'x');
   layout.first_token = 12;
+  layout.attention = "a-shape:n_sink=2,n_local=16 and decode/dense";
   WriteTrace(folder.File("t.h5"), layout, 10, 10);
   const TraceReader reader(folder.File("t.h5"));
   const TraceLayout& found = reader.layout();
@@ -66,6 +67,7 @@ TEST(TraceRoundTrip, LayoutComesBack) {
   EXPECT_EQ(found.layers, layout.layers);
   EXPECT_EQ(found.facts, layout.facts);
   EXPECT_EQ(found.capture_point, "post-rope");
+  EXPECT_EQ(found.attention, layout.attention);
   EXPECT_EQ(found.row_selection, "every:2");
   EXPECT_EQ(found.prompt_source, layout.prompt_source);
   EXPECT_EQ(found.task_answer, " 99405");

@@ -170,6 +170,11 @@ class Extension(TraceCase):
                 scores = 5 * numpy.tanh(q[layer, head] @ k[layer, head // 3].T / numpy.sqrt(24) / 5)
                 seen = (distance >= 0) & (distance < (window or 1000))
                 numpy.testing.assert_allclose(lse[layer, head], numpy.log((numpy.exp(scores) * seen).sum(axis=1)), atol=1e-4)
+        # The executors of headscope's own compute what LibTorch does, caps and windows included.
+        run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 2, "--attention", "dense", "-o", self.path / "own.h5", "--quiet")
+        with h5py.File(self.path / "own.h5") as file:
+            numpy.testing.assert_allclose(file["attention/k"][...], k, atol=1e-4)
+            numpy.testing.assert_allclose(file["attention/lse"][...], lse, atol=1e-4)
         run("analyze", trace, "--heads", "1:*", "--all", "--quiet")
         run("compare", trace, "--method", "every-nth:n_local=16", "--method", "heavy-hitters:k=16", "--heads", "1:*", "--decode-rows", 8, "--quiet")
         config["model_type"] = "gemma1"

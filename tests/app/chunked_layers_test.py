@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A layer whose rows see their own block of positions only: readers, statistics, maps and decode methods keep to it, and prefill methods are refused by name.
+
+    chunked_layers_test.py HEADSCOPE DATA_DIR
+"""
+import csv
+import json
+import pathlib
+import tempfile
+import unittest
+
+import h5py
+import numpy
+
+import command_line
+from command_line import MODEL, run
+
+CHUNK, LAYER, HEAD, STEPS = 64, 5, 3, 9
+
+
+class ChunkedLayers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+        cls.trace = cls.path / "chunked.h5"
+        run("capture", MODEL, "--task", "passkey", "--length", 400, "--layers", LAYER, "--decode", 8, "--dtype", "fp32", "-o", cls.trace, "--quiet")
+        with h5py.File(cls.trace, "r+") as file:  # the same vectors as a model with chunks would attend to them
+            attention, positions = file["attention"], file["attention/q_rows"][:]
+            q, k = (attention[name][0].astype(numpy.float64) for name in ("q", "k"))
+            group = q.shape[0] // k.shape[0]
+            columns = numpy.arange(k.shape[1])
+            seen = (columns <= positions[:, None]) & (columns // CHUNK == positions[:, None] // CHUNK)
+            scores = numpy.stack([q[head] @ k[head // group].T for head in range(q.shape[0])]) / numpy.sqrt(q.shape[2])
+            weights = numpy.exp(scores) * seen
+            attention["lse"][0] = numpy.log(weights.sum(axis=2))
+            attention["lse_keys"][0] = positions % CHUNK + 1
+            file["layers"].attrs["chunk"] = numpy.int32([CHUNK])
+            kinds = file["model"].attrs["layer_kinds"]
+            kinds[LAYER] = 2
+            file["model"].attrs.modify("layer_kinds", kinds)
+            cls.p, cls.seen = weights[HEAD] / weights[HEAD].sum(axis=1, keepdims=True), seen
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_readers_and_statistics_keep_to_the_chunk(self):
+        self.assertEqual(json.loads(run("info", self.trace, "--json").stdout)["facts"][0]["chunk"], CHUNK)
+        run("analyze", self.trace, "--heads", f"{LAYER}:{HEAD}", "-o", self.path / "all.csv", "--quiet")
+        found = next(csv.DictReader((self.path / "all.csv").read_text().splitlines()))
+        self.assertAlmostEqual(float(found["max_probability"]), self.p.max(axis=1).mean(), places=5)
+        logarithms = numpy.log(numpy.where(self.p > 0, self.p, 1))
+        self.assertAlmostEqual(float(found["entropy"]), -(self.p * logarithms).sum(axis=1).mean(), places=4)
+        run("render", self.trace, "--head", f"{LAYER}:{HEAD}", "-o", self.path / "map.png")
+        self.assertEqual((self.path / "map.png").read_bytes()[:4], b"\x89PNG")
+
+    def test_decode_methods_see_the_chunk_alone(self):
+        run("compare", self.trace, "--method", "sliding-window:n_local=16", "--method", "sparq:k=12", "--heads", f"{LAYER}:{HEAD}", "--decode-rows", STEPS,
+            "-o", self.path / "decode.json", "--quiet")
+        results = {result["method"]: result for result in json.loads((self.path / "decode.json").read_text())["results"]}
+        rows = numpy.arange(len(self.p) - STEPS, len(self.p))
+        near = numpy.arange(self.p.shape[1])[None, :] > rows[:, None] - 16
+        kept = self.seen[rows] & near
+        self.assertAlmostEqual(results["sliding-window"]["kept_fraction"], kept.sum() / self.seen[rows].sum(), places=9)
+        self.assertAlmostEqual(results["sliding-window"]["cra_mean"], (self.p[rows] * kept).sum(axis=1).mean(), places=5)
+        self.assertAlmostEqual(results["sparq"]["kept_fraction"], numpy.minimum(12, rows % CHUNK + 1).sum() / self.seen[rows].sum(), places=9)
+        self.assertLess(results["sparq"]["kernel_error"], 1e-5)
+
+    def test_prefill_methods_are_refused_by_name(self):
+        for command in (("compare", self.trace, "--method", "a-shape", "--quiet"), ("tune", self.trace, "--method", "a-shape", "--target", "cra=0.9", "-o", self.path / "t.json", "--quiet"),
+                        ("render", self.trace, "--head", f"{LAYER}:{HEAD}", "--view", "mask", "--method", "a-shape", "-o", self.path / "mask.png")):
+            self.assertRegex(run(*command, code=2).stderr, f"head {LAYER}:[0-9] attends in chunks of {CHUNK} tokens")
+        self.assertFalse((self.path / "mask.png").exists() or (self.path / "t.json").exists())
+
+
+if __name__ == "__main__":
+    command_line.main()
