@@ -66,11 +66,6 @@ __device__ __forceinline__ void AcquireCounted() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-// n / d for 0 <= n < 2^31.
-__device__ __forceinline__ int Quotient(int n, const Divisor& by) {
-  return static_cast<int>(static_cast<uint64_t>(static_cast<uint32_t>(n)) * by.multiplier >> by.shift);
-}
-
 // Order-preserving map of floats to unsigned integers; -inf maps above 0, so that 0 marks "no token".
 constexpr uint32_t kNoToken = 0;
 __device__ __forceinline__ uint32_t OrderKey(float x) {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "divisor.h"
+
 namespace headscope::kernels::decode {
 
 constexpr int kMaxRank = 128;      // components of SparQ's estimate: at most head_dim
@@ -86,12 +88,6 @@ struct AppendParams {
   int32_t lists, num_kv_heads, head_dim, seq_k;
 };
 
-// Division by what the host knows: n / d is (n * multiplier) >> shift for 0 <= n < 2^31.
-struct Divisor {
-  uint32_t multiplier;
-  int32_t shift;
-};
-
 constexpr int kDenseWarps = 8;   // of a block, at most
 constexpr int kPartsAtOnce = 6;  // that a thread asks for in one trip to memory when it merges
 
@@ -108,6 +104,7 @@ struct DenseParams {
   int32_t share, longer;  // steps of a block's share; so many blocks, the first, have one step more
   Divisor by_passes_per_list, by_kv_heads, by_steps, by_share, by_longer_share;
   int32_t blocks, warps, stages, shared_bytes;
+  int32_t leaves_cache_first;  // K and V are the first to leave L2 again: see PlanDense
   float soft_cap;
 };
 

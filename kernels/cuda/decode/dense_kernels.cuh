@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_
   const auto merged = reinterpret_cast<float(*)[D + 2]>(shared + static_cast<size_t>(p.warps * p.stages) *
                                                                      SharedTile<T, D>::kElements * sizeof(T));
 
+  const uint64_t cache_policy = CachePolicy(p.leaves_cache_first != 0);
   DensePlace at{share.first_pass, begin - share.first_pass * p.steps}, ahead = at;
   int requested = begin, request_stage = 0;
   DensePass<T> source(p, at.pass);
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_
     if (requested < end && first < p.x.seq_k) {
       SharedTile<T, D>{ring + request_stage * SharedTile<T, D>::kElements}.Request(
           source.k + first * p.x.k_row, p.x.k_row, source.v + first * p.x.v_row, p.x.v_row,
-          [&](int token) { return int64_t{min(token, p.x.seq_k - first - 1)}; });
+          [&](int token) { return int64_t{min(token, p.x.seq_k - first - 1)}; }, cache_policy);
     }
     cuda::EndCopyGroup();
     if (++request_stage == p.stages) request_stage = 0;

@@ -19,9 +19,6 @@ struct DecodeDevice {
 // The current GPU; not ok without one of compute capability 8.0 or newer.
 Status FindDecodeDevice(DecodeDevice* device);
 
-// Exact for dividends below 2^31: the multiplier exceeds 2^shift / divisor by less than 2^(shift - 31) / divisor.
-Divisor DivideBy(int32_t divisor);
-
 // The counters that begin the workspace, in dense decode and SparQ alike: one for each query head and one more, zero
 // between calls.
 size_t CounterBytes(const AttentionProblem& problem);
