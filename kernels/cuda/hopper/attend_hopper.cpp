@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
 
 // With so few items a block no queue is made: ordering them costs two launches, some 4 us, and gains less.
-constexpr int kDealtRounds = 4;
+constexpr int kDealtRounds = 8;
 
 // Scratch memory comes from a pool of our own that keeps what it has, so that a call costs no allocation after the
 // first and the process-wide default pool keeps its settings. One pool per device, for the life of the process.
@@ -144,16 +144,22 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   params.lse = output.lse;
   params.items_per_head = (problem.seq_q + kItemRows - 1) / kItemRows;
   params.num_items = params.items_per_head * problem.num_qo_heads * problem.batch;
+  params.lists_per_head = index.NumRowTiles();
   params.group_size = problem.GroupSize();
+  params.by_items_per_head = DivideBy(params.items_per_head);
+  params.by_heads = DivideBy(problem.num_qo_heads * problem.batch);
+  params.by_sequence_heads = DivideBy(problem.num_qo_heads);
+  params.by_group_size = DivideBy(params.group_size);
   params.head_dim = problem.head_dim;
   const float scale = problem.scale != 0 ? problem.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
   params.soft_cap = problem.soft_cap;
   params.score_scale = problem.soft_cap > 0 ? scale / problem.soft_cap : 0.0f;
   params.scale_log2 = (problem.soft_cap > 0 ? 1.0f : scale) * std::numbers::log2e_v<float>;
 
+  LaunchFunction* const launch = problem.soft_cap > 0 ? instance->launch_capped : instance->launch;
   const int num_blocks = std::min(device.num_multiprocessors, params.num_items);
   if (params.num_items <= kDealtRounds * num_blocks) {
-    return CudaStatus(instance->launch(params, num_blocks, stream), "AttendHopperKernel (" + Describe(problem) + ")");
+    return CudaStatus(launch(params, num_blocks, stream), "AttendHopperKernel (" + Describe(problem) + ")");
   }
 
   cudaMemPool_t pool = nullptr;
@@ -176,7 +182,7 @@ Status Attend(const AttentionProblem& problem, const SparseIndexView& index, con
   shape.sections_fit_cache = bytes_per_kv_head <= kSectionBytes;
   status = LaunchWorkOrder(index, shape, costs, costs + items, params.next_item, stream);
   if (status.ok()) {
-    status = CudaStatus(instance->launch(params, num_blocks, stream), "AttendHopperKernel (" + Describe(problem) + ")");
+    status = CudaStatus(launch(params, num_blocks, stream), "AttendHopperKernel (" + Describe(problem) + ")");
   }
   const cudaError_t freed = cudaFreeAsync(scratch, stream);
   if (status.ok()) status = CudaStatus(freed, "freeing the work order");

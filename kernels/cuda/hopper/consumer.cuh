@@ -34,8 +34,7 @@ class Consumer {
         group_(group),
         thread_(static_cast<int>(threadIdx.x) % 128),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4),
-        capped_(params.soft_cap > 0 ? +kStepCapped : 0u) {}
+        row_(group * 64 + thread_ / 32 * 16 + thread_ % 32 / 4) {}
 
   __device__ void Run() {
     using namespace cute;
@@ -79,11 +78,8 @@ class Consumer {
       warpgroup_commit_batch();
     };
     auto cap_and_mask = [&](uint32_t step, uint32_t flags) {
-      // One branch around both: each jump waits for the instructions behind it to be fetched.
-      if ((flags & (kStepMasked | kStepCapped)) == 0) [[likely]]
-        return;
-      if ((flags & kStepCapped) != 0) SoftCap(scores, p_.score_scale, p_.soft_cap);
-      if ((flags & kStepMasked) != 0) {
+      if constexpr (T::kCapped) SoftCap(scores, p_.score_scale, p_.soft_cap);
+      if ((flags & kStepMasked) != 0) [[unlikely]] {
         MaskScores<T>(scores, s_.steps[step % kStepRing], flags, p_.index.rule, row_,
                       p_.index.first_position + place_.tile * kItemRows + row_);
       }
@@ -240,7 +236,7 @@ class Consumer {
       WaitFull(s_.step_full, step);
       if (lane_ == 0) flags = s_.steps[step % kStepRing].flags;
     }
-    flags = __shfl_sync(kAllLanes, flags, 0) | capped_;
+    flags = __shfl_sync(kAllLanes, flags, 0);
     if (!ahead.has_keys) [[unlikely]]
       WaitTogether(s_.k_full, step);
     if ((flags & kStepGathered) != 0) [[unlikely]]
@@ -332,8 +328,7 @@ class Consumer {
   const int group_;
   const int thread_;
   const int lane_;
-  const int row_;          // the thread's first row in an item
-  const uint32_t capped_;  // kStepCapped if scores are capped
+  const int row_;  // the thread's first row in an item
   ItemPlace place_{};
   uint32_t work_ = 0;  // items begun before the present one
   int finished_slot_ = -1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled variants of the Hopper kernel: one per dtype and (padded) head_dim, one translation unit for each
-// head_dim.
+// The compiled variants of the Hopper kernel: two per dtype and (padded) head_dim, with a soft cap and without, one
+// translation unit for each head_dim and either.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,19 +16,25 @@ using LaunchFunction = cudaError_t(const KernelParams& params, int num_blocks, c
 
 LaunchFunction LaunchBf16D64, LaunchBf16D128, LaunchBf16D256;
 LaunchFunction LaunchFp16D64, LaunchFp16D128, LaunchFp16D256;
+LaunchFunction LaunchCappedBf16D64, LaunchCappedBf16D128, LaunchCappedBf16D256;
+LaunchFunction LaunchCappedFp16D64, LaunchCappedFp16D128, LaunchCappedFp16D256;
 
 struct Instance {
   DType dtype;
   int32_t head_dim;
   int32_t tile_columns;  // keys of one tile
   LaunchFunction* launch;
+  LaunchFunction* launch_capped;  // for problems with a soft cap
 };
 
 inline std::span<const Instance> Instances() {
   static constexpr Instance kInstances[] = {
-      {DType::kBFloat16, 64, 128, LaunchBf16D64},  {DType::kBFloat16, 128, 128, LaunchBf16D128},
-      {DType::kBFloat16, 256, 64, LaunchBf16D256}, {DType::kFloat16, 64, 128, LaunchFp16D64},
-      {DType::kFloat16, 128, 128, LaunchFp16D128}, {DType::kFloat16, 256, 64, LaunchFp16D256},
+      {DType::kBFloat16, 64, 128, LaunchBf16D64, LaunchCappedBf16D64},
+      {DType::kBFloat16, 128, 128, LaunchBf16D128, LaunchCappedBf16D128},
+      {DType::kBFloat16, 256, 64, LaunchBf16D256, LaunchCappedBf16D256},
+      {DType::kFloat16, 64, 128, LaunchFp16D64, LaunchCappedFp16D64},
+      {DType::kFloat16, 128, 128, LaunchFp16D128, LaunchCappedFp16D128},
+      {DType::kFloat16, 256, 64, LaunchFp16D256, LaunchCappedFp16D256},
   };
   return kInstances;
 }

@@ -13,39 +13,69 @@
 
 namespace headscope::kernels::hopper {
 
+// By one warp, whose lanes share the barriers.
+template <class T>
+__device__ void InitBarriers(SharedStorage<T>& shared) {
+  const uint32_t lane = threadIdx.x % 32;
+  static_assert(kStepRing + kStages + T::kQuerySlots <= 32);
+  if (lane < kStepRing) {
+    Mbarrier::init(&shared.step_full[lane], 1);
+    Mbarrier::init(&shared.step_empty[lane], kStepReaders);
+  } else if (const uint32_t stage = lane - kStepRing; stage < kStages) {
+    Mbarrier::init(&shared.k_full[stage], kFullArrivals);
+    Mbarrier::init(&shared.v_full[stage], kFullArrivals);
+    Mbarrier::init(&shared.k_empty[stage], kEmptyArrivals);
+    Mbarrier::init(&shared.v_empty[stage], kEmptyArrivals);
+    Mbarrier::init(&shared.v_landed[stage], 1);
+  } else if (const uint32_t slot = stage - kStages; slot < T::kQuerySlots) {
+    Mbarrier::init(&shared.q_full[slot], 1);
+    Mbarrier::init(&shared.q_empty[slot], kConsumerWarps);
+  }
+  cutlass::arch::fence_barrier_init();
+}
+
+// Has the tensors' descriptors fetched, and where items are dealt, what a block's first most likely begins with brought
+// to L2, while its lists are still looked up: its queries, and the first keys and values, which are in most lists.
+template <class T>
+__device__ void FetchAhead(const KernelParams& p) {
+  if (!cute::elect_one_sync()) return;
+  for (const CUtensorMap* map : {&p.q, &p.k_boxes[kWholeTile], &p.v_boxes[kWholeTile], &p.o}) {
+    cute::prefetch_tma_descriptor(map);
+  }
+  if (p.order != nullptr) return;
+  const ItemPlace place = PlaceOf(p, DealtItem(p, static_cast<int>(blockIdx.x)));
+  const int kv_head = Quotient(place.head, p.by_group_size);
+  for (int slab = 0; slab < T::kSlabs; ++slab) {
+    cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.q, slab * 64, place.tile * kItemRows, place.head, place.sequence);
+    cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.k_boxes[kWholeTile], slab * 64, 0, kv_head, place.sequence);
+    cute::SM90_TMA_LOAD_4D::PREFETCH::copy(&p.v_boxes[kWholeTile], slab * 64, 0, kv_head, place.sequence);
+  }
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) AttendHopperKernel(const __grid_constant__ KernelParams params) {
   extern __shared__ char raw[];
   // The swizzle's pattern counts from multiples of 1024 bytes.
   SharedStorage<T>& shared =
       *reinterpret_cast<SharedStorage<T>*>(raw + ((1024 - (cute::cast_smem_ptr_to_uint(raw) & 1023)) & 1023));
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < T::kQuerySlots; ++i) {
-      Mbarrier::init(&shared.q_full[i], 1);
-      Mbarrier::init(&shared.q_empty[i], kConsumerWarps);
-    }
-    for (uint32_t i = 0; i < kStages; ++i) {
-      Mbarrier::init(&shared.k_full[i], kFullArrivals);
-      Mbarrier::init(&shared.v_full[i], kFullArrivals);
-      Mbarrier::init(&shared.k_empty[i], kEmptyArrivals);
-      Mbarrier::init(&shared.v_empty[i], kEmptyArrivals);
-      Mbarrier::init(&shared.v_landed[i], 1);
-    }
-    for (uint32_t i = 0; i < kStepRing; ++i) {
-      Mbarrier::init(&shared.step_full[i], 1);
-      Mbarrier::init(&shared.step_empty[i], kStepReaders);
-    }
-    cutlass::arch::fence_barrier_init();
+  // What needs no barriers goes on while these are made.
+  const int warp = cutlass::canonical_warp_idx_sync();
+  ItemQueue::Entry first;
+  if (warp == 0) {
+    // The queue is the ordering kernels'; all else was there before the first of them started.
+    if (params.order != nullptr) cuda::WaitForKernelBefore();
+    first = ItemQueue(params, static_cast<int>(threadIdx.x) % 32, 0).Take();
+  } else if (warp == 1) {
+    InitBarriers(shared);
+  } else if (warp == 2) {
+    FetchAhead<T>(params);
   }
   __syncthreads();
 
-  const int warpgroup = cutlass::canonical_warp_group_idx();
-  if (warpgroup == 0) {
+  if (const int warpgroup = cutlass::canonical_warp_group_idx(); warpgroup == 0) {
     cutlass::arch::warpgroup_reg_dealloc<kProducerRegisters>();
-    if (const int warp = cutlass::canonical_warp_idx_sync(); warp == 0) {
-      // The queue is the ordering kernels'; all else was there before the first of them started.
-      cuda::WaitForKernelBefore();
-      Scheduler<T>(params, shared).Run();
+    if (warp == 0) {
+      Scheduler<T>(params, shared).Run(first);
     } else {
       Loader<T>(params, shared, warp - 1).Run();
     }

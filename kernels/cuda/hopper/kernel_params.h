@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "divisor.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::kernels::hopper {
@@ -38,7 +39,10 @@ struct KernelParams {
   float* lse;          // [batch, num_qo_heads, seq_q] or null
   int32_t num_items;
   int32_t items_per_head;
+  int32_t lists_per_head;
   int32_t group_size;
+  Divisor by_items_per_head, by_heads, by_group_size;  // by_heads: all sequences' query heads
+  Divisor by_sequence_heads;                           // the query heads of one sequence
   int32_t head_dim;   // as stored; shared memory holds it padded with zeros to the kernel's
   float score_scale;  // 0 without a soft cap; else scores become soft_cap * tanh(score_scale * q.k)
   float soft_cap;

@@ -15,27 +15,31 @@ template <class T>
 class Scheduler {
  public:
   __device__ Scheduler(const KernelParams& params, SharedStorage<T>& shared)
-      : p_(params), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32), queue_(params, lane_) {}
+      : p_(params), s_(shared), lane_(static_cast<int>(threadIdx.x) % 32), queue_(params, lane_, 1) {}
 
-  __device__ void Run() {
+  // `entry`: the first that was taken of the queue.
+  __device__ void Run(ItemQueue::Entry entry) {
     RunWalker<T> walker(p_, lane_);
     for (uint32_t work = 0;; ++work) {
-      const int item = queue_.Take(&s_.lists);
-      if (item < 0) {
+      if (entry.item < 0) {
         Announce(work, {.sequence = -1});
         Publish({.flags = kStepEnd}, {});
         return;
       }
-      const ItemPlace place = PlaceOf(p_, item);
-      // The first runs are on their way while the slot for the queries becomes free.
+      const ItemPlace place = PlaceOf(p_, entry.item);
+      // At first a slot for queries is free: nothing has to be known of the lists. Later the first runs are on their
+      // way while one becomes free.
+      if (work < T::kQuerySlots) Announce(work, place);
+      queue_.Store(entry, &s_.lists);
       walker.Start(s_.lists, place.tile);
-      Announce(work, place);
-      kv_head_ = place.head / p_.group_size;
+      if (work >= T::kQuerySlots) Announce(work, place);
+      kv_head_ = Quotient(place.head, p_.by_group_size);
       sequence_ = place.sequence;
       const bool has_columns = s_.lists.column_count[0] + s_.lists.column_count[1] != 0;
       walker.TakeDiagonalEarly();
       PublishRuns(walker, has_columns);
       if (has_columns) PublishColumns(s_.lists);
+      entry = queue_.Take();
     }
   }
 

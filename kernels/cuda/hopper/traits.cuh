@@ -47,7 +47,6 @@ enum StepFlags : uint32_t {
   kStepPairs = 32,        // segments 0 and 1 are neighbours, and so are 2 and 3: two boxes per slab
   kStepRuled = 64,        // of what is kept the element rule takes some away
   kStepEnd = 128,         // no step, and none will follow
-  kStepCapped = 256,      // scores are capped; the consumers add it themselves
 };
 
 // One tile of keys, as the scheduler describes it to the loaders and the consumers.
@@ -72,8 +71,9 @@ struct ItemPlace {
   int32_t tile;  // of kItemRows rows
 };
 __device__ inline ItemPlace PlaceOf(const KernelParams& p, int item) {
-  const int head = item / p.items_per_head;
-  return {head / p.index.num_qo_heads, head % p.index.num_qo_heads, item % p.items_per_head};
+  const int head = Quotient(item, p.by_items_per_head);
+  const int sequence = Quotient(head, p.by_sequence_heads);
+  return {sequence, head - sequence * p.index.num_qo_heads, item - head * p.items_per_head};
 }
 
 // The lists of one item: one of 128 rows, or two of 64 that are walked one after the other. Eight words, each of which
@@ -89,12 +89,15 @@ struct ItemLists {
   __device__ uint32_t Quarters(int l) const { return count == 1 ? 0xfu : l == 0 ? 0x3u : 0xcu; }
 };
 
-template <class Element_, int kHeadDim_, int kTileColumns_, int kQuerySlots_>
+// kCapped: for problems with a soft cap. Its code, 13 KB wherever scores come from, would stand amid the loop of all
+// others, and a launch fetches what it runs through from memory.
+template <class Element_, int kHeadDim_, int kTileColumns_, int kQuerySlots_, bool kCapped_>
 struct Traits {
   using Element = Element_;
   static constexpr int kHeadDim = kHeadDim_;
   static constexpr int kTileColumns = kTileColumns_;
   static constexpr int kQuerySlots = kQuerySlots_;
+  static constexpr bool kCapped = kCapped_;
   static constexpr int kSlabs = kHeadDim / 64;
   static constexpr int kSegments = kTileColumns / kSegmentRows;
   static_assert(kSegments <= kMaxSegments);
