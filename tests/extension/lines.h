@@ -15,6 +15,7 @@
   FAMILY(GptNeox)                       \
   FAMILY(Cohere)                        \
   FAMILY(Granite)                       \
+  FAMILY(LlamaByKvHead)                 \
   FAMILY(Olmo2)                         \
   FAMILY(Phi3)                          \
   FAMILY(SmolLm3)
