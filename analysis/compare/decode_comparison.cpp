@@ -97,7 +97,6 @@ Status DecodeComparison::ReadKeysAndValues(double* milliseconds) {
 
 Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* result) {
   int64_t kept = 0, attended = 0;
-  double outside = 0;
   const int32_t head = id.head - measured_->first_qo_head;
   const int64_t head_dim = measured_->ValueDim(), step_size = measured_->num_qo_heads * head_dim;
   std::vector<float> masses, own, dense;
@@ -108,7 +107,6 @@ Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* re
     const kernels::AttentionProblem problem = HeadOfProblem(steps_.Problem(device_->Problem(), step), head);
     const std::vector<int32_t> tokens = kernels::KeptTokens(selection, problem.seq_k);
     masses.push_back(static_cast<float>(steps_.KeptMass(judged_.Get(id), step, tokens)));
-    outside += steps_.OutsideMass(judged_.Get(id), step);
     kept += static_cast<int64_t>(tokens.size());
     attended += problem.seq_k;
     kernels::AttentionOutput output;
@@ -120,7 +118,11 @@ Status DecodeComparison::Judge(const DecodeRun& run, HeadId id, MethodResult* re
   }
   SetKeptMass(DistributeMass(masses), result);
   result->num_rows = steps_.count();
-  result->outside_mass = outside / static_cast<double>(steps_.count());
+  result->outside_mass = judged_.MeanOutside(id, [this](const HeadTensors& judged) {
+    double outside = 0;
+    for (int64_t step = 0; step < steps_.count(); ++step) outside += steps_.OutsideMass(judged, step);
+    return outside / static_cast<double>(steps_.count());
+  });
   result->kept_fraction = static_cast<double>(kept) / static_cast<double>(attended);
   result->kernel_error = MeasureError(own.data(), reference.data(), steps_.count(), measured_->ValueDim()).relative;
   const OutputError error = MeasureError(own.data(), dense.data(), steps_.count(), measured_->ValueDim());

@@ -3,12 +3,11 @@
 // megabytes, and a copy costs far less than the pass over its scores that follows.
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "analysis/measured_heads.h"
-#include "analysis/outside_mass.h"
 
 namespace headscope::analysis {
 
@@ -21,24 +20,26 @@ class JudgedHeads {
     if (newest_ == nullptr || newest_->id != id) {
       newest_.reset();  // before the next is made
       newest_ = measured_->Head(id, place_);
-      outside_.reset();
     }
     return *newest_;
   }
 
-  // Mean over all recorded rows of the head's mass that lies outside a cut trace. Costs a pass over the scores of the
-  // rows that lack keys, once a head.
-  double MeanOutside(HeadId id, int32_t num_threads) {
+  // Mean over the judged rows of the head's mass that lies outside a cut trace: compute(head), which may cost a pass
+  // over scores, once a head, whatever is judged on it.
+  template <typename Compute>
+  double MeanOutside(HeadId id, const Compute& compute) {
     const HeadTensors& head = Get(id);
-    if (!outside_) outside_ = MeanOutsideMass(head, MassInTrace(head, num_threads), 0, head.num_rows);
-    return *outside_;
+    const auto known = std::find_if(outside_.begin(), outside_.end(), [&](const auto& one) { return one.first == id; });
+    if (known != outside_.end()) return known->second;
+    outside_.emplace_back(id, compute(head));
+    return outside_.back().second;
   }
 
  private:
   const MeasuredHeadsPtr measured_;
   const HeadPlace place_;
   HeadTensorsPtr newest_;
-  std::optional<double> outside_;  // the newest's
+  std::vector<std::pair<HeadId, double>> outside_;
 };
 
 }  // namespace headscope::analysis

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/outside_mass.h"
 #include "analysis/types/mass_distribution.h"
 #include "compare/head_of_problem.h"
 #include "compare/mask_quality.h"
@@ -98,7 +99,9 @@ Status PrefillComparison::Judge(const PrefillRun& run, HeadId id, MethodResult* 
   if (!status.ok()) return status;
   SetKeptMass(DistributeMass(mass), result);
   result->num_rows = measured_->num_rows;
-  result->outside_mass = judged_.MeanOutside(id, options_.num_threads);
+  result->outside_mass = judged_.MeanOutside(id, [this](const HeadTensors& judged) {
+    return MeanOutsideMass(judged, MassInTrace(judged, options_.num_threads), 0, judged.num_rows);
+  });
   result->kept_fraction = KeptFraction(*measured_, index);
   const int64_t first = head * measured_->num_rows * measured_->ValueDim();
   const OutputError error =

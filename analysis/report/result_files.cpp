@@ -62,10 +62,11 @@ std::string Document(const char* schema, const char* list, const std::vector<Ent
   return PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
 }
 
-// RFC 4180: quotes where a comma, a quote or a line end is inside. Tables are looked at in terminals, too.
+// RFC 4180: quotes where a comma or a quote is inside. Tables are looked at in terminals, too: no line end, and no
+// other character that a terminal obeys, is left as it was.
 std::string CsvText(const std::string& raw) {
   const std::string text = Printable(raw);
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char character : text) quoted.append(character == '"' ? 2 : 1, character);
   return quoted + "\"";

@@ -5,6 +5,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <new>
 
 #include "kernels/parallel.h"
 
@@ -21,9 +22,10 @@ class Ledger {
 
   bool Ended() const { return ended_.load(std::memory_order_relaxed); }
 
+  // A cell may guess how much it has to do: it never counts for more than one, nor for less than before.
   void Report(size_t place, double share) {
     const std::lock_guard lock(mutex_);
-    Set(place, share);
+    Set(place, std::clamp(share, shares_[place], 1.0));
   }
 
   void Finish(size_t place) {
@@ -95,6 +97,9 @@ Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
     Status status;
     try {
       status = run(cell);
+    } catch (const std::bad_alloc&) {
+      if (!options.failed) throw;
+      status = {StatusCode::kOutOfMemory, "not enough memory; close other programs, or take fewer heads or tokens"};
     } catch (const std::exception& thrown) {
       if (!options.failed) throw;
       status = {StatusCode::kInvalidArgument, thrown.what()};

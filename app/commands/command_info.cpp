@@ -36,8 +36,7 @@ const char* EncodingName(data::Encoding encoding) {
 std::string CutFrom(int64_t first_token) {
   return first_token == 0 ? ""
                           : ", cut from a longer trace at its token " + std::to_string(first_token) +
-                                "\n             (lse counts the tokens before too: what they hold is outside_mass in "
-                                "headscope analyze)";
+                                "\n             (lse counts the tokens before too: what they hold is outside_mass)";
 }
 
 // What the model generated after the prompt.

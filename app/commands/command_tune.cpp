@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope tune TRACE.. --method NAME[:k=v,..] --target cra=T [--heads L:H,..] [-o CONFIG.json|.csv]
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -162,9 +161,7 @@ std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, con
     sweep.num_threads = arguments.num_threads;
     sweep.most_at_once = analysis::HeadsAtOnce(place);
     sweep.cancelled = InstallInterruptFlag();
-    sweep.progress = [&](const analysis::SweepProgress& at) {
-      line.Show(stage, std::lround(100 * at.share), 100, "%");
-    };
+    sweep.progress = [&](const analysis::SweepProgress& at) { line.Show(stage, at.Percent(), 100, "%"); };
     const auto search = [&](const analysis::SweepCell& cell, TunedHead* head) {
       const analysis::HeadId id = heads[cell.head];
       std::vector<analysis::HeadTensorsPtr> recordings;

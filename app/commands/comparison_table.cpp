@@ -103,7 +103,7 @@ Row RowOf(const MethodResult& result, const std::map<std::string, std::vector<st
           Format("%.4f", result.cra_min),
           FifthPercentile(result),
           Format("%.4f", result.cra_mean),
-          Format("%.4f", result.outside_mass),
+          std::isnan(result.outside_mass) ? "-" : Format("%.4f", result.outside_mass),
           Format("%.2e", result.relative_error),
           Format("%.2e", result.max_error),
           Format("%.4f", result.cosine),
@@ -160,7 +160,7 @@ std::string Footer(const std::vector<MethodResult>& results,
     say_once(result.measured + (one ? " in one launch" : " in one launch, batch 1") + ", with " +
              std::to_string(result.measured_kv_heads) + (result.measured_kv_heads == 1 ? " KV head" : " KV heads") +
              (one ? "" : "; its heads share the times") + ".");
-    if (result.device == "cpu" || result.select_device == "cpu")
+    if (result.num_threads > 0 && (result.device == "cpu" || result.select_device == "cpu"))
       say_once("What ran on the CPU had " + std::to_string(result.num_threads) +
                (result.num_threads == 1 ? " thread." : " threads."));
   }

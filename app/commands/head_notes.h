@@ -17,7 +17,7 @@ namespace headscope::app {
 // - heads that were to be on the GPU, and are not.
 class HeadNotes {
  public:
-  // Looks at a head of `trace` as it was loaded. Cost: four rows of scores.
+  // Looks at a head of `trace` as it was loaded. Cost: one pass over the head's q and k.
   void Look(const analysis::HeadTensors& head, const data::TraceReader& trace);
   // Of a head that has been looked at: it was to be computed on the GPU, and was not. `why` empty: it was not to be.
   void OnCpu(const std::string& why);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/head_results.h"
 
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <set>
@@ -88,7 +87,7 @@ void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis:
 }
 
 std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* line) {
-  return [line](const analysis::SweepProgress& at) { line->Show("comparing", std::lround(100 * at.share), 100, "%"); };
+  return [line](const analysis::SweepProgress& at) { line->Show("comparing", at.Percent(), 100, "%"); };
 }
 
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {

@@ -43,12 +43,12 @@ int64_t NumLists(const AttentionProblem& problem) {
 
 // What needs memory, as a status.
 template <typename Work>
-Status InMemory(const Work& work) {
+Status InMemory(const DecodeMethod& method, const Work& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return {StatusCode::kOutOfMemory,
-            "not enough memory for what a method has evicted and the copy of K and V that it is then shown"};
+    return {StatusCode::kOutOfMemory, "not enough memory for a step of decode method " + method.spec().name +
+                                          " and what it keeps; take fewer tokens or heads"};
   }
 }
 
@@ -152,7 +152,7 @@ Status DecodeDriver::Begin(const DecodePrompt& prompt, const RunOptions& options
   end_ = prompt.first_token + prompt.cache.seq_k;
   leaving_ = {};
   shown_ = nullptr;
-  return InMemory([&]() -> Status {
+  return InMemory(method_, [&]() -> Status {
     evicted_.assign(static_cast<size_t>(NumLists(prompt.cache)), {});
     DecodeEvictions evictions;
     if (Status status = policy_->Begin(prompt, options, &evictions); !status.ok()) return status;
@@ -169,7 +169,7 @@ Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
   }
   end_ = end;
   if (shown_ != nullptr || !leaving_.tokens_.empty()) {
-    Status status = InMemory([&]() -> Status {
+    Status status = InMemory(method_, [&]() -> Status {
       if (shown_ == nullptr) shown_ = std::make_unique<ShownCache>();
       shown_->Append(step, capacity_);
       return {};
@@ -178,11 +178,11 @@ Status DecodeDriver::Append(const DecodeStep& step, const RunOptions& options) {
     for (const auto& [list, token] : leaving_.tokens_) shown_->Evict(list, token);
     leaving_ = {};
   }
-  return policy_->Append(Shown(step), options);
+  return InMemory(method_, [&] { return policy_->Append(Shown(step), options); });
 }
 
 Status DecodeDriver::Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection) {
-  return InMemory([&]() -> Status {
+  return InMemory(method_, [&]() -> Status {
     DecodeEvictions evictions;
     DecodeSelection made;
     if (Status status = policy_->Step(Shown(step), options, &made, &evictions); !status.ok()) return status;
@@ -195,7 +195,7 @@ Status DecodeDriver::Step(const DecodeStep& step, const RunOptions& options, Dec
 
 Status DecodeDriver::Attended(const DecodeStep& step, const DecodeSelection& selection, const AttentionOutput& output,
                               const RunOptions& options) {
-  return InMemory([&]() -> Status {
+  return InMemory(method_, [&]() -> Status {
     DecodeEvictions evictions;
     Status status = policy_->Attended(Shown(step), selection, output, options, &evictions);
     return status.ok() ? CheckEvictions(evictions, end_) : status;

@@ -233,6 +233,16 @@ TEST(ResultFields, TheExtensionChoosesTheForm) {
   std::filesystem::remove_all(folder);
 }
 
+// Files of older versions lack what came later: it is not known, and is not made up.
+TEST(ResultFields, WhatAFileLacksIsNotKnown) {
+  nlohmann::json whole = nlohmann::json::parse(ComparisonJson({Measured()}));
+  for (const char* later : {"num_threads", "outside_mass"}) ASSERT_EQ(whole["results"][0].erase(later), 1u);
+  const MethodResult read = ParseComparisonJson(whole.dump(), "").at(0);
+  EXPECT_EQ(read.num_threads, 0);
+  EXPECT_TRUE(std::isnan(read.outside_mass));
+  EXPECT_EQ(read.cra_mean, Measured().cra_mean);
+}
+
 // A prefill run was written with 0 bytes that were never counted, and one repeat with a spread of 0.
 TEST(ResultFields, WhatWasNotMeasuredIsNoNumber) {
   MethodResult run = Measured();

@@ -6,6 +6,7 @@
 // their times are their own; others share the threads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,9 @@ struct SweepCell {
 struct SweepProgress {
   size_t done = 0, total = 0;  // cells
   double share = 0;            // 0 to 1, with the parts of cells that are under way
+
+  // 100 when the last cell has ended, and not before: a progress line takes it for the end.
+  int64_t Percent() const { return done == total ? 100 : std::min<int64_t>(99, static_cast<int64_t>(100 * share)); }
 };
 
 struct SweepOptions {

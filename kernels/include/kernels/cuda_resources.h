@@ -25,14 +25,14 @@ inline Status CudaStatus(cudaError_t error, const std::string& what) {
   switch (error) {
     case cudaErrorMemoryAllocation:
       return {StatusCode::kOutOfMemory,
-              reason + "; free GPU memory, take a shorter sequence or fewer heads, or run on the CPU."};
+              reason + "; free GPU memory, take a shorter sequence or fewer heads, or run on the CPU"};
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
     case cudaErrorInitializationError:
     case cudaErrorSystemDriverMismatch:
-      return {StatusCode::kDeviceMissing, reason + "; install a driver for CUDA 13 or run on the CPU."};
+      return {StatusCode::kDeviceMissing, reason + "; install a driver for CUDA 13 or run on the CPU"};
     default:
-      return {StatusCode::kDeviceError, reason + "."};
+      return {StatusCode::kDeviceError, reason};
   }
 }
 

@@ -50,16 +50,17 @@ struct MethodResult {
   std::string chosen_per;
   std::string device;         // where attention ran: "cpu" or the GPU's name
   std::string select_device;  // where selection ran
-  int32_t num_threads = 1;    // CPU threads that what ran there had
+  int32_t num_threads = 0;    // CPU threads that what ran there had; 0: not known
   std::string note;           // why the two differ, or what else to know beside the numbers; mostly empty
   double kept_fraction = 1;   // as in MaskSummary
   int64_t num_rows = 0;       // behind the three: recorded rows, or decode steps
   double cra_min = 1, cra_p5 = 1, cra_mean = 1;
-  double outside_mass = 0;  // mean over these rows of what they give to tokens before a cut trace's first
-  Timing select, attend;    // apart
-  Timing dense_attend;      // the baseline, timed in turn with this very run
-  std::string baseline;     // whose dense attention that is: "headscope", or another implementation that was faster
-  double speedup = 1;       // dense attend / (select + attend)
+  // Mean over these rows of what they give to tokens before a cut trace's first; NaN: not known.
+  double outside_mass = std::numeric_limits<double>::quiet_NaN();
+  Timing select, attend;  // apart
+  Timing dense_attend;    // the baseline, timed in turn with this very run
+  std::string baseline;   // whose dense attention that is: "headscope", or another implementation that was faster
+  double speedup = 1;     // dense attend / (select + attend)
   // Decode only, NaN for prefill: bytes that dense has to read by those that the method has to.
   double bytes_allow = std::numeric_limits<double>::quiet_NaN();
   // Decode on the CPU only, else NaN: the time in which the same threads read the bytes of dense_attend's keys and
