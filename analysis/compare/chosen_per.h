@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who shares a decode method's choice of keys.
+// What a decode method did on the heads that decode together: who shares its choice of keys, and what its values meant.
 #pragma once
 
 #include <string>
@@ -14,6 +14,13 @@ namespace headscope::analysis {
 inline std::string ChosenPer(const kernels::DecodeMethod& method, const MeasuredHeads& heads) {
   if (method.spec().IsStatic()) return "place";
   return heads.GroupSize() > 1 ? "KV head" : "query head";
+}
+
+// MethodResult::note of values that took effect as others; empty: as they were given.
+inline std::string NoteOfUsed(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
+                              const kernels::AttentionProblem& problem) {
+  const std::string used = method.Used(values, problem).Difference(method.spec(), values);
+  return used.empty() ? used : method.spec().name + " ran with " + used;
 }
 
 }  // namespace headscope::analysis

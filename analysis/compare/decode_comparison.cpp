@@ -174,6 +174,7 @@ void DecodeComparison::Finish(const CheckedMethod& asked, const std::vector<Roun
   if (CanRead()) result->dense_of_reading = entries[reading].Attend().median_ms / result->dense_attend.median_ms;
   if (result->speedup > kBytesTolerance * result->bytes_allow)
     AddNote(asked.spec().name + FasterThanItsBytes(*result), result);
+  AddNote(NoteOfUsed(*asked.method.decode, asked.values, steps_.Problem(device_->Problem(), 0)), result);
 }
 
 }  // namespace headscope::analysis

@@ -55,7 +55,8 @@ Status PrefillSelector::EnterBudgets(const AttentionProblem& problem, const Para
 Status DecodeSelector::Select(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                               DecodeSelection* selection) const {
   Status status = CheckValues(spec_, values);
-  if (status.ok()) status = CheckProblem(problem, ReadsV(values));
+  if (status.ok()) status = CheckProblem(problem, /*reads_v=*/false);
+  if (status.ok() && ReadsV(values, problem)) status = CheckProblem(problem, /*reads_v=*/true);
   if (status.ok()) status = CheckDecodeStep(problem);
   if (!status.ok()) return status;
   return HandOver(

@@ -48,7 +48,7 @@ class DecodeSelector : public DecodeMethod {
   // As above; besides, there is one query row and it is the newest token. Only a method that reads V is promised a V.
   virtual Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                         DecodeSelection* selection) const = 0;
-  virtual bool ReadsV(const ParameterValues&) const { return false; }
+  virtual bool ReadsV(const ParameterValues&, const AttentionProblem&) const { return false; }
 
   MethodSpec spec_;
 };

@@ -9,7 +9,7 @@
 //
 // Choices where the paper is silent: equal scores go to the earlier component or token; an all-zero query has
 // temperature sqrt(head_dim); the mean is over all tokens, kept ones too. `reallocate` = 0 is the paper's ablation, and
-// its setting for grouped-query models: alpha is 1.
+// its setting for grouped-query models: alpha is 1. `temperature` has the paper's ablation of equation 9 (section 5.4).
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -74,11 +74,19 @@ MethodSpec MakeSpec() {
                .help = "share of k that is reserved for the newest tokens",
                .cost = "takes places from tokens with larger scores"},
               {.name = "reallocate",
-               .type = ParameterType::kFlag,
-               .default_value = 1,
-               .help = "give the mass of the other tokens to the mean value (the paper omits it for grouped-query "
-                       "models)",
-               .cost = "the mean value is read and written"},
+               .type = ParameterType::kChoice,
+               .default_value = 2,
+               .maximum = 2,
+               .help = "give the mass of the other tokens to the mean value; auto: as the paper, where a KV head has "
+                       "one query head",
+               .cost = "the mean value is read and written",
+               .choices = {"0", "1", "auto"}},
+              {.name = "temperature",
+               .type = ParameterType::kChoice,
+               .maximum = 3,
+               .help = "divides the approximate scores: equation 9, or one of the paper's ablations of it",
+               .cost = "a larger one flattens the approximate probabilities, and alpha falls",
+               .choices = {"eq9", "sqrt_head_dim", "sqrt_r", "one"}},
           },
   };
 }
@@ -86,6 +94,9 @@ MethodSpec MakeSpec() {
 // Tokens whose scores stay in L1 from their first component to the last. Fixed, and with it the order of additions:
 // results do not depend on the number of threads.
 constexpr int64_t kChunk = 2048;
+
+// In the order of the parameter's choices.
+enum class Temperature : uint8_t { kEquation9, kRootOfHeadDim, kRootOfRank, kOne };
 
 // The choice for one KV head.
 struct HeadChoice {
@@ -97,10 +108,11 @@ struct HeadChoice {
 // Selects for one KV head in stages, so that several threads may share the chunks of its tokens.
 class HeadSelector {
  public:
-  HeadSelector(const AttentionProblem& problem, const SparqCudaOptions& options, const TransposedKeys& keys,
-               const float* mean, int64_t list)
+  HeadSelector(const AttentionProblem& problem, const SparqCudaOptions& options, Temperature temperature,
+               const TransposedKeys& keys, const float* mean, int64_t list)
       : problem_(problem),
         options_(options),
+        temperature_(temperature),
         mean_(mean),
         sequence_(static_cast<int32_t>(list / problem.num_kv_heads)),
         kv_head_(static_cast<int32_t>(list % problem.num_kv_heads)),
@@ -203,15 +215,18 @@ class HeadSelector {
     return internal::TopK(magnitude, options_.rank);
   }
 
-  // 1 / temperature of equation 9, for any softmax scale: scale / sqrt(share of |q|_1 in the components).
+  // 1 / temperature; that of equation 9 for any softmax scale: scale / sqrt(share of |q|_1 in the components).
   float InverseTemperature(int32_t i) {
+    if (temperature_ == Temperature::kOne) return 1.0f;
+    if (temperature_ == Temperature::kRootOfRank) return 1.0f / std::sqrt(static_cast<float>(options_.rank));
     double all = 0;
     for (int32_t d = 0; d < problem_.head_dim; ++d) all += std::fabs(static_cast<double>(Query(i)[d]));
     double chosen = 0;
     for (const int32_t d : components_) chosen += std::fabs(static_cast<double>(Query(i)[d]));
     const double scale = problem_.scale != 0.0f ? static_cast<double>(problem_.scale)
                                                 : 1.0 / std::sqrt(static_cast<double>(problem_.head_dim));
-    return static_cast<float>(chosen > 0 ? scale / std::sqrt(chosen / all) : scale);
+    const bool by_share = temperature_ == Temperature::kEquation9 && chosen > 0;
+    return static_cast<float>(by_share ? scale / std::sqrt(chosen / all) : scale);
   }
 
   // The chosen components, scaled: packed for the component-major copy; in whole rows whose other components are zero
@@ -250,6 +265,7 @@ class HeadSelector {
 
   const AttentionProblem& problem_;
   const SparqCudaOptions options_;
+  const Temperature temperature_;
   const float* const mean_;
   const int32_t sequence_;
   const int32_t kv_head_;
@@ -295,8 +311,9 @@ Status RunStages(std::vector<std::unique_ptr<HeadSelector>>* heads, const RunOpt
   return status;
 }
 
-Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
-                     const float* mean, const RunOptions& options, DecodeSelection* selection) {
+Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sparq, Temperature temperature,
+                     const TransposedKeys& keys, const float* mean, const RunOptions& options,
+                     DecodeSelection* selection) {
   // The mean value stands for what a row gives to keys that are left out; what it gives to a sink has no value.
   if (sparq.mean_value && problem.window > 0) {
     return {
@@ -311,7 +328,7 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
   const int64_t num_lists = int64_t{problem.batch} * problem.num_kv_heads;
   std::vector<std::unique_ptr<HeadSelector>> heads;
   for (int64_t list = 0; list < num_lists; ++list)
-    heads.push_back(std::make_unique<HeadSelector>(problem, sparq, keys, mean, list));
+    heads.push_back(std::make_unique<HeadSelector>(problem, sparq, temperature, keys, mean, list));
   std::vector<HeadChoice> choices(static_cast<size_t>(num_lists));
   Status status = RunStages(&heads, options, &choices);
   if (!status.ok()) return status;
@@ -333,6 +350,31 @@ Status SelectChecked(const AttentionProblem& problem, const SparqCudaOptions& sp
       int64_t{problem.seq_k} * sparq.rank + (int64_t{sparq.num_tokens} + 1) * (problem.head_dim + v_head_dim) + means;
   *selection = std::move(joined);
   return {};
+}
+
+Status Refuse(const char* what, int64_t value, const char* allowed) {
+  return {StatusCode::kInvalidArgument,
+          "sparq: " + std::string(what) + " is " + std::to_string(value) + ", allowed is " + allowed};
+}
+
+// SelectSparqCpu at any temperature.
+Status SelectAny(const AttentionProblem& problem, const SparqCudaOptions& sparq, Temperature temperature,
+                 const TransposedKeys& keys, const float* mean, const RunOptions& options, DecodeSelection* selection) {
+  Status status = internal::CheckProblem(problem, sparq.mean_value && mean == nullptr);
+  if (status.ok()) status = internal::CheckDecodeStep(problem);
+  if (!status.ok()) return status;
+  if (sparq.rank < 1 || sparq.rank > problem.head_dim) return Refuse("rank", sparq.rank, "1 to head_dim");
+  if (sparq.num_tokens < 1 || sparq.num_tokens > problem.seq_k)
+    return Refuse("num_tokens", sparq.num_tokens, "1 to seq_k");
+  if (sparq.num_local < 0 || sparq.num_local > sparq.num_tokens)
+    return Refuse("num_local", sparq.num_local, "0 to num_tokens");
+  if (keys.data != nullptr && keys.component_stride < problem.seq_k)
+    return Refuse("keys.component_stride", keys.component_stride, "seq_k or more");
+  try {
+    return SelectChecked(problem, sparq, temperature, keys, mean, options, selection);
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kOutOfMemory, "not enough memory for the estimates of this step"};
+  }
 }
 
 // K once more, by components, and the mean of V.
@@ -363,8 +405,8 @@ class SparQPolicy final : public DecodePolicy {
 
   Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
               DecodeEvictions*) override {
-    return SelectSparqCpu(step.problem, SparqOptions(values_, step.problem), From(step),
-                          mean_.empty() ? nullptr : mean_.data(), options, selection);
+    return SelectAny(step.problem, SparqOptions(values_, step.problem), values_.Choice<Temperature>("temperature"),
+                     From(step), mean_.empty() ? nullptr : mean_.data(), options, selection);
   }
 
  private:
@@ -428,42 +470,34 @@ class SparQMethod final : public internal::DecodeSelector {
   bool IsSparq(const ParameterValues& values, const AttentionProblem& problem,
                SparqCudaOptions* options) const override {
     *options = SparqOptions(values, problem);
-    return true;
+    return values.Choice<Temperature>("temperature") == Temperature::kEquation9;
+  }
+
+  ParameterValues Used(const ParameterValues& values, const AttentionProblem& problem) const override {
+    const SparqCudaOptions options = SparqOptions(values, problem);
+    ParameterValues used = values;
+    used.Set(spec(), "r", options.rank);
+    used.Set(spec(), "reallocate", options.mean_value ? 1 : 0);
+    return used;
   }
 
  private:
-  bool ReadsV(const ParameterValues& values) const override { return values.Flag("reallocate"); }
+  bool ReadsV(const ParameterValues& values, const AttentionProblem& problem) const override {
+    return SparqOptions(values, problem).mean_value;
+  }
 
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
-    return SelectChecked(problem, SparqOptions(values, problem), {}, nullptr, options, selection);
+    return SelectChecked(problem, SparqOptions(values, problem), values.Choice<Temperature>("temperature"), {}, nullptr,
+                         options, selection);
   }
 };
-
-Status Refuse(const char* what, int64_t value, const char* allowed) {
-  return {StatusCode::kInvalidArgument,
-          "sparq: " + std::string(what) + " is " + std::to_string(value) + ", allowed is " + allowed};
-}
 
 }  // namespace
 
 Status SelectSparqCpu(const AttentionProblem& problem, const SparqCudaOptions& sparq, const TransposedKeys& keys,
                       const float* mean, const RunOptions& options, DecodeSelection* selection) {
-  Status status = internal::CheckProblem(problem, sparq.mean_value && mean == nullptr);
-  if (status.ok()) status = internal::CheckDecodeStep(problem);
-  if (!status.ok()) return status;
-  if (sparq.rank < 1 || sparq.rank > problem.head_dim) return Refuse("rank", sparq.rank, "1 to head_dim");
-  if (sparq.num_tokens < 1 || sparq.num_tokens > problem.seq_k)
-    return Refuse("num_tokens", sparq.num_tokens, "1 to seq_k");
-  if (sparq.num_local < 0 || sparq.num_local > sparq.num_tokens)
-    return Refuse("num_local", sparq.num_local, "0 to num_tokens");
-  if (keys.data != nullptr && keys.component_stride < problem.seq_k)
-    return Refuse("keys.component_stride", keys.component_stride, "seq_k or more");
-  try {
-    return SelectChecked(problem, sparq, keys, mean, options, selection);
-  } catch (const std::bad_alloc&) {
-    return {StatusCode::kOutOfMemory, "not enough memory for the estimates of this step"};
-  }
+  return SelectAny(problem, sparq, Temperature::kEquation9, keys, mean, options, selection);
 }
 
 const DecodeMethod& SparQ() {

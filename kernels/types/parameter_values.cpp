@@ -164,4 +164,14 @@ std::string ParameterValues::ToString(const MethodSpec& spec) const {
   return text;
 }
 
+std::string ParameterValues::Difference(const MethodSpec& spec, const ParameterValues& other) const {
+  std::string text;
+  for (const ParameterSpec& parameter : spec.parameters) {
+    const double value = Real(parameter.name);
+    if (value != other.Real(parameter.name))
+      text += (text.empty() ? "" : ",") + parameter.name + "=" + ValueText(parameter, value);
+  }
+  return text;
+}
+
 }  // namespace headscope::kernels

@@ -42,6 +42,26 @@ TEST(SparqOptions, AShareInHundredthsOfAHundredTokensIsThatManyTokens) {
   }
 }
 
+TEST(SparqOptions, ReallocateByItselfWhereAKvHeadHasOneQueryHead) {
+  const DecodeMethod& sparq = *FindDecodeMethod("sparq");
+  AttentionProblem problem;
+  problem.head_dim = 64;
+  problem.seq_k = 90;
+  problem.num_kv_heads = 2;
+  for (const int32_t group : {1, 3}) {
+    problem.num_qo_heads = 2 * group;
+    EXPECT_EQ(SparqOptions(ParameterValues(sparq.spec()), problem).mean_value, group == 1);
+    for (const std::string reallocate : {"0", "1"}) {
+      const ParameterValues values = testing::Values(sparq.spec(), "reallocate=" + reallocate);
+      EXPECT_EQ(SparqOptions(values, problem).mean_value, reallocate == "1");
+      EXPECT_EQ(sparq.Used(values, problem), values) << "as it was typed";
+    }
+    const ParameterValues asked = testing::Values(sparq.spec(), "r=999");
+    EXPECT_EQ(sparq.Used(asked, problem).Difference(sparq.spec(), asked),
+              group == 1 ? "r=64,reallocate=1" : "r=64,reallocate=0");
+  }
+}
+
 TEST(ComponentMajorKeys, HoldEveryElementAndZerosBehindTheLastToken) {
   for (const int64_t seq_k : {1, 63, 64, 65, 130}) {
     const int64_t num_lists = 3, head_dim = 72, stride = ComponentStride(seq_k);

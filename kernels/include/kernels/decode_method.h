@@ -33,6 +33,12 @@ class DecodeMethod {
   // The method at work on a generation; DecodeDriver runs it. This one calls Select() at every step.
   virtual std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const;
 
+  // The values that took effect on this problem, where a value stands for another one ("auto") or is cut to what there
+  // is; the given ones otherwise.
+  virtual ParameterValues Used(const ParameterValues& values, const AttentionProblem& /*problem*/) const {
+    return values;
+  }
+
   // Whether the method is SparQ Attention, and with what numbers on this problem: devices that choose and attend in one
   // go then do so.
   virtual bool IsSparq(const ParameterValues& /*values*/, const AttentionProblem& /*problem*/,

@@ -142,6 +142,8 @@ class ParameterValues {
   }
   // "name=value,..." with every parameter, in the spec's order, as Parse() reads it.
   std::string ToString(const MethodSpec& spec) const;
+  // As above, of those parameters alone whose value is another one in `other`; empty: none.
+  std::string Difference(const MethodSpec& spec, const ParameterValues& other) const;
   const std::map<std::string, double, std::less<>>& values() const { return values_; }
   friend bool operator==(const ParameterValues&, const ParameterValues&) = default;
 
