@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope methods [NAME] [--json]: the registry, as the window's sliders and the tuner see it.
+#include <algorithm>
 #include <iomanip>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -130,11 +131,20 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
           {"parameters", parameters}};
 }
 
+// Two spaces behind the longest of some names.
+template <typename Items, typename NameOfItem>
+int ColumnWidth(const Items& items, const NameOfItem& name_of) {
+  size_t longest = 0;
+  for (const auto& item : items) longest = std::max(longest, name_of(item).size());
+  return static_cast<int>(longest) + 2;
+}
+
 void Describe(const MethodSpec& spec, std::ostream& out) {
   out << kernels::UniqueName(spec) << " (" << PhaseName(spec.phase) << "): " << spec.title << "\n  " << spec.summary
       << "\n  source: " << spec.paper << '\n';
+  const int width = ColumnWidth(spec.parameters, [](const ParameterSpec& parameter) { return parameter.name; });
   for (const ParameterSpec& parameter : spec.parameters) {
-    out << "  " << std::left << std::setw(16) << parameter.name << " default " << std::setw(8)
+    out << "  " << std::left << std::setw(width) << parameter.name << "default " << std::setw(8)
         << ValueAsTyped(parameter, parameter.default_value) << ' ' << RangeText(parameter) << "\n      "
         << parameter.help << (parameter.cost.empty() ? "" : ". Raising it: " + parameter.cost) << '\n';
   }
@@ -155,8 +165,9 @@ int ListMethods(const std::string& name, bool json) {
   } else if (!name.empty()) {
     for (const MethodSpec* spec : chosen) Describe(*spec, out);
   } else {
+    const int width = ColumnWidth(chosen, [](const MethodSpec* spec) { return kernels::UniqueName(*spec); });
     for (const MethodSpec* spec : chosen) {
-      out << std::left << std::setw(18) << kernels::UniqueName(*spec) << std::setw(9) << PhaseName(spec->phase)
+      out << std::left << std::setw(width) << kernels::UniqueName(*spec) << std::setw(9) << PhaseName(spec->phase)
           << spec->summary << '\n';
     }
   }

@@ -10,8 +10,8 @@
 #include <algorithm>
 
 #include "head_groups.h"
-#include "internal/element.h"
 #include "kernels/cpu_scores.h"
+#include "key_blocks.h"
 #include "registry.h"
 #include "selector.h"
 #include "top_k.h"
@@ -46,30 +46,6 @@ MethodSpec MakeSpec() {
   };
 }
 
-// Means of blocks of 64 rows of a [num_rows, head_dim] tensor: [num_blocks, head_dim] fp32. Sums are in double: the
-// mean of equal rows is that row.
-std::vector<float> PoolRows(const StridedTensor<const void>& tensor, DType dtype, int64_t offset, int32_t num_rows,
-                            int32_t head_dim) {
-  const size_t width = static_cast<size_t>(head_dim);
-  const int32_t num_blocks = (num_rows + kBlock - 1) / kBlock;
-  std::vector<float> pooled(static_cast<size_t>(num_blocks) * width);
-  std::vector<float> row(width);
-  std::vector<double> sum(width);
-  for (int32_t block = 0; block < num_blocks; ++block) {
-    const int32_t begin = block * kBlock;
-    const int32_t end = begin + std::min(kBlock, num_rows - begin);
-    std::fill(sum.begin(), sum.end(), 0.0);
-    for (int32_t r = begin; r < end; ++r) {
-      internal::LoadRow(tensor.data, dtype, offset + r * tensor.row_stride, head_dim, row.data());
-      for (size_t d = 0; d < width; ++d) sum[d] += static_cast<double>(row[d]);
-    }
-    for (size_t d = 0; d < width; ++d) {
-      pooled[static_cast<size_t>(block) * width + d] = static_cast<float>(sum[d] / (end - begin));
-    }
-  }
-  return pooled;
-}
-
 class BlockSparseMethod final : public internal::PrefillSelector {
  public:
   BlockSparseMethod() : PrefillSelector(MakeSpec()) {}
@@ -77,14 +53,10 @@ class BlockSparseMethod final : public internal::PrefillSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 SparseIndex* index) const override {
-    const int32_t num_keys = internal::NumVisibleKeys(problem);
-    const int32_t num_key_blocks = (num_keys + kBlock - 1) / kBlock;
     return internal::SelectByHead(
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
-          const int64_t k_offset = group.sequence * problem.k.batch_stride + group.kv_head * problem.k.head_stride;
-          const std::vector<float> pooled_k = PoolRows(problem.k, problem.dtype, k_offset, num_keys, problem.head_dim);
-          const PackedKeys keys(pooled_k.data(), DType::kFloat32, problem.head_dim, num_key_blocks, problem.head_dim);
+          const PackedKeys keys = internal::PoolVisibleKeys(problem, group.sequence, group.kv_head, kBlock);
           for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i) {
             AddLists(problem, options, keys, group.sequence, group.first_head + i, values.Integer("n_blocks"), builder);
           }
@@ -96,7 +68,8 @@ class BlockSparseMethod final : public internal::PrefillSelector {
   static void AddLists(const AttentionProblem& problem, const RunOptions& options, const PackedKeys& keys,
                        int32_t sequence, int32_t head, int32_t num_kept, SparseIndexBuilder* builder) {
     const int64_t q_offset = sequence * problem.q.batch_stride + head * problem.q.head_stride;
-    const std::vector<float> queries = PoolRows(problem.q, problem.dtype, q_offset, problem.seq_q, problem.head_dim);
+    const std::vector<float> queries =
+        internal::PoolRows(problem.q, problem.dtype, q_offset, problem.seq_q, problem.head_dim, kBlock);
     std::vector<float> scores(2 * static_cast<size_t>(keys.seq_k()));
     const int32_t num_query_blocks = (problem.seq_q + kBlock - 1) / kBlock;
     for (int32_t first_block = 0; first_block < num_query_blocks; first_block += 2) {

@@ -70,6 +70,36 @@ Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, 
   return {};
 }
 
+Status SelectByKvHead(const AttentionProblem& problem, const RunOptions& options, const SelectKvHead& select,
+                      SparseIndex* index) {
+  AttentionProblem one_each = problem;  // every KV head with one query head; no tensor is looked at
+  one_each.num_qo_heads = problem.num_kv_heads;
+  SparseIndex chosen;
+  Status status = SelectByHead(
+      one_each, options,
+      [&](const HeadGroup& group, SparseIndexBuilder* builder) { select(group.sequence, group.kv_head, builder); },
+      &chosen);
+  if (!status.ok()) return status;
+  SparseIndex shared = chosen;
+  shared.num_qo_heads = problem.num_qo_heads;
+  const auto tiles = static_cast<size_t>(chosen.View().NumRowTiles());
+  const auto repeat = [&](const auto& of_lists, auto* repeated) {
+    repeated->clear();
+    for (size_t begin = 0; begin < of_lists.size(); begin += tiles) {
+      for (int32_t i = 0; i < problem.GroupSize(); ++i) {
+        repeated->insert(repeated->end(), of_lists.begin() + static_cast<int64_t>(begin),
+                         of_lists.begin() + static_cast<int64_t>(begin + tiles));
+      }
+    }
+  };
+  repeat(chosen.run_begin, &shared.run_begin);
+  repeat(chosen.run_count, &shared.run_count);
+  repeat(chosen.column_begin, &shared.column_begin);
+  repeat(chosen.column_count, &shared.column_count);
+  *index = std::move(shared);
+  return {};
+}
+
 SparseIndex IndexOfRule(const AttentionProblem& problem, ElementRule rule) {
   SparseIndexBuilder::Shape shape = IndexShape(problem, rule);
   shape.batch = 1;

@@ -41,6 +41,11 @@ using SelectGroup = std::function<void(const HeadGroup& group, SparseIndexBuilde
 Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, const SelectGroup& select,
                     SparseIndex* index);
 
+// The same for methods whose choice the query heads of a KV head share: `select` finishes one head's lists.
+using SelectKvHead = std::function<void(int32_t sequence, int32_t kv_head, SparseIndexBuilder* builder)>;
+Status SelectByKvHead(const AttentionProblem& problem, const RunOptions& options, const SelectKvHead& select,
+                      SparseIndex* index);
+
 // Every head keeps exactly what the element rule keeps; all heads share the lists.
 SparseIndex IndexOfRule(const AttentionProblem& problem, ElementRule rule);
 

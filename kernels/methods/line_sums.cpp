@@ -2,10 +2,10 @@
 #include "line_sums.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "head_groups.h"
 #include "internal/element.h"
+#include "key_blocks.h"
 
 namespace headscope::kernels::internal {
 namespace {
@@ -28,15 +28,27 @@ void LineProbe::AddRow(float* __restrict__ scores, int64_t num_columns, LineSums
   float* const __restrict__ slashes = sums->slashes.data();
   // Two loops, one per direction, that the compiler turns into vector code; the probabilities are in the cache.
   for (int64_t j = 0; j < num_columns; ++j) columns[j] += scores[j] * inverse;
+  if (sums->slashes.empty()) return;
   for (int64_t o = 0; o < num_columns; ++o) slashes[o] += scores[num_columns - 1 - o] * inverse;
 }
 
 void LineProbe::Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
                     LineSums* sums) {
-  const int32_t head_dim = problem_.head_dim;
-  const float scale = problem_.scale != 0.0f ? problem_.scale : 1.0f / std::sqrt(static_cast<float>(head_dim));
-  sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
   sums->slashes.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
+  Probe(keys, sequence, head, row_begin, row_end, sums);
+}
+
+void LineProbe::SumColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
+                           LineSums* sums) {
+  sums->slashes.clear();
+  Probe(keys, sequence, head, row_begin, row_end, sums);
+}
+
+void LineProbe::Probe(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
+                      LineSums* sums) {
+  const int32_t head_dim = problem_.head_dim;
+  const float scale = ScaleOf(problem_);
+  sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
   queries_.resize(static_cast<size_t>(kRowsPerBlock) * static_cast<size_t>(head_dim));
   for (int32_t begin = row_begin; begin < row_end && !IsCancelled(options_); begin += kRowsPerBlock) {
     const int32_t num_rows = std::min(kRowsPerBlock, row_end - begin);

@@ -3,6 +3,7 @@
 // and SampleAttention.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -20,6 +21,16 @@ struct LineSums {
   std::vector<float> slashes;
 };
 
+// Calls take(begin, end) with the columns that diagonals [size * stripe, size * stripe + size - 1] meet in the block of
+// `size` rows from `first_position` on: whole key blocks, whatever that position is.
+template <typename Take>
+void TakeSlashStripe(int64_t stripe, int64_t size, int64_t first_position, Take&& take) {
+  // Keys [first - size * stripe - (size - 1), last - size * stripe].
+  const int64_t begin = first_position - (stripe + 1) * size + 1;
+  const int64_t last = first_position + size - 1 - stripe * size;
+  if (last >= 0) take(std::max<int64_t>(begin, 0) / size * size, (last / size + 1) * size);
+}
+
 // Keys of one KV head up to the last that a query sees, packed for ScoreBlock.
 PackedKeys PackVisibleKeys(const AttentionProblem& problem, int32_t sequence, int32_t kv_head);
 
@@ -29,8 +40,13 @@ class LineProbe {
  public:
   LineProbe(const AttentionProblem& problem, const RunOptions& options) : problem_(problem), options_(options) {}
   void Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end, LineSums* sums);
+  // The same without slashes, which are left empty.
+  void SumColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
+                  LineSums* sums);
 
  private:
+  void Probe(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
+             LineSums* sums);
   void AddRow(float* scores, int64_t num_columns, LineSums* sums);
 
   const AttentionProblem problem_;

@@ -22,12 +22,37 @@
   BOTH(BlockSparse, SelectBlockSparse)         \
   BOTH(S2Attention, SelectS2Attention)         \
   BOTH(SampleAttention, SelectSampleAttention) \
+  CPU(StreamingLlm)                            \
+  CPU(LmInfinite)                              \
+  CPU(BigBird)                                 \
+  CPU(FlexPrefill)                             \
+  CPU(XAttention)                              \
+  CPU(SpargeAttn)                              \
+  CPU(Moba)                                    \
+  CPU(Nsa)                                     \
+  CPU(InfLlmV2)                                \
+  CPU(OracleTopK)                              \
+  CPU(OracleBlocks)                            \
+  CPU(OracleTopP)                              \
   HEADSCOPE_MORE_PREFILL_METHODS(CPU, BOTH)
 
 #define HEADSCOPE_DECODE_METHODS(METHOD) \
   METHOD(DenseDecode)                    \
   METHOD(SparQ)                          \
   METHOD(SlidingWindow)                  \
+  METHOD(LmInfiniteDecode)               \
+  METHOD(ExactTopK)                      \
+  METHOD(Quest)                          \
+  METHOD(Twilight)                       \
+  METHOD(VAttention)                     \
+  METHOD(H2o)                            \
+  METHOD(Tova)                           \
+  METHOD(SnapKv)                         \
+  METHOD(PyramidKv)                      \
+  METHOD(ChunkKv)                        \
+  METHOD(Knorm)                          \
+  METHOD(KeyDiff)                        \
+  METHOD(LagKv)                          \
   HEADSCOPE_MORE_DECODE_METHODS(METHOD)
 
 namespace headscope::kernels {

@@ -11,14 +11,12 @@
 // share of 1 keeps all stripes whatever rounding does; chunks shorter than 128 rows are probed whole, once. The shares
 // bound sampled sums, not the mass of any single row.
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "head_groups.h"
 #include "line_sums.h"
+#include "mass_share.h"
 #include "registry.h"
 #include "selector.h"
-#include "top_k.h"
 
 namespace headscope::kernels {
 namespace {
@@ -80,51 +78,19 @@ struct ChunkPicks {
   std::vector<int32_t> slash_stripes;
 };
 
-// Stripes of 128 lines, best first, and what the choice of a share of their mass goes by.
-struct RankedStripes {
-  std::vector<int32_t> ranking;
-  std::vector<double> before;  // the mass of those ahead of each
-  double total = 0;
-
-  // Whether a share keeps the stripe at this rank: the fewest stripes whose mass reaches the share of the total, and
-  // all of them for a share of 1, whatever rounding does.
-  bool Keeps(size_t rank, double share) const { return share >= 1.0 || before[rank] < share * total; }
-};
-
-// Sums that are not finite (from NaN in Q or K) count as 0.
-RankedStripes RankStripes(const std::vector<float>& line_sums) {
-  const size_t num_stripes = (line_sums.size() + kBlock - 1) / kBlock;
-  std::vector<float> stripes(num_stripes);
-  for (size_t stripe = 0; stripe < num_stripes; ++stripe) {
-    const auto begin = line_sums.begin() + static_cast<int64_t>(stripe * kBlock);
-    const auto end = line_sums.begin() + static_cast<int64_t>(std::min((stripe + 1) * kBlock, line_sums.size()));
-    const double sum = std::accumulate(begin, end, 0.0);
-    stripes[stripe] = std::isfinite(sum) ? static_cast<float>(sum) : 0.0f;
-  }
-  RankedStripes ranked;
-  ranked.ranking = internal::Ranking(stripes);
-  ranked.total = std::accumulate(stripes.begin(), stripes.end(), 0.0);
-  double reached = 0;
-  for (const int32_t stripe : ranked.ranking) {
-    ranked.before.push_back(reached);
-    reached += static_cast<double>(stripes[static_cast<size_t>(stripe)]);
-  }
-  return ranked;
+// The mass of stripes of 128 lines, best first.
+internal::RankedMass RankStripes(const std::vector<float>& line_sums) {
+  return internal::RankMass(internal::StripeSums(line_sums, kBlock));
 }
 
 // The stripes that a share keeps, ascending.
 std::vector<int32_t> PickStripes(const std::vector<float>& line_sums, double share) {
-  RankedStripes ranked = RankStripes(line_sums);
-  size_t count = 0;
-  while (count < ranked.ranking.size() && ranked.Keeps(count, share)) ++count;
-  ranked.ranking.resize(count);
-  std::sort(ranked.ranking.begin(), ranked.ranking.end());
-  return ranked.ranking;
+  return internal::TopShare(internal::StripeSums(line_sums, kBlock), share);
 }
 
 // The place of the least of ascending `shares` that keeps a stripe, for every stripe.
 std::vector<int32_t> EntryOfStripes(const std::vector<float>& line_sums, std::span<const double> shares) {
-  const RankedStripes ranked = RankStripes(line_sums);
+  const internal::RankedMass ranked = RankStripes(line_sums);
   std::vector<int32_t> entries(ranked.ranking.size());
   size_t place = 0;
   for (size_t rank = 0; rank < entries.size(); ++rank) {
@@ -152,16 +118,6 @@ void ProbeChunks(const AttentionProblem& problem, int32_t chunk_n, const RunOpti
     take(row_begin, row_end, *sums);
     row_begin = row_end;
   }
-}
-
-// Calls take(begin, end) with the columns that diagonals [128 stripe, 128 stripe + 127] meet in the block of rows from
-// `first_position` on: whole key blocks, whatever that position is.
-template <typename Take>
-void TakeSlashStripe(int64_t stripe, int64_t first_position, Take&& take) {
-  // Keys [first - 128 stripe - 127, last - 128 stripe].
-  const int64_t begin = first_position - (stripe + 1) * kBlock + 1;
-  const int64_t last = first_position + kBlock - 1 - stripe * kBlock;
-  if (last >= 0) take(std::max<int64_t>(begin, 0) / kBlock * kBlock, (last / kBlock + 1) * kBlock);
 }
 
 class HeadSelector {
@@ -197,7 +153,8 @@ class HeadSelector {
   static void AddStripes(const ChunkPicks& picks, int64_t first_position, SparseIndexBuilder* builder) {
     for (const int64_t stripe : picks.column_stripes) builder->AddRange(stripe * kBlock, (stripe + 1) * kBlock);
     for (const int64_t stripe : picks.slash_stripes) {
-      TakeSlashStripe(stripe, first_position, [&](int64_t begin, int64_t end) { builder->AddRange(begin, end); });
+      internal::TakeSlashStripe(stripe, kBlock, first_position,
+                                [&](int64_t begin, int64_t end) { builder->AddRange(begin, end); });
     }
   }
 
@@ -239,7 +196,7 @@ class SampleAttentionEntries final : public BudgetEntries {
       for (size_t stripe = 0; stripe < std::min(num_blocks, chunk.column_entries.size()); ++stripe)
         by_column[stripe] = std::min(by_column[stripe], chunk.column_entries[stripe]);
       for (size_t stripe = 0; stripe < chunk.slash_entries.size(); ++stripe) {
-        TakeSlashStripe(static_cast<int64_t>(stripe), first, [&](int64_t begin, int64_t end) {
+        internal::TakeSlashStripe(static_cast<int64_t>(stripe), kBlock, first, [&](int64_t begin, int64_t end) {
           const auto last = std::min(static_cast<size_t>(end / kBlock), num_blocks);
           for (auto taken = static_cast<size_t>(begin / kBlock); taken < last; ++taken)
             by_slash[taken] = std::min(by_slash[taken], chunk.slash_entries[stripe]);

@@ -198,7 +198,7 @@ TEST_F(ShellTest, RunAllMeasuresEveryMethodAsThePanelHasIt) {
   }
   const size_t num_methods = workbench_->methods().size();  // with one dense row for each of the two phases
   window_->commands()[Command::kRunAll]->trigger();
-  EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() == static_cast<int>(num_methods); }, 60000))
+  EXPECT_TRUE(WaitFor([&] { return table->model()->rowCount() == static_cast<int>(num_methods); }, 120000))
       << table->model()->rowCount() << " rows; " << Find<QLabel>("noticeText")->text().toStdString();
   std::map<std::string, std::string> parameters;
   for (const analysis::MethodResult& run : static_cast<ui::RunsModel*>(table->model())->runs())

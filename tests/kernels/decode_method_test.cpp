@@ -10,6 +10,7 @@
 
 #include "kept_sets.h"
 #include "kernels/cpu_executor.h"
+#include "kernels/cuda_decode.h"
 #include "kernels/decode_driver.h"
 
 namespace headscope::kernels {
@@ -61,6 +62,7 @@ std::vector<double> Probabilities(const RandomProblem& data, int32_t head) {
 TEST(DecodeMethods, GiveSortedTokensAtEveryLengthAndGroupSize) {
   std::mt19937 random(FreshSeed());
   for (const DecodeMethod* method : DecodeMethods()) {
+    if (method->spec().needs_history) continue;  // cache_eviction_test.cpp
     for (const int32_t length : {1, 63, 64, 65, 127, 1000}) {
       for (const int32_t group : {1, 2, 4, 7, 8}) {
         ProblemShape shape = DecodeShape(length, 2 * group, 2);
@@ -69,7 +71,7 @@ TEST(DecodeMethods, GiveSortedTokensAtEveryLengthAndGroupSize) {
         const DecodeSelection selection = SelectTokens(method->spec().name, "", data.View());
         Decode(data, selection);  // refuses unsorted, doubled or foreign tokens
         ASSERT_EQ(selection.page_begin.size(), 5u);
-        for (size_t list = 0; list < 4; ++list) EXPECT_FALSE(TokensOf(selection, list).empty());
+        for (size_t list = 0; list < 4; ++list) EXPECT_FALSE(TokensOf(selection, list).empty()) << method->spec().name;
       }
     }
   }
@@ -86,7 +88,7 @@ TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
       shape.dtype = dtype;
       const RandomProblem data(shape, &random);
       ParameterValues values(method->spec());
-      ASSERT_EQ(values.Parse(method->spec(), method->spec().name == "sparq" ? "r=8,k=40" : ""), "");
+      ASSERT_EQ(values.Parse(method->spec(), method->spec().name == "sparq" ? "r=8,k=40,reallocate=1" : ""), "");
       if (!method->spec().keeps_state || method->spec().needs_history) continue;
       DecodeDriver driver(*method, values);
       DecodePrompt prompt;
@@ -119,8 +121,9 @@ TEST(DecodeMethods, ChooseTheSameWithWhatTheyRemember) {
 
 TEST(DecodeMethods, ReadWhatTheirSpecsSay) {
   std::mt19937 random(FreshSeed());
-  const RandomProblem data(DecodeShape(700, 4, 2), &random), other(DecodeShape(700, 4, 2), &random);
+  const RandomProblem data(DecodeShape(2500, 2, 2), &random), other(DecodeShape(2500, 2, 2), &random);
   for (const DecodeMethod* method : DecodeMethods()) {
+    if (method->spec().needs_history) continue;  // cache_eviction_test.cpp
     SCOPED_TRACE(method->spec().name);
     const ParameterValues values(method->spec());
     DecodeSelection selection, of_other, without_v;
@@ -137,6 +140,7 @@ TEST(DecodeMethods, RefuseWhatIsNoDecodeStep) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(DecodeShape(64), &random);
   for (const DecodeMethod* method : DecodeMethods()) {
+    if (method->spec().needs_history) continue;  // cache_eviction_test.cpp
     DecodeSelection selection;
     selection.pages = {42};
     auto expect_refused = [&](auto change, const std::string& words) {
@@ -227,7 +231,7 @@ TEST(SparQ, KeepsKTokensTheNewestAmongThem) {
   std::mt19937 random(FreshSeed());
   for (const int32_t length : {5, 40, 333}) {
     const RandomProblem data(DecodeShape(length, 3, 1), &random);
-    const DecodeSelection selection = SelectTokens("sparq", "r=4,k=40,local_share=0.25", data.View());
+    const DecodeSelection selection = SelectTokens("sparq", "r=4,k=40,local_share=0.25,reallocate=1", data.View());
     const std::vector<int32_t> tokens = TokensOf(selection, 0);
     EXPECT_EQ(tokens.size(), static_cast<size_t>(std::min(length, 40)));
     const int32_t num_local = std::min(length, 40) / 4;
@@ -262,8 +266,8 @@ TEST(SparQ, DoesNotDependOnTheOrderOfComponents) {
     for (int32_t head = 0; head < 2; ++head) reversed.q.Set(0, head, 0, d, data.q.Get(0, head, 0, 15 - d));
     for (int32_t token = 0; token < 300; ++token) reversed.k.Set(0, 0, token, d, data.k.Get(0, 0, token, 15 - d));
   }
-  const DecodeSelection expected = SelectTokens("sparq", "r=5,k=30", data.View());
-  const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30", reversed.View());
+  const DecodeSelection expected = SelectTokens("sparq", "r=5,k=30,reallocate=1", data.View());
+  const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30,reallocate=1", reversed.View());
   EXPECT_EQ(selection.pages, expected.pages);
   EXPECT_THAT(selection.alpha, ::testing::Pointwise(::testing::FloatNear(1e-5f), expected.alpha));
 }
@@ -301,7 +305,7 @@ TEST(SparQ, GroupsShareTokensChosenByAllTheirQueries) {
   data.q.Set(0, 1, 0, 7, 8);
   data.k.Set(0, 0, 20, 3, 8);
   data.k.Set(0, 0, 90, 7, 8);
-  const DecodeSelection selection = SelectTokens("sparq", "r=2,k=2,local_share=0", data.View());
+  const DecodeSelection selection = SelectTokens("sparq", "r=2,k=2,local_share=0,reallocate=1", data.View());
   EXPECT_THAT(TokensOf(selection, 0), ElementsAre(20, 90));
   EXPECT_EQ(selection.alpha.size(), 2u);
   EXPECT_EQ(selection.mean_value.size(), 16u);
@@ -316,7 +320,7 @@ TEST(SparQ, EqualQueryHeadsEqualOneHead) {
     for (int32_t token = 0; token < 300; ++token) four.k.Set(0, 0, token, d, one.k.Get(0, 0, token, d));
   }
   const DecodeSelection expected = SelectTokens("sparq", "r=5,k=30", one.View());
-  const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30", four.View());
+  const DecodeSelection selection = SelectTokens("sparq", "r=5,k=30,reallocate=1", four.View());
   EXPECT_EQ(selection.pages, expected.pages);
   for (const float alpha : selection.alpha) EXPECT_NEAR(alpha, expected.alpha[0], 1e-6);
 }
@@ -356,6 +360,27 @@ TEST(SparQ, MovesWhatThePaperCounts) {
   }
 }
 
+// The paper's ablations of equation 9 (section 5.4): the choice of tokens by one query head does not depend on the
+// temperature, alpha does, and a cold softmax puts all of it on the tokens.
+TEST(SparQ, TheTemperatureDividesTheScores) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300), &random);
+  const auto select = [&](const std::string& temperature) {
+    return SelectTokens("sparq", "r=4,k=30,local_share=0,temperature=" + temperature, data.View());
+  };
+  const DecodeSelection expected = select("eq9");
+  for (const char* temperature : {"sqrt_head_dim", "sqrt_r", "one"})
+    EXPECT_EQ(select(temperature).pages, expected.pages) << temperature;
+  EXPECT_LT(select("sqrt_head_dim").alpha[0], expected.alpha[0]) << "equation 9 is at most sqrt(head_dim)";
+  EXPECT_LT(select("sqrt_head_dim").alpha[0], select("sqrt_r").alpha[0]);
+  EXPECT_LT(select("sqrt_r").alpha[0], select("one").alpha[0]);
+  const DecodeMethod& sparq = *FindDecodeMethod("sparq");
+  SparqCudaOptions options;
+  EXPECT_TRUE(sparq.IsSparq(testing::Values(sparq.spec(), ""), data.View(), &options));
+  EXPECT_FALSE(sparq.IsSparq(testing::Values(sparq.spec(), "temperature=one"), data.View(), &options))
+      << "kernels know equation 9 alone";
+}
+
 TEST(SparQ, ScaleReplacesTheSquareRootOfHeadDim) {
   std::mt19937 random(FreshSeed());
   RandomProblem data(DecodeShape(200), &random);
@@ -364,6 +389,105 @@ TEST(SparQ, ScaleReplacesTheSquareRootOfHeadDim) {
   EXPECT_EQ(SelectTokens("sparq", "r=5,k=30", data.View()).alpha, expected.alpha);
   data.scale = 2.0f;
   EXPECT_GT(SelectTokens("sparq", "r=5,k=30", data.View()).alpha[0], expected.alpha[0]);
+}
+
+// What the methods since the four papers promise, each of its own.
+TEST(ExactTopK, KeepsMoreMassThanAnyOther) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(400), &random);
+  const std::vector<double> p = Probabilities(data, 0);
+  const auto mass = [&](const std::string& method, const std::string& parameters) {
+    double kept = 0;
+    for (const int32_t token : TokensOfList(SelectTokens(method, parameters, data.View()), 0, 400))
+      kept += p[static_cast<size_t>(token)];
+    return kept;
+  };
+  const double best = mass("exact-top-k", "k=32");
+  EXPECT_GE(best, mass("sparq", "k=32,r=4"));
+  EXPECT_GE(best, mass("quest", "budget=32"));
+  EXPECT_GE(best, mass("lm-infinite-decode", "k=32"));
+  EXPECT_NEAR(best, mass("sparq", "k=32,r=16,local_share=0"), 1e-9) << "all components, no window";
+}
+
+TEST(Quest, FindsAPageByItsBounds) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(DecodeShape(500, 2, 1), &random, 0.1f);
+  for (int32_t head = 0; head < 2; ++head) data.q.Set(0, head, 0, 3, -4.0f);
+  data.k.Set(0, 0, 100, 3, -6.0f);
+  for (const char* group : {"sum", "mean_query"}) {
+    const DecodeSelection selection = SelectTokens("quest", std::string("budget=32,group=") + group, data.View());
+    EXPECT_EQ(selection.page_size, 16);
+    EXPECT_THAT(TokensOf(selection, 0), ElementsAre(100 / 16, 499 / 16)) << "that page, and the newest";
+  }
+  EXPECT_EQ(TokensOfList(SelectTokens("quest", "budget=500", data.View()), 0, 500).size(), 484u) << "whole pages: 31";
+  EXPECT_TRUE(IsDense(SelectTokens("quest", "budget=512", data.View()), 500));
+}
+
+// A page's score is no less than any of its tokens' scores: with a page of one token, Quest is exact.
+TEST(Quest, WithPagesOfOneTokenIsExact) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(300), &random);
+  EXPECT_EQ(TokensOf(SelectTokens("quest", "budget=20,page_size=1,keep_newest=0", data.View()), 0),
+            TokensOf(SelectTokens("exact-top-k", "k=20", data.View()), 0));
+}
+
+TEST(Twilight, KeepsTheFewestTokensOfItsShare) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(400), &random);
+  const std::vector<double> p = Probabilities(data, 0);
+  for (const double share : {0.5, 0.8, 0.95}) {
+    const std::string parameters = "bits=exact,candidates=400,p=" + std::to_string(share);
+    std::vector<int32_t> tokens = TokensOf(SelectTokens("twilight", parameters, data.View()), 0);
+    if (tokens.back() == 399) tokens.pop_back();  // there in any case
+    double mass = p[399], least = 1;
+    for (const int32_t token : tokens) {
+      mass += p[static_cast<size_t>(token)];
+      least = std::min(least, p[static_cast<size_t>(token)]);
+    }
+    EXPECT_GE(mass, share - 1e-6);
+    EXPECT_LT(mass - p[399] - least, share + 1e-6) << "one less would not do";
+  }
+  const size_t exact = SelectTokens("twilight", "bits=exact", data.View()).pages.size();
+  const size_t rounded = SelectTokens("twilight", "bits=4", data.View()).pages.size();
+  EXPECT_NEAR(static_cast<double>(rounded), static_cast<double>(exact), 0.5 * static_cast<double>(exact));
+  EXPECT_EQ(SelectTokens("twilight", "p=1,candidates=400", data.View()).pages.size(), 400u);
+}
+
+// The weights make up for what was not drawn: the sample of a denominator is right on average, and a promise of almost
+// no error draws everything.
+TEST(VAttention, SamplesWithoutBias) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(600), &random, 0.7f);
+  const std::vector<double> p = Probabilities(data, 0);
+  double mean = 0;
+  constexpr int kDraws = 200;
+  for (int seed = 0; seed < kDraws; ++seed) {
+    const DecodeSelection selection =
+        SelectTokens("v-attention",
+                     "n_sink=4,n_local=8,base_share=0.1,epsilon=1,delta=0.9,seed=" + std::to_string(seed), data.View());
+    ASSERT_EQ(selection.weights.size(), selection.pages.size());
+    double weight = 0;
+    for (size_t i = 0; i < selection.pages.size(); ++i) {
+      weight += static_cast<double>(selection.weights[i]);
+      mean += static_cast<double>(selection.weights[i]) * p[static_cast<size_t>(selection.pages[i])] / kDraws;
+    }
+    EXPECT_NEAR(weight, 600, 1e-2) << "every token is stood for";
+    EXPECT_LT(selection.pages.size(), 200u);
+  }
+  EXPECT_NEAR(mean, 1, 0.03);
+  const DecodeSelection sure = SelectTokens("v-attention", "n_sink=0,n_local=0,epsilon=0.001", data.View());
+  EXPECT_EQ(TokensOf(sure, 0), AllTokens(600));
+  EXPECT_THAT(sure.weights, ::testing::Each(1.0f));
+}
+
+TEST(VAttention, TheSeedDrawsAndNothingElseDoes) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(DecodeShape(600, 4, 2), &random, 0.7f);
+  const std::string common = "n_sink=4,n_local=8,epsilon=1,delta=0.9,seed=";
+  const DecodeSelection one = SelectTokens("v-attention", common + "1", data.View());
+  EXPECT_EQ(SelectTokens("v-attention", common + "1", data.View()).pages, one.pages);
+  EXPECT_NE(SelectTokens("v-attention", common + "2", data.View()).pages, one.pages);
+  EXPECT_NE(TokensOf(one, 0), TokensOf(one, 1));
 }
 
 }  // namespace

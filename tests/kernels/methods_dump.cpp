@@ -2,10 +2,13 @@
 // Writes random problems and what every method keeps of them, for tests/oracle/methods_kept_sets.py to compute on its
 // own.
 //
-//   kernels_methods_dump DIR SEED
-// Per case N: DIR/N.json (shapes, method, parameters), DIR/N.q, .k, .v (fp32, C order), and for prefill DIR/N.kept (one
-// byte per (batch, head, row, column)), .o and .lse of the reference executor; for decode DIR/N.kept (one byte per
-// (batch, KV head, token)), .alpha, .mean, .o, .lse.
+//   kernels_methods_dump DIR SEED [HEADS]
+// HEADS: a file with one KV head and its query heads, recorded from a model, in place of random ones: int32
+// num_qo_heads, head_dim, tokens, then q, k and v (fp32, C order). A method that chooses by the steps before is run
+// over a generation: its prompt and then every token's step. Per case N: DIR/N.json (shapes, method, parameters),
+// DIR/N.q, .k, .v (fp32, C order), and for prefill DIR/N.kept (one byte per (batch, head, row, column)), .o and .lse of
+// the reference executor; for decode DIR/N.kept (one byte per (batch, KV head, token)), .alpha, .mean, .o, .lse; for a
+// generation DIR/N.kept alone (one byte per (step, batch, KV head, token)).
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "kernels/cpu_executor.h"
+#include "kernels/decode_driver.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "random_problem.h"
@@ -42,8 +46,9 @@ class Dumper {
  public:
   Dumper(std::string directory, uint32_t seed) : directory_(std::move(directory)), random_(seed) {}
 
-  void Write(const Case& c) {
-    RandomProblem data(c.shape, &random_);
+  void Write(const Case& c) { Write(c, RandomProblem(c.shape, &random_)); }
+
+  void Write(const Case& c, RandomProblem data) {
     data.scale = c.scale;
     data.soft_cap = c.soft_cap;
     const AttentionProblem problem = data.View();
@@ -84,6 +89,69 @@ class Dumper {
     ++number_;
   }
 
+  // Every step of a generation whose first `prompt` tokens are there before: what it attends to.
+  void WriteGeneration(const std::string& method, const std::string& parameters, const ProblemShape& shape,
+                       int32_t prompt, int32_t layer) {
+    WriteGeneration(method, parameters, RandomProblem(shape, &random_), prompt, layer);
+  }
+
+  void WriteGeneration(const std::string& method, const std::string& parameters, const RandomProblem& data,
+                       int32_t prompt, int32_t layer) {
+    const ProblemShape& shape = data.shape;
+    const AttentionProblem whole = data.View();
+    WriteFile("q", data.q.Values());
+    WriteFile("k", data.k.Values());
+    WriteFile("v", data.v.Values());
+    const DecodeMethod* found = FindDecodeMethod(method);
+    ParameterValues values(found->spec());
+    if (const std::string error = values.Parse(found->spec(), parameters); !error.empty()) Fail(error);
+    DecodeDriver driver(*found, values);
+    DecodePrompt begin;
+    begin.cache = whole;
+    begin.cache.seq_q = begin.cache.seq_k = prompt;
+    begin.layer = layer;
+    Status status = driver.Begin(begin, {});
+    const auto length = static_cast<size_t>(shape.seq_k);
+    std::vector<unsigned char> kept;
+    for (int32_t position = prompt; position < shape.seq_k && status.ok(); ++position) {
+      DecodeStep step;
+      step.problem = whole;
+      step.problem.q.data =
+          static_cast<const char*>(whole.q.data) + position * whole.q.row_stride * SizeOf(shape.dtype);
+      step.problem.seq_q = 1;
+      step.problem.seq_k = position + 1;
+      step.problem.first_position = position;
+      DecodeSelection selection;
+      status = driver.Append(step, {});
+      if (status.ok()) status = driver.Step(step, {}, &selection);
+      if (!status.ok()) break;
+      for (int64_t list = 0; list < int64_t{shape.batch} * shape.num_kv_heads; ++list) {
+        const size_t at = kept.size();
+        kept.resize(at + length, 0);
+        for (const int32_t token : TokensOfList(selection, list, position + 1))
+          kept[at + static_cast<size_t>(token)] = 1;
+      }
+    }
+    if (!status.ok()) Fail(method + ": " + status.message());
+    WriteFile("kept", kept);
+    nlohmann::json description = {{"method", method},
+                                  {"phase", "generation"},
+                                  {"parameters", values.values()},
+                                  {"batch", shape.batch},
+                                  {"num_qo_heads", shape.num_qo_heads},
+                                  {"num_kv_heads", shape.num_kv_heads},
+                                  {"head_dim", shape.head_dim},
+                                  {"seq_q", shape.seq_q},
+                                  {"seq_k", shape.seq_k},
+                                  {"first_position", 0},
+                                  {"scale", shape.scale},
+                                  {"soft_cap", shape.soft_cap},
+                                  {"prompt", prompt},
+                                  {"layer", layer}};
+    std::ofstream(directory_ + "/" + std::to_string(number_) + ".json") << description.dump(1) << "\n";
+    ++number_;
+  }
+
  private:
   Status Prefill(const Case& c, const AttentionProblem& problem, const ParameterValues& values,
                  const AttentionOutput& output) {
@@ -119,14 +187,13 @@ class Dumper {
     const size_t num_lists = selection.page_begin.size() - 1;
     std::vector<unsigned char> kept(num_lists * static_cast<size_t>(c.shape.seq_k), 0);
     for (size_t list = 0; list < num_lists; ++list) {
-      for (int64_t i = selection.page_begin[list]; i < selection.page_begin[list + 1]; ++i) {
-        kept[list * static_cast<size_t>(c.shape.seq_k) + static_cast<size_t>(selection.pages[static_cast<size_t>(i)])] =
-            1;
-      }
+      for (const int32_t token : TokensOfList(selection, static_cast<int64_t>(list), c.shape.seq_k))
+        kept[list * static_cast<size_t>(c.shape.seq_k) + static_cast<size_t>(token)] = 1;
     }
     WriteFile("kept", kept);
     WriteFile("alpha", selection.alpha);
     WriteFile("mean", selection.mean_value);
+    WriteFile("weights", selection.weights);
     WriteFile("moved", std::vector<int64_t>{selection.elements_moved});
     return DecodeReference(problem, selection, output);
   }
@@ -162,8 +229,10 @@ std::vector<ProblemShape> PrefillShapes() {
   return shapes;
 }
 
-void WritePrefill(Dumper* dumper) {
-  const std::pair<const char*, const char*> settings[] = {
+using Settings = std::vector<std::pair<const char*, const char*>>;  // method, parameters
+
+Settings PrefillSettings() {
+  return {
       {"dense", ""},
       {"a-shape", "n_sink=7,n_local=50"},
       {"a-shape", "n_sink=0,n_local=1"},
@@ -178,30 +247,77 @@ void WritePrefill(Dumper* dumper) {
       {"sample-attention", "alpha_c=0.6,alpha_s=0.5"},
       {"sample-attention", "alpha_c=0.4,alpha_s=0.3,chunk_n=3,keep_diagonal=1"},
       {"sample-attention", "alpha_c=0.5,alpha_s=0.2,chunk_n=2,own_rows_only=1"},
+      {"streaming-llm", "n_sink=5,n_local=30"},
+      {"streaming-llm", "n_sink=5,n_local=20,n_dilated=150,interval=2"},
+      {"lm-infinite", "n_global=9,n_local=40"},
+      {"big-bird", "n_global=1,n_window=2,n_random=2,seed=7"},
+      {"big-bird", "n_global=0,n_window=1,n_random=3"},
+      {"flex-prefill", "gamma=0.6,tau=0,min_budget=0,keep_ends=0"},
+      {"flex-prefill", "gamma=0.6,tau=1,min_budget=0,keep_ends=0"},
+      {"flex-prefill", "gamma=0.3,tau=0.4,min_budget=200"},
+      {"x-attention", "tau=0.6,stride=8"},
+      {"x-attention", "tau=0.7,stride=16,force_ends=1"},
+      {"sparge-attn", "tau=0.8,theta=0.01"},
+      {"sparge-attn", "tau=0.7,theta=0.016,similarity=cosine"},
+      {"moba", "top_k=2,block_size=32"},
+      {"moba", "top_k=3,block_size=48,rows=mean"},
+      {"nsa", "n_blocks=4,n_local=0"},
+      {"nsa", "n_blocks=4,n_local=100,rows=sum"},
+      {"infllm-v2", "top_k=1,n_first=1,n_local=64"},
+      {"infllm-v2", "top_k=2,n_first=0,n_local=1,rows=sum"},
+      {"oracle-top-k", "k=30"},
+      {"oracle-blocks", "n_blocks=2"},
+      {"oracle-top-p", "p=0.7"},
   };
-  for (const auto& [method, parameters] : settings) {
+}
+
+void WritePrefill(Dumper* dumper) {
+  for (const auto& [method, parameters] : PrefillSettings()) {
     for (const ProblemShape& shape : PrefillShapes()) dumper->Write({Phase::kPrefill, method, parameters, shape});
   }
   ProblemShape capped{1, 2, 1, 16, 200, 200, 0, DType::kFloat32};
   dumper->Write({Phase::kPrefill, "vertical-slash", "n_vertical=9,n_slash=9,forced_columns=0,forced_slashes=0", capped,
                  0.4f, 3.0f});
-  dumper->Write({Phase::kPrefill, "sample-attention", "alpha_c=0.5,alpha_s=0.5", capped, 0.4f, 3.0f});
+  for (const auto& [method, parameters] : {std::pair{"sample-attention", "alpha_c=0.5,alpha_s=0.5"},
+                                           {"flex-prefill", "gamma=0.6,tau=0.3,min_budget=0,keep_ends=0"},
+                                           {"x-attention", "tau=0.6"},
+                                           {"sparge-attn", "tau=0.7,theta=0.01"},
+                                           {"nsa", "n_blocks=3,n_local=0"},
+                                           {"oracle-top-p", "p=0.5"}})
+    dumper->Write({Phase::kPrefill, method, parameters, capped, 0.4f, 3.0f});
+}
+
+Settings DecodeSettings() {
+  return {
+      {"dense", ""},
+      {"sliding-window", "n_local=20,n_sink=4"},
+      {"sliding-window", "n_local=1"},
+      {"lm-infinite-decode", "n_global=4,k=20"},
+      {"lm-infinite-decode", "n_global=9,k=5"},
+      {"exact-top-k", "k=20"},
+      {"quest", "budget=64"},
+      {"quest", "budget=40,page_size=8,keep_newest=0"},
+      {"quest", "budget=100,page_size=5,group=mean_query"},
+      {"twilight", "p=0.7,candidates=200,bits=exact"},
+      {"twilight", "p=0.8,candidates=16"},
+      {"v-attention", "n_sink=3,n_local=5,heavy_share=0.1,base_share=0.2,epsilon=0.5,delta=0.3"},
+      {"v-attention", "n_sink=0,n_local=0,heavy_share=0.02,base_share=0.02,epsilon=1,delta=0.9,seed=3"},
+      {"sparq", "r=4,k=16"},
+      {"sparq", "r=1,k=5,local_share=1"},
+      {"sparq", "r=64,k=40,local_share=0"},
+      {"sparq", "r=8,k=30,reallocate=0"},
+      {"sparq", "r=8,k=30,reallocate=1"},
+      {"sparq", "r=4,k=30,reallocate=1,temperature=sqrt_head_dim"},
+      {"sparq", "r=4,k=30,reallocate=1,temperature=sqrt_r"},
+      {"sparq", "r=4,k=30,reallocate=1,temperature=one"},
+  };
 }
 
 void WriteDecode(Dumper* dumper) {
   const int32_t lengths[] = {1, 2, 64, 129, 500, 2000};
   const int32_t groups[] = {1, 2, 4, 7};
-  const std::pair<const char*, const char*> settings[] = {
-      {"dense", ""},
-      {"sliding-window", "n_local=20,n_sink=4"},
-      {"sliding-window", "n_local=1"},
-      {"sparq", "r=4,k=16"},
-      {"sparq", "r=1,k=5,local_share=1"},
-      {"sparq", "r=64,k=40,local_share=0"},
-      {"sparq", "r=8,k=30,reallocate=0"},
-  };
   int32_t turn = 0;
-  for (const auto& [method, parameters] : settings) {
+  for (const auto& [method, parameters] : DecodeSettings()) {
     for (const int32_t length : lengths) {
       const int32_t group = groups[turn++ % 4];
       dumper->Write({Phase::kDecode,
@@ -213,16 +329,88 @@ void WriteDecode(Dumper* dumper) {
   dumper->Write({Phase::kDecode, "sparq", "r=6,k=20", {1, 4, 2, 16, 1, 300, 299, DType::kFloat32}, 0.5f, 4.0f});
 }
 
+Settings GenerationSettings() {
+  return {
+      {"h2o", "k=24"},
+      {"h2o", "k=9,local_share=0"},
+      {"tova", "k=20"},
+      {"snap-kv", "window=16"},
+      {"snap-kv", "budget=40,window=8,kernel=7,pooling=max,allocation=ada"},
+      {"pyramid-kv", "window=4,compression_ratio=0.6,num_layers=8,beta=5"},
+      {"chunk-kv", "window=12,compression_ratio=0.7"},
+      {"knorm", ""},
+      {"knorm", "compression_ratio=0.8,allocation=ada,ada_floor=0.3"},
+      {"key-diff", "budget=33"},
+      {"lag-kv", "lag=16,compression_ratio=0.6"},
+      {"lag-kv", "lag=20,n_sink=2,ranks=0,allocation=ada"},
+  };
+}
+
+void WriteGenerations(Dumper* dumper) {
+  int32_t turn = 0;
+  for (const auto& [method, parameters] : GenerationSettings()) {
+    for (const int32_t prompt : {20, 90, 131}) {
+      const int32_t group = 1 + turn++ % 3;
+      dumper->WriteGeneration(method, parameters,
+                              {1 + turn % 2, 2 * group, 2, 16, prompt + 9, prompt + 9, 0, static_cast<DType>(turn % 3)},
+                              prompt, turn % 8);
+    }
+  }
+}
+
+// The recorded heads: all rows, or the last one as a decode step.
+RandomProblem RecordedHeads(const std::string& path, bool decode) {
+  std::ifstream file(path, std::ios::binary);
+  int32_t sizes[3] = {};
+  file.read(reinterpret_cast<char*>(sizes), sizeof(sizes));
+  const auto [num_qo_heads, head_dim, tokens] = sizes;
+  if (!file || num_qo_heads < 1 || head_dim < 1 || tokens < 2) Fail("cannot read the sizes in " + path);
+  ProblemShape shape{
+      1, num_qo_heads, 1, head_dim, decode ? 1 : tokens, tokens, decode ? tokens - 1 : 0, DType::kFloat32};
+  std::mt19937 random(1);
+  RandomProblem data(shape, &random);
+  std::vector<float> row(static_cast<size_t>(head_dim));
+  const auto read_rows = [&](testing::OwnedTensor* tensor, int32_t heads, int32_t first) {
+    for (int32_t head = 0; head < heads; ++head) {
+      for (int32_t token = 0; token < tokens; ++token) {
+        file.read(reinterpret_cast<char*>(row.data()), static_cast<std::streamsize>(row.size() * sizeof(float)));
+        for (int32_t d = 0; d < head_dim && token >= first; ++d)
+          tensor->Set(0, head, token - first, d, row[static_cast<size_t>(d)]);
+      }
+    }
+  };
+  read_rows(&data.q, num_qo_heads, decode ? tokens - 1 : 0);
+  read_rows(&data.k, 1, 0);
+  read_rows(&data.v, 1, 0);
+  if (!file) Fail(path + " is too short");
+  return data;
+}
+
+void WriteRecorded(Dumper* dumper, const std::string& path) {
+  const RandomProblem prefill = RecordedHeads(path, /*decode=*/false), decode = RecordedHeads(path, /*decode=*/true);
+  for (const auto& [method, parameters] : PrefillSettings())
+    dumper->Write({Phase::kPrefill, method, parameters, prefill.shape}, prefill);
+  for (const auto& [method, parameters] : DecodeSettings())
+    dumper->Write({Phase::kDecode, method, parameters, decode.shape}, decode);
+  for (const auto& [method, parameters] : GenerationSettings())
+    dumper->WriteGeneration(method, parameters, prefill, prefill.shape.seq_k - 9, 1);
+}
+
 }  // namespace
 }  // namespace headscope::kernels
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: kernels_methods_dump DIR SEED\n";
+  if (argc != 3 && argc != 4) {
+    std::cerr << "usage: kernels_methods_dump DIR SEED [HEADS]\n";
     return 2;
   }
   headscope::kernels::Dumper dumper(argv[1], static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10)));
+  if (argc == 4) {
+    headscope::kernels::WriteRecorded(&dumper, argv[3]);
+    return 0;
+  }
   headscope::kernels::WritePrefill(&dumper);
   headscope::kernels::WriteDecode(&dumper);
+  headscope::kernels::WriteGenerations(&dumper);
   return 0;
 }

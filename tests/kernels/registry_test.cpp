@@ -32,8 +32,12 @@ std::vector<std::string> Names(const auto& methods) {
 
 TEST(Registry, ListsTheMethodsDenseFirst) {
   EXPECT_THAT(Names(PrefillMethods()),
-              ElementsAre("dense", "a-shape", "vertical-slash", "block-sparse", "s2-attention", "sample-attention"));
-  EXPECT_THAT(Names(DecodeMethods()), ElementsAre("dense", "sparq", "sliding-window"));
+              ElementsAre("dense", "a-shape", "vertical-slash", "block-sparse", "s2-attention", "sample-attention",
+                          "streaming-llm", "lm-infinite", "big-bird", "flex-prefill", "x-attention", "sparge-attn",
+                          "moba", "nsa", "infllm-v2", "oracle-top-k", "oracle-blocks", "oracle-top-p"));
+  EXPECT_THAT(Names(DecodeMethods()), ElementsAre("dense", "sparq", "sliding-window", "lm-infinite-decode",
+                                                  "exact-top-k", "quest", "twilight", "v-attention", "h2o", "tova",
+                                                  "snap-kv", "pyramid-kv", "chunk-kv", "knorm", "key-diff", "lag-kv"));
 }
 
 TEST(Registry, FindsByNameAndOnlyByName) {
@@ -65,8 +69,11 @@ TEST(MethodNames, AUniqueNameFindsItsMethodAndNoOther) {
 
 TEST(MethodNames, AreListedForMessages) {
   EXPECT_EQ(MethodNames(),
-            "dense, a-shape, vertical-slash, block-sparse, s2-attention, sample-attention, decode/dense, sparq, "
-            "sliding-window");
+            "dense, a-shape, vertical-slash, block-sparse, s2-attention, sample-attention, streaming-llm, lm-infinite, "
+            "big-bird, flex-prefill, x-attention, sparge-attn, moba, nsa, infllm-v2, oracle-top-k, oracle-blocks, "
+            "oracle-top-p, decode/dense, sparq, sliding-window, lm-infinite-decode, exact-top-k, quest, twilight, "
+            "v-attention, h2o, tova, "
+            "snap-kv, pyramid-kv, chunk-kv, knorm, key-diff, lag-kv");
 }
 
 TEST(Registry, DescribesEveryMethodAndParameter) {
@@ -94,6 +101,15 @@ TEST(Registry, DescribesEveryMethodAndParameter) {
   }
   for (const PrefillMethod* method : PrefillMethods()) EXPECT_EQ(method->spec().phase, Phase::kPrefill);
   for (const DecodeMethod* method : DecodeMethods()) EXPECT_EQ(method->spec().phase, Phase::kDecode);
+}
+
+// The window names a method by its name alone, whatever its phase; only the baselines share theirs.
+TEST(Registry, NamesAreUniqueButForTheBaselines) {
+  std::set<std::string> names;
+  for (const MethodSpec* spec : AllSpecs()) {
+    if (spec->baseline) continue;
+    EXPECT_TRUE(names.insert(spec->name).second) << spec->name;
+  }
 }
 
 TEST(Registry, HasOneBaselineOfEachPhaseWithoutParameters) {

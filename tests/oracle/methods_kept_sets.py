@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recomputes, element by element in float64, what every method keeps, and compares with what headscope kept.
 
-    methods_kept_sets.py DUMP_PROGRAM [--seed N]
+    methods_kept_sets.py DUMP_PROGRAM [--seed N] [--trace TRACE]
 
-DUMP_PROGRAM (kernels_methods_dump) writes random problems and headscope's kept sets; the definitions here are written from the papers'
+--trace: heads that a model recorded, the first tokens of them, in place of random ones. DUMP_PROGRAM (kernels_methods_dump) writes random problems and headscope's kept sets; the definitions here are written from the papers'
 algorithms and docs/methods.md, as masks over all (row, column) pairs, without runs, tiles or builders. A pick by rank is called ambiguous when the scores on both
 sides of its boundary differ by less than fp32 can tell; such heads are counted, must be rare, and are not compared.
 """
 import argparse
-import fractions
 import json
 import pathlib
 import random
@@ -19,25 +18,13 @@ import tempfile
 
 import numpy as np
 
-RELATIVE_GAP = 2e-5
+import decode_definitions
+import eviction_definitions
+import prefill_definitions
+from kept_set_rules import Ambiguous, top_k, top_share
+
 AMBIGUOUS_SHARE = 0.05
-
-
-class Ambiguous(Exception):
-    """The choice hangs on a difference below fp32's resolution."""
-
-
-def top_k(scores, k):
-    """Mask of the k largest scores; equal scores go to the lower index."""
-    k = min(k, len(scores))
-    order = np.argsort(-scores, kind="stable")
-    picked = np.zeros(len(scores), bool)
-    picked[order[:k]] = True
-    if 0 < k < len(scores):
-        last, first_out = scores[order[k - 1]], scores[order[k]]
-        if np.isfinite(last) and abs(last - first_out) <= RELATIVE_GAP * np.max(np.abs(scores[np.isfinite(scores)])):
-            raise Ambiguous
-    return picked
+AMBIGUOUS_SHARE_RECORDED = 0.1  # a model gives many keys almost nothing, and so almost alike
 
 
 class Problem:
@@ -138,21 +125,7 @@ def s2_attention(p, b, h, local_blocks, vertical_stride, head_step, offset, subt
 
 
 def stripes_for_share(line_sums, share):
-    sums = np.array([line_sums[s : s + 128].sum() for s in range(0, len(line_sums), 128)])
-    if share >= 1:
-        return np.arange(len(sums))
-    order = np.argsort(-sums, kind="stable")
-    reached, target, picked = 0.0, share * sums.sum(), []
-    for stripe in order:
-        if abs(reached - target) < RELATIVE_GAP * sums.sum() and target > 0:
-            raise Ambiguous
-        if reached >= target:
-            break
-        picked.append(stripe)
-        reached += sums[stripe]
-    if 0 < len(picked) < len(sums) and sums[order[len(picked) - 1]] - sums[order[len(picked)]] < RELATIVE_GAP * sums.sum():
-        raise Ambiguous
-    return picked
+    return np.flatnonzero(top_share(np.array([line_sums[s : s + 128].sum() for s in range(0, len(line_sums), 128)]), share))
 
 
 def sample_attention(p, b, h, alpha_c, alpha_s, chunk_n, own_rows_only, keep_diagonal):
@@ -191,50 +164,17 @@ PREFILL = {
     "block-sparse": block_sparse,
     "s2-attention": s2_attention,
     "sample-attention": sample_attention,
-}
+} | prefill_definitions.METHODS
 
 
-def softmax(x):
-    e = np.exp(x - x.max())
-    return e / e.sum()
+DECODE = decode_definitions.METHODS
 
 
-def dense_decode(p, b, kv):
-    return np.ones(p.seq_k, bool), None, None, 2 * p.seq_k * p.head_dim + 2 * p.head_dim
-
-
-def sliding_window(p, b, kv, n_local, n_sink):
-    kept = (p.column < n_sink) | (p.seq_k - 1 - p.column < n_local)
-    return kept, None, None, 2 * kept.sum() * p.head_dim + 2 * p.head_dim
-
-
-def sparq(p, b, kv, r, k, local_share, reallocate):
-    """Algorithm 1 with the grouped-query form of section 4."""
-    heads = range(kv * p.group, (kv + 1) * p.group)
-    q = [p.q[b, h, 0] for h in heads]
-    r, k = min(r, p.head_dim), min(k, p.seq_k)
-    largest = top_k(sum(abs(x) for x in q), r)
-    estimate = []
-    for x in q:
-        temperature = np.sqrt(np.abs(x[largest]).sum() / np.abs(x).sum()) / p.softmax_scale
-        estimate.append(softmax(p.cap(p.k[b, kv][:, largest] @ x[largest] / temperature)))
-    local = int(fractions.Fraction(str(local_share)) * k)
-    kept = p.column >= p.seq_k - local
-    kept[: p.seq_k - local] |= top_k(sum(estimate)[: p.seq_k - local], k - local)
-    if not reallocate:
-        return kept, None, None, p.seq_k * r + 2 * k * p.head_dim + 2 * p.head_dim
-    alpha = np.array([s[kept].sum() for s in estimate])
-    return kept, alpha, p.v[b, kv].mean(axis=0), p.seq_k * r + 2 * k * p.head_dim + 4 * p.head_dim
-
-
-DECODE = {"dense": dense_decode, "sliding-window": sliding_window, "sparq": sparq}
-
-
-def attend(p, b, h, kept):
-    """Softmax over the kept set, renormalised: output [seq_q, head_dim] and natural-log LSE."""
+def attend(p, b, h, kept, sampling=1.0):
+    """Softmax over the kept set, renormalised, each token `sampling` times: output [seq_q, head_dim] and natural-log LSE."""
     scores = np.where(kept, p.scores(b, h), -np.inf)
     top = np.where(kept.any(axis=1), scores.max(axis=1), 0)
-    weights = np.exp(scores - top[:, None])
+    weights = np.exp(scores - top[:, None]) * sampling
     total = weights.sum(axis=1)
     with np.errstate(divide="ignore"):
         lse = np.where(total > 0, top + np.log(total), -np.inf)
@@ -281,6 +221,7 @@ def check_decode(p, folder, number, report):
     output = p.read(folder, number, "o", p.q.shape)
     lse = p.read(folder, number, "lse", p.q.shape[:3])
     moved = np.fromfile(folder / f"{number}.moved", np.int64)[0]
+    weights = np.fromfile(folder / f"{number}.weights", np.float32)
     reallocated = (folder / f"{number}.alpha").stat().st_size > 0
     if reallocated:
         alpha = p.read(folder, number, "alpha", (p.batch, p.num_qo_heads))
@@ -288,7 +229,7 @@ def check_decode(p, folder, number, report):
     for b in range(p.batch):
         for kv in range(p.num_kv_heads):
             try:
-                expected, expected_alpha, expected_mean, expected_moved = DECODE[p.method](p, b, kv, **p.parameters)
+                expected, expected_alpha, expected_mean, expected_moved, *sampling = DECODE[p.method](p, b, kv, **p.parameters)
             except Ambiguous:
                 report.ambiguous += 1
                 continue
@@ -296,7 +237,10 @@ def check_decode(p, folder, number, report):
             if not np.array_equal(kept[b, kv], expected):
                 report.fail(number, p, f"KV head {kv}: tokens {np.flatnonzero(kept[b, kv] != expected)} differ")
                 continue
-            if moved != expected_moved:
+            before = kept.reshape(-1, p.seq_k)[: b * p.num_kv_heads + kv].sum()
+            if sampling and not close(weights[before : before + expected.sum()], sampling[0][expected], 1e-6):
+                report.fail(number, p, f"KV head {kv}: the sampled tokens' weights differ")
+            if expected_moved is not None and moved != expected_moved:
                 report.fail(number, p, f"{moved} elements moved, here {expected_moved}")
             if reallocated != (expected_alpha is not None):
                 report.fail(number, p, "mean-value term present on one side only")
@@ -305,34 +249,75 @@ def check_decode(p, folder, number, report):
             if reallocated and not (close(alpha[b, heads], expected_alpha, 1e-5) and close(mean[b, kv], expected_mean, 1e-6)):
                 report.fail(number, p, f"KV head {kv}: alpha {alpha[b, heads]}, here {expected_alpha}, or the mean value differs")
             for g, h in enumerate(range(heads.start, heads.stop)):
-                row, row_lse = attend(p, b, h, expected[None, :])
+                row, row_lse = attend(p, b, h, expected[None, :], *sampling)
                 if reallocated:
                     row = expected_alpha[g] * row + (1 - expected_alpha[g]) * expected_mean
                 if not close(output[b, h], row, 2e-5) or not close(lse[b, h], row_lse, 2e-6):
                     report.fail(number, p, f"head {h}: the decode reference's output differs from NumPy's")
 
 
+def check_generation(p, folder, number, report):
+    steps = p.seq_k - p.prompt
+    kept = p.read(folder, number, "kept", (steps, p.batch, p.num_kv_heads, p.seq_k), np.uint8).astype(bool)
+    for b in range(p.batch):
+        try:
+            for step, expected in enumerate(eviction_definitions.METHODS[p.method](p, b, **p.parameters)):
+                report.compared += p.num_kv_heads
+                if not np.array_equal(kept[step, b], expected):
+                    kv, token = np.argwhere(kept[step, b] != expected)[0]
+                    report.fail(number, p, f"prompt {p.prompt} step {step} KV head {kv} token {token}: headscope {kept[step, b, kv, token]}, here {expected[kv, token]}")
+                    break
+        except Ambiguous:
+            report.ambiguous += p.num_kv_heads
+
+
+def write_recorded_heads(trace, path, layer, kv_head, tokens=600):
+    """The query heads of a KV head, cut to the first tokens: causal rows do not see what is left out."""
+    import h5py
+
+    with h5py.File(trace, "r") as file:
+        model, attention = file["model"].attrs, file["attention"]
+        group = int(model["num_qo_heads"]) // int(model["num_kv_heads"])
+        heads = slice(kv_head * group, (kv_head + 1) * group)
+        q, k, v = attention["q"][layer, heads, :tokens], attention["k"][layer, kv_head, :tokens], attention["v"][layer, kv_head, :tokens]
+        with open(path, "wb") as out:
+            np.array([q.shape[0], q.shape[2], q.shape[1]], np.int32).tofile(out)
+            for values in (q, k, v):
+                values.astype(np.float32).tofile(out)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dump_program")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    parser.add_argument("--trace")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}")
     report, methods = Report(), set()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        subprocess.run([arguments.dump_program, name, str(arguments.seed)], check=True)
-        numbers = sorted(int(path.stem) for path in folder.glob("*.json"))
-        for number in numbers:
-            p = Problem(folder, number)
-            methods.add((p.phase, p.method))
-            (check_prefill if p.phase == "prefill" else check_decode)(p, folder, number, report)
-    print(f"{len(numbers)} cases, {report.compared} heads compared, {report.ambiguous} ambiguous, {report.failed} differences")
-    missing = {("prefill", m) for m in PREFILL} | {("decode", m) for m in DECODE}
+        # Of a trace three KV heads: of an early, a middle and a late layer.
+        heads = [(1, 0), (5, 1), (8, 2)] if arguments.trace else [None]
+        cases = 0
+        for place in heads:
+            command = [arguments.dump_program, name, str(arguments.seed)]
+            if place is not None:
+                write_recorded_heads(arguments.trace, folder / "heads", *place)
+                command.append(str(folder / "heads"))
+            subprocess.run(command, check=True)
+            numbers = sorted(int(path.stem) for path in folder.glob("*.json"))
+            cases += len(numbers)
+            for number in numbers:
+                p = Problem(folder, number)
+                methods.add((p.phase, p.method))
+                {"prefill": check_prefill, "decode": check_decode, "generation": check_generation}[p.phase](p, folder, number, report)
+    print(f"{cases} cases, {report.compared} heads compared, {report.ambiguous} ambiguous, {report.failed} differences")
+    missing = {("prefill", m) for m in PREFILL} | {("decode", m) for m in DECODE} | {("generation", m) for m in eviction_definitions.METHODS}
     if missing - methods:
         print(f"no case of {sorted(missing - methods)}")
         return 1
-    if report.ambiguous > AMBIGUOUS_SHARE * (report.compared + report.ambiguous):
+    allowed = AMBIGUOUS_SHARE_RECORDED if arguments.trace else AMBIGUOUS_SHARE
+    if report.ambiguous > allowed * (report.compared + report.ambiguous):
         print("too many ambiguous heads: the comparison says little")
         return 1
     return 1 if report.failed else 0

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// FlexPrefill: a pattern and a budget for every head, both found on the prompt at hand.
+//
+// Source: FlexPrefill: A Context-Aware Sparse Attention Mechanism for Efficient Long-Sequence Inference, Algorithms 1
+// to
+// 4. The last block of 128 queries is representative: where the block means predict its attention over key blocks
+// (square root of the Jensen-Shannon divergence below tau), blocks are chosen by the means of all query blocks
+// (query-aware); otherwise columns and diagonals by the representative queries (vertical-slash). gamma is the share of
+// the estimated mass that is kept, over the whole map of a head or of each direction.
+//
+// Choices where the paper is silent: the divergence takes natural logarithms; columns and diagonals are taken in
+// stripes of 128, as a block kernel computes them, and gamma counts stripes. min_budget (1024 in the paper's
+// experiments and the released code) is counted in blocks of a row block, or stripes of a direction. The released code
+// also keeps the first and the own block of every row block; `keep_ends` 0 leaves them to the algorithm as printed.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "head_groups.h"
+#include "key_blocks.h"
+#include "line_sums.h"
+#include "mass_share.h"
+#include "registry.h"
+#include "selector.h"
+#include "top_k.h"
+
+namespace headscope::kernels {
+namespace {
+
+constexpr int32_t kBlock = 128;
+
+MethodSpec MakeSpec() {
+  return {
+      .name = "flex-prefill",
+      .title = "FlexPrefill",
+      .family = "dynamic pattern",
+      .paper =
+          "FlexPrefill: A Context-Aware Sparse Attention Mechanism for Efficient Long-Sequence Inference, Algorithms 1 "
+          "to 4",
+      .summary = "Finds per head whether block means or lines predict the attention, and keeps the share gamma of it.",
+      .phase = Phase::kPrefill,
+      .chosen_per = ChosenPer::kQueryHead,
+      .parameters =
+          {
+              {.name = "gamma",
+               .type = ParameterType::kReal,
+               .default_value = 0.95,
+               .step = 0.01,
+               .unit = Unit::kShareOfMass,
+               .help = "share of the estimated mass that is kept (the paper: 0.9 and 0.95)",
+               .cost = "more blocks, and many more near 1",
+               .role = ParameterRole::kMassShare},
+              {.name = "tau",
+               .type = ParameterType::kReal,
+               .default_value = 0.1,
+               .step = 0.05,
+               .help = "largest divergence at which block means choose (0: lines always)",
+               .cost = "more heads choose by block means"},
+              {.name = "min_budget",
+               .default_value = 1024,
+               .minimum = 0,
+               .maximum = 1 << 20,
+               .step = 128,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "tokens kept at least: by a row block, or in each direction",
+               .cost = "more pairs where gamma asks for few",
+               .scaled_floor = 128},
+              {.name = "keep_ends",
+               .type = ParameterType::kFlag,
+               .default_value = 1,
+               .help = "always keep the first block and the diagonal (as the released code)",
+               .cost = "two more blocks per row block"},
+          },
+  };
+}
+
+// Natural logarithms; both sum to 1.
+double JensenShannon(const std::vector<float>& a, const std::vector<float>& b) {
+  double divergence = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    const double mean = (x + y) / 2;
+    if (x > 0) divergence += x * std::log(x / mean) / 2;
+    if (y > 0) divergence += y * std::log(y / mean) / 2;
+  }
+  return std::max(divergence, 0.0);
+}
+
+class HeadSelector {
+ public:
+  HeadSelector(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+               int32_t sequence, int32_t kv_head)
+      : problem_(problem),
+        values_(values),
+        options_(options),
+        sequence_(sequence),
+        keys_(internal::PackVisibleKeys(problem, sequence, kv_head)),
+        pooled_(internal::PoolVisibleKeys(problem, sequence, kv_head, kBlock)),
+        probe_(problem, options) {}
+
+  void AddLists(int32_t head, SparseIndexBuilder* builder) {
+    probe_.Sum(keys_, sequence_, head, std::max(0, problem_.seq_q - kBlock), problem_.seq_q, &sums_);
+    if (internal::IsCancelled(options_)) return;
+    const std::vector<float> columns = internal::StripeSums(sums_.columns, kBlock);
+    if (std::sqrt(JensenShannon(PredictedShares(head), Normalised(columns))) < values_.Real("tau")) {
+      AddByMeans(head, builder);
+    } else {
+      AddByLines(columns, internal::StripeSums(sums_.slashes, kBlock), builder);
+    }
+  }
+
+ private:
+  // Blocks or stripes that are kept in any case.
+  int64_t Minimum() const { return (values_.Integer("min_budget") + kBlock - 1) / kBlock; }
+
+  int64_t QueryOffset(int32_t head, int32_t row) const {
+    return sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride + row * problem_.q.row_stride;
+  }
+
+  static std::vector<float> Normalised(std::vector<float> mass) {
+    double total = 0;
+    for (const float one : mass) total += static_cast<double>(one);
+    for (float& one : mass) one = static_cast<float>(static_cast<double>(one) / total);
+    return mass;
+  }
+
+  // What the mean of the representative queries makes of the means of the key blocks.
+  std::vector<float> PredictedShares(int32_t head) const {
+    const int32_t rows = std::min(kBlock, problem_.seq_q);
+    const std::vector<float> query = internal::PoolRows(
+        problem_.q, problem_.dtype, QueryOffset(head, problem_.seq_q - rows), rows, problem_.head_dim, kBlock);
+    std::vector<float> scores(static_cast<size_t>(pooled_.seq_k()));
+    ScoreBlock(query.data(), problem_.head_dim, 1, pooled_, 0, pooled_.seq_k(), internal::ScaleOf(problem_),
+               problem_.soft_cap, scores.data(), pooled_.seq_k());
+    internal::SoftmaxInPlace(scores.data(), pooled_.seq_k(), pooled_.seq_k());
+    return scores;
+  }
+
+  void AppendEnds(const internal::QueryBlock& rows, std::vector<int32_t>* blocks) const {
+    if (!values_.Flag("keep_ends")) return;
+    blocks->push_back(0);
+    internal::AppendOwnBlocks(rows, kBlock, blocks);
+  }
+
+  // The map of all blocks, each row a softmax: the best of all of them, and the best `Minimum` of each row.
+  void AddByMeans(int32_t head, SparseIndexBuilder* builder) const {
+    const int32_t num_rows = (problem_.seq_q + kBlock - 1) / kBlock;
+    const std::vector<float> queries =
+        internal::PoolRows(problem_.q, problem_.dtype, QueryOffset(head, 0), problem_.seq_q, problem_.head_dim, kBlock);
+    std::vector<float> map;
+    std::vector<size_t> row_begin;
+    for (int32_t number = 0; number < num_rows; ++number) {
+      const int32_t count = internal::BlockOfRows(problem_, number, kBlock).NumKeyBlocks(kBlock);
+      row_begin.push_back(map.size());
+      map.resize(map.size() + static_cast<size_t>(count));
+      float* const row = map.data() + row_begin.back();
+      ScoreBlock(queries.data() + int64_t{number} * problem_.head_dim, problem_.head_dim, 1, pooled_, 0, count,
+                 internal::ScaleOf(problem_), problem_.soft_cap, row, count);
+      internal::SoftmaxInPlace(row, count, count);
+    }
+    row_begin.push_back(map.size());
+    const std::vector<int32_t> kept = internal::TopShare(map, values_.Real("gamma"));
+    size_t next = 0;
+    const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
+      const size_t begin = row_begin[static_cast<size_t>(rows.number)],
+                   end = row_begin[static_cast<size_t>(rows.number) + 1];
+      *blocks = internal::TopK({map.data() + begin, end - begin}, Minimum());
+      for (; next < kept.size() && static_cast<size_t>(kept[next]) < end; ++next)
+        blocks->push_back(kept[next] - static_cast<int32_t>(begin));
+      AppendEnds(rows, blocks);
+    };
+    internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
+  }
+
+  void AddByLines(const std::vector<float>& columns, const std::vector<float>& slashes,
+                  SparseIndexBuilder* builder) const {
+    const std::vector<int32_t> vertical = internal::TopShare(columns, values_.Real("gamma"), Minimum());
+    const std::vector<int32_t> slash = internal::TopShare(slashes, values_.Real("gamma"), Minimum());
+    const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
+      *blocks = vertical;
+      for (const int64_t stripe : slash) {
+        internal::TakeSlashStripe(stripe, kBlock, rows.first_position, [&](int64_t begin, int64_t end) {
+          for (int64_t block = begin / kBlock; block < end / kBlock; ++block)
+            blocks->push_back(static_cast<int32_t>(block));
+        });
+      }
+      AppendEnds(rows, blocks);
+    };
+    internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
+  }
+
+  const AttentionProblem& problem_;
+  const ParameterValues& values_;
+  const RunOptions& options_;
+  const int32_t sequence_;
+  const PackedKeys keys_, pooled_;
+  internal::LineProbe probe_;
+  internal::LineSums sums_;
+};
+
+class FlexPrefillMethod final : public internal::PrefillSelector {
+ public:
+  FlexPrefillMethod() : PrefillSelector(MakeSpec()) {}
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                SparseIndex* index) const override {
+    return internal::SelectByHead(
+        problem, options,
+        [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
+          HeadSelector selector(problem, values, options, group.sequence, group.kv_head);
+          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i)
+            selector.AddLists(group.first_head + i, builder);
+        },
+        index);
+  }
+};
+
+}  // namespace
+
+const PrefillMethod& FlexPrefill() {
+  static const FlexPrefillMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// H2O: the tokens that got most attention so far, and the newest ones.
+//
+// Source: H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models, section 4 and Algorithm
+// 1; the settings of SparQ Attention's comparison, section 5.1 and appendix G: a cache of k tokens, l = k / 4 of them
+// the newest, the others those of the largest sum of probabilities; eviction is final; transfers 2 k head_dim + 2
+// head_dim + 2 S.
+//
+// Choices where the sources are silent: the prompt's attention counts, of the rows that were recorded; over grouped
+// queries sums are taken over the group; a new token is among the k, so the least of the others goes before the step
+// attends. From the first eviction on, probabilities are those over what is left.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "internal/parallel_for.h"
+#include "line_sums.h"
+#include "prompt_eviction.h"
+#include "registry.h"
+#include "step_scores.h"
+#include "top_k.h"
+
+namespace headscope::kernels {
+namespace {
+
+MethodSpec MakeSpec() {
+  return {
+      .name = "h2o",
+      .title = "H2O",
+      .family = "cache eviction",
+      .paper =
+          "H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models, section 4; SparQ "
+          "Attention, section 5.1 (its settings)",
+      .summary = "Keeps the newest tokens and those that got most attention so far; what goes is gone.",
+      .phase = Phase::kDecode,
+      .chosen_per = ChosenPer::kKvHead,
+      .keeps_state = true,
+      .needs_history = true,
+      .parameters =
+          {
+              {.name = "k",
+               .default_value = 192,
+               .minimum = 1,
+               .maximum = 1 << 20,
+               .step = 16,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "tokens that the cache holds (SparQ's comparisons: 192 to 768)",
+               .cost = "one more key and value to read per token"},
+              {.name = "local_share",
+               .type = ParameterType::kReal,
+               .default_value = 0.25,
+               .step = 0.05,
+               .unit = Unit::kShareOfParameter,
+               .share_of = "k",
+               .help = "share of k that is reserved for the newest tokens, one at least",
+               .cost = "takes places from tokens with more attention"},
+          },
+  };
+}
+
+class H2oPolicy final : public DecodePolicy {
+ public:
+  H2oPolicy(const MethodSpec& spec, const ParameterValues& values)
+      : spec_(spec),
+        budget_(static_cast<size_t>(values.Integer("k"))),
+        local_(std::max<size_t>(1, static_cast<size_t>(values.Real("local_share") * values.Integer("k") + 1e-9))) {}
+
+  Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions* evictions) override {
+    const AttentionProblem& cache = prompt.cache;
+    lists_.assign(static_cast<size_t>(cache.batch * cache.num_kv_heads), {});
+    end_ = prompt.first_token + cache.seq_k;
+    if (cache.seq_k == 0) return {};
+    if (Status status = internal::CheckLastQueries(spec_, prompt, 1); !status.ok()) return status;
+    Status status = internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
+                                          [&](int64_t begin, int64_t end, int32_t) {
+                                            for (int64_t list = begin; list < end; ++list)
+                                              SumPrompt(prompt, list, options);
+                                          });
+    for (size_t list = 0; status.ok() && list < lists_.size(); ++list) Shrink(list, evictions);
+    return status;
+  }
+
+  Status Append(const DecodeStep& step, const RunOptions&) override {
+    for (const int32_t end = step.first_token + step.problem.seq_k; end_ < end; ++end_) {
+      for (Cache& list : lists_) {
+        list.tokens.push_back(end_);
+        list.mass.push_back(0.0f);
+      }
+    }
+    return {};
+  }
+
+  Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
+              DecodeEvictions* evictions) override {
+    std::vector<std::vector<int32_t>> kept;
+    for (size_t list = 0; list < lists_.size(); ++list) {
+      Shrink(list, evictions);
+      kept.push_back(lists_[list].tokens);
+    }
+    *selection = internal::SelectionOfKept(step, kept);
+    selection->elements_moved += 2 * int64_t{step.problem.seq_k};  // the sums, read and written
+    return internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
+                                 [&](int64_t begin, int64_t end, int32_t) {
+                                   for (int64_t list = begin; list < end; ++list) Attend(step, list);
+                                 });
+  }
+
+ private:
+  struct Cache {
+    std::vector<int32_t> tokens;  // of the sequence, ascending
+    std::vector<float> mass;      // what each got so far
+  };
+
+  void SumPrompt(const DecodePrompt& prompt, int64_t list, const RunOptions& options) {
+    const AttentionProblem& cache = prompt.cache;
+    const auto sequence = static_cast<int32_t>(list / cache.num_kv_heads);
+    const auto kv_head = static_cast<int32_t>(list % cache.num_kv_heads);
+    const PackedKeys keys = internal::PackVisibleKeys(cache, sequence, kv_head);
+    internal::LineProbe probe(cache, options);
+    internal::LineSums sums;
+    Cache& into = lists_[static_cast<size_t>(list)];
+    into.mass.assign(static_cast<size_t>(cache.seq_k), 0.0f);
+    for (int32_t token = 0; token < cache.seq_k; ++token) into.tokens.push_back(prompt.first_token + token);
+    for (int32_t i = 0; i < cache.GroupSize(); ++i) {
+      probe.SumColumns(keys, sequence, kv_head * cache.GroupSize() + i, 0, cache.seq_q, &sums);
+      for (size_t token = 0; token < into.mass.size(); ++token) into.mass[token] += sums.columns[token];
+    }
+  }
+
+  // The best of those before the newest `local_`, down to the budget.
+  void Shrink(size_t list, DecodeEvictions* evictions) {
+    Cache& cache = lists_[list];
+    if (cache.tokens.size() <= budget_) return;
+    const size_t local = std::min(local_, budget_), older = cache.tokens.size() - local;
+    const std::vector<int32_t> best = internal::TopK({cache.mass.data(), older}, static_cast<int64_t>(budget_ - local));
+    Cache left;
+    size_t next = 0;
+    for (size_t place = 0; place < cache.tokens.size(); ++place) {
+      const bool kept = place >= older || (next < best.size() && static_cast<size_t>(best[next]) == place);
+      if (!kept) {
+        evictions->Evict(static_cast<int64_t>(list), cache.tokens[place]);
+        continue;
+      }
+      if (place < older) ++next;
+      left.tokens.push_back(cache.tokens[place]);
+      left.mass.push_back(cache.mass[place]);
+    }
+    cache = std::move(left);
+  }
+
+  // Adds the step's attention over what is left; tokens that the model's own window has passed get none.
+  void Attend(const DecodeStep& step, int64_t list) {
+    Cache& cache = lists_[static_cast<size_t>(list)];
+    std::vector<int32_t> seen;
+    for (const int32_t token : cache.tokens) {
+      if (token >= step.first_token) seen.push_back(token - step.first_token);
+    }
+    const AttentionProblem& problem = step.problem;
+    internal::StepScores scores(problem, static_cast<int32_t>(list / problem.num_kv_heads),
+                                static_cast<int32_t>(list % problem.num_kv_heads));
+    scores.Score(seen);
+    scores.Softmax();
+    const std::vector<float> sums = scores.Sums();
+    const size_t passed = cache.tokens.size() - seen.size();
+    for (size_t i = 0; i < sums.size(); ++i) cache.mass[passed + i] += sums[i];
+  }
+
+  const MethodSpec& spec_;
+  const size_t budget_, local_;
+  std::vector<Cache> lists_;
+  int32_t end_ = 0;  // tokens of the sequence so far
+};
+
+class H2oMethod final : public DecodeMethod {
+ public:
+  H2oMethod() : spec_(MakeSpec()) {}
+  const MethodSpec& spec() const override { return spec_; }
+  std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
+    return std::make_unique<H2oPolicy>(spec_, values);
+  }
+
+ private:
+  const MethodSpec spec_;
+};
+
+}  // namespace
+
+const DecodeMethod& H2o() {
+  static const H2oMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels

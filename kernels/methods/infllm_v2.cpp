@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// InfLLM-V2's two stages (MiniCPM4's sparse attention), as a selector.
+//
+// Source: InfLLM-V2: Dense-Sparse Switchable Attention for Seamless Short-to-Long Adaptation, section 3. Keys in
+// windows of 32, 16 apart, stood for by their mean; a query's softmax over them, summed over the query heads of a KV
+// head; a block of 64 keys has the largest share of the windows that overlap it; kept are the first blocks, the
+// window's blocks and the top_k best of the others. The defaults are MiniCPM4's (top_k 64, one first block, a window of
+// 2048). Up to a length of 8192 its models attend densely, which is a matter of when one applies the method.
+//
+// Where the source is silent: windows that have not ended are not scored; the window is rounded out to whole blocks. A
+// list of headscope's index belongs to 64 rows: `rows` says how they agree.
+#include "compressed_keys.h"
+#include "registry.h"
+#include "selector.h"
+
+namespace headscope::kernels {
+namespace {
+
+MethodSpec MakeSpec() {
+  return {
+      .name = "infllm-v2",
+      .title = "InfLLM-V2",
+      .family = "dynamic pattern",
+      .paper = "InfLLM-V2: Dense-Sparse Switchable Attention for Seamless Short-to-Long Adaptation, section 3",
+      .summary = "Keeps the first blocks, a window, and the blocks of 64 keys whose means get most attention.",
+      .phase = Phase::kPrefill,
+      .chosen_per = ChosenPer::kKvHead,
+      .parameters =
+          {
+              {.name = "top_k",
+               .default_value = 64,
+               .minimum = 0,
+               .maximum = 1 << 14,
+               .step = 1,
+               .logarithmic = true,
+               .unit = Unit::kBlocks,
+               .help = "key blocks per query beside the first and the window's",
+               .cost = "64 more pairs per row and block",
+               .role = ParameterRole::kBudget,
+               .tokens_per_unit = 64,
+               .scaled_floor = 2},
+              {.name = "n_first",
+               .default_value = 1,
+               .minimum = 0,
+               .maximum = 1 << 14,
+               .step = 1,
+               .unit = Unit::kBlocks,
+               .help = "first key blocks that every row keeps",
+               .cost = "64 more pairs per row and block",
+               .tokens_per_unit = 64},
+              {.name = "n_local",
+               .default_value = 2048,
+               .minimum = 1,
+               .maximum = 1 << 20,
+               .step = 64,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "newest tokens that every row keeps",
+               .cost = "one more pair per row and token",
+               .scaled_floor = 64},
+              {.name = "rows",
+               .type = ParameterType::kChoice,
+               .help = "64 rows share a list: what any of them chose, or the best by the sum of their scores",
+               .cost = "sum keeps less, and not what every row chose",
+               .choices = {"union", "sum"}},
+          },
+  };
+}
+
+class InfLlmV2Method final : public internal::PrefillSelector {
+ public:
+  InfLlmV2Method() : PrefillSelector(MakeSpec()) {}
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                SparseIndex* index) const override {
+    internal::CompressedChoice choice;
+    choice.maximum = true;
+    choice.n_blocks = values.Integer("top_k");
+    choice.n_first = values.Integer("n_first");
+    choice.n_own = 1;
+    choice.n_local = values.Integer("n_local");
+    choice.union_of_rows = values.Integer("rows") == 0;
+    return internal::SelectByCompressedKeys(problem, choice, options, index);
+  }
+};
+
+}  // namespace
+
+const PrefillMethod& InfLlmV2() {
+  static const InfLlmV2Method method;
+  return method;
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fewest blocks that hold a share of the exact attention: an upper bound for every method that keeps a share of
+// mass in blocks of 64 x 64 (FlexPrefill, XAttention, SpargeAttn, ..).
+//
+// Per block of 64 query rows the fewest blocks of 64 keys that together have the share p of these rows' exact mass: p
+// is the mean kept mass that is reached in each of them, not the least row's. It costs as much as dense attention; no
+// claim of speed is made.
+#include "exact_mass.h"
+#include "mass_share.h"
+#include "registry.h"
+#include "selector.h"
+
+namespace headscope::kernels {
+namespace {
+
+MethodSpec MakeSpec() {
+  return {
+      .name = "oracle-top-p",
+      .title = "Oracle top-p",
+      .family = "oracle",
+      .paper =
+          "none: the upper bound of block-sparse methods with a share of mass (XAttention, section 2.2, has the rule)",
+      .summary =
+          "Keeps, per block of 64 queries, the fewest blocks of 64 keys that have the share p of the exact mass.",
+      .phase = Phase::kPrefill,
+      .chosen_per = ChosenPer::kQueryHead,
+      .parameters = {{.name = "p",
+                      .type = ParameterType::kReal,
+                      .default_value = 0.95,
+                      .step = 0.01,
+                      .unit = Unit::kShareOfMass,
+                      .help = "share of the exact mass that every block of query rows keeps",
+                      .cost = "more blocks, and many more near 1",
+                      .role = ParameterRole::kMassShare}},
+  };
+}
+
+class OracleTopPMethod final : public internal::PrefillSelector {
+ public:
+  OracleTopPMethod() : PrefillSelector(MakeSpec()) {}
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                SparseIndex* index) const override {
+    return internal::SelectByExactMass(
+        problem, options,
+        [&](const internal::QueryBlock&, const std::vector<float>& mass, std::vector<int32_t>* blocks) {
+          *blocks = internal::TopShare(mass, values.Real("p"));
+        },
+        index);
+  }
+};
+
+}  // namespace
+
+const PrefillMethod& OracleTopP() {
+  static const OracleTopPMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels

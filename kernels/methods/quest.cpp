@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quest: pages of the cache by an upper bound of their tokens' scores.
+//
+// Source: Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference, section 3.3 and Algorithm 1: the least
+// and the largest key of every page of 16, component by component; a page's score is the sum over components of the
+// larger product with the query; the best pages are attended to. Its first two layers stay dense, which is a matter of
+// where one applies the method.
+//
+// Choices where the paper is silent: over grouped queries, scores are summed within the group, so that a KV head has
+// one list (`group=mean_query` scores the mean query, as serving engines do); the newest page is among the chosen ones,
+// as in the released kernels (`keep_newest`).
+#include <algorithm>
+#include <vector>
+
+#include "page_bounds.h"
+#include "registry.h"
+#include "step_scores.h"
+#include "top_k.h"
+
+namespace headscope::kernels {
+namespace {
+
+enum class Group : uint8_t { kSum, kMeanQuery };
+
+MethodSpec MakeSpec() {
+  return {
+      .name = "quest",
+      .title = "Quest",
+      .family = "dynamic selection",
+      .paper = "Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference, section 3.3",
+      .summary = "Attends to the pages of the cache whose bounds promise the largest scores.",
+      .phase = Phase::kDecode,
+      .chosen_per = ChosenPer::kKvHead,
+      .keeps_state = true,
+      .parameters =
+          {
+              {.name = "budget",
+               .default_value = 1024,
+               .minimum = 1,
+               .maximum = 1 << 20,
+               .step = 64,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "tokens attended to, in whole pages, one page at least (the paper: 256 to 4096)",
+               .cost = "one more key and value to read per token"},
+              {.name = "page_size",
+               .default_value = 16,
+               .minimum = 1,
+               .maximum = 1024,
+               .step = 1,
+               .logarithmic = true,
+               .unit = Unit::kTokens,
+               .help = "tokens of a page",
+               .cost = "bounds are fewer and looser"},
+              {.name = "group",
+               .type = ParameterType::kChoice,
+               .help = "over grouped queries: the sum of their scores, or the score of their mean",
+               .cost = "mean_query estimates once per KV head",
+               .choices = {"sum", "mean_query"}},
+              {.name = "keep_newest",
+               .type = ParameterType::kFlag,
+               .default_value = 1,
+               .help = "the newest page is among the chosen ones",
+               .cost = "takes the place of a page with a larger score"},
+          },
+  };
+}
+
+Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& values,
+                      const internal::PageBounds& bounds, DecodeSelection* selection) {
+  const int32_t page_size = values.Integer("page_size"), num_pages = bounds.NumPages();
+  const int32_t picks = std::clamp(values.Integer("budget") / page_size, 1, num_pages);
+  const bool newest = values.Flag("keep_newest");
+  std::vector<std::vector<int32_t>> pages;
+  for (int32_t list = 0; list < problem.batch * problem.num_kv_heads; ++list) {
+    const internal::StepScores step(problem, list / problem.num_kv_heads, list % problem.num_kv_heads);
+    std::vector<float> queries = step.queries();
+    int32_t num_queries = step.group();
+    if (values.Choice<Group>("group") == Group::kMeanQuery) {
+      const auto width = static_cast<size_t>(problem.head_dim);
+      for (size_t at = width; at < queries.size(); ++at) queries[at % width] += queries[at];
+      num_queries = 1;  // the sum: a positive factor changes no order
+    }
+    std::vector<float> scores = bounds.Scores(list, queries.data(), num_queries);
+    if (newest) scores.pop_back();
+    pages.push_back(internal::TopK(scores, picks - (newest ? 1 : 0)));
+    if (newest) pages.back().push_back(num_pages - 1);
+  }
+  DecodeSelection chosen = internal::SelectionOfLists(problem, pages);
+  chosen.page_size = page_size;
+  // Both bounds of every page; keys and values of the chosen pages; the new key and value.
+  chosen.elements_moved =
+      2 * int64_t{num_pages} * problem.head_dim +
+      (std::min<int64_t>(int64_t{picks} * page_size, problem.seq_k) + 1) * (problem.head_dim + problem.ValueDim());
+  *selection = std::move(chosen);
+  return {};
+}
+
+class QuestMethod final : public internal::PagedSelector {
+ public:
+  QuestMethod() : PagedSelector(MakeSpec()) {}
+  Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
+                        const internal::PageBounds& bounds, DecodeSelection* selection) const override {
+    return ChooseByBounds(problem, values, bounds, selection);
+  }
+};
+
+}  // namespace
+
+const DecodeMethod& Quest() {
+  static const QuestMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// SnapKV: the prompt's last queries vote for what stays.
+//
+// Source: SnapKV: LLM Knows What You are Looking for Before Generation, section 4 and Listing 1: the attention of the
+// last `window` queries, summed, smoothed by pooling, the best tokens of each head and the window itself. Over grouped
+// queries votes are averaged within the group, as the kvpress library does; the released code repeats keys instead and
+// gives every query head a cache of its own.
+#include "prompt_eviction.h"
+#include "registry.h"
+#include "window_votes.h"
+
+namespace headscope::kernels {
+namespace {
+
+MethodSpec MakeSpec() {
+  return {
+      .name = "snap-kv",
+      .title = "SnapKV",
+      .family = "cache eviction",
+      .paper = "SnapKV: LLM Knows What You are Looking for Before Generation, section 4",
+      .summary = "Evicts the prompt's tokens that its last queries attend to least.",
+      .phase = Phase::kDecode,
+      .chosen_per = ChosenPer::kKvHead,
+      .keeps_state = true,
+      .needs_history = true,
+      .parameters = internal::WithEvictionParameters(internal::WindowVoteParameters()),
+  };
+}
+
+class SnapKvMethod final : public internal::PromptEvictor {
+ public:
+  SnapKvMethod() : PromptEvictor(MakeSpec()) {}
+  Status CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const override {
+    return internal::CheckLastQueries(spec(), prompt, values.Integer("window"));
+  }
+  std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
+    return internal::WindowVotes(head, values);
+  }
+};
+
+}  // namespace
+
+const DecodeMethod& SnapKv() {
+  static const SnapKvMethod method;
+  return method;
+}
+
+}  // namespace headscope::kernels

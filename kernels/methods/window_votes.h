@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the prompt's last queries attend to: SnapKV's score, and that of the methods that build on it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "prompt_eviction.h"
+
+namespace headscope::kernels::internal {
+
+// `window`, `kernel` and `pooling`.
+std::vector<ParameterSpec> WindowVoteParameters();
+
+// The mean over the last `window` queries and the group of their causal softmax over all keys; of the tokens before the
+// window smoothed over `kernel` neighbours (zeros beyond the ends); the window's own tokens are kept before all others.
+std::vector<float> WindowVotes(const PromptHead& head, const ParameterValues& values);
+
+}  // namespace headscope::kernels::internal

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decode methods that let go of tokens, over generations. DecodeDriver refuses a selection that names an evicted token
+// and shows NaN in its place, so that every step here is also a test of that.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "kept_sets.h"
+#include "kernels/decode_driver.h"
+
+namespace headscope::kernels {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FreshSeed;
+using ::testing::HasSubstr;
+using testing::ProblemShape;
+using testing::RandomProblem;
+using testing::SquareShape;
+
+constexpr int32_t kPrompt = 200, kLength = 212;
+
+using Steps = std::vector<DecodeSelection>;
+
+class Generation {
+ public:
+  Generation(const std::string& method, const std::string& parameters)
+      : method_(*FindDecodeMethod(method)), driver_(method_, testing::Values(method_.spec(), parameters)) {}
+
+  Status Begin(const RandomProblem& data, int32_t prompt, int32_t queries, int32_t layer = 0) {
+    DecodePrompt begin;
+    begin.cache = data.View();
+    begin.cache.seq_k = prompt;
+    begin.cache.seq_q = queries;
+    begin.cache.first_position = prompt - queries;
+    begin.cache.q.data = static_cast<const float*>(begin.cache.q.data) + (prompt - queries) * begin.cache.q.row_stride;
+    begin.layer = layer;
+    return driver_.Begin(begin, {});
+  }
+
+  DecodeSelection Step(const RandomProblem& data, int32_t position) {
+    DecodeStep step;
+    step.problem = data.View();
+    step.problem.q.data = static_cast<const float*>(step.problem.q.data) + position * step.problem.q.row_stride;
+    step.problem.seq_q = 1;
+    step.problem.seq_k = position + 1;
+    step.problem.first_position = position;
+    DecodeSelection selection;
+    Status status = driver_.Append(step, {});
+    if (status.ok()) status = driver_.Step(step, {}, &selection);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return selection;
+  }
+
+  Steps All(const RandomProblem& data, int32_t layer = 0) {
+    const Status status = Begin(data, kPrompt, kPrompt, layer);
+    EXPECT_TRUE(status.ok()) << status.message();
+    Steps steps;
+    for (int32_t position = kPrompt; position < kLength; ++position) steps.push_back(Step(data, position));
+    return steps;
+  }
+
+  const DecodeDriver& driver() const { return driver_; }
+
+ private:
+  const DecodeMethod& method_;
+  DecodeDriver driver_;
+};
+
+std::vector<int32_t> Tokens(const DecodeSelection& selection, int64_t list) {
+  return TokensOfList(selection, list, kLength);
+}
+
+RandomProblem Data(std::mt19937* random, int32_t num_qo_heads = 4, int32_t num_kv_heads = 2) {
+  return RandomProblem(SquareShape(kLength, num_qo_heads, num_kv_heads), random);
+}
+
+struct Setting {
+  const char* method;
+  const char* parameters;
+  int32_t budget;    // of the prompt, or of the cache
+  bool whole_cache;  // new tokens are among the budget
+};
+
+std::vector<Setting> Settings() {
+  return {{"h2o", "k=40", 40, true},
+          {"tova", "k=40", 40, true},
+          {"snap-kv", "budget=40,window=16", 40, false},
+          {"pyramid-kv", "budget=40,window=16,num_layers=4", 40, false},
+          {"chunk-kv", "budget=40,window=16", 40, false},
+          {"knorm", "budget=40", 40, false},
+          {"key-diff", "budget=40", 40, false},
+          {"lag-kv", "budget=40,lag=16", 40, false}};
+}
+
+TEST(CacheEviction, EveryMethodWithHistoryIsHere) {
+  std::vector<std::string> expected, named;
+  for (const DecodeMethod* method : DecodeMethods()) {
+    if (method->spec().needs_history) expected.push_back(method->spec().name);
+  }
+  for (const Setting& setting : Settings()) named.emplace_back(setting.method);
+  EXPECT_EQ(named, expected);
+}
+
+TEST(CacheEviction, KeepsTheBudgetAndEveryNewToken) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data = Data(&random);
+  for (const Setting& setting : Settings()) {
+    SCOPED_TRACE(setting.method);
+    Generation generation(setting.method, setting.parameters);
+    std::vector<std::vector<int32_t>> before(2);
+    int32_t position = kPrompt;
+    for (const DecodeSelection& selection : generation.All(data)) {
+      for (size_t list = 0; list < 2; ++list) {
+        const std::vector<int32_t> tokens = Tokens(selection, static_cast<int64_t>(list));
+        const int32_t grown = position - kPrompt + 1;
+        // A cache that TOVA has attended with has one token more, which goes behind the step.
+        if (setting.whole_cache) {
+          EXPECT_LE(static_cast<int32_t>(tokens.size()), setting.budget + 1);
+          EXPECT_GE(static_cast<int32_t>(tokens.size()), setting.budget);
+        } else if (std::string(setting.method) != "pyramid-kv") {
+          EXPECT_EQ(static_cast<int32_t>(tokens.size()), setting.budget + grown);
+        }
+        EXPECT_EQ(tokens.back(), position);
+        std::vector<int32_t> possible = before[list];  // what was evicted never returns
+        possible.push_back(position);
+        if (position > kPrompt) {
+          EXPECT_TRUE(std::includes(possible.begin(), possible.end(), tokens.begin(), tokens.end()));
+        }
+        before[list] = tokens;
+      }
+      EXPECT_GT(selection.elements_moved, 0);
+      ++position;
+    }
+    EXPECT_GE(generation.driver().NumEvicted(0), kPrompt - setting.budget - (setting.whole_cache ? 0 : 60));
+  }
+}
+
+TEST(CacheEviction, ABudgetOfEverythingIsDense) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data = Data(&random);
+  for (const Setting& setting : Settings()) {
+    const bool running = setting.whole_cache;
+    Generation generation(setting.method, running ? "k=1000" : "budget=1000");
+    int32_t position = kPrompt;
+    for (const DecodeSelection& selection : generation.All(data)) {
+      EXPECT_TRUE(IsDense(selection, ++position)) << setting.method;
+      EXPECT_EQ(generation.driver().NumEvicted(0), 0);
+    }
+  }
+}
+
+TEST(CacheEviction, BeginsAgainAfterAnotherGeneration) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data = Data(&random), other = Data(&random);
+  for (const Setting& setting : Settings()) {
+    Generation generation(setting.method, setting.parameters), fresh(setting.method, setting.parameters);
+    generation.All(other);
+    const Steps again = generation.All(data), expected = fresh.All(data);
+    for (size_t step = 0; step < expected.size(); ++step)
+      EXPECT_EQ(again[step].pages, expected[step].pages) << setting.method;
+  }
+}
+
+TEST(CacheEviction, SaysWhichQueriesOfThePromptAreMissing) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data = Data(&random);
+  const std::vector<std::string> by_queries = {"h2o", "tova", "snap-kv", "pyramid-kv", "chunk-kv"};
+  for (const Setting& setting : Settings()) {
+    Generation generation(setting.method, setting.parameters);
+    const bool needs = std::find(by_queries.begin(), by_queries.end(), setting.method) != by_queries.end();
+    const Status status = generation.Begin(data, kPrompt, 0);
+    EXPECT_EQ(status.ok(), !needs) << setting.method;
+    if (needs) {
+      EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+      EXPECT_THAT(status.message(), HasSubstr(setting.method));
+      EXPECT_THAT(status.message(), HasSubstr("0 are at hand"));
+    }
+  }
+  Generation generation("snap-kv", "window=64");
+  EXPECT_THAT(generation.Begin(data, kPrompt, 63).message(), HasSubstr("last 64 queries, and 63 are at hand"));
+  EXPECT_TRUE(generation.Begin(data, kPrompt, 64).ok());
+}
+
+TEST(CacheEviction, APromptMayBeEmptyOrOneToken) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data = Data(&random);
+  for (const Setting& setting : Settings()) {
+    for (const int32_t prompt : {0, 1}) {
+      Generation generation(setting.method, setting.parameters);
+      ASSERT_TRUE(generation.Begin(data, prompt, prompt).ok()) << setting.method;
+      for (int32_t position = prompt; position < 30; ++position)
+        EXPECT_TRUE(IsDense(generation.Step(data, position), position + 1)) << setting.method;
+    }
+  }
+}
+
+TEST(PromptEviction, CountsARatioAsFloorOfWhatStays) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data = Data(&random);
+  for (const auto& [ratio, kept] : {std::pair{"0", 200}, {"0.5", 100}, {"0.333", 133}, {"0.9", 20}, {"1", 1}}) {
+    Generation generation("knorm", std::string("compression_ratio=") + ratio);
+    EXPECT_EQ(Tokens(generation.All(data).front(), 0).size(), static_cast<size_t>(kept) + 1) << ratio;
+  }
+}
+
+// One KV head's scores stand out: under AdaKV it keeps more, the others their floor, and together as many.
+TEST(PromptEviction, AdaKvSpendsTheLayersBudgetWhereScoresAreBest) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data = Data(&random);
+  for (int32_t token = 0; token < kLength; ++token) {
+    for (int32_t d = 0; d < 16; ++d) data.k.Set(0, 1, token, d, 0.01f * data.k.Get(0, 1, token, d));
+  }
+  const auto count = [&](const std::string& allocation) {
+    const Steps steps = Generation("knorm", "budget=50,ada_floor=0.2,allocation=" + allocation).All(data);
+    return std::pair{Tokens(steps.front(), 0).size() - 1, Tokens(steps.front(), 1).size() - 1};
+  };
+  EXPECT_EQ(count("uniform"), (std::pair{size_t{50}, size_t{50}}));
+  EXPECT_EQ(count("ada"), (std::pair{size_t{10}, size_t{90}}));
+}
+
+TEST(Knorm, KeepsTheSmallestKeys) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data = Data(&random, 1, 1);
+  for (const int32_t token : {17, 100, 150}) {
+    for (int32_t d = 0; d < 16; ++d) data.k.Set(0, 0, token, d, 0.01f);
+  }
+  EXPECT_THAT(Tokens(Generation("knorm", "budget=3").All(data).front(), 0), ElementsAre(17, 100, 150, kPrompt));
+}
+
+TEST(KeyDiff, KeepsKeysThatPointElsewhere) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.05f);
+  for (int32_t token = 0; token < kLength; ++token)
+    data.k.Set(0, 0, token, 2, token == 40 || token == 130 ? -1.0f : 1.0f);
+  EXPECT_THAT(Tokens(Generation("key-diff", "budget=2").All(data).front(), 0), ElementsAre(40, 130, kPrompt));
+}
+
+TEST(LagKv, KeepsSinksTheNewestPartitionAndWhatStandsOut) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.5f);
+  // In every judged partition of 20 one token whose components differ wildly.
+  for (int32_t token = 4 + 7; token < 160; token += 20) {
+    for (int32_t d = 0; d < 16; ++d) {
+      data.k.Set(0, 0, token, d, d % 2 == 0 ? 30.0f : -30.0f);
+      data.v.Set(0, 0, token, d, d % 2 == 0 ? 30.0f : -30.0f);
+    }
+  }
+  // Sinks 0-3; partitions 4-23 .. 184-199 is cut: nine whole ones end at 184, so that 164-199 are never judged.
+  const std::vector<int32_t> tokens = Tokens(Generation("lag-kv", "lag=20,budget=48").All(data).front(), 0);
+  std::vector<int32_t> expected = {0, 1, 2, 3};
+  for (int32_t token = 11; token < 160; token += 20) expected.push_back(token);
+  for (int32_t token = 164; token <= kPrompt; ++token) expected.push_back(token);
+  EXPECT_EQ(tokens, expected);
+}
+
+TEST(SnapKv, KeepsWhatTheLastQueriesLookAtWithItsNeighbours) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.1f);
+  for (int32_t row = kPrompt - 16; row < kPrompt; ++row) data.q.Set(0, 0, row, 5, 20.0f);
+  data.k.Set(0, 0, 60, 5, 4.0f);
+  data.k.Set(0, 0, 120, 5, 4.0f);
+  std::vector<int32_t> expected;
+  for (const int32_t token : {60, 120}) {
+    for (int32_t near = token - 2; near <= token + 2; ++near) expected.push_back(near);
+  }
+  for (int32_t token = kPrompt - 16; token <= kPrompt; ++token) expected.push_back(token);
+  for (const char* pooling : {"mean", "max"}) {
+    const std::string parameters = std::string("window=16,kernel=5,budget=26,pooling=") + pooling;
+    EXPECT_EQ(Tokens(Generation("snap-kv", parameters).All(data).front(), 0), expected) << pooling;
+  }
+}
+
+TEST(ChunkKv, KeepsWholeChunks) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.1f);
+  for (int32_t row = kPrompt - 16; row < kPrompt; ++row) data.q.Set(0, 0, row, 5, 20.0f);
+  data.k.Set(0, 0, 63, 5, 4.0f);
+  std::vector<int32_t> expected;
+  for (int32_t token = 60; token < 70; ++token) expected.push_back(token);
+  for (int32_t token = kPrompt - 16; token <= kPrompt; ++token) expected.push_back(token);
+  EXPECT_EQ(Tokens(Generation("chunk-kv", "window=16,budget=26").All(data).front(), 0), expected);
+}
+
+TEST(PyramidKv, BudgetsFallAroundTheCommonOne) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(kLength), &random);
+  std::vector<size_t> kept;
+  for (const int32_t layer : {0, 1, 2, 3, 4}) {
+    const Steps steps = Generation("pyramid-kv", "budget=80,window=4,num_layers=5").All(data, layer);
+    kept.push_back(Tokens(steps.front(), 0).size() - 1);
+  }
+  EXPECT_THAT(kept, ElementsAre(156, 118, 80, 42, 4)) << "80 / 20, and as much above 80 as below";
+  const Steps uniform = Generation("pyramid-kv", "budget=80,window=64,num_layers=5").All(data, 4);
+  EXPECT_EQ(Tokens(uniform.front(), 0).size(), 81u) << "a window that the least budget does not hold";
+}
+
+TEST(Tova, AllHeadsKeepTheSame) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data = Data(&random);
+  for (const DecodeSelection& selection : Generation("tova", "k=30").All(data))
+    EXPECT_EQ(Tokens(selection, 0), Tokens(selection, 1));
+}
+
+TEST(H2o, KeepsTheNewestAndTheMostAttended) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.1f);
+  for (int32_t row = 0; row < kLength; ++row) data.q.Set(0, 0, row, 5, 20.0f);
+  for (const int32_t token : {20, 50, 90}) data.k.Set(0, 0, token, 5, 2.0f);
+  int32_t position = kPrompt;
+  for (const DecodeSelection& selection : Generation("h2o", "k=6,local_share=0.5").All(data)) {
+    EXPECT_THAT(Tokens(selection, 0), ElementsAre(20, 50, 90, position - 2, position - 1, position));
+    ++position;
+  }
+}
+
+}  // namespace
+}  // namespace headscope::kernels

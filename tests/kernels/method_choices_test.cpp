@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the prefill methods since the four papers promise: limits are dense, more budget keeps more, what was planted is
+// found, and nobody beats the oracles.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kept_sets.h"
+
+namespace headscope::kernels {
+namespace {
+
+using testing::CausalMask;
+using testing::FreshSeed;
+using testing::IsSubset;
+using testing::Mask;
+using testing::MaskOf;
+using testing::RandomProblem;
+using testing::Select;
+using testing::SquareShape;
+
+struct Setting {
+  const char* method;
+  const char* parameters;
+};
+
+class Keeps : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(Keeps, EverythingAtItsLimit) {
+  std::mt19937 random(FreshSeed());
+  for (const int32_t length : {1, 130, 500}) {
+    const RandomProblem data(SquareShape(length, 2, 1), &random);
+    EXPECT_EQ(MaskOf(Select(GetParam().method, GetParam().parameters, data.View()), 0, 1), CausalMask(data.View()))
+        << length;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Limits, Keeps,
+    ::testing::Values(Setting{"streaming-llm", "n_sink=0,n_local=500"},
+                      Setting{"streaming-llm", "n_sink=499,n_local=1"},
+                      Setting{"lm-infinite", "n_global=0,n_local=500"}, Setting{"big-bird", "n_global=8"},
+                      Setting{"big-bird", "n_window=8"}, Setting{"big-bird", "n_random=8"},
+                      Setting{"flex-prefill", "gamma=1,tau=0,min_budget=0,keep_ends=0"},
+                      Setting{"flex-prefill", "gamma=1,tau=1,min_budget=0,keep_ends=0"},
+                      Setting{"flex-prefill", "gamma=0,tau=0,min_budget=512,keep_ends=0"},
+                      Setting{"flex-prefill", "gamma=0,tau=1,min_budget=512,keep_ends=0"},
+                      Setting{"x-attention", "tau=1"}, Setting{"x-attention", "tau=1,force_ends=1"},
+                      Setting{"sparge-attn", "tau=1,theta=-1"}, Setting{"sparge-attn", "tau=1,theta=1"},
+                      Setting{"moba", "top_k=8,block_size=64"}, Setting{"moba", "top_k=8,block_size=64,rows=mean"},
+                      Setting{"nsa", "n_blocks=8,n_local=0"}, Setting{"nsa", "n_local=500"},
+                      Setting{"infllm-v2", "top_k=8,n_local=1"}, Setting{"infllm-v2", "top_k=0,n_first=8,n_local=1"},
+                      Setting{"oracle-top-k", "k=500"}, Setting{"oracle-blocks", "n_blocks=8"},
+                      Setting{"oracle-top-p", "p=1"}));
+
+struct Growth {
+  const char* method;
+  const char* smaller;
+  const char* larger;
+};
+
+class Grows : public ::testing::TestWithParam<Growth> {};
+
+TEST_P(Grows, WithItsBudget) {
+  std::mt19937 random(FreshSeed());
+  bool strictly = false;
+  for (int trial = 0; trial < 3; ++trial) {
+    const RandomProblem data(SquareShape(900, 2, 1), &random);
+    const Mask smaller = MaskOf(Select(GetParam().method, GetParam().smaller, data.View()), 0, 1);
+    const Mask larger = MaskOf(Select(GetParam().method, GetParam().larger, data.View()), 0, 1);
+    EXPECT_TRUE(IsSubset(smaller, larger));
+    strictly |= !IsSubset(larger, smaller);
+  }
+  EXPECT_TRUE(strictly);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Budgets, Grows,
+    ::testing::Values(Growth{"streaming-llm", "n_local=20,n_dilated=200", "n_local=60,n_dilated=400"},
+                      Growth{"lm-infinite", "n_local=20", "n_local=60"}, Growth{"big-bird", "n_random=1", "n_random=3"},
+                      Growth{"big-bird", "n_random=3,n_window=1", "n_random=3,n_window=4"},
+                      Growth{"flex-prefill", "gamma=0.5,tau=0,min_budget=0", "gamma=0.8,tau=0,min_budget=0"},
+                      Growth{"flex-prefill", "gamma=0.5,tau=1,min_budget=0", "gamma=0.8,tau=1,min_budget=0"},
+                      Growth{"x-attention", "tau=0.5", "tau=0.8"},
+                      Growth{"x-attention", "tau=0.5,force_ends=1", "tau=0.8,force_ends=1"},
+                      Growth{"sparge-attn", "tau=0.5,theta=0", "tau=0.8,theta=0"},
+                      Growth{"moba", "top_k=2,block_size=64", "top_k=4,block_size=64"},
+                      Growth{"nsa", "n_blocks=3,n_local=0,rows=sum", "n_blocks=6,n_local=0,rows=sum"},
+                      Growth{"infllm-v2", "top_k=1,n_local=1,rows=sum", "top_k=3,n_local=1,rows=sum"},
+                      Growth{"oracle-top-k", "k=50", "k=200"}, Growth{"oracle-blocks", "n_blocks=2", "n_blocks=5"},
+                      Growth{"oracle-top-p", "p=0.5", "p=0.8"}));
+
+TEST(Patterns, OfSinksAndAWindowAreAShape) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(700), &random);
+  const Mask expected = MaskOf(Select("a-shape", "n_sink=9,n_local=77", data.View()));
+  EXPECT_EQ(MaskOf(Select("streaming-llm", "n_sink=9,n_local=77", data.View())), expected);
+  EXPECT_EQ(MaskOf(Select("lm-infinite", "n_global=9,n_local=77", data.View())), expected);
+}
+
+TEST(StreamingLlm, DilatedFormLeavesOutTokensByTheirPlace) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(600), &random);
+  const Mask mask = MaskOf(Select("streaming-llm", "n_sink=3,n_local=1,n_dilated=300,interval=2", data.View()));
+  const size_t row = 512;  // the first of its tile
+  for (size_t column = 0; column <= row; ++column) {
+    const bool kept = column < 3 || column == row || (column > row - 300 && column % 3 == 0);
+    EXPECT_EQ(mask[row][column], kept) << column;
+  }
+}
+
+TEST(BigBird, DrawsBySeedHeadAndRow) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(2000, 2, 1, 8), &random), other(SquareShape(2000, 2, 1, 8), &random);
+  const auto mask = [&](const RandomProblem& of, const std::string& seed, int32_t head) {
+    return MaskOf(Select("big-bird", "n_random=3,seed=" + seed, of.View()), 0, head);
+  };
+  EXPECT_EQ(mask(data, "5", 0), mask(other, "5", 0));
+  EXPECT_NE(mask(data, "5", 0), mask(data, "6", 0));
+  EXPECT_NE(mask(data, "5", 0), mask(data, "5", 1));
+  const Mask drawn = mask(data, "5", 0);
+  for (const size_t row : {1983u, 1279u}) {  // last rows of their blocks: 2 + 3 + 3 blocks of 64
+    EXPECT_EQ(std::count(drawn[row].begin(), drawn[row].end(), true), 8 * 64) << row;
+  }
+}
+
+// Exact probabilities of one head's row.
+std::vector<double> Probabilities(const RandomProblem& data, int32_t row) {
+  std::vector<double> p;
+  double sum = 0;
+  const int32_t head_dim = data.shape.head_dim;
+  for (int32_t column = 0; column <= row; ++column) {
+    double dot = 0;
+    for (int32_t d = 0; d < head_dim; ++d)
+      dot += static_cast<double>(data.q.Get(0, 0, row, d)) * static_cast<double>(data.k.Get(0, 0, column, d));
+    p.push_back(std::exp(dot / std::sqrt(static_cast<double>(head_dim))));
+    sum += p.back();
+  }
+  for (double& x : p) x /= sum;
+  return p;
+}
+
+struct Kept {
+  double mass = 0;
+  int64_t pairs = 0;
+};
+
+// Of the rows [begin, end): mean mass, and pairs.
+Kept KeptOf(const RandomProblem& data, const Mask& mask, int32_t begin, int32_t end) {
+  Kept kept;
+  for (int32_t row = begin; row < end; ++row) {
+    const std::vector<double> p = Probabilities(data, row);
+    for (size_t column = 0; column < p.size(); ++column) {
+      if (!mask[static_cast<size_t>(row)][column]) continue;
+      kept.mass += p[column] / (end - begin);
+      ++kept.pairs;
+    }
+  }
+  return kept;
+}
+
+TEST(Oracles, NobodyKeepsMoreWithAsManyBlocks) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(640), &random);
+  const Mask oracle = MaskOf(Select("oracle-blocks", "n_blocks=3", data.View()));
+  const Mask pooled = MaskOf(Select("block-sparse", "n_blocks=3", data.View()));
+  double gained = 0;
+  for (int32_t begin = 192; begin < 640; begin += 64) {
+    const double best = KeptOf(data, oracle, begin, begin + 64).mass;
+    const double other = KeptOf(data, pooled, begin, begin + 64).mass;
+    EXPECT_GE(best, other - 1e-6);
+    gained += best - other;
+  }
+  EXPECT_GT(gained, 0.01);
+}
+
+TEST(Oracles, TopPReachesItsShareAndNoMore) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(640), &random);
+  const Mask mask = MaskOf(Select("oracle-top-p", "p=0.7", data.View()));
+  for (int32_t begin = 0; begin < 640; begin += 64) {
+    EXPECT_GE(KeptOf(data, mask, begin, begin + 64).mass, 0.7 - 1e-6);
+    const int64_t blocks =
+        std::count(mask[static_cast<size_t>(begin) + 63].begin(), mask[static_cast<size_t>(begin) + 63].end(), true) /
+        64;
+    if (blocks < 2) continue;
+    const Mask fewer = MaskOf(Select("oracle-blocks", "n_blocks=" + std::to_string(blocks - 1), data.View()));
+    EXPECT_LT(KeptOf(data, fewer, begin, begin + 64).mass, 0.7 + 1e-6);
+  }
+}
+
+TEST(Oracles, TopKBeatsTheColumnsOfTheLastRows) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(512), &random);
+  const Mask best = MaskOf(Select("oracle-top-k", "k=60", data.View()));
+  const Mask lines =
+      MaskOf(Select("vertical-slash", "n_vertical=60,n_slash=0,forced_columns=0,forced_slashes=0", data.View()));
+  for (const int32_t begin : {128, 256, 384})
+    EXPECT_GE(KeptOf(data, best, begin, begin + 128).mass, KeptOf(data, lines, begin, begin + 128).mass - 1e-6);
+}
+
+// Keys of block `block` of 64 and every query look the same way.
+RandomProblem PlantedBlock(int32_t length, int32_t block, std::mt19937* random) {
+  RandomProblem data(SquareShape(length), random, 0.3f);
+  for (int32_t row = 0; row < length; ++row) data.q.Set(0, 0, row, 3, 3.0f);
+  for (int32_t row = 64 * block; row < 64 * block + 64; ++row) data.k.Set(0, 0, row, 3, 5.0f);
+  return data;
+}
+
+class Finds : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(Finds, APlantedBlock) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data = PlantedBlock(1000, 6, &random);
+  const Mask mask = MaskOf(Select(GetParam().method, GetParam().parameters, data.View()));
+  int64_t kept = 0;
+  for (size_t row = 640; row < mask.size(); ++row) {
+    for (size_t column = 384; column < 448; ++column) ASSERT_TRUE(mask[row][column]) << row << " " << column;
+    kept += std::count(mask[row].begin(), mask[row].end(), true);
+  }
+  EXPECT_LT(kept, 360 * 800) << "and it leaves something out";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Planted, Finds,
+    ::testing::Values(Setting{"flex-prefill", "gamma=0.5,tau=0,min_budget=0"},
+                      Setting{"flex-prefill", "gamma=0.97,tau=1,min_budget=0"},  // of the whole map
+                      Setting{"x-attention", "tau=0.5"}, Setting{"x-attention", "tau=0.5,stride=32,force_ends=1"},
+                      Setting{"sparge-attn", "tau=0.9,theta=-1"}, Setting{"moba", "top_k=2,block_size=64"},
+                      Setting{"moba", "top_k=2,block_size=64,rows=mean"}, Setting{"nsa", "n_blocks=4,n_local=0"},
+                      Setting{"nsa", "n_blocks=4,n_local=0,rows=sum"}, Setting{"infllm-v2", "top_k=1,n_local=1"},
+                      Setting{"infllm-v2", "top_k=1,n_local=1,rows=sum"}, Setting{"oracle-top-k", "k=64"},
+                      Setting{"oracle-blocks", "n_blocks=1"}, Setting{"oracle-top-p", "p=0.9"}));
+
+TEST(FlexPrefill, ChoosesItsPatternByTheDivergence) {
+  std::mt19937 random(FreshSeed());
+  // Equal keys inside blocks and equal queries: means say everything. Random ones: they say little.
+  RandomProblem blocks(SquareShape(1024), &random);
+  for (int32_t row = 0; row < 1024; ++row) {
+    for (int32_t d = 0; d < 16; ++d) {
+      blocks.k.Set(0, 0, row, d, blocks.k.Get(0, 0, row / 128 * 128, d));
+      blocks.q.Set(0, 0, row, d, blocks.q.Get(0, 0, 0, d));
+    }
+  }
+  const std::string common = "gamma=0.6,min_budget=0,keep_ends=0,tau=";
+  const auto mask = [&](const RandomProblem& data, const char* tau) {
+    return MaskOf(Select("flex-prefill", common + tau, data.View()));
+  };
+  EXPECT_EQ(mask(blocks, "0.3"), mask(blocks, "1")) << "query-aware";
+  const RandomProblem lines(SquareShape(1024), &random, 3.0f);
+  EXPECT_EQ(mask(lines, "0.01"), mask(lines, "0")) << "vertical-slash";
+  EXPECT_NE(mask(lines, "1"), mask(lines, "0"));
+}
+
+TEST(SpargeAttn, KeepsBlocksThatNoMeanStandsFor) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(640), &random, 0.01f);
+  for (int32_t row = 0; row < 640; ++row) {  // all alike ..
+    data.q.Set(0, 0, row, 0, 1.0f);
+    data.k.Set(0, 0, row, 0, 1.0f);
+  }
+  for (int32_t row = 128; row < 192; ++row) data.k.Set(0, 0, row, 0, row % 2 == 0 ? 1.0f : -1.0f);  // .. but block 2
+  for (const char* similarity : {"paper", "cosine"}) {
+    const Mask mask =
+        MaskOf(Select("sparge-attn", std::string("tau=0,theta=0.5,similarity=") + similarity, data.View()));
+    for (size_t row = 256; row < 640; ++row) {
+      EXPECT_EQ(std::count(mask[row].begin(), mask[row].end(), true), 64);
+      EXPECT_TRUE(mask[row][128]);
+    }
+  }
+}
+
+TEST(SharedChoices, AreOneForTheGroupAndKeepWhatIsForced) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(800, 4, 2, 8), &random);
+  for (const Setting& setting :
+       {Setting{"nsa", "n_blocks=4,n_local=0,rows=sum"}, Setting{"infllm-v2", "top_k=1,n_local=100,rows=sum"}}) {
+    const SparseIndex index = Select(setting.method, setting.parameters, data.View());
+    EXPECT_TRUE(MaskOf(index, 0, 0) == MaskOf(index, 0, 1));
+    EXPECT_TRUE(MaskOf(index, 0, 2) == MaskOf(index, 0, 3));
+    EXPECT_TRUE(MaskOf(index, 0, 0) != MaskOf(index, 0, 2));
+    const Mask mask = MaskOf(index, 0, 3);
+    for (size_t row = 0; row < mask.size(); ++row) {
+      for (const size_t column : {size_t{0}, row, row / 64 * 64, row < 64 ? 0 : row - 64})
+        EXPECT_TRUE(mask[row][column]) << setting.method << " row " << row << " column " << column;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headscope::kernels

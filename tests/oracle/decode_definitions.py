@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decode methods as masks over the tokens of one KV head; see methods_kept_sets.py, which compares them.
+
+Each returns (kept, alpha of the group's heads or None, mean value or None, elements moved or None where they are a mean over KV heads),
+and where it samples what each token weighs.
+"""
+import fractions
+import statistics
+
+import numpy as np
+
+from kept_set_rules import Ambiguous, softmax, split_mix, top_k, top_share
+
+
+def dense_decode(p, b, kv):
+    return np.ones(p.seq_k, bool), None, None, 2 * p.seq_k * p.head_dim + 2 * p.head_dim
+
+
+def sliding_window(p, b, kv, n_local, n_sink):
+    kept = (p.column < n_sink) | (p.seq_k - 1 - p.column < n_local)
+    return kept, None, None, 2 * kept.sum() * p.head_dim + 2 * p.head_dim
+
+
+def sparq(p, b, kv, r, k, local_share, reallocate, temperature):
+    """Algorithm 1 with the grouped-query form of section 4; temperatures of section 5.4."""
+    reallocate = p.group == 1 if reallocate == 2 else reallocate
+    heads = range(kv * p.group, (kv + 1) * p.group)
+    q = [p.q[b, h, 0] for h in heads]
+    r, k = min(r, p.head_dim), min(k, p.seq_k)
+    largest = top_k(sum(abs(x) for x in q), r)
+    estimate = []
+    for x in q:
+        tau = [np.sqrt(np.abs(x[largest]).sum() / np.abs(x).sum()) / p.softmax_scale, 1 / p.softmax_scale, np.sqrt(r), 1][temperature]
+        estimate.append(softmax(p.cap(p.k[b, kv][:, largest] @ x[largest] / tau)))
+    local = int(fractions.Fraction(str(local_share)) * k)
+    kept = p.column >= p.seq_k - local
+    kept[: p.seq_k - local] |= top_k(sum(estimate)[: p.seq_k - local], k - local)
+    if not reallocate:
+        return kept, None, None, p.seq_k * r + 2 * k * p.head_dim + 2 * p.head_dim
+    alpha = np.array([s[kept].sum() for s in estimate])
+    return kept, alpha, p.v[b, kv].mean(axis=0), p.seq_k * r + 2 * k * p.head_dim + 4 * p.head_dim
+
+
+def lm_infinite_decode(p, b, kv, n_global, k):
+    first = min(n_global, min(k, p.seq_k) - 1)
+    return sliding_window(p, b, kv, min(k, p.seq_k) - first, first)
+
+
+def group_probabilities(p, b, kv):
+    """Of the query heads of a KV head, [group, tokens]."""
+    return np.array([softmax(p.scores(b, h)[0]) for h in range(kv * p.group, (kv + 1) * p.group)])
+
+
+def exact_top_k(p, b, kv, k):
+    kept = top_k(group_probabilities(p, b, kv).sum(axis=0), k)
+    return kept, None, None, (p.seq_k + 1) * p.head_dim + (min(k, p.seq_k) + 1) * p.head_dim
+
+
+def page_scores(p, b, kv, queries, page_size):
+    scores = []
+    for begin in range(0, p.seq_k, page_size):
+        page = p.k[b, kv, begin : begin + page_size]
+        scores.append(sum(np.maximum(q * page.min(axis=0), q * page.max(axis=0)).sum() for q in queries))
+    return np.array(scores)
+
+
+def quest(p, b, kv, budget, page_size, group, keep_newest):
+    queries = p.q[b, kv * p.group : (kv + 1) * p.group, 0]
+    scores = page_scores(p, b, kv, [queries.mean(axis=0)] if group else queries, page_size)
+    picks = min(max(budget // page_size, 1), len(scores))
+    pages = np.zeros(len(scores), bool)
+    if keep_newest:
+        pages[:-1] = top_k(scores[:-1], picks - 1)
+        pages[-1] = True
+    else:
+        pages = top_k(scores, picks)
+    moved = 2 * len(scores) * p.head_dim + (min(picks * page_size, p.seq_k) + 1) * 2 * p.head_dim
+    return np.repeat(pages, page_size)[: p.seq_k], None, None, moved
+
+
+def four_bits(keys):
+    low = keys.min(axis=1, keepdims=True)
+    step = (keys.max(axis=1, keepdims=True) - low) / 15
+    levels = (keys - low) / step
+    if (abs(levels - np.floor(levels) - 0.5) < 1e-4).any():
+        raise Ambiguous  # halfway between two levels, as far as fp32 can tell
+    return low + np.rint(levels) * step
+
+
+def twilight(problem, b, kv, /, p, candidates, page_size, bits):
+    share, p = p, problem
+    queries = p.q[b, kv * p.group : (kv + 1) * p.group, 0]
+    scores = page_scores(p, b, kv, queries, page_size)
+    looked_at = np.repeat(top_k(scores, min(max(candidates // page_size, 1), len(scores))), page_size)[: p.seq_k]
+    keys = p.k[b, kv][looked_at]
+    keys = keys if bits else four_bits(keys)
+    mass = np.mean([softmax(p.cap(p.softmax_scale * keys @ q)) for q in queries], axis=0)
+    kept = np.zeros(p.seq_k, bool)
+    kept[np.flatnonzero(looked_at)[top_share(mass, share)]] = True
+    kept[-1] = True
+    return kept, None, None, None
+
+
+def v_attention(p, b, kv, n_sink, n_local, heavy_share, base_share, epsilon, delta, seed):
+    probabilities = group_probabilities(p, b, kv)
+    certain = (p.column < n_sink) | (p.column >= p.seq_k - max(1, n_local))
+    certain |= top_k(np.where(certain, -1, probabilities.sum(axis=0)), int(heavy_share * p.seq_k + 1e-9))
+    others = np.flatnonzero(~certain)
+    weights = np.ones(p.seq_k)
+    if len(others) == 0:
+        return certain, None, None, None, weights
+    stream = split_mix(split_mix(seed, b * p.num_kv_heads + kv), p.seq_k)
+    order = sorted(others, key=lambda token: (-(split_mix(stream, int(token)) >> 40), token))
+    base = min(max(int(np.ceil(base_share * len(others) - 1e-9)), 2), len(others))
+    size = base
+    z = statistics.NormalDist().inv_cdf(1 - delta / 2)
+    for x in probabilities:
+        sampled = x[order[:base]]
+        denominator = x[certain].sum() + len(others) * sampled.mean()
+        deviation = sampled.std(ddof=1) if base > 1 else 0
+        wanted = (z * deviation * len(others) / (epsilon * denominator)) ** 2
+        if abs(wanted - np.rint(wanted)) < 1e-4 * wanted and wanted < len(others):
+            raise Ambiguous
+        size = max(size, min(int(np.ceil(wanted)), len(others)))
+    weights[order[:size]] = len(others) / size
+    certain[order[:size]] = True
+    return certain, None, None, None, weights
+
+
+METHODS = {
+    "dense": dense_decode,
+    "sliding-window": sliding_window,
+    "sparq": sparq,
+    "lm-infinite-decode": lm_infinite_decode,
+    "exact-top-k": exact_top_k,
+    "quest": quest,
+    "twilight": twilight,
+    "v-attention": v_attention,
+}

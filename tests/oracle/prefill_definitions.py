@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prefill methods as masks over all (row, column) pairs of one head; see methods_kept_sets.py, which compares them."""
+import numpy as np
+
+from kept_set_rules import Ambiguous, RELATIVE_GAP, softmax, split_mix, top_k, top_share
+
+
+def streaming_llm(p, b, h, n_sink, n_local, n_dilated, interval):
+    distance = p.position[:, None] - p.column[None, :]
+    sinks = np.broadcast_to(p.column[None, :] < n_sink, distance.shape)
+    if n_dilated <= n_local:
+        return p.causal & (sinks | (distance < n_local))
+    kept = np.zeros_like(p.causal)
+    for first in range(0, p.seq_q, 128):  # a tile keeps what its first row's windows reach back to
+        tile = slice(first, first + 128)
+        back = p.position[first] - p.column
+        kept[tile] = ((back < n_local) | ((back < n_dilated) & (p.column % (interval + 1) == 0)))[None, :]
+    return p.causal & (kept | sinks)
+
+
+def lm_infinite(p, b, h, n_global, n_local):
+    return p.causal & ((p.column[None, :] < n_global) | (p.position[:, None] - p.column[None, :] < n_local))
+
+
+def row_blocks(p, size):
+    """Blocks of query rows, with their first and last position."""
+    for first in range(0, p.seq_q, size):
+        rows = np.arange(first, min(first + size, p.seq_q))
+        yield rows, p.position[rows[0]], p.position[rows[-1]]
+
+
+def keep_blocks(kept, rows, blocks, size):
+    for block in blocks:
+        kept[rows[0] : rows[-1] + 1, size * block : size * block + size] = True
+
+
+def big_bird(p, b, h, n_global, n_window, n_random, seed):
+    kept = np.zeros_like(p.causal)
+    stream = split_mix(seed, p.first_qo_head + h)
+    for rows, first, last in row_blocks(p, 64):
+        own, count = first // 64, last // 64 + 1
+        always = [j for j in range(count) if j < n_global or own - j < n_window]
+        others = [j for j in range(count) if j not in always]
+        numbers = {j: split_mix(stream, int(first // 64) * 2**24 + j) >> 40 for j in others}
+        drawn = sorted(others, key=lambda j: (-numbers[j], j))[:n_random]
+        keep_blocks(kept, rows, always + drawn, 64)
+    return kept & p.causal
+
+
+def block_masses(p, b, h):
+    """Of every block of 64 rows: the exact mass that it gives to every key that it sees."""
+    for rows, first, last in row_blocks(p, 64):
+        columns = p.probabilities(b, h, rows).sum(axis=0)[: last + 1]
+        yield rows, np.array([columns[s : s + 64].sum() for s in range(0, last + 1, 64)])
+
+
+def oracle_blocks(p, b, h, n_blocks):
+    kept = np.zeros_like(p.causal)
+    for rows, mass in block_masses(p, b, h):
+        keep_blocks(kept, rows, np.flatnonzero(top_k(mass, n_blocks)), 64)
+    return kept & p.causal
+
+
+def oracle_top_p(problem, b, h, /, p):
+    kept = np.zeros_like(problem.causal)
+    for rows, mass in block_masses(problem, b, h):
+        keep_blocks(kept, rows, np.flatnonzero(top_share(mass, p)), 64)
+    return kept & problem.causal
+
+
+def oracle_top_k(p, b, h, k):
+    kept = np.zeros_like(p.causal)
+    for rows, _, last in row_blocks(p, 128):
+        kept[rows, : last + 1] = top_k(p.probabilities(b, h, rows).sum(axis=0)[: last + 1], k)[None, :]
+    return kept & p.causal
+
+
+def means(x, size):
+    return np.array([x[s : s + size].mean(axis=0) for s in range(0, len(x), size)])
+
+
+def flex_prefill(p, b, h, gamma, tau, min_budget, keep_ends):
+    q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
+    least = -(-min_budget // 128)
+    probed = np.arange(max(0, p.seq_q - 128), p.seq_q)
+    columns, slashes = p.line_sums(b, h, probed)
+    stripes = [np.array([lines[s : s + 128].sum() for s in range(0, len(lines), 128)]) for lines in (columns, slashes)]
+    key_means = means(k, 128)
+    predicted = softmax(p.cap(p.softmax_scale * key_means @ q[probed].mean(axis=0)))
+    true = stripes[0] / stripes[0].sum()
+    middle = (predicted + true) / 2
+    divergence = sum((x[x > 0] * np.log(x[x > 0] / middle[x > 0])).sum() for x in (predicted, true)) / 2
+    if abs(np.sqrt(max(divergence, 0)) - tau) < 1e-4:
+        raise Ambiguous
+    kept = np.zeros_like(p.causal)
+    if np.sqrt(max(divergence, 0)) < tau:
+        rows_of_map = []
+        for rows, _, last in row_blocks(p, 128):
+            rows_of_map.append(softmax(p.cap(p.softmax_scale * key_means[: last // 128 + 1] @ q[rows].mean(axis=0))))
+        chosen = np.split(top_share(np.concatenate(rows_of_map), gamma), np.cumsum([len(row) for row in rows_of_map])[:-1])
+        for (rows, _, _), row, mask in zip(row_blocks(p, 128), rows_of_map, chosen):
+            keep_blocks(kept, rows, np.flatnonzero(mask | top_k(row, least)), 128)
+    else:
+        vertical, slash = (np.flatnonzero(top_share(x, gamma, least)) for x in stripes)
+        for rows, first, _ in row_blocks(p, 128):
+            keep_blocks(kept, rows, vertical, 128)
+            for stripe in slash:
+                lowest, highest = first - 128 * stripe - 127, first + 127 - 128 * stripe
+                keep_blocks(kept, rows, [j for j in range(len(key_means)) if 128 * j <= highest and 128 * j + 127 >= lowest], 128)
+    if keep_ends:
+        for rows, first, last in row_blocks(p, 128):
+            keep_blocks(kept, rows, [0, *range(first // 128, last // 128 + 1)], 128)
+    return kept & p.causal
+
+
+def x_attention(p, b, h, tau, stride, force_ends):
+    stride = [4, 8, 16, 32, 64][stride]
+    q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
+    kept = np.zeros_like(p.causal)
+    for rows, first, last in row_blocks(p, 128):
+        mass = np.zeros(last // 128 + 1)
+        for begin in range(rows[0], rows[-1] + 1, stride):
+            group = np.arange(begin, min(begin + stride, p.seq_q))
+            scores = []
+            for key in range(0, p.position[group[-1]] + 1, stride):
+                terms = [q[begin + stride - 1 - s] @ k[key + s] for s in range(stride) if begin + stride - 1 - s < p.seq_q and key + s < len(k)]
+                scores.append(p.cap(p.softmax_scale * sum(terms) / stride))
+            for j, share in enumerate(softmax(np.array(scores))):
+                mass[j * stride // 128] += share
+        if not force_ends:
+            keep_blocks(kept, rows, np.flatnonzero(top_share(mass, tau)), 128)
+            continue
+        ends = sorted({0, *range(first // 128, last // 128 + 1)})
+        others = np.delete(mass, ends)
+        missing = tau * mass.sum() - mass[ends].sum()
+        if abs(missing) < RELATIVE_GAP * mass.sum():
+            raise Ambiguous
+        keep_blocks(kept, rows, ends, 128)
+        if missing > 0 and len(others) > 0 and others.sum() > 0:
+            keep_blocks(kept, rows, np.delete(np.arange(len(mass)), ends)[top_share(others, missing / others.sum())], 128)
+    return kept & p.causal
+
+
+def alike(x, size, similarity, theta):
+    """Which blocks of rows a mean stands for."""
+    result = []
+    for s in range(0, len(x), size):
+        rows = x[s : s + size]
+        if similarity:
+            rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        products = rows @ rows.T
+        value = products.mean() if similarity else products.mean() / products.max()
+        if abs(value - theta) < 1e-6:
+            raise Ambiguous
+        result.append(value >= theta)
+    return np.array(result)
+
+
+def sparge_attn(p, b, h, tau, theta, similarity):
+    q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
+    keys_alike, queries_alike = alike(k, 64, similarity, theta), alike(q, 128, similarity, theta)
+    key_means = means(k, 64)
+    kept = np.zeros_like(p.causal)
+    for number, (rows, _, last) in enumerate(row_blocks(p, 128)):
+        count = last // 64 + 1
+        seen = keys_alike[:count]
+        if not queries_alike[number] or not seen.any() or tau >= 1:
+            keep_blocks(kept, rows, range(count) if seen.any() or tau >= 1 else np.flatnonzero(~seen), 64)
+            continue
+        keep_blocks(kept, rows, np.flatnonzero(~seen), 64)
+        mass = softmax(p.cap(p.softmax_scale * key_means[:count][seen] @ q[rows].mean(axis=0)))
+        order = np.argsort(-mass, kind="stable")
+        reached = np.cumsum(mass[order])
+        if (abs(reached - tau) < RELATIVE_GAP).any():
+            raise Ambiguous
+        taken = int((reached <= tau).sum())
+        if 0 < taken < len(mass) and mass[order[taken - 1]] - mass[order[taken]] < RELATIVE_GAP:
+            raise Ambiguous
+        keep_blocks(kept, rows, np.flatnonzero(seen)[order[:taken]], 64)
+    return kept & p.causal
+
+
+def moba(p, b, h, top_k, block_size, rows):
+    q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
+    key_means = means(k, block_size)
+    kept = np.zeros_like(p.causal)
+    best = globals()["top_k"]
+    for block, first, last in row_blocks(p, 64):
+        keep_blocks(kept, block, range(first // block_size, last // block_size + 1), block_size)
+        for query, position in [(q[block].mean(axis=0), first)] if rows else zip(q[block], p.position[block]):
+            own = position // block_size
+            keep_blocks(kept, block, np.flatnonzero(best(key_means[:own] @ query, top_k - 1)), block_size)
+    return kept & p.causal
+
+
+def compressed_shares(p, b, kv):
+    """Of every query: its softmax over the means of 32 keys, 16 apart, that lie in its past, summed over the group."""
+    k = p.k[b, kv]
+    windows = np.array([k[s : s + 32].mean(axis=0) for s in range(0, p.num_visible - 31, 16)]).reshape(-1, p.head_dim)
+    shares = np.zeros((p.seq_q, len(windows)))
+    for row, position in enumerate(p.position):
+        seen = max(0, (position + 1 - 32) // 16 + 1)
+        for h in range(kv * p.group, (kv + 1) * p.group):
+            if seen > 0:
+                shares[row, :seen] += softmax(p.cap(p.softmax_scale * windows[:seen] @ p.q[b, h, row]))
+    return shares
+
+
+def by_compressed_keys(p, b, h, choose, pool, by_sum):
+    """choose(scores of blocks, first position, last position) -> blocks, for single rows or for blocks of 64."""
+    shares = compressed_shares(p, b, h // p.group)
+    kept = np.zeros_like(p.causal)
+    for rows, first, last in row_blocks(p, 64):
+        scores = np.zeros((len(rows), last // 64 + 1))
+        for j in range(scores.shape[1]):
+            scores[:, j] = pool(shares[rows], j)
+        if by_sum:
+            keep_blocks(kept, rows, choose(scores.sum(axis=0), first, last), 64)
+            continue
+        for score, position in zip(scores, p.position[rows]):
+            keep_blocks(kept, rows, choose(score[: position // 64 + 1], position, position), 64)
+    return kept & p.causal
+
+
+def nsa(p, b, h, n_blocks, n_local, rows):
+    def pool(shares, j):  # equation 9
+        return sum(shares[:, 4 * j + m - n] for m in range(4) for n in range(2) if 0 <= 4 * j + m - n < shares.shape[1])
+
+    def choose(scores, first, last):
+        blocks = np.arange(last // 64 + 1)
+        forced = (blocks < 1) | (blocks > first // 64 - 2)
+        others = blocks[~forced]
+        picked = others[top_k(scores[others], max(0, n_blocks - forced.sum()))]
+        local = blocks[blocks >= max(0, first - n_local + 1) // 64] if n_local else []
+        return {*blocks[forced], *picked, *local}
+
+    return by_compressed_keys(p, b, h, choose, pool, rows)
+
+
+def infllm_v2(p, b, h, top_k, n_first, n_local, rows):
+    best = globals()["top_k"]
+
+    def pool(shares, j):
+        overlapping = [w for w in range(shares.shape[1]) if 16 * w < 64 * j + 64 and 16 * w + 32 > 64 * j]
+        return shares[:, overlapping].max(axis=1) if overlapping else 0
+
+    def choose(scores, first, last):
+        blocks = np.arange(last // 64 + 1)
+        forced = (blocks < n_first) | (blocks >= first // 64) | (blocks >= max(0, first - n_local + 1) // 64)
+        others = blocks[~forced]
+        return {*blocks[forced], *others[best(scores[others], top_k)]}
+
+    return by_compressed_keys(p, b, h, choose, pool, rows)
+
+
+METHODS = {
+    "streaming-llm": streaming_llm,
+    "lm-infinite": lm_infinite,
+    "big-bird": big_bird,
+    "oracle-top-k": oracle_top_k,
+    "oracle-blocks": oracle_blocks,
+    "oracle-top-p": oracle_top_p,
+    "flex-prefill": flex_prefill,
+    "x-attention": x_attention,
+    "sparge-attn": sparge_attn,
+    "moba": moba,
+    "nsa": nsa,
+    "infllm-v2": infllm_v2,
+}
