@@ -5,20 +5,16 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
-#include <new>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <system_error>
 
 #include "base/errors.h"
 #include "commands/command.h"
-#include "data/trace_schema.h"
 #include "manual/completions.h"
 #include "manual/man_page.h"
-#include "support/errors.h"
 #include "support/exit_codes.h"
-#include "support/interrupt.h"
+#include "support/failure.h"
 #include "support/messages.h"
 #include "support/option_checks.h"
 #include "support/output_file.h"
@@ -29,45 +25,21 @@
 namespace headscope::app {
 namespace {
 
-// Runs the chosen action under the error policy: one sentence on stderr and the exit code that scripts rely on.
+// Runs what may fail under the error policy: one sentence on stderr and the exit code that scripts rely on.
 int Run(const CLI::App& app, const Action& action) {
-  const auto refuse = [&](const std::exception& error, ExitCode code) {
-    Say(NameTheOption(app, error.what()));
-    return code;
-  };
   try {
     const int code = action();
     if (code == kInterrupted) Say("interrupted");
     return code;
-  } catch (const UsageError& error) {
-    return refuse(error, kWrongUsage);
-  } catch (const std::invalid_argument& error) {
-    return refuse(error, kWrongUsage);
-  } catch (const std::out_of_range& error) {
-    return refuse(error, kWrongUsage);
-  } catch (const BadInputError& error) {
-    return refuse(error, kBadInput);
-  } catch (const data::BadTraceError& error) {
-    return refuse(error, kBadInput);
-  } catch (const DeviceError& error) {
-    return refuse(error, kDeviceOrMemoryMissing);
-  } catch (const std::bad_alloc&) {
-    Say(kOutOfMemory);
-    return kDeviceOrMemoryMissing;
+  } catch (Error& error) {
+    NameTheOption(app, &error);
+    const Failure failure = FailureOf(error);
+    Say(failure.sentence);
+    return failure.code;
   } catch (const std::exception& error) {
-    if (Interrupted()) {  // what was stopped says so in words of its own
-      Say("interrupted");
-      return kInterrupted;
-    }
-    const auto* system = dynamic_cast<const std::system_error*>(&error);
-    if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
-      Say(kOutOfThreads);
-      return kDeviceOrMemoryMissing;
-    }
-    // Of a library's error that nobody translated, the sentence and not the trace of calls that may follow it.
-    const std::string_view text = error.what();
-    Say(text.substr(0, text.find('\n')));
-    return kFailed;
+    const Failure failure = FailureOf(error);
+    Say(failure.sentence);
+    return failure.code;
   }
 }
 
@@ -110,23 +82,21 @@ int Main(int argc, char** argv) {
     Say(refusal);
     return kWrongUsage;
   }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked) {  // --help and --version
-    return Run(app, [&] {
+  bool ended = false;  // by what was asked for, or by the refusal of the command line
+  const int parsed = Run(app, [&] {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& asked) {  // --help and --version
       std::ostringstream text;
       app.exit(asked, text, std::cerr);
       WriteText(text.str(), "", false);
-      return kDone;
-    });
-  } catch (const CLI::ParseError& error) {
-    if (nothing_has_the_name()) {
-      Say(UnknownArgument(app, open_path));
-      return kWrongUsage;
+      ended = true;
+    } catch (const CLI::ParseError& error) {
+      throw UsageError(nothing_has_the_name() ? UnknownArgument(app, open_path) : ParseRefusal(error));
     }
-    Say(ParseRefusal(error));
-    return kWrongUsage;
-  }
+    return kDone;
+  });
+  if (parsed != kDone || ended) return parsed;
   if (man_page || !shell.empty()) {
     action = [&] {
       const ProgramText text = Describe(app);

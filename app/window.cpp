@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "support/errors.h"
+#include "base/errors.h"
 
 #ifdef HEADSCOPE_HAVE_GUI
 #include "support/paths.h"

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <new>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include "base/errors.h"
@@ -41,15 +40,14 @@ struct Prompt {
   const std::string decoded =
       request.decode_tokens == 0 ? "" : " and decoding adds " + std::to_string(request.decode_tokens);
   const std::string name = request.prompt_file ? "the prompt " + *request.prompt_file : "the prompt";
-  throw std::invalid_argument(name + " has " + count + " tokens" + decoded + ", but the model has " +
-                              PositionsText(config) + "; use a shorter prompt" +
-                              (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
+  throw UsageError(name + " has " + count + " tokens" + decoded + ", but the model has " + PositionsText(config) +
+                   "; use a shorter prompt" + (request.decode_tokens == 0 ? "" : " or decode fewer tokens"));
 }
 
 Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokenizer, const model::ModelConfig& config) {
   const int given = static_cast<int>(request.text.has_value()) + static_cast<int>(request.prompt_file.has_value()) +
                     static_cast<int>(request.task.has_value());
-  if (given != 1) throw std::invalid_argument("a capture needs exactly one of a text, a prompt file and a task");
+  if (given != 1) throw UsageError("a capture needs exactly one of a text, a prompt file and a task");
   if (request.task) {
     const eval::TaskPrompt task = eval::MakeTask(*request.task, request.task_length, request.task_seed, tokenizer,
                                                  eval::ReadProse(request.prose_path));
@@ -71,8 +69,9 @@ Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokeniz
     return {tokenizer.Encode(text, /*add_special_tokens=*/true, config.max_positions), source, ""};
   } catch (const model::TooManyTokens& too_many) {
     RefuseLongPrompt(request, "at least " + std::to_string(too_many.at_least), config);
-  } catch (const BadInputError& error) {
-    throw BadInputError((request.text ? "the prompt: " : *request.prompt_file + ": ") + error.what());
+  } catch (BadInputError& error) {
+    error.SetFile(request.text ? "the prompt" : *request.prompt_file);
+    throw;
   }
 }
 
@@ -172,11 +171,11 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
 class CaptureRun {
  public:
   CaptureRun(model::Transformer* model, const model::Tokenizer& tokenizer, Recorder* recorder,
-             data::UnfinishedFile* unfinished, const CancelFlag* cancelled)
-      : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), cancelled_(cancelled) {}
+             data::UnfinishedFile* unfinished, const std::stop_token& stop)
+      : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), stop_(stop) {}
 
   void KeepWhatIsThere() { unfinished_->Keep(); }
-  bool Cancelled() const { return cancelled_ != nullptr && cancelled_->load(); }
+  bool Cancelled() const { return stop_.stop_requested(); }
 
   std::vector<float> Pass(std::span<const int32_t> tokens, data::TokenPhase phase, model::LogitsOf logits) {
     std::vector<data::TokenRecord> records;
@@ -200,7 +199,7 @@ class CaptureRun {
   const model::Tokenizer& tokenizer_;
   Recorder* recorder_;
   data::UnfinishedFile* unfinished_;
-  const CancelFlag* cancelled_;
+  std::stop_token stop_;
   int32_t step_ = 0;
 };
 
@@ -259,18 +258,20 @@ std::vector<std::string> InputFiles(const CaptureRequest& request) {
   return files;
 }
 
-CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled) {
+CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
   // Everything that can be refused is refused before a file is made, and what config.json, tokenizer.json and the free
   // space decide before the weights are read.
   if (request.decode_tokens < 0)
-    throw std::invalid_argument("decode " + std::to_string(request.decode_tokens) + ": it must not be negative");
+    throw UsageError(
+        {.field = "decode", .value = std::to_string(request.decode_tokens), .problem = "it must not be negative"});
   if (request.chunk_tokens < 1)
-    throw std::invalid_argument("chunk " + std::to_string(request.chunk_tokens) + ": it must be at least 1");
+    throw UsageError(
+        {.field = "chunk", .value = std::to_string(request.chunk_tokens), .problem = "it must be at least 1"});
   for (const std::string& input : InputFiles(request)) {
     std::error_code not_there;
     if (std::filesystem::equivalent(request.output_path, input, not_there)) {
-      throw std::invalid_argument("output " + request.output_path + " is the same file as " + input +
-                                  ", which the capture reads; name another");
+      throw UsageError("output " + request.output_path + " is the same file as " + input +
+                       ", which the capture reads; name another");
     }
   }
   const RowSelection rows(request.rows);
@@ -300,12 +301,11 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   CaptureResult result;
   try {
     recorder.emplace(&*writer, layout, rows, prompt_tokens);
-    CaptureRun run(model.get(), tokenizer, &*recorder, &unfinished, cancelled);
+    CaptureRun run(model.get(), tokenizer, &*recorder, &unfinished, stop);
     result = Record(request, layout, prompt, progress, &*writer, &*recorder, &run);
-  } catch (const data::TraceError& error) {
-    throw data::TraceError(error.what() + ("; " + leave()));
-  } catch (const DeviceError& error) {
-    throw DeviceError(error.what() + ("; " + leave()));
+  } catch (Error& error) {
+    error.AddRemedy(leave());
+    throw;
   } catch (const std::bad_alloc&) {
     const std::string left = leave();
     throw DeviceError("recording " + std::to_string(layout.max_tokens) +

@@ -11,7 +11,8 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <stdexcept>
+
+#include "base/errors.h"
 
 namespace headscope::capture {
 namespace {
@@ -74,8 +75,10 @@ OutputClaim::OutputClaim(const std::string& path) {
   socket_ = -1;
   const std::string holder = taken ? Holder(address) : "";
   if (holder.empty()) return;
-  throw std::invalid_argument("output " + path + ": a capture to it is running (" + holder +
-                              "); wait for its end, interrupt it or choose another name");
+  throw UsageError({.field = "output",
+                    .value = path,
+                    .problem = "a capture to it is running (" + holder + ")",
+                    .remedy = "wait for its end, interrupt it or choose another name"});
 }
 
 OutputClaim::~OutputClaim() {

@@ -77,7 +77,7 @@ class Recorder : public model::HeadSink {
   void BeginPass(std::vector<data::TokenRecord> tokens);
   // After the pass: flushes when the last flush was a second ago.
   void EndPass();
-  // Writes and flushes everything. Throws data::TraceError when any write failed.
+  // Writes and flushes everything. Throws FailedError when any write failed.
   void Drain();
   // Ends the recording where it stands: drops what is not written yet. Returns the tokens that a Flush made readable.
   int64_t Stop();

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <numeric>
 #include <set>
-#include <stdexcept>
 #include <string_view>
 
+#include "base/errors.h"
 #include "base/number_list.h"
 
 namespace headscope::capture {
@@ -23,7 +23,10 @@ RowSelection::RowSelection(const std::string& text) {
     const auto [parsed, error] = std::from_chars(text.data() + colon + 1, end, count_);
     valid = error == std::errc() && parsed == end && count_ >= 1;
   }
-  if (!valid) throw std::invalid_argument("rows \"" + text + "\": it must be all, last:N or every:N with N at least 1");
+  if (!valid)
+    throw UsageError({.field = "rows",
+                      .value = "\"" + text + "\"",
+                      .problem = "it must be all, last:N or every:N with N at least 1"});
 }
 
 bool RowSelection::Keeps(int64_t position, int64_t prompt_tokens) const {
@@ -53,9 +56,11 @@ std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t c
   const auto refused =
       std::find_if(sorted.begin(), sorted.end(), [&](int32_t number) { return number < 0 || number >= count; });
   if (refused != sorted.end()) {
-    throw std::invalid_argument(what + "s " + NumberListText({sorted.begin(), sorted.end()}) + ": the model has no " +
-                                what + " " + std::to_string(*refused) + ", only 0 to " + std::to_string(count - 1) +
-                                "; choose from those");
+    throw UsageError({.field = what + "s",
+                      .value = NumberListText({sorted.begin(), sorted.end()}),
+                      .problem = "the model has no " + what + " " + std::to_string(*refused) + ", only 0 to " +
+                                 std::to_string(count - 1),
+                      .remedy = "choose from those"});
   }
   return {sorted.begin(), sorted.end()};
 }

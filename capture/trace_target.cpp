@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/errors.h"
+
 namespace headscope::capture {
 namespace fs = std::filesystem;
 namespace {
@@ -41,7 +43,7 @@ std::string FreePartialName(const fs::path& target) {
     const fs::path candidate = target.parent_path() / (name + mark);
     std::error_code error;
     if (fs::symlink_status(candidate, error).type() == fs::file_type::not_found) return candidate.string();
-    if (error) throw data::TraceError(candidate.string() + ": " + error.message() + "; choose another name");
+    if (error) throw FailedError(candidate.string() + ": " + error.message() + "; choose another name");
   }
 }
 
@@ -70,14 +72,17 @@ TraceTarget::TraceTarget(std::string path, bool overwrite) : path_(std::move(pat
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(path_, ignored);
   if (fs::exists(status)) {
-    if (!overwrite) throw data::TraceError(path_ + ": exists already; choose another name or allow overwriting");
-    if (!fs::is_regular_file(status)) throw data::TraceError(path_ + ": is not a regular file; choose another name");
+    if (!overwrite)
+      throw UsageError({.file = path_, .problem = "exists already; choose another name or allow overwriting"});
+    if (!fs::is_regular_file(status))
+      throw UsageError({.file = path_, .problem = "is not a regular file; choose another name"});
     writing_path_ = FreePartialName(path_);
   }
   const std::string folder = FolderOf(path_);
   if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    throw data::TraceError(path_ + ": the folder " + folder + " cannot be written (" + std::strerror(errno) +
-                           "); choose another folder");
+    throw UsageError({.file = path_,
+                      .problem = "the folder " + folder + " cannot be written (" + std::strerror(errno) +
+                                 "); choose another folder"});
   }
 }
 
@@ -85,22 +90,25 @@ void TraceTarget::RequireSpace(int64_t bytes) const {
   const std::string folder = FolderOf(path_);
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) {
-    throw data::TraceError(path_ + ": the free space of " + folder + " cannot be read (" + std::strerror(errno) +
-                           "); choose another folder");
+    throw FailedError({.file = path_,
+                       .problem = "the free space of " + folder + " cannot be read (" + std::strerror(errno) +
+                                  "); choose another folder"});
   }
   const auto free_bytes = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   if (free_bytes - kDiskReserve >= bytes) return;
-  throw data::TraceError(path_ + ": the whole trace takes " + std::to_string(bytes) + " bytes and " +
-                         std::to_string(kDiskReserve) + " must stay free, but the disk has " +
-                         std::to_string(free_bytes) +
-                         " bytes free; record fewer layers, heads, rows or tokens or choose another folder");
+  throw FailedError({.file = path_,
+                     .problem = "the whole trace takes " + std::to_string(bytes) + " bytes and " +
+                                std::to_string(kDiskReserve) + " must stay free, but the disk has " +
+                                std::to_string(free_bytes) +
+                                " bytes free; record fewer layers, heads, rows or tokens or choose another folder"});
 }
 
 void TraceTarget::Complete() const {
   if (!Replaces()) return;
   if (std::rename(writing_path_.c_str(), path_.c_str()) != 0) {
-    throw data::TraceError(path_ + ": cannot be replaced (" + std::strerror(errno) + "); the whole new trace is " +
-                           writing_path_);
+    throw FailedError(
+        {.file = path_,
+         .problem = "cannot be replaced (" + std::strerror(errno) + "); the whole new trace is " + writing_path_});
   }
 }
 

@@ -19,15 +19,15 @@ int64_t TraceBytes(const data::TraceLayout& layout, int64_t num_tokens, int64_t 
 
 class TraceTarget {
  public:
-  // Touches nothing. Throws data::TraceError when the target exists (and not `overwrite`), is not a regular file or
+  // Touches nothing. Throws FailedError when the target exists (and not `overwrite`), is not a regular file or
   // lies in a folder that cannot be written.
   TraceTarget(std::string path, bool overwrite);
 
-  // Throws data::TraceError when the folder's disk has less than `bytes` free.
+  // Throws FailedError when the folder's disk has less than `bytes` free.
   void RequireSpace(int64_t bytes) const;
   // The file to make: there is none of this name yet.
   const std::string& writing_path() const { return writing_path_; }
-  // After the trace was made whole and closed: gives it the target's name. Throws data::TraceError.
+  // After the trace was made whole and closed: gives it the target's name. Throws FailedError.
   void Complete() const;
   // After an early end of a run that made the file: removes it when no token was flushed. Returns what is left, as the
   // end of a message's sentence.

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <span>
-#include <stdexcept>
 
+#include "base/errors.h"
 #include "base/progress_meter.h"
 #include "model/model_config.h"
 #include "model/model_tokenizer.h"
@@ -41,7 +41,7 @@ int64_t PreferredTokens(model::ModelSession* session, const TaskQuestion& questi
 void CheckRequest(const EvaluateRequest& request, const model::ModelConfig& config) {
   const auto at_least_one = [](const char* name, int64_t value) {
     if (value < 1)
-      throw std::invalid_argument(std::string(name) + " " + std::to_string(value) + ": it must be at least 1");
+      throw UsageError({.field = name, .value = std::to_string(value), .problem = "it must be at least 1"});
   };
   at_least_one("samples", request.samples);
   at_least_one("questions", request.questions_per_context);
@@ -56,14 +56,14 @@ class Evaluation {
  public:
   // All of them outlive the evaluation. total_tokens: Questionnaire::CountTokens.
   Evaluation(const EvaluateRequest& request, const Questionnaire& questionnaire, int64_t total_tokens,
-             model::ModelSession* session, const ProgressFunction& progress, const CancelFlag* cancelled)
+             model::ModelSession* session, const ProgressFunction& progress, const std::stop_token& stop)
       : request_(request),
         questionnaire_(questionnaire),
         session_(*session),
-        cancelled_(cancelled),
+        stop_(stop),
         meter_("evaluating", "tokens", total_tokens, progress, ProgressMeter::RateOver::kWholeStage) {}
 
-  bool Cancelled() const { return cancelled_ != nullptr && cancelled_->load(); }
+  bool Cancelled() const { return stop_.stop_requested(); }
 
   TaskScore Score(const std::string& task, int64_t length) {
     const auto begin = std::chrono::steady_clock::now();
@@ -95,7 +95,7 @@ class Evaluation {
       ++score->contexts;
       session_.Reset();
       session_.Feed(
-          set.context, [this](const Progress& context) { meter_.Report(tokens_done_ + context.done); }, cancelled_);
+          set.context, [this](const Progress& context) { meter_.Report(tokens_done_ + context.done); }, stop_);
       if (Cancelled()) return;
       Done(static_cast<int64_t>(set.context.size()));
       for (const TaskQuestion& question : set.questions) {
@@ -157,7 +157,7 @@ class Evaluation {
   const EvaluateRequest& request_;
   const Questionnaire& questionnaire_;
   model::ModelSession& session_;
-  const CancelFlag* cancelled_;
+  std::stop_token stop_;
   ProgressMeter meter_;
   int64_t tokens_done_ = 0;
 };
@@ -165,16 +165,16 @@ class Evaluation {
 }  // namespace
 
 std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::function<void(const TaskScore&)>& on_score,
-                                const ProgressFunction& progress, const CancelFlag* cancelled) {
+                                const ProgressFunction& progress, const std::stop_token& stop) {
   const model::ModelConfig config = model::ReadModelConfig(request.model_dir);
   CheckRequest(request, config);
   const model::Tokenizer tokenizer = model::LoadModelTokenizer(request.model_dir, config);
   const Questionnaire questionnaire(request, tokenizer);
-  const int64_t total_tokens = questionnaire.CountTokens(cancelled);
-  if (cancelled != nullptr && cancelled->load()) return {};
+  const int64_t total_tokens = questionnaire.CountTokens(stop);
+  if (stop.stop_requested()) return {};
   model::ModelSession session(request.model_dir, request.session, progress);
   session.UseAttention(request.attention);
-  Evaluation evaluation(request, questionnaire, total_tokens, &session, progress, cancelled);
+  Evaluation evaluation(request, questionnaire, total_tokens, &session, progress, stop);
   std::vector<TaskScore> scores;
   for (const std::string& task : request.tasks) {
     for (const int64_t length : request.lengths) {

@@ -34,7 +34,7 @@ int64_t Questionnaire::TokensOf(const TaskSet& set) {
   return tokens;
 }
 
-int64_t Questionnaire::CountTokens(const CancelFlag* cancelled) const {
+int64_t Questionnaire::CountTokens(const std::stop_token& stop) const {
   int64_t tokens = 0;
   for (const std::string& task : request_.tasks) {
     for (const int64_t length : request_.lengths) {
@@ -47,7 +47,7 @@ int64_t Questionnaire::CountTokens(const CancelFlag* cancelled) const {
         continue;
       }
       for (; score.samples < request_.samples; ++score.contexts) {
-        if (cancelled != nullptr && cancelled->load()) return tokens;
+        if (stop.stop_requested()) return tokens;
         const TaskSet set = NextSet(score);
         score.samples += static_cast<int32_t>(set.questions.size());
         tokens += TokensOf(set);

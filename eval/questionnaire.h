@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 
 #include "eval/evaluate.h"
 #include "model/tokenizer.h"
@@ -25,7 +26,7 @@ class Questionnaire {
   static int64_t TokensOf(const TaskSet& set);
   // Of the whole request; fewer when cancelled. Makes every context once, which takes milliseconds where the model
   // takes seconds, so that a length that is too short for any of them is refused here: throws std::invalid_argument.
-  int64_t CountTokens(const CancelFlag* cancelled) const;
+  int64_t CountTokens(const std::stop_token& stop) const;
 
  private:
   // Different for every context, the same on every machine.

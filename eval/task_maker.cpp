@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
+
+#include "base/errors.h"
 
 namespace headscope::eval {
 namespace {
@@ -18,7 +19,7 @@ TaskMaker::TaskMaker(const model::Tokenizer& tokenizer, std::string_view text)
   for (size_t i = 0; i < prose_.size(); ++i) {
     if (tokenizer.TokenBytes(prose_[i]).ends_with('\n')) line_starts_.push_back((i + 1) % prose_.size());
   }
-  if (line_starts_.empty()) throw std::invalid_argument("the filler text has no line end; name a text of many lines");
+  if (line_starts_.empty()) throw UsageError("the filler text has no line end; name a text of many lines");
 }
 
 // Filler that ends at a random line's end, with the facts at random line starts of it.
@@ -30,9 +31,10 @@ TaskSet TaskMaker::Place(const Draft& draft, const Task& task, int64_t length, R
     longest = std::max(longest, asked.question.tokens.size() + asked.question.answer.size());
   fixed += longest;
   if (length < static_cast<int64_t>(fixed + kLeastProse)) {
-    throw std::invalid_argument("length " + std::to_string(length) + ": the task " + std::string(task.name()) +
-                                " needs at least " + std::to_string(fixed + kLeastProse) +
-                                " tokens with this tokenizer");
+    throw UsageError({.field = "length",
+                      .value = std::to_string(length),
+                      .problem = "the task " + std::string(task.name()) + " needs at least " +
+                                 std::to_string(fixed + kLeastProse) + " tokens with this tokenizer"});
   }
   const size_t need = static_cast<size_t>(length) - fixed;
   const size_t end = line_starts_[random->Below(line_starts_.size())];
@@ -87,12 +89,14 @@ TaskMaker::ProseWindow TaskMaker::WindowAndRest(int64_t length, uint64_t seed) c
 }
 
 TaskSet TaskMaker::Make(const Task& task, int64_t length, uint64_t seed, int32_t num_questions) const {
-  if (num_questions < 1) throw std::invalid_argument("num_questions must be at least 1");
+  if (num_questions < 1) throw UsageError("num_questions must be at least 1");
   if (!task.asks()) {
     const auto least = static_cast<int64_t>(begin_.size()) + 1;
     if (length < least)
-      throw std::invalid_argument("length " + std::to_string(length) + ": the task " + std::string(task.name()) +
-                                  " needs at least " + std::to_string(least) + " tokens");
+      throw UsageError(
+          {.field = "length",
+           .value = std::to_string(length),
+           .problem = "the task " + std::string(task.name()) + " needs at least " + std::to_string(least) + " tokens"});
     return {WindowAndRest(length, seed).tokens, {}};
   }
   Random random(seed);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/tasks.h"
 
-#include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
 #include "task_maker.h"
 #include "tasks/task_list.h"
 
@@ -47,7 +47,7 @@ const Task& FindTask(std::string_view name) {
     known += known.empty() ? "" : task == Tasks().back() ? " or " : ", ";
     known += task->name();
   }
-  throw std::invalid_argument("task \"" + std::string(name) + "\": it must be " + known);
+  throw UsageError({.field = "task", .value = "\"" + std::string(name) + "\"", .problem = "it must be " + known});
 }
 
 const std::vector<std::string>& TaskNames() {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "base/check_status.h"
 #include "base/errors.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
@@ -45,10 +45,7 @@ kernels::AttentionProblem ProblemOf(const model::AttentionCall& call) {
 }
 
 void Require(const Status& status, const model::AttentionCall& call, const std::string& method) {
-  if (status.ok()) return;
-  const std::string sentence = method + " in layer " + std::to_string(call.layer) + ": " + status.message();
-  if (status.code() == StatusCode::kOutOfMemory) throw DeviceError(sentence);
-  throw std::invalid_argument(sentence);
+  if (!status.ok()) CheckStatus(status, method + " in layer " + std::to_string(call.layer));
 }
 
 // Round to nearest, ties to even; NaN stays NaN.
@@ -151,8 +148,8 @@ class CpuMethods final : public MethodAttention {
     if (steps.driver == nullptr) steps.driver = std::make_unique<kernels::DecodeDriver>(decode_, decode_values_);
     const bool follows = steps.keys != nullptr && steps.num_tokens + 1 == call.num_tokens;
     if (follows && steps.keys != call.k.data && !steps.driver->AnyOrder()) {
-      throw std::invalid_argument(decode_.spec().name + " in layer " + std::to_string(call.layer) +
-                                  ": the model's cache has moved; reserve room for all tokens first");
+      throw UsageError(decode_.spec().name + " in layer " + std::to_string(call.layer) +
+                       ": the model's cache has moved; reserve room for all tokens first");
     }
     if (!follows || steps.keys != call.k.data) {
       kernels::DecodePrompt prompt;

@@ -58,6 +58,11 @@ LayerComparison::LayerComparison(MeasuredHeadsPtr measured, const CompareOptions
 
 LayerComparison::~LayerComparison() = default;
 
+void LayerComparison::StopBy(std::stop_token stop) {
+  impl_->prefill.StopBy(stop);
+  impl_->decode.StopBy(std::move(stop));
+}
+
 Status LayerComparison::Run(const std::vector<AskedMethod>& methods, const std::vector<HeadId>& heads,
                             std::vector<MethodResult>* results) {
   std::vector<CheckedMethod> checked(methods.size());

@@ -43,7 +43,7 @@ Status DecodeComparison::MakeDevice(std::unique_ptr<DecodeDevice>* made) {
 }
 
 bool DecodeComparison::WantsOther() const {
-  return options_.device == "cpu" && !options_.other_dense.name.empty() && measured_->soft_cap == 0 &&
+  return !options_.device.is_gpu() && !options_.other_dense.name.empty() && measured_->soft_cap == 0 &&
          measured_->sinks.empty() && measured_->ValueDim() == measured_->head_dim;
 }
 
@@ -74,12 +74,12 @@ double DecodeComparison::BytesAllow(const DecodeRun& run) const {
 
 bool DecodeComparison::CanRead() const {
   const kernels::AttentionProblem problem = measured_->Problem();
-  return options_.device == "cpu" && problem.k.row_stride == problem.head_dim &&
+  return !options_.device.is_gpu() && problem.k.row_stride == problem.head_dim &&
          problem.v.row_stride == problem.head_dim;
 }
 
 Status DecodeComparison::ReadKeysAndValues(double* milliseconds) {
-  const kernels::RunOptions run{.num_threads = options_.num_threads, .cancelled = options_.cancelled};
+  const kernels::RunOptions run{.num_threads = options_.num_threads, .stop = options_.stop};
   const Stopwatch watch;
   for (int64_t step = 0; step < steps_.count(); ++step) {
     const kernels::AttentionProblem problem = steps_.Problem(device_->Problem(), step);

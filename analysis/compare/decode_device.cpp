@@ -5,7 +5,6 @@
 
 #include "analysis/types/timing.h"
 #include "compare/decode_walk.h"
-#include "compare/unknown_device.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 
@@ -41,7 +40,7 @@ class CpuDecode final : public DecodeDevice {
          DecodeRun* run)
         : device_(device),
           run_(run),
-          options_{device.options_.num_threads, device.options_.cancelled},
+          options_{device.options_.num_threads, device.options_.stop},
           walk_(device.steps_, method, values, device.Problem(), device.heads_->lse, options_),
           lse_(static_cast<size_t>(device.heads_->num_qo_heads)) {}
 
@@ -88,8 +87,7 @@ class CpuDecode final : public DecodeDevice {
 
 Status MakeDecodeDevice(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,
                         std::unique_ptr<DecodeDevice>* made) {
-  if (options.device == "cuda") return MakeGpuDecode(std::move(heads), steps, options, made);
-  if (options.device != "cpu") return UnknownDevice(options.device);
+  if (options.device.is_gpu()) return MakeGpuDecode(std::move(heads), steps, options, made);
   *made = std::make_unique<CpuDecode>(std::move(heads), steps, options);
   return {};
 }

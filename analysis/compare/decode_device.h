@@ -44,7 +44,7 @@ class DecodeDevice {
                                   DecodeRun* run, std::unique_ptr<DecodeWork>* work) = 0;
 };
 
-// By options.device, "cpu" or "cuda". `steps` outlives the device. Errors: another word; no GPU; too little memory
+// By options.device. `steps` outlives the device. Errors: no GPU; too little memory
 // there.
 kernels::Status MakeDecodeDevice(MeasuredHeadsPtr heads, const DecodeSteps& steps, const CompareOptions& options,
                                  std::unique_ptr<DecodeDevice>* made);

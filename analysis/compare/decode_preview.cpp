@@ -42,7 +42,7 @@ int64_t Length(const std::vector<ColumnRange>& intervals) {
 
 Status PreviewDecode(const MeasuredHeads& measured, HeadId id, const kernels::DecodeMethod& method,
                      const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
-                     const std::atomic<bool>* cancelled, DecodePreview* preview) {
+                     const std::stop_token& stop, DecodePreview* preview) {
   const DecodeSteps steps(measured, id, decode_rows);
   if (Status status = steps.Check(id); !status.ok()) return status;
   const kernels::AttentionProblem whole = measured.Problem();
@@ -53,7 +53,7 @@ Status PreviewDecode(const MeasuredHeads& measured, HeadId id, const kernels::De
   kept->steps.resize(static_cast<size_t>(steps.count()));
   DecodePreview result;
   result.kept_mass.resize(kept->steps.size());
-  const kernels::RunOptions options{num_threads, cancelled};
+  const kernels::RunOptions options{num_threads, stop};
   DecodeWalk walk(steps, method, values, whole, measured.lse, options);
   if (Status status = walk.Start(); !status.ok()) return status;
   double milliseconds = 0;

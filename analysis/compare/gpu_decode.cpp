@@ -86,7 +86,7 @@ class GpuDecode final : public DecodeDevice {
     Work(GpuDecode& device, Way way, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
          DecodeRun* run)
         : walk(device.steps_, method, values, device.Problem(), device.timed_.heads->heads().lse,
-               {device.timed_.options.num_threads, device.timed_.options.cancelled}),
+               {device.timed_.options->num_threads, device.timed_.options->stop}),
           device_(device),
           way_(way),
           method_(method),
@@ -276,7 +276,7 @@ class GpuDecode final : public DecodeDevice {
       Status status = kernels::AllocateOnDevice(bytes, "the component-major copy of K", &memory);
       if (!status.ok()) return status;
       const std::vector<uint16_t> host = kernels::ComponentMajorKeys(timed_.heads->host_problem().k.data, num_kv_heads,
-                                                                     num_tokens, head_dim, timed_.options.num_threads);
+                                                                     num_tokens, head_dim, timed_.options->num_threads);
       if (status = kernels::CopyToDevice(host.data(), bytes, memory.get()); !status.ok()) return status;
       transposed_ = std::move(memory);
     }

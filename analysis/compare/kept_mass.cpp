@@ -34,12 +34,12 @@ Status CheckIndex(const HeadTensors& head, const kernels::SparseIndexView& index
 // Runs sum_span(span, column_mass, mass of its rows) for every row span of the index and collects the rows' masses.
 template <typename SumSpan>
 Status SumSpans(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads,
-                const std::atomic<bool>* cancelled, std::vector<float>* mass, SumSpan&& sum_span) {
+                const std::stop_token& stop, std::vector<float>* mass, SumSpan&& sum_span) {
   if (Status status = CheckIndex(head, index); !status.ok()) return status;
   std::vector<float> result(static_cast<size_t>(head.num_rows));
   const int64_t num_tiles = index.NumRowTiles();
   std::vector<ColumnMass> workers(static_cast<size_t>(kernels::NumWorkers(num_threads, num_tiles)), ColumnMass(head));
-  const bool finished = kernels::ParallelFor(num_tiles, num_threads, cancelled, [&](int64_t step, int32_t worker) {
+  const bool finished = kernels::ParallelFor(num_tiles, num_threads, stop, [&](int64_t step, int32_t worker) {
     // Late tiles have the longest lists: first.
     for (const RowSpanColumns& span : CollectKeptColumns(index, static_cast<int32_t>(num_tiles - 1 - step))) {
       std::vector<double> sums(static_cast<size_t>(span.row_end - span.row_begin));
@@ -132,10 +132,10 @@ class CoverBuilder {
 }  // namespace
 
 Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads,
-                const std::atomic<bool>* cancelled, std::vector<float>* mass) {
+                const std::stop_token& stop, std::vector<float>* mass) {
   if (head.gpu != nullptr) {
     if (Status status = CheckIndex(head, index); !status.ok()) return status;
-    if (kernels::IsCancelled(cancelled)) return {StatusCode::kCancelled, "cancelled"};
+    if (stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
     std::vector<float> result(static_cast<size_t>(head.num_rows));
     Status status = head.gpu->KeptMass(index, result.data());
     for (float& row_mass : result) row_mass = static_cast<float>(RoundedShare(static_cast<double>(row_mass)));
@@ -143,7 +143,7 @@ Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, 
     // Memory that others have taken on the GPU is no reason to go without the number.
     if (status.code() != StatusCode::kOutOfMemory) return status;
   }
-  return SumSpans(head, index, num_threads, cancelled, mass,
+  return SumSpans(head, index, num_threads, stop, mass,
                   [&](const RowSpanColumns& span, ColumnMass* column_mass, double* sums) {
                     std::vector<int32_t> columns;
                     ExpandRanges(span.plain, &columns);
@@ -152,13 +152,13 @@ Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, 
                   });
 }
 
-std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t num_threads,
-                                                  const std::atomic<bool>* cancelled, const VisitProbabilities& visit) {
+std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t num_threads, const std::stop_token& stop,
+                                                  const VisitProbabilities& visit) {
   std::shared_ptr<HeadMass> result(new HeadMass);
   if (head->gpu != nullptr) {
     // The GPU sums a mask's kept pairs faster than the CPU reads their blocks: nothing to prepare.
-    if (kernels::IsCancelled(cancelled)) return nullptr;
-    if (visit && !PassProbabilities(*head, num_threads, cancelled, nullptr, visit)) return nullptr;
+    if (stop.stop_requested()) return nullptr;
+    if (visit && !PassProbabilities(*head, num_threads, stop, nullptr, visit)) return nullptr;
     result->head_ = std::move(head);
     return result;
   }
@@ -171,14 +171,14 @@ std::shared_ptr<const HeadMass> HeadMass::Compute(HeadTensorsPtr head, int32_t n
   result->head_ = std::move(head);
 
   const BlockSums sums{block, result->block_mass_.data()};
-  if (!PassProbabilities(*result->head_, num_threads, cancelled, &sums, visit)) return nullptr;
+  if (!PassProbabilities(*result->head_, num_threads, stop, &sums, visit)) return nullptr;
   return result;
 }
 
-Status HeadMass::KeptMass(const kernels::SparseIndexView& index, int32_t num_threads,
-                          const std::atomic<bool>* cancelled, std::vector<float>* mass) const {
-  if (head_->gpu != nullptr) return analysis::KeptMass(*head_, index, num_threads, cancelled, mass);
-  return SumSpans(*head_, index, num_threads, cancelled, mass,
+Status HeadMass::KeptMass(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
+                          std::vector<float>* mass) const {
+  if (head_->gpu != nullptr) return analysis::KeptMass(*head_, index, num_threads, stop, mass);
+  return SumSpans(*head_, index, num_threads, stop, mass,
                   [&](const RowSpanColumns& span, ColumnMass* column_mass, double* sums) {
                     const BlockCover cover = CoverBuilder(block_columns_, head_->num_tokens).Build(span.plain);
                     for (int32_t row = span.row_begin; row < span.row_end; ++row) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,9 @@ class PhaseComparison {
   using Work = typename Phase::Work;
 
   virtual ~PhaseComparison() = default;
+
+  // From the next call on this stops the runs.
+  void StopBy(std::stop_token stop) { options_.stop = std::move(stop); }
 
   // Fills results[head * methods.size() + method] for the phase's methods among `methods`, but for what is the same of
   // both phases.
@@ -126,7 +130,7 @@ class PhaseComparison {
   RoundEntry DenseEntry() { return EntryOf(Phase::Baseline().spec().name, dense_work_.get()); }
 
   const MeasuredHeadsPtr measured_;
-  const CompareOptions options_;
+  CompareOptions options_;
   JudgedHeads judged_;
   std::unique_ptr<Device> device_;
   Run dense_;  // its output is empty until prepared

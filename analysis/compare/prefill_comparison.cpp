@@ -62,7 +62,7 @@ Status ReferenceRow(const kernels::AttentionProblem& problem, const kernels::Spa
 
 PrefillComparison::PrefillComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
     : PhaseComparison(std::move(measured), options,
-                      options.device == "cuda" ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu) {}
+                      options.device.is_gpu() ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu) {}
 
 Status PrefillComparison::CheckHeads(HeadId asked) const {
   return CheckPrefillHead(*measured_, asked);
@@ -95,7 +95,7 @@ Status PrefillComparison::Judge(const PrefillRun& run, HeadId id, MethodResult* 
   if (Status status = KernelError(run, head, &result->kernel_error); !status.ok()) return status;
   const kernels::SparseIndexView index = OfHead(run.index.View(), head);
   std::vector<float> mass;
-  Status status = KeptMass(judged_.Get(id), index, options_.num_threads, options_.cancelled, &mass);
+  Status status = KeptMass(judged_.Get(id), index, options_.num_threads, options_.stop, &mass);
   if (!status.ok()) return status;
   SetKeptMass(DistributeMass(mass), result);
   result->num_rows = measured_->num_rows;

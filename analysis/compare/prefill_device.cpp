@@ -5,7 +5,6 @@
 
 #include "analysis/types/timing.h"
 #include "compare/model_window.h"
-#include "compare/unknown_device.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 
@@ -57,13 +56,13 @@ class CpuPrefill final : public PrefillDevice {
     kernels::AttentionOutput output;
     output.o = kernels::ContiguousTensor<void>(o, heads_->num_qo_heads, heads_->num_rows, heads_->ValueDim());
     const Stopwatch watch;
-    Status status = kernels::AttendCpu(Problem(), index->View(), output, {options_.num_threads, options_.cancelled});
+    Status status = kernels::AttendCpu(Problem(), index->View(), output, {options_.num_threads, options_.stop});
     *attend_ms = watch.Milliseconds();
     return status;
   }
 
   const MeasuredHeadsPtr heads_;
-  const CompareOptions options_;
+  const CompareOptions& options_;
   const std::string name_ = "cpu";
   std::vector<float> dropped_;  // outputs of timed runs
 };
@@ -74,14 +73,13 @@ Status SelectTimed(const MeasuredHeads& heads, const kernels::PrefillMethod& met
                    const kernels::ParameterValues& values, const CompareOptions& options, kernels::SparseIndex* index,
                    double* milliseconds) {
   const Stopwatch watch;
-  Status status = SelectInside(heads, heads.Problem(), method, values, {options.num_threads, options.cancelled}, index);
+  Status status = SelectInside(heads, heads.Problem(), method, values, {options.num_threads, options.stop}, index);
   *milliseconds = watch.Milliseconds();
   return status;
 }
 
 Status MakePrefillDevice(MeasuredHeadsPtr heads, const CompareOptions& options, std::unique_ptr<PrefillDevice>* made) {
-  if (options.device == "cuda") return MakeGpuPrefill(std::move(heads), options, made);
-  if (options.device != "cpu") return UnknownDevice(options.device);
+  if (options.device.is_gpu()) return MakeGpuPrefill(std::move(heads), options, made);
   *made = std::make_unique<CpuPrefill>(std::move(heads), options);
   return {};
 }

@@ -43,7 +43,7 @@ class PrefillDevice {
                                   PrefillRun* run, std::unique_ptr<PrefillWork>* work) = 0;
 };
 
-// By options.device, "cpu" or "cuda". Errors: another word; no GPU; too little memory there.
+// By options.device. The options outlive the device. Errors: no GPU; too little memory there.
 kernels::Status MakePrefillDevice(MeasuredHeadsPtr heads, const CompareOptions& options,
                                   std::unique_ptr<PrefillDevice>* made);
 // The GPU's alone (gpu_prefill.cpp; a build without CUDA refuses).

@@ -15,12 +15,11 @@ using kernels::Status;
 
 template <typename SumMass>
 Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
-               int32_t num_threads, const std::atomic<bool>* cancelled, MaskPreview* preview, SumMass&& sum_mass) {
+               int32_t num_threads, const std::stop_token& stop, MaskPreview* preview, SumMass&& sum_mass) {
   if (Status status = CheckPrefillHead(head); !status.ok()) return status;
   auto index = std::make_shared<kernels::SparseIndex>();
   const auto start = std::chrono::steady_clock::now();
-  if (Status status = SelectOnHead(head, method, values, {num_threads, cancelled}, index.get()); !status.ok())
-    return status;
+  if (Status status = SelectOnHead(head, method, values, {num_threads, stop}, index.get()); !status.ok()) return status;
   const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
   MaskPreview result;
   if (Status status = sum_mass(index->View(), &result.kept_mass); !status.ok()) return status;
@@ -41,20 +40,20 @@ Status Preview(const HeadTensors& head, const kernels::PrefillMethod& method, co
 }  // namespace
 
 Status PreviewMask(const HeadTensors& head, const kernels::PrefillMethod& method,
-                   const kernels::ParameterValues& values, int32_t num_threads, const std::atomic<bool>* cancelled,
+                   const kernels::ParameterValues& values, int32_t num_threads, const std::stop_token& stop,
                    MaskPreview* preview) {
-  return Preview(head, method, values, num_threads, cancelled, preview,
+  return Preview(head, method, values, num_threads, stop, preview,
                  [&](const kernels::SparseIndexView& index, std::vector<float>* mass) {
-                   return KeptMass(head, index, num_threads, cancelled, mass);
+                   return KeptMass(head, index, num_threads, stop, mass);
                  });
 }
 
 Status PreviewMask(const HeadMass& mass_by_block, const kernels::PrefillMethod& method,
-                   const kernels::ParameterValues& values, int32_t num_threads, const std::atomic<bool>* cancelled,
+                   const kernels::ParameterValues& values, int32_t num_threads, const std::stop_token& stop,
                    MaskPreview* preview) {
-  return Preview(mass_by_block.head(), method, values, num_threads, cancelled, preview,
+  return Preview(mass_by_block.head(), method, values, num_threads, stop, preview,
                  [&](const kernels::SparseIndexView& index, std::vector<float>* mass) {
-                   return mass_by_block.KeptMass(index, num_threads, cancelled, mass);
+                   return mass_by_block.KeptMass(index, num_threads, stop, mass);
                  });
 }
 

@@ -25,8 +25,8 @@ int32_t NumProbabilityWorkers(const HeadTensors& head, int32_t num_threads) {
   return kernels::NumWorkers(num_threads, NumSteps(head, kVisitedRows));
 }
 
-bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::atomic<bool>* cancelled,
-                       const BlockSums* sums, const VisitProbabilities& visit) {
+bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::stop_token& stop, const BlockSums* sums,
+                       const VisitProbabilities& visit) {
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
   const int64_t block_columns = sums != nullptr ? sums->block_columns : kChunkColumns;
@@ -34,7 +34,7 @@ bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::
   const int64_t step_rows = visit ? kVisitedRows : kStepRows;
   const int64_t steps = NumSteps(head, step_rows);
   std::vector<std::vector<float>> buffers(static_cast<size_t>(kernels::NumWorkers(num_threads, steps)));
-  return kernels::ParallelFor(steps, num_threads, cancelled, [&](int64_t step, int32_t worker) {
+  return kernels::ParallelFor(steps, num_threads, stop, [&](int64_t step, int32_t worker) {
     // Late rows are the longest: first.
     const int64_t row_begin = (steps - 1 - step) * step_rows;
     const int64_t row_end = std::min(row_begin + step_rows, head.num_rows);

@@ -2,8 +2,8 @@
 // The pass over a head's probabilities: what block masses are made from, and what a search reads row by row.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <stop_token>
 
 #include "analysis/compare.h"
 #include "analysis/head_tensors.h"
@@ -34,7 +34,7 @@ struct BlockSums {
 
 // Evaluates every probability that a row attends to, once. `sums` may be null and `visit` empty. False when cancelled.
 // Memory: 256 KiB for a thread, or kVisitedRows rows where they are visited.
-bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::atomic<bool>* cancelled,
-                       const BlockSums* sums, const VisitProbabilities& visit);
+bool PassProbabilities(const HeadTensors& head, int32_t num_threads, const std::stop_token& stop, const BlockSums* sums,
+                       const VisitProbabilities& visit);
 
 }  // namespace headscope::analysis

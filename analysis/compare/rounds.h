@@ -38,7 +38,7 @@ inline kernels::Status RunRounds(const CompareOptions& options, std::string_view
        round < options.repeats || (total_ms < options.least_ms && round < kMostRounds && !entries->empty()); ++round) {
     for (const size_t place : RoundOrder(round, entries->size())) {
       RoundEntry& entry = (*entries)[place];
-      if (kernels::IsCancelled(options.cancelled)) return {kernels::StatusCode::kCancelled, "cancelled"};
+      if (options.stop.stop_requested()) return {kernels::StatusCode::kCancelled, "cancelled"};
       options.Report({entry.name, stage, round + 1, std::max(round + 1, options.repeats)});
       double select_ms = 0, attend_ms = 0;
       if (kernels::Status status = entry.once(&select_ms, &attend_ms); !status.ok()) return status;

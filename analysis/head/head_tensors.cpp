@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <string>
 
+#include "base/errors.h"
 #include "data/row_positions.h"
 #include "head/frame_problem.h"
 #include "head/head_checks.h"
@@ -43,9 +43,10 @@ void CheckFinite(const std::vector<float>& values, const char* tensor, HeadId id
   float sum = 0;
   for (const float value : values) sum += value * 0.0f;
   if (std::isfinite(sum)) return;
-  throw data::BadTraceError(path + ": " + tensor + " of head " + HeadName(id) +
-                            " holds values that are not finite: capture again in fp32, and if they "
-                            "stay, the model's weights hold such values");
+  throw BadInputError({.file = path,
+                       .problem = tensor + " of head " + HeadName(id) +
+                                  " holds values that are not finite: capture again in fp32, and if they "
+                                  "stay, the model's weights hold such values"});
 }
 
 }  // namespace
@@ -94,15 +95,15 @@ HeadSlots FindHead(const data::TraceReader& trace, HeadId id) {
   slots.qo_head = slots.layer < 0 ? -1 : trace.QoHeadSlot(slots.layer, id.head);
   if (slots.qo_head < 0) {
     const data::LayerFacts& shown = slots.layer < 0 ? layout.facts.front() : trace.layer(slots.layer);
-    throw std::invalid_argument("head " + HeadName(id) + " is not in " + trace.path() + ": recorded are layers " +
-                                Names(layout.layers) + " and query heads " + Names(shown.qo_heads));
+    throw UsageError("head " + HeadName(id) + " is not in " + trace.path() + ": recorded are layers " +
+                     Names(layout.layers) + " and query heads " + Names(shown.qo_heads));
   }
   const data::LayerFacts& facts = trace.layer(slots.layer);
   slots.kv_number = id.head / facts.GroupSize();
   slots.kv_head = trace.KvHeadSlot(slots.layer, slots.kv_number);
   if (slots.kv_head < 0) {
-    throw std::invalid_argument("KV head " + std::to_string(slots.kv_number) + " of head " + HeadName(id) +
-                                " is not in " + trace.path() + ": recorded are KV heads " + Names(facts.kv_heads));
+    throw UsageError("KV head " + std::to_string(slots.kv_number) + " of head " + HeadName(id) + " is not in " +
+                     trace.path() + ": recorded are KV heads " + Names(facts.kv_heads));
   }
   return slots;
 }
@@ -116,9 +117,10 @@ HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
   frame.num_rows = static_cast<int64_t>(frame.row_positions.size());
   frame.num_tokens = trace.num_tokens();
   if (frame.num_rows > 0 && frame.row_positions.back() >= frame.num_tokens) {
-    throw data::BadTraceError(trace.path() + ": a query row stands at position " +
-                              std::to_string(frame.row_positions.back()) + ", but only " +
-                              std::to_string(frame.num_tokens) + " tokens are recorded: capture again");
+    throw BadInputError({.file = trace.path(),
+                         .problem = "a query row stands at position " + std::to_string(frame.row_positions.back()) +
+                                    ", but only " + std::to_string(frame.num_tokens) +
+                                    " tokens are recorded: capture again"});
   }
   frame.scale = facts.softmax_scale;
   frame.soft_cap = facts.soft_cap;

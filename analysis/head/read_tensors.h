@@ -18,10 +18,10 @@ struct HeadSlots {
 // Throws std::invalid_argument, naming what was recorded, when the head is not in the trace.
 HeadSlots FindHead(const data::TraceReader& trace, HeadId id);
 
-// What heads of that layer have in common. Throws data::BadTraceError when rows lie behind the recorded tokens.
+// What heads of that layer have in common. Throws BadInputError when rows lie behind the recorded tokens.
 HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot);
 
-// Refused (data::BadTraceError, naming the head) are values that are not finite.
+// Refused (BadInputError, naming the head) are values that are not finite.
 std::vector<float> ReadQueries(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                                HeadId id);
 std::vector<float> ReadKeys(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame, HeadId id);

@@ -128,7 +128,7 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads) {
   const int64_t steps = (num_cut + kBlockRows - 1) / kBlockRows;
   std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(num_threads, steps)),
                                          std::vector<float>(kBlockRows * kBlockColumns));
-  kernels::ParallelFor(steps, num_threads, nullptr, [&](int64_t step, int32_t worker) {
+  kernels::ParallelFor(steps, num_threads, {}, [&](int64_t step, int32_t worker) {
     const int64_t row_begin = (steps - 1 - step) * kBlockRows;  // the longest rows first
     const int64_t row_end = std::min(row_begin + kBlockRows, num_cut);
     float* const buffer = scores[static_cast<size_t>(worker)].data();

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 #include "analysis/compare.h"
+#include "base/check_status.h"
+#include "base/errors.h"
 #include "head/head_checks.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
@@ -30,9 +31,9 @@ int64_t PairsOf(const HeadTensors& head, int64_t begin, int64_t end) {
 }
 
 // Makes a map strip by strip: values_of(edges of a strip of texel rows) gives the strip's values. Without texels when
-// `progress` stopped it.
+// the request was stopped.
 template <typename ValuesOf>
-MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const std::function<bool(double)>& progress,
+MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const RenderRequest& request,
                    ValuesOf&& values_of) {
   MapValues map;
   map.num_rows = edges.NumRows();
@@ -47,7 +48,8 @@ MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const std::
     const std::vector<double> values = values_of(part);
     map.values.insert(map.values.end(), values.begin(), values.end());
     done += PairsOf(head, part.rows.front(), part.rows.back());
-    if (progress && !progress(static_cast<double>(done) / all)) return {};
+    if (request.progress) request.progress(static_cast<double>(done) / all);
+    if (request.stop.stop_requested()) return {};
   }
   return map;
 }
@@ -55,7 +57,7 @@ MapValues InStrips(const HeadTensors& head, const TexelEdges& edges, const std::
 std::vector<double> ScoreValues(const HeadTensors& head, TileReduction reduction, const TexelEdges& edges,
                                 bool* all_on_gpu) {
   TexelGrid grid;
-  AccumulateTexels(head, edges, reduction, 0, nullptr, &grid);
+  AccumulateTexels(head, edges, reduction, 0, {}, &grid);
   *all_on_gpu &= grid.on_gpu;
   std::vector<double> values;
   for (size_t i = 0; i < grid.pairs.size(); ++i) {
@@ -134,7 +136,7 @@ std::vector<double> DifferenceValues(const HeadTensors& head, const kernels::Spa
   std::vector<double> values(static_cast<size_t>(edges.NumRows() * num_columns), kNothing);
   const int64_t begin = edges.columns.front();
   const int64_t end = edges.columns.back();
-  kernels::ParallelFor(edges.NumRows(), 0, nullptr, [&](int64_t texel_row, int32_t) {
+  kernels::ParallelFor(edges.NumRows(), 0, {}, [&](int64_t texel_row, int32_t) {
     DifferenceRow difference(head, index, keys, begin, end);
     std::vector<double> result(static_cast<size_t>(num_columns), 0.0);
     std::vector<int64_t> pairs(result.size(), 0);
@@ -173,25 +175,24 @@ MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexVi
   const TileReduction reduction = request.reduction;
   if (request.view == ViewKind::kScores) {
     bool all_on_gpu = true;
-    MapValues map = InStrips(head, edges, request.progress,
+    MapValues map = InStrips(head, edges, request,
                              [&](const TexelEdges& strip) { return ScoreValues(head, reduction, strip, &all_on_gpu); });
     if (all_on_gpu && !map.values.empty()) map.device = head.gpu_name;
     return map;
   }
   if (index == nullptr || index->seq_q != head.num_rows || index->seq_k != head.num_tokens) {
-    throw std::invalid_argument("a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
-                                std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
-                                " columns: choose a method");
+    throw UsageError("a mask or difference of head " + HeadName(head.id) + " needs an index of its " +
+                     std::to_string(head.num_rows) + " rows and " + std::to_string(head.num_tokens) +
+                     " columns: choose a method");
   }
   if (request.view == ViewKind::kMask) return MaskValues(head, *index, edges);  // counted, not computed
   RowMasses masses;
-  if (const kernels::Status status = KeptMass(head, *index, 0, nullptr, &masses.kept); !status.ok())
-    throw std::invalid_argument(status.message());
+  CheckStatus(KeptMass(head, *index, 0, {}, &masses.kept));
   masses.in_trace = MassInTrace(head, 0);
   const int64_t begin = edges.columns.front();
   const kernels::PackedKeys keys(head.k.data() + begin * head.head_dim, kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(edges.columns.back() - begin), head.head_dim);
-  return InStrips(head, edges, request.progress, [&](const TexelEdges& strip) {
+  return InStrips(head, edges, request, [&](const TexelEdges& strip) {
     return DifferenceValues(head, *index, keys, masses, reduction, strip);
   });
 }

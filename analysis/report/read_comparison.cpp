@@ -7,10 +7,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <stdexcept>
 
 #include "analysis/result_fields.h"
 #include "analysis/result_files.h"
+#include "base/errors.h"
 #include "data/extension.h"
 
 namespace headscope::analysis {
@@ -21,8 +21,9 @@ using Json = nlohmann::json;
 constexpr std::streamoff kMostBytes = 64 << 20;
 
 [[noreturn]] void Refuse(const std::string& source, const std::string& why) {
-  throw std::invalid_argument(source + ": " + why +
-                              "; choose a .json or .csv file of runs that headscope compare or the window wrote");
+  throw BadInputError({.file = source,
+                       .problem = why,
+                       .remedy = "choose a .json or .csv file of runs that headscope compare or the window wrote"});
 }
 
 std::optional<FieldValue> FromJson(const Json& entry, const ResultField& field) {
@@ -118,7 +119,7 @@ std::vector<MethodResult> ReadComparison(const std::string& path) {
   const std::string extension = data::Extension(path);
   if (extension != "json" && extension != "csv") Refuse(path, "runs are read from .json and .csv");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw std::invalid_argument(path + ": it cannot be opened; check its name and permissions");
+  if (!file) throw BadInputError({.file = path, .problem = "it cannot be opened; check its name and permissions"});
   const std::streamoff size = file.tellg();
   if (size < 0 || size > kMostBytes) Refuse(path, "it is larger than any table of runs");
   file.seekg(0);

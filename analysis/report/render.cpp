@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 #include "analysis/outside_mass.h"
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
 #include "analysis/types/number_text.h"
 #include "analysis/types/value_scale.h"
+#include "base/errors.h"
 #include "head/head_checks.h"
 #include "report/axis.h"
 #include "report/drawing.h"
@@ -90,15 +90,14 @@ Region ResolveRegion(const HeadTensors& head, const RenderRequest& request) {
   if (region.column_begin == 0 && region.column_end == 0) region.column_end = head.num_tokens;
   const auto check = [&](const char* what, int64_t begin, int64_t end, int64_t length) {
     if (begin >= 0 && begin < end && end <= length) return;
-    throw std::invalid_argument(std::string(what) + " " + std::to_string(begin) + ":" + std::to_string(end) +
-                                " of head " + HeadName(head.id) +
-                                ": choose a range inside 0:" + std::to_string(length));
+    throw UsageError(std::string(what) + " " + std::to_string(begin) + ":" + std::to_string(end) + " of head " +
+                     HeadName(head.id) + ": choose a range inside 0:" + std::to_string(length));
   };
   check("rows", region.row_begin, region.row_end, head.num_rows);
   check("columns", region.column_begin, region.column_end, head.num_tokens);
   if (request.width < 1 || request.height < 1 || request.width > 16384 || request.height > 16384) {
-    throw std::invalid_argument("size " + std::to_string(request.width) + "x" + std::to_string(request.height) +
-                                ": choose 1 to 16384 pixels each");
+    throw UsageError("size " + std::to_string(request.width) + "x" + std::to_string(request.height) +
+                     ": choose 1 to 16384 pixels each");
   }
   return region;
 }
@@ -258,7 +257,7 @@ ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* ind
   const std::string name = request.view == ViewKind::kDifference ? "coolwarm" : request.color_map;
   const ColorMap* const colors = FindColorMap(name);
   if (colors == nullptr)
-    throw std::invalid_argument("colour map '" + name + "' is unknown: choose for instance viridis, inferno or gray");
+    throw UsageError("colour map '" + name + "' is unknown: choose for instance viridis, inferno or gray");
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),
                             CutEvenly(region.column_begin, region.column_end, request.width)};
   const MapValues map = ComputeMapValues(head, index, request, edges);

@@ -7,12 +7,12 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <utility>
 
 #include "analysis/result_fields.h"
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
+#include "base/errors.h"
 #include "data/extension.h"
 #include "data/results_file.h"
 
@@ -135,7 +135,8 @@ void WriteText(const std::string& text, const std::string& path) {
   file << text;
   file.close();
   if (!file)
-    throw std::runtime_error(path + ": " + std::strerror(errno) + "; check the folder's permissions and free space");
+    throw FailedError(
+        {.file = path, .problem = std::strerror(errno), .remedy = "check the folder's permissions and free space"});
 }
 
 template <typename Row>
@@ -149,7 +150,7 @@ void Write(const std::vector<Row>& rows, std::vector<ResultField> (*fields_of)(c
   } else if (extension == "h5") {
     data::WriteResults(path, Columns(rows, fields_of));
   } else {
-    throw std::invalid_argument(path + ": the extension must be .json, .csv or .h5");
+    throw UsageError({.file = path, .problem = "the extension must be .json, .csv or .h5"});
   }
 }
 

@@ -137,11 +137,10 @@ class Search {
     int64_t kept = 0;
     for (Recording& recording : recordings_) {
       if (recording.mass == nullptr)
-        recording.Own(HeadMass::Compute(recording.owned_head, options_.num_threads, options_.cancelled));
-      if (recording.mass == nullptr || kernels::IsCancelled(options_.cancelled)) return Cancelled();
+        recording.Own(HeadMass::Compute(recording.owned_head, options_.num_threads, options_.stop));
+      if (recording.mass == nullptr || options_.stop.stop_requested()) return Cancelled();
       MaskPreview preview;
-      if (Status status =
-              PreviewMask(*recording.mass, method_, values, options_.num_threads, options_.cancelled, &preview);
+      if (Status status = PreviewMask(*recording.mass, method_, values, options_.num_threads, options_.stop, &preview);
           !status.ok())
         return status;
       rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
@@ -183,7 +182,7 @@ class Search {
       if (Status status = CheckPrefillHead(*recording.head); !status.ok()) return status;
       entries->emplace_back();
       if (Status status = method_.EnterBudgets(recording.head->Problem(), values_, first, second,
-                                               {options_.num_threads, options_.cancelled}, &entries->back());
+                                               {options_.num_threads, options_.stop}, &entries->back());
           !status.ok())
         return status;
     }
@@ -235,10 +234,10 @@ class Search {
           *recording.head, *entries[i], NumProbabilityWorkers(*recording.head, options_.num_threads), progress);
       bool finished = false;
       if (recording.mass == nullptr) {
-        recording.Own(HeadMass::Compute(recording.owned_head, options_.num_threads, options_.cancelled, visit));
+        recording.Own(HeadMass::Compute(recording.owned_head, options_.num_threads, options_.stop, visit));
         finished = recording.mass != nullptr;
       } else {
-        finished = PassProbabilities(*recording.head, options_.num_threads, options_.cancelled, nullptr, visit);
+        finished = PassProbabilities(*recording.head, options_.num_threads, options_.stop, nullptr, visit);
       }
       if (!finished) {
         status_ = Cancelled();

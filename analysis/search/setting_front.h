@@ -9,7 +9,6 @@
 // the scores and two additions a pair. Memory: 12 bytes a thread (16 for the mean) for every pair of places.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <vector>

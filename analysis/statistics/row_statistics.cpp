@@ -34,7 +34,7 @@ bool FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& o
   for (const RowBlock& block : blocks) rows.insert(rows.end(), block.rows.begin(), block.rows.end());
   const auto count = static_cast<int64_t>(rows.size());
   if (!wants_scores) {
-    return kernels::ParallelFor(count, options.num_threads, options.cancelled, [&](int64_t entry, int32_t) {
+    return kernels::ParallelFor(count, options.num_threads, options.stop, [&](int64_t entry, int32_t) {
       const auto at = static_cast<size_t>(entry);
       FillRowStatistics(head, rows[at], {}, table->rows[at].outside_mass, at, table);
     });
@@ -42,7 +42,7 @@ bool FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& o
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
   std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
-  return kernels::ParallelFor(count, options.num_threads, options.cancelled, [&](int64_t step, int32_t worker) {
+  return kernels::ParallelFor(count, options.num_threads, options.stop, [&](int64_t step, int32_t worker) {
     const auto at = static_cast<size_t>(count - 1 - step);  // the last rows are the longest: first
     const int64_t row = rows[at];
     const kernels::ColumnRange attended = head.AttendedColumns(row);

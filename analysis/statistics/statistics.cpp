@@ -6,11 +6,11 @@
 #include <functional>
 #include <memory>
 #include <numeric>
-#include <stdexcept>
 #include <string>
 
 #include "analysis/types/rounding.h"
 #include "analysis/types/row_statistic.h"
+#include "base/errors.h"
 #include "head/head_checks.h"
 #include "kernels/parallel.h"
 #include "statistics/classify.h"
@@ -123,7 +123,7 @@ bool RunRowsOnCpu(const HeadTensors& head, const StatisticsOptions& options, con
       static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
   for (auto& worker : workers) worker = std::make_unique<RowBlockPass>(head, keys, options);
   const bool finished =
-      kernels::ParallelFor(count, options.num_threads, options.cancelled, [&](int64_t step, int32_t worker) {
+      kernels::ParallelFor(count, options.num_threads, options.stop, [&](int64_t step, int32_t worker) {
         const auto block = static_cast<size_t>(count - 1 - step);  // the last blocks have the longest rows: first
         workers[static_cast<size_t>(worker)]->Run(blocks[block], block, first_entry[block], table);
       });
@@ -151,8 +151,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   statistics.num_tokens = head.num_tokens;
   const std::vector<RowBlock> blocks = ChooseRows(head, options.block_size, options.max_rows);
   if (blocks.empty()) {
-    throw std::invalid_argument("head " + HeadName(head.id) +
-                                " has no recorded query rows: capture again and record some");
+    throw BadInputError("head " + HeadName(head.id) + " has no recorded query rows: capture again and record some");
   }
 
   std::vector<size_t> first_entry;

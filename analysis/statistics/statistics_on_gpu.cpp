@@ -84,7 +84,7 @@ Status RunRowsOnGpu(const HeadTensors& head, const StatisticsOptions& options, c
   request.targets = options.cra_targets;
   if (!options.agreement_k.empty()) request.agreement_r = options.agreement_r;
   request.agreement_k = options.agreement_k;
-  request.cancelled = options.cancelled;
+  request.stop = options.stop;
   request.take_blocks = [&](int64_t block, const float* masses, int64_t num_key_blocks) {
     const auto index = static_cast<size_t>(block);
     SumBestBlocks(head, options, blocks[index].rows.back(), {masses, masses + num_key_blocks},

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analysis/head_sweeps.h"
+#include "base/device.h"
 #include "compare/mask_quality.h"
 
 namespace headscope::analysis {
@@ -52,7 +53,7 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
   const std::vector<AskedMethod>& methods = comparison.methods;
   const int64_t most_bytes = MostMeasuredBytes();
   const std::vector<Shared> measurements = ShareMeasurements(trace, heads, comparison.measure, most_bytes);
-  const auto where = comparison.options.device == "cuda" ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu;
+  const auto where = comparison.options.device.is_gpu() ? HeadPlace::kGpuWhereExact : HeadPlace::kCpu;
   const auto measure = [&](const SweepCell& cell, std::vector<MethodResult>* made) -> Status {
     const Shared& shared = measurements[cell.place];
     MeasuredHeadsPtr measured = comparison.measure == Measure::kLayer ? LoadLayer(trace, shared.first, most_bytes)
@@ -70,7 +71,7 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
       measured = knows_it;
     }
     CompareOptions options = comparison.options;
-    options.cancelled = sweep.cancelled;
+    options.stop = sweep.stop;
     int64_t begun = 0, total = 1;
     options.progress = [&](const RepeatProgress&) {
       cell.report(static_cast<double>(begun++) / static_cast<double>(total));
@@ -99,8 +100,8 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
   return {};
 }
 
-Status RunOnFirstDevice(const std::vector<std::string>& devices,
-                        const std::function<Status(const std::string& device, std::vector<MethodResult>* results)>& run,
+Status RunOnFirstDevice(const std::vector<Device>& devices,
+                        const std::function<Status(const Device& device, std::vector<MethodResult>* results)>& run,
                         std::vector<MethodResult>* results) {
   std::string refusal;
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -113,7 +114,7 @@ Status RunOnFirstDevice(const std::vector<std::string>& devices,
     if (refusal.empty()) return {};
     for (MethodResult& result : *results) {
       const std::string own = std::exchange(
-          result.note, result.method + " ran on " + (devices[i] == "cpu" ? "the CPU" : devices[i]) + ": " + refusal);
+          result.note, result.method + " ran on " + (devices[i].is_gpu() ? DeviceText(devices[i]) : "the CPU") + ": " + refusal);
       AddNote(own, &result);
     }
     return {};

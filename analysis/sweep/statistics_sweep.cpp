@@ -18,7 +18,7 @@ Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>
     const HeadTensorsPtr head = LoadHead(trace, heads[cell.head], place);
     StatisticsOptions of_cell = options;
     of_cell.num_threads = cell.num_threads;
-    of_cell.cancelled = sweep.cancelled;
+    of_cell.stop = sweep.stop;
     *statistics = ComputeStatistics(*head, of_cell);
     if (statistics->num_rows == 0) return {StatusCode::kCancelled, "cancelled"};
     if (look) look(cell.head, *head, *statistics);

@@ -2,6 +2,7 @@
 #include "analysis/sweep.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -89,7 +90,7 @@ Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
   const int32_t num_threads = kernels::NumWorkers(options.num_threads, std::numeric_limits<int32_t>::max());
   const int32_t at_once = std::min(kernels::NumWorkers(std::max(1, options.most_at_once), count), num_threads);
   Ledger ledger(axes.NumCells(), options);
-  const bool all = kernels::ParallelFor(count, at_once, options.cancelled, [&](int64_t index, int32_t worker) {
+  const bool all = kernels::ParallelFor(count, at_once, options.stop, [&](int64_t index, int32_t worker) {
     if (ledger.Ended()) return;
     SweepCell cell = CellAt(axes, static_cast<size_t>(index));
     cell.num_threads = (num_threads + at_once - 1 - worker) / at_once;

@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <stop_token>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -17,9 +18,9 @@ namespace {
 
 struct Task {
   std::string tag;
-  std::function<void(const std::atomic<bool>&)> work;
+  std::function<void(const std::stop_token&)> work;
   std::function<void()> done;
-  std::atomic<bool> cancelled{false};
+  std::stop_source stop;
 };
 using TaskPtr = std::shared_ptr<Task>;
 
@@ -55,16 +56,16 @@ struct TaskQueue::Impl {
     std::vector<TaskPtr> dropped;
     std::erase_if(waiting, [&](const auto& entry) {
       if (!matches(entry.second->tag)) return false;
-      entry.second->cancelled.store(true);
+      entry.second->stop.request_stop();
       dropped.push_back(entry.second);
       return true;
     });
     for (const TaskPtr& task : running) {
-      if (matches(task->tag)) task->cancelled.store(true);
+      if (matches(task->tag)) task->stop.request_stop();
     }
     std::erase_if(posted, [&](const std::weak_ptr<Task>& entry) {
       const TaskPtr task = entry.lock();
-      if (task != nullptr && matches(task->tag)) task->cancelled.store(true);
+      if (task != nullptr && matches(task->tag)) task->stop.request_stop();
       return task == nullptr;
     });
     if (IdleLocked()) became_idle.notify_all();
@@ -80,18 +81,18 @@ struct TaskQueue::Impl {
       waiting.erase(waiting.begin());
       const auto place = running.insert(running.end(), task);
       lock.unlock();
-      task->work(task->cancelled);
+      task->work(task->stop.get_token());
       task->work = nullptr;  // frees what the work captured, here rather than on the owner's thread
       lock.lock();
-      const bool deliver = !task->cancelled.load() && task->done != nullptr;
+      const bool deliver = !task->stop.stop_requested() && task->done != nullptr;
       if (deliver) {
         std::erase_if(posted, [](const std::weak_ptr<Task>& entry) { return entry.expired(); });
         posted.push_back(task);
         lock.unlock();
-        // The last look at the flag is on the owner's thread, so a Cancel made there is never followed by `done`. What
-        // `done` captured is the owner's, and goes with the posted function alone.
+        // The last look at the request is on the owner's thread, so a Cancel made there is never followed by `done`.
+        // What `done` captured is the owner's, and goes with the posted function alone.
         dispatcher([task, done = std::move(task->done)] {
-          if (!task->cancelled.load()) done();
+          if (!task->stop.stop_requested()) done();
         });
         lock.lock();
       }
@@ -126,7 +127,7 @@ TaskQueue::~TaskQueue() {
   for (std::thread& worker : impl_->workers) worker.join();
 }
 
-void TaskQueue::Submit(const std::string& tag, int32_t priority, std::function<void(const std::atomic<bool>&)> work,
+void TaskQueue::Submit(const std::string& tag, int32_t priority, std::function<void(const std::stop_token&)> work,
                        std::function<void()> done) {
   auto task = std::make_shared<Task>();
   task->tag = tag;
@@ -147,17 +148,17 @@ void TaskQueue::Cancel(const std::string& prefix) {
   dropped = impl_->CancelLocked([&](const std::string& tag) { return tag.starts_with(prefix); });
 }
 
-void TaskQueue::WaitUntilAlone(const std::atomic<bool>& cancelled, std::chrono::milliseconds at_most) {
+void TaskQueue::WaitUntilAlone(const std::stop_token& stop, std::chrono::milliseconds at_most) {
   // What one task answers may ask for the next a frame later, and that frame, too, is work.
   constexpr std::chrono::milliseconds kCalm(150);
   const auto end = std::chrono::steady_clock::now() + at_most;
   auto alone_since = std::chrono::steady_clock::now();
   std::unique_lock lock(impl_->mutex);
-  while (!cancelled.load()) {
+  while (!stop.stop_requested()) {
     const auto now = std::chrono::steady_clock::now();
     if (impl_->running.size() > 1 || (!impl_->waiting.empty() && impl_->workers.size() > 1)) alone_since = now;
     if (now >= end || now - alone_since >= kCalm) return;
-    // Nobody tells when a task ends while others run, and `cancelled` is set without a word: look again soon.
+    // Nobody tells when a task ends while others run, and `stop` is requested without a word: look again soon.
     impl_->became_idle.wait_for(lock, std::chrono::milliseconds(2));
   }
 }

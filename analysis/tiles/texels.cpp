@@ -179,7 +179,7 @@ std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count) {
 }
 
 bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
-                      const std::atomic<bool>* cancelled, TexelGrid* grid) {
+                      const std::stop_token& stop, TexelGrid* grid) {
   grid->num_rows = edges.NumRows();
   grid->num_columns = edges.NumColumns();
   const auto texels = static_cast<size_t>(grid->num_rows * grid->num_columns);
@@ -192,14 +192,13 @@ bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileRedu
   } else {
     grid->max_log2_p.assign(texels, kMinusInfinity);
   }
-  if (head.gpu != nullptr && !kernels::IsCancelled(cancelled) && AccumulateOnGpu(head, edges, reduction, grid))
-    return true;
+  if (head.gpu != nullptr && !stop.stop_requested() && AccumulateOnGpu(head, edges, reduction, grid)) return true;
   const Accumulator accumulator(head, edges, reduction, grid);
   const std::vector<Band> bands = CutBands(edges.rows);
   const auto num_bands = static_cast<int64_t>(bands.size());
   std::vector<Accumulator::Workspace> workspaces(static_cast<size_t>(kernels::NumWorkers(num_threads, num_bands)));
   // The last bands are the longest under causality: they go first.
-  return kernels::ParallelFor(num_bands, num_threads, cancelled, [&](int64_t index, int32_t worker) {
+  return kernels::ParallelFor(num_bands, num_threads, stop, [&](int64_t index, int32_t worker) {
     accumulator.RunBand(bands[static_cast<size_t>(num_bands - 1 - index)], &workspaces[static_cast<size_t>(worker)]);
   });
 }

@@ -2,8 +2,8 @@
 // A head's map reduced to a grid of texels with any edges: the core of tiles, pyramids and rendered pictures.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 #include "analysis/head_tensors.h"
@@ -38,7 +38,7 @@ std::vector<int64_t> EvenEdges(int64_t begin, int64_t step, int64_t count);
 // Evaluates every attended score inside the edges once. Cost: 2 * head_dim FLOPs per score. Returns false when
 // cancelled.
 bool AccumulateTexels(const HeadTensors& head, const TexelEdges& edges, TileReduction reduction, int32_t num_threads,
-                      const std::atomic<bool>* cancelled, TexelGrid* grid);
+                      const std::stop_token& stop, TexelGrid* grid);
 
 // Pairs of the index's region (causal for a causal rule, and inside the head's window unless it is 0) and kept pairs,
 // per texel; closed form per run, no scores. The index lies inside the window.

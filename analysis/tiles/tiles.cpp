@@ -82,10 +82,9 @@ uint8_t KeptByte(int64_t kept, int64_t pairs) {
   return static_cast<uint8_t>(std::clamp(std::lround(255 * share), 1L, 254L));
 }
 
-TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads,
-                    const std::atomic<bool>* cancelled) {
+TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads, const std::stop_token& stop) {
   TexelGrid grid;
-  if (!AccumulateTexels(head, TileEdges(key), key.reduction, num_threads, cancelled, &grid)) return nullptr;
+  if (!AccumulateTexels(head, TileEdges(key), key.reduction, num_threads, stop, &grid)) return nullptr;
   auto tile = std::make_shared<TileData>();
   tile->key = key;
   tile->log2_p.resize(kTexels);
@@ -94,12 +93,12 @@ TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_thr
 }
 
 std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
-                                    int32_t num_threads, const std::atomic<bool>* cancelled) {
+                                    int32_t num_threads, const std::stop_token& stop) {
   const int64_t step = int64_t{1} << level;
   const TexelEdges edges = {EvenEdges(0, step, TilesAcross(head.num_rows, level) * kTileSize),
                             EvenEdges(0, step, TilesAcross(head.num_tokens, level) * kTileSize)};
   TexelGrid grid;
-  if (!AccumulateTexels(head, edges, reduction, num_threads, cancelled, &grid)) return {};
+  if (!AccumulateTexels(head, edges, reduction, num_threads, stop, &grid)) return {};
   std::vector<TilePtr> tiles;
   const int32_t coarsest = std::max(level, MaxLevel(head.num_rows, head.num_tokens));
   while (true) {

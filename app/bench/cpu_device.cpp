@@ -5,9 +5,9 @@
 #include <new>
 #include <thread>
 
+#include "base/check_status.h"
 #include "bench/device.h"
 #include "bench/host_decode_step.h"
-#include "commands/head_results.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
@@ -30,11 +30,10 @@ class CpuDevice : public Device {
       : options_{.num_threads = options.num_threads > 0
                                     ? options.num_threads
                                     : static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency())),
-                 .cancelled = options.cancelled} {}
+                 .stop = options.stop} {}
 
-  std::string kind() const override { return "cpu"; }
   std::string name() const override { return "CPU, " + std::to_string(options_.num_threads) + " threads"; }
-  std::string torch_name() const override { return "cpu"; }
+  headscope::Device device() const override { return kCpu; }
   std::string cache_policy() const override {
     return std::to_string(kFlushBytes >> 20) +
            " MiB written before each timed run, decode steps walk over as much K and V";
@@ -60,9 +59,9 @@ class CpuDevice : public Device {
     return [this, &placed, bytes, half] {
       uint64_t parity = 0;
       for (int64_t left = bytes; left > 0; left -= 2 * half) {
-        Require(kernels::ReadCpu(placed.problem.k.data, std::min(left, half), options_, &parity));
+        CheckStatus(kernels::ReadCpu(placed.problem.k.data, std::min(left, half), options_, &parity));
         if (left > half)
-          Require(kernels::ReadCpu(placed.problem.v.data, std::min(left - half, half), options_, &parity));
+          CheckStatus(kernels::ReadCpu(placed.problem.v.data, std::min(left - half, half), options_, &parity));
       }
     };
   }
@@ -79,7 +78,7 @@ class CpuDevice : public Device {
     PrefillWork work;
     work.index = *shared;
     work.attend = [this, &placed, shared] {
-      Require(kernels::AttendCpu(placed.problem, shared->View(), placed.output, options_));
+      CheckStatus(kernels::AttendCpu(placed.problem, shared->View(), placed.output, options_));
     };
     return work;
   }
@@ -90,11 +89,11 @@ class CpuDevice : public Device {
     PrefillWork work;
     work.select = [this, &placed, &method, values, index] {
       kernels::SparseIndex made;
-      Require(method.Select(placed.problem, values, options_, &made));
+      CheckStatus(method.Select(placed.problem, values, options_, &made));
       *index = std::move(made);
     };
     work.attend = [this, &placed, index] {
-      Require(kernels::AttendCpu(placed.problem, index->View(), placed.output, options_));
+      CheckStatus(kernels::AttendCpu(placed.problem, index->View(), placed.output, options_));
     };
     work.select();
     work.index = *index;
@@ -112,7 +111,7 @@ class CpuDevice : public Device {
     // A dense step has nothing to select: its list is that of the step before and one token more.
     if (!method.spec().baseline) work.select = [step] { step->Select(); };
     work.attend = [this, &placed, step] {
-      Require(kernels::DecodeCpu(placed.problem, step->selection(), placed.output, options_));
+      CheckStatus(kernels::DecodeCpu(placed.problem, step->selection(), placed.output, options_));
     };
     work.bytes_moved =
         method.spec().IsStatic() ? DecodeBytes(placed.problem, selection, 0) : MovedBytes(placed.problem, selection);
@@ -134,11 +133,11 @@ class CpuDevice : public Device {
     const auto selection = std::make_shared<kernels::DecodeSelection>();
     work.select = [select, selection] {
       kernels::DecodeSelection made;
-      Require(select(&made));
+      CheckStatus(select(&made));
       *selection = std::move(made);
     };
     work.attend = [this, &placed, selection] {
-      Require(kernels::DecodeCpu(placed.problem, *selection, placed.output, options_));
+      CheckStatus(kernels::DecodeCpu(placed.problem, *selection, placed.output, options_));
     };
     work.select();
     return work;
@@ -147,9 +146,9 @@ class CpuDevice : public Device {
   std::vector<DecodeWork> SparqWork(const PlacedProblem& placed, const kernels::SparqCudaOptions& sparq) {
     const kernels::AttentionProblem& problem = placed.problem;
     const auto state = std::make_shared<SparqState>();
-    Require(kernels::TransposeKeysCpu(problem, options_, &state->memory, &state->keys));
+    CheckStatus(kernels::TransposeKeysCpu(problem, options_, &state->memory, &state->keys));
     state->mean.resize(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads * problem.head_dim));
-    Require(kernels::MeanValueCpu(problem, options_, state->mean.data()));
+    CheckStatus(kernels::MeanValueCpu(problem, options_, state->mean.data()));
     state->grown = state->mean;
     const auto work_of = [&](const char* variant, bool two_copies, int64_t components) {
       DecodeWork work = WorkOf(placed, [this, &placed, state, sparq, two_copies](kernels::DecodeSelection* made) {
@@ -164,7 +163,7 @@ class CpuDevice : public Device {
     append.variant = "append a token";
     append.upkeep = true;
     append.attend = [&placed, state] {
-      Require(kernels::AppendTokenCpu(placed.problem, state->keys, state->grown.data()));
+      CheckStatus(kernels::AppendTokenCpu(placed.problem, state->keys, state->grown.data()));
     };
     append.bytes_moved = AppendBytes(problem);
     return {work_of("two copies of K", true, sparq.rank), work_of("one copy of K", false, problem.head_dim), append};
@@ -183,11 +182,6 @@ int64_t BytesOf(const kernels::AttentionProblem& problem, int64_t kept, int64_t 
 }
 
 }  // namespace
-
-void Require(const kernels::Status& status) {
-  if (status.code() == kernels::StatusCode::kCancelled) throw Stopped{};
-  CheckStatus(status);
-}
 
 int64_t DecodeBytes(const kernels::AttentionProblem& problem, int64_t num_tokens, int64_t components) {
   return BytesOf(problem, num_tokens * problem.batch * problem.num_kv_heads, components);

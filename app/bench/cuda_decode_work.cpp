@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/check_status.h"
+#include "base/errors.h"
 #include "bench/host_decode_step.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_decode_selection.h"
 #include "kernels/sparq_setup.h"
-#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -68,8 +69,8 @@ DecodeWork DenseWork(Device& device, const PlacedProblem& placed) {
   AddWorkspace(device, kernels::DecodeWorkspaceBytes(placed.problem, {}), state.get());
   DecodeWork work;
   work.attend = [&placed, state] {
-    Require(kernels::DecodeDenseCuda(placed.problem, placed.output, state->workspace.get(), state->workspace_bytes,
-                                     nullptr));
+    CheckStatus(kernels::DecodeDenseCuda(placed.problem, placed.output, state->workspace.get(), state->workspace_bytes,
+                                         nullptr));
   };
   work.bytes_moved = DecodeBytes(placed.problem, placed.problem.seq_k, 0);
   return work;
@@ -82,10 +83,10 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
   AddWorkspace(device, kernels::DecodeWorkspaceBytes(problem, options), state.get());
   AddSparqState(device, placed, num_threads, state.get());
   const auto step = [&placed, state, options](bool two_copies) {
-    Require(kernels::DecodeSparqCuda(placed.problem, options,
-                                     two_copies ? state->transposed : kernels::TransposedKeys{},
-                                     static_cast<const float*>(state->mean_value.get()), placed.output, nullptr,
-                                     state->workspace.get(), state->workspace_bytes, nullptr));
+    CheckStatus(kernels::DecodeSparqCuda(placed.problem, options,
+                                         two_copies ? state->transposed : kernels::TransposedKeys{},
+                                         static_cast<const float*>(state->mean_value.get()), placed.output, nullptr,
+                                         state->workspace.get(), state->workspace_bytes, nullptr));
   };
   const int64_t chosen = std::min(options.num_tokens, problem.seq_k);
   DecodeWork two_copies;
@@ -100,8 +101,8 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
   append.variant = "append a token";
   append.upkeep = true;
   append.attend = [&placed, state] {
-    Require(kernels::AppendTokenCuda(placed.problem, state->transposed, static_cast<float*>(state->mean_value.get()),
-                                     nullptr));
+    CheckStatus(kernels::AppendTokenCuda(placed.problem, state->transposed,
+                                         static_cast<float*>(state->mean_value.get()), nullptr));
   };
   append.bytes_moved = AppendBytes(problem);
   return {two_copies, one_copy, append};
@@ -144,8 +145,8 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
   if (state->step->NeedsPreparing()) work.prepare = [state] { state->step->Prepare(); };
   work.select = [&device, &placed, state] {
     // The clock runs from the device's start: what it was given before this is no part of it.
-    if (cudaStreamSynchronize(nullptr) != cudaSuccess) throw CommandError("waiting for the GPU failed");
-    Require(kernels::UploadSelection(placed.problem, state->step->Select(), &state->uploaded));
+    if (cudaStreamSynchronize(nullptr) != cudaSuccess) throw FailedError("waiting for the GPU failed");
+    CheckStatus(kernels::UploadSelection(placed.problem, state->step->Select(), &state->uploaded));
     const size_t bytes = kernels::SelectionWorkspaceBytes(placed.problem, state->uploaded.view);
     if (bytes <= state->workspace_bytes) return;
     const std::vector<char> zeros(bytes);
@@ -154,8 +155,8 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
     state->workspace_bytes = bytes;
   };
   work.attend = [&placed, state] {
-    Require(kernels::AttendSelectionCuda(placed.problem, state->uploaded.view, placed.output, state->workspace.get(),
-                                         state->workspace_bytes, nullptr));
+    CheckStatus(kernels::AttendSelectionCuda(placed.problem, state->uploaded.view, placed.output,
+                                             state->workspace.get(), state->workspace_bytes, nullptr));
   };
   work.select();
   work.bytes_moved = method.spec().IsStatic() ? DecodeBytes(problem, state->step->selection(), 0)

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check_status.h"
 #include "base/errors.h"
 #include "bench/cuda_decode_work.h"
 #include "bench/device.h"
@@ -11,7 +12,6 @@
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"
 #include "kernels/cuda_select.h"
-#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -34,7 +34,7 @@ void Check(cudaError_t error, const std::string& what, std::string_view remedy =
     cudaGetLastError();  // clears it: the context is sound
     throw DeviceError(message + "; " + std::string(remedy));
   }
-  throw CommandError(message);
+  throw FailedError(message);
 }
 
 std::shared_ptr<void> AllocateOnGpu(int64_t bytes, std::string_view remedy) {
@@ -47,18 +47,17 @@ std::shared_ptr<void> AllocateOnGpu(int64_t bytes, std::string_view remedy) {
 class CudaDevice : public Device {
  public:
   CudaDevice(const DeviceOptions& options, std::string name)
-      : options_{.num_threads = options.num_threads, .cancelled = options.cancelled}, name_(std::move(name)) {
+      : options_{.num_threads = options.num_threads, .stop = options.stop}, name_(std::move(name)) {
     int number = 0;
     Check(cudaGetDevice(&number), "asking for the current GPU");
-    torch_name_ = "cuda:" + std::to_string(number);
+    device_ = {DeviceKind::kCuda, number};
     flush_ = AllocateOnGpu(kFlushBytes, kFreeSome);
     Require(kernels::MakeEvent(&start_));
     Require(kernels::MakeEvent(&stop_));
   }
 
-  std::string kind() const override { return "cuda"; }
   std::string name() const override { return name_; }
-  std::string torch_name() const override { return torch_name_; }
+  headscope::Device device() const override { return device_; }
   std::string cache_policy() const override {
     return std::to_string(kFlushBytes >> 20) + " MiB written before each timed run (cold L2)";
   }
@@ -91,11 +90,11 @@ class CudaDevice : public Device {
                                                                 kernels::FreeIndex(buffers);
                                                                 delete buffers;
                                                               });
-    Require(kernels::UploadIndex(index.View(), uploaded.get()));
+    CheckStatus(kernels::UploadIndex(index.View(), uploaded.get()));
     PrefillWork work;
     work.index = std::move(index);
     work.attend = [&placed, uploaded] {
-      Require(kernels::AttendCuda(placed.problem, uploaded->view, placed.output, nullptr));
+      CheckStatus(kernels::AttendCuda(placed.problem, uploaded->view, placed.output, nullptr));
     };
     return work;
   }
@@ -115,7 +114,7 @@ class CudaDevice : public Device {
   PrefillWork SelectOnGpu(const PlacedProblem& placed, const kernels::CudaSelector& selector,
                           const kernels::ParameterValues& values) {
     kernels::CudaSelectSizes sizes;
-    Require(kernels::SelectCudaBufferSizes(selector, placed.problem, values, &sizes));
+    CheckStatus(kernels::SelectCudaBufferSizes(selector, placed.problem, values, &sizes));
     struct State {
       std::shared_ptr<void> index_memory, workspace;
       kernels::SparseIndexView view;
@@ -129,16 +128,16 @@ class CudaDevice : public Device {
                                                .index_bytes = sizes.index_bytes,
                                                .workspace = state->workspace.get(),
                                                .workspace_bytes = sizes.workspace_bytes};
-      Require(kernels::SelectCuda(selector, placed.problem, values, buffers, &state->view, nullptr));
+      CheckStatus(kernels::SelectCuda(selector, placed.problem, values, buffers, &state->view, nullptr));
     };
     work.attend = [&placed, state] {
-      Require(kernels::AttendCuda(placed.problem, state->view, placed.output, nullptr));
+      CheckStatus(kernels::AttendCuda(placed.problem, state->view, placed.output, nullptr));
     };
     work.select();
-    Require(kernels::DownloadIndex(state->view, &work.index, nullptr));
+    CheckStatus(kernels::DownloadIndex(state->view, &work.index, nullptr));
     // A selector writes its lists unchecked; figures over a broken index would mean nothing.
     if (kernels::Status status = kernels::Validate(work.index.View()); !status.ok()) {
-      throw CommandError("the GPU's " + selector.spec->name + " made an index that is not valid: " + status.message());
+      throw FailedError("the GPU's " + selector.spec->name + " made an index that is not valid: " + status.message());
     }
     return work;
   }
@@ -174,12 +173,12 @@ class CudaDevice : public Device {
     PrefillWork work;
     work.variant = "selects on the CPU";
     work.select = [this, &method, values, state] {
-      Require(method.Select(state->problem, values, options_, &state->index));
+      CheckStatus(method.Select(state->problem, values, options_, &state->index));
       kernels::FreeIndex(&state->uploaded);
-      Require(kernels::UploadIndex(state->index.View(), &state->uploaded));
+      CheckStatus(kernels::UploadIndex(state->index.View(), &state->uploaded));
     };
     work.attend = [&placed, state] {
-      Require(kernels::AttendCuda(placed.problem, state->uploaded.view, placed.output, nullptr));
+      CheckStatus(kernels::AttendCuda(placed.problem, state->uploaded.view, placed.output, nullptr));
     };
     work.select();
     work.index = state->index;
@@ -187,7 +186,8 @@ class CudaDevice : public Device {
   }
 
   kernels::RunOptions options_;
-  std::string name_, torch_name_;
+  std::string name_;
+  headscope::Device device_;
   std::shared_ptr<void> flush_;
   kernels::CudaEvent start_, stop_;
   int flush_value_ = 0;
@@ -198,7 +198,7 @@ class CudaDevice : public Device {
 std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions& options) {
   // Before anything of CUDA is made, so that a machine without a GPU is told so.
   std::string name;
-  Require(kernels::NameOfCudaDevice(&name));
+  CheckStatus(kernels::NameOfCudaDevice(&name));
   return std::make_unique<CudaDevice>(options, std::move(name));
 }
 

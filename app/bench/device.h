@@ -2,10 +2,10 @@
 // Where the benchmark runs: memory, a clock with cold caches, and this device's selectors and executors.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -16,12 +16,6 @@
 #include "kernels/status.h"
 
 namespace headscope::app::bench {
-
-// Thrown when Ctrl-C was pressed inside a long call: what was measured so far stands.
-struct Stopped {};
-
-// Throws Stopped for kCancelled, else what main() turns into the right exit code.
-void Require(const kernels::Status& status);
 
 // Q, K and V of one problem in a device's memory, and room for O and the LSE. The host keeps none of it.
 struct PlacedProblem {
@@ -63,9 +57,8 @@ int64_t MovedBytes(const kernels::AttentionProblem& problem, const kernels::Deco
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string kind() const = 0;  // "cpu" or "cuda"
   virtual std::string name() const = 0;
-  virtual std::string torch_name() const = 0;  // as capture's functions take it: "cpu" or "cuda:N"
+  virtual headscope::Device device() const = 0;
   // Of what lies between two timed runs.
   virtual std::string cache_policy() const = 0;
 
@@ -100,7 +93,7 @@ class Device {
 
 struct DeviceOptions {
   int32_t num_threads = 0;  // of the CPU; 0: all cores
-  const std::atomic<bool>* cancelled = nullptr;
+  std::stop_token stop = {};
 };
 
 std::unique_ptr<Device> MakeCpuDevice(const DeviceOptions& options);

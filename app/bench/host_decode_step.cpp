@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/host_decode_step.h"
 
+#include "base/check_status.h"
 #include "bench/device.h"
 
 namespace headscope::app::bench {
@@ -17,12 +18,12 @@ void HostDecodeStep::Prepare() {
   --prompt.cache.seq_k;
   prompt.cache.seq_q = 0;  // its queries are not at hand
   prompt.capacity = step_.problem.seq_k;
-  Require(driver_.Begin(prompt, options_));
-  Require(driver_.Append(step_, options_));
+  CheckStatus(driver_.Begin(prompt, options_));
+  CheckStatus(driver_.Append(step_, options_));
 }
 
 const kernels::DecodeSelection& HostDecodeStep::Select() {
-  Require(driver_.Step(step_, options_, &selection_));
+  CheckStatus(driver_.Step(step_, options_, &selection_));
   return selection_;
 }
 

@@ -9,7 +9,8 @@ namespace headscope::app::bench {
 // `problem` is the step, in host memory; it stands for a generation whose prompt is all of its tokens but the newest.
 class HostDecodeStep {
  public:
-  // Begins the generation and moves on to the step. What is passed by reference outlives this. Throws as Require().
+  // Begins the generation and moves on to the step. What is passed by reference outlives this. Throws as CheckStatus
+  // (base/check_status.h).
   HostDecodeStep(const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
                  const kernels::AttentionProblem& problem, const kernels::RunOptions& options);
 

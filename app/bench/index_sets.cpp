@@ -2,9 +2,9 @@
 // Between kernels' SparseIndex and data's index files.
 #include <bit>
 
+#include "base/errors.h"
 #include "bench/workload.h"
 #include "data/trace_schema.h"
-#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using kernels::SparseIndex;
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& problem) {
-  throw data::BadTraceError(path + ": " + problem + "; write it again with headscope bench --save-index");
+  throw BadInputError({.file = path, .problem = problem + "; write it again with headscope bench --save-index"});
 }
 
 SparseIndex ToIndex(const std::string& path, const data::IndexFile& file) {

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/check_status.h"
+#include "base/errors.h"
 #include "data/trace_reader.h"
 #include "kernels/contiguous.h"
-#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -21,10 +22,10 @@ int64_t BytesOf(const SeededProblem& shape, SeededTensor tensor, DType dtype) {
 
 void Fill(Device& device, const SeededProblem& shape, SeededTensor tensor, DType dtype,
           const kernels::RunOptions& options, void* memory) {
-  if (device.is_host()) return Require(kernels::FillSeeded(shape, tensor, dtype, options, memory));
+  if (device.is_host()) return CheckStatus(kernels::FillSeeded(shape, tensor, dtype, options, memory));
   const int64_t bytes = BytesOf(shape, tensor, dtype);
   const std::unique_ptr<char[]> host(new char[static_cast<size_t>(bytes)]);
-  Require(kernels::FillSeeded(shape, tensor, dtype, options, host.get()));
+  CheckStatus(kernels::FillSeeded(shape, tensor, dtype, options, host.get()));
   device.Upload(host.get(), bytes, memory);
 }
 
@@ -37,7 +38,7 @@ data::Encoding EncodingOf(DType dtype) {
     case DType::kFloat16:
       return data::Encoding::kFloat16;
   }
-  throw CommandError("an output of an unknown element type cannot be read; please report this");
+  throw FailedError("an output of an unknown element type cannot be read; please report this");
 }
 
 }  // namespace

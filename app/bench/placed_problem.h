@@ -10,7 +10,7 @@
 
 namespace headscope::app::bench {
 
-// Makes Q, K and V and room for O and the LSE. Throws Stopped, DeviceError, std::bad_alloc.
+// Makes Q, K and V and room for O and the LSE. Throws CancelledError, DeviceError, std::bad_alloc.
 std::unique_ptr<const PlacedProblem> Place(Device& device, const kernels::SeededProblem& shape, kernels::DType dtype,
                                            const kernels::RunOptions& options);
 

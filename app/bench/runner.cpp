@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/errors.h"
 #include "bench/placed_problem.h"
 #include "model/ceilings.h"
 #include "model/reference_attention.h"
-#include "support/errors.h"
 #include "support/reference_problem.h"
 
 namespace headscope::app::bench {
@@ -38,16 +38,16 @@ class Runner {
   Runner(const RunnerOptions& options, Device& device) : options_(options), device_(device) {}
 
   Report Run(const std::vector<Group>& groups) {
-    report_.device_kind = device_.kind();
+    report_.device_kind = device_.is_host() ? "cpu" : "cuda";
     report_.device_name = device_.name();
     report_.cache_policy = device_.cache_policy();
-    report_.reference_name = device_.kind() == "cuda" ? "cuDNN, through LibTorch" : "LibTorch's CPU kernel";
-    report_.reference_short = device_.kind() == "cuda" ? "cuDNN" : "LibTorch";
+    report_.reference_name = device_.is_host() ? "LibTorch's CPU kernel" : "cuDNN, through LibTorch";
+    report_.reference_short = device_.is_host() ? "LibTorch" : "cuDNN";
     report_.repeats = options_.repeats;
     try {
       MeasureCeilings(groups.front().dtype);
       for (const Group& group : groups) RunGroup(group);
-    } catch (const Stopped&) {
+    } catch (const CancelledError&) {
       report_.interrupted = true;
     }
     return std::move(report_);
@@ -55,7 +55,7 @@ class Runner {
 
  private:
   void StopIfInterrupted() const {
-    if (options_.interrupted != nullptr && options_.interrupted->load()) throw Stopped{};
+    if (options_.stop.stop_requested()) throw CancelledError("interrupted");
   }
 
   double Time(const std::function<void()>& work) {
@@ -74,25 +74,25 @@ class Runner {
         if (i >= kWarmUp) times.push_back(ms);
         options_.progress("roofline: " + ceiling->name, i + 1, total);
       }
-    } catch (const Stopped&) {
+    } catch (const CancelledError&) {
       report_.interrupted = true;
     }
     ceiling->ms = Summarize(times);
-    if (report_.interrupted) throw Stopped{};
+    if (report_.interrupted) throw CancelledError("interrupted");
   }
 
   void MeasureCeilings(kernels::DType dtype) {
     const auto rows = static_cast<double>(options_.product_rows);
     report_.product = {
         .name = "matrix product", .size = options_.product_rows, .work = 2 * rows * rows * rows, .ms = {}};
-    Measure(*model::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.torch_name(), options_.num_threads),
+    Measure(*model::MakeMatrixProduct(options_.product_rows, NameOf(dtype), device_.device(), options_.num_threads),
             &report_.product);
     // Host memory is read faster than it is copied, and faster still where less is read: each decode row there has a
     // ceiling of its own.
     if (device_.is_host()) return;
     report_.copy = {
         .name = "copy", .size = options_.copy_bytes, .work = 2 * static_cast<double>(options_.copy_bytes), .ms = {}};
-    Measure(*model::MakeCopy(options_.copy_bytes, device_.torch_name(), options_.num_threads), &report_.copy);
+    Measure(*model::MakeCopy(options_.copy_bytes, device_.device(), options_.num_threads), &report_.copy);
   }
 
   void RunGroup(const Group& group) {
@@ -139,7 +139,7 @@ class Runner {
     // Rows without a single repeat say nothing: a section counts from its first full round on.
     try {
       Repeat(stage, &cases);
-    } catch (const Stopped&) {
+    } catch (const CancelledError&) {
       report_.interrupted = true;
     }
     for (Case& one : cases) {
@@ -147,7 +147,7 @@ class Runner {
       if (one.row.total_ms.repeats > 0) section.rows.push_back(std::move(one.row));
     }
     if (!section.rows.empty()) report_.sections.push_back(std::move(section));
-    if (report_.interrupted) throw Stopped{};
+    if (report_.interrupted) throw CancelledError("interrupted");
   }
 
   void Repeat(const std::string& stage, std::vector<Case>* cases) {
@@ -169,7 +169,7 @@ class Runner {
     Places places;
     for (int64_t i = 0; i < std::clamp<int64_t>(wanted, 1, kMostPlaces); ++i) {
       places.push_back(
-          Place(device_, shape, group.dtype, {.num_threads = options_.num_threads, .cancelled = options_.interrupted}));
+          Place(device_, shape, group.dtype, {.num_threads = options_.num_threads, .stop = options_.stop}));
     }
     return places;
   }
@@ -200,7 +200,7 @@ class Runner {
     model::ReferenceAttentionProblem problem = ReferenceProblem(placed.problem);
     problem.on_device = true;
     problem.dtype = NameOf(placed.problem.dtype);
-    return model::MakeReferenceAttention(problem, device_.torch_name(), options_.num_threads);
+    return model::MakeReferenceAttention(problem, device_.device(), options_.num_threads);
   }
 
   static Case ReferenceCase(const PlacedProblem& placed,
@@ -295,9 +295,9 @@ class Runner {
     attend();
     const double distance = RelativeDistance(ReadFirstHead(device_, placed), expected);
     if (!(distance <= kMostDisagreement)) {
-      throw CommandError("our dense output is at a relative distance of " + std::to_string(distance) + " from " +
-                         report_.reference_name + "'s at " + std::to_string(problem.seq_k) +
-                         " tokens: times of different results are not compared; please report this");
+      throw FailedError("our dense output is at a relative distance of " + std::to_string(distance) + " from " +
+                        report_.reference_name + "'s at " + std::to_string(problem.seq_k) +
+                        " tokens: times of different results are not compared; please report this");
     }
     return distance;
   }

@@ -7,9 +7,9 @@
 // among the workloads) is compared with LibTorch's: times of different things are not compared.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -24,14 +24,14 @@ struct RunnerOptions {
   int32_t num_threads = 0;
   int64_t product_rows = 0;  // of the matrix product's square matrices
   int64_t copy_bytes = 0;
-  const std::atomic<bool>* interrupted = nullptr;
+  std::stop_token stop = {};
   // Called with every prefill index before it is timed; may be empty.
   std::function<void(const Group&, const Workload&, const kernels::SparseIndex&)> save_index;
   // stage, done, total.
   std::function<void(const std::string&, int64_t, int64_t)> progress;
 };
 
-// After *options.interrupted turned true: what was measured until then, marked as interrupted. Throws what main() turns
+// After a request of options.stop: what was measured until then, marked as interrupted. Throws what main() turns
 // into the right exit code.
 Report RunBenchmark(const std::vector<Group>& groups, const RunnerOptions& options, Device& device);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU of a build without CUDA: a sentence.
+#include "base/check_status.h"
 #include "bench/device.h"
 #include "kernels/cuda_devices.h"
 
@@ -7,7 +8,7 @@ namespace headscope::app::bench {
 
 std::unique_ptr<Device> MakeCudaDevice(const DeviceOptions&) {
   std::string name;
-  Require(kernels::NameOfCudaDevice(&name));
+  CheckStatus(kernels::NameOfCudaDevice(&name));
   return nullptr;  // not reached: a build without CUDA always refuses
 }
 

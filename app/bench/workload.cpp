@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/errors.h"
 #include "commands/method_choice.h"
 #include "kernels/method_names.h"
-#include "support/errors.h"
 
 namespace headscope::app::bench {
 

@@ -47,7 +47,7 @@ struct Group {
 kernels::DType ParseDType(const std::string& name);
 const char* NameOf(kernels::DType dtype);
 
-// A group of the one index in the file. Throws BadTraceError (exit code 3) when the file or the index in it is not
+// A group of the one index in the file. Throws BadInputError (exit code 3) when the file or the index in it is not
 // valid.
 Group ReadGroup(const std::string& path);
 data::IndexFile ToFile(const Group& group, const Workload& workload, const kernels::SparseIndex& index);

@@ -9,14 +9,16 @@
 #include "analysis/head_sweeps.h"
 #include "analysis/types/metric_list.h"
 #include "analysis/types/number_text.h"
-#include "base/device_name.h"
+#include "base/check_status.h"
+#include "base/device.h"
+#include "base/errors.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "commands/device_choice.h"
 #include "commands/head_notes.h"
 #include "commands/head_results.h"
 #include "commands/head_selection.h"
 #include "data/trace_reader.h"
-#include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
@@ -31,7 +33,8 @@ using analysis::MetricInfo;
 constexpr size_t kDeviceWidth = 22;  // of the table's first two columns, with a space after it
 
 struct AnalyzeArguments {
-  std::string trace, heads, output, device = "cpu";
+  std::string trace, heads, output;
+  Device device = kCpu;
   std::vector<std::string> metrics;
   analysis::StatisticsOptions options;
   bool all = false, force = false, quiet = false;
@@ -155,20 +158,20 @@ int RunAnalyze(AnalyzeArguments arguments) {
   SortUnique(&options.agreement_r);
   SortUnique(&options.agreement_k);
   CheckArguments(arguments);
-  ParseDeviceName(arguments.device);
   static_cast<void>(ChosenMetrics(arguments, {}));  // a wrong name is refused before the trace is read
   const data::TraceReader trace(arguments.trace);
   const std::vector<MetricInfo> metrics = ChosenMetrics(arguments, trace.layout());
   CheckQueryRows(trace);
   const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
   const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
+  const std::stop_token stop = StopOnInterrupt();
   std::vector<analysis::HeadStatistics> all;
   std::vector<HeadNotes> of_heads(heads.size());
   {
     ProgressLine line(arguments.quiet);
     analysis::SweepOptions sweep;
     sweep.num_threads = options.num_threads;
-    sweep.cancelled = InstallInterruptFlag();
+    sweep.stop = stop;
     sweep.progress = [&](const analysis::SweepProgress& at) {
       line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), "heads");
     };
@@ -177,7 +180,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
       if (head.gpu != nullptr) of_heads[at].OnCpu(statistics.note);
     };
     const kernels::Status status = analysis::SweepStatistics(trace, heads, place, options, sweep, look, &all);
-    if (Interrupted()) return kInterrupted;
+    if (stop.stop_requested()) return kInterrupted;
     CheckStatus(status, arguments.trace);
   }
   HeadNotes notes;
@@ -197,7 +200,7 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("analyze", "Statistics and class of every head of a trace");
   auto arguments = std::make_shared<AnalyzeArguments>();
   command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
-  command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
+  AddRecordedHeadsOption(command, &arguments->heads);
   analysis::StatisticsOptions& options = arguments->options;
   command
       ->add_option(
@@ -224,14 +227,10 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
       ->type_name("K,..");
   command->add_option("--max-rows", options.max_rows, "Sample about this many query rows (0: every row)")
       ->capture_default_str();
-  command
-      ->add_option("--device", arguments->device,
-                   "cpu, cuda or cuda:N; a GPU takes heads recorded in bf16 or fp16, and every row of them")
-      ->capture_default_str();
-  command->add_option("-o,--output", arguments->output, "Write everything to .json, .csv or .h5")->type_name("OUT");
-  command->add_option("--threads", options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
-  command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
+  AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16, and every row of them");
+  AddOutputOptions(command, &arguments->output, &arguments->force, "Write everything to .json, .csv or .h5");
+  AddThreadsOption(command, &options.num_threads);
+  AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunAnalyze(*arguments); }; });
 }
 

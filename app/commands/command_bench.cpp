@@ -5,14 +5,16 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string_view>
 
-#include "base/device_name.h"
+#include "base/device.h"
+#include "base/errors.h"
 #include "bench/runner.h"
 #include "bench/workload.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "commands/device_choice.h"
-#include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/output_file.h"
@@ -23,7 +25,8 @@ namespace headscope::app {
 namespace {
 
 struct BenchArguments {
-  std::string device = "cpu", heads, dtype, output, save_folder;
+  Device device = kCpu;
+  std::string heads, dtype, output, save_folder;
   std::vector<int32_t> lengths;
   std::vector<std::string> methods, index_files;
   int32_t head_dim = 0, batch = 1, repeats = 7, threads = 0;
@@ -137,14 +140,13 @@ void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::
 }
 
 int RunBench(const BenchArguments& arguments) {
-  const DeviceName wanted = ParseDeviceName(arguments.device);
   if (!arguments.output.empty()) {
     if (Extension(arguments.output) != "json")
       throw UsageError("output " + arguments.output + ": the extension must be .json");
     CheckOutputTarget(arguments.output, arguments.force, arguments.index_files);
   }
-  const Defaults defaults = DefaultsOf(wanted.is_gpu);
-  const std::vector<bench::Group> groups = MakeGroups(arguments, defaults, wanted.is_gpu);
+  const Defaults defaults = DefaultsOf(arguments.device.is_gpu());
+  const std::vector<bench::Group> groups = MakeGroups(arguments, defaults, arguments.device.is_gpu());
   std::optional<OutputFolder> save_folder;
   if (!arguments.save_folder.empty()) {
     save_folder.emplace("--save-index", arguments.save_folder);
@@ -152,10 +154,10 @@ int RunBench(const BenchArguments& arguments) {
   }
 
   UseDevice(arguments.device);
-  const std::atomic<bool>* const interrupted = InstallInterruptFlag();
-  const bench::DeviceOptions device_options{.num_threads = arguments.threads, .cancelled = interrupted};
+  const std::stop_token stop = StopOnInterrupt();
+  const bench::DeviceOptions device_options{.num_threads = arguments.threads, .stop = stop};
   const std::unique_ptr<bench::Device> device =
-      wanted.is_gpu ? bench::MakeCudaDevice(device_options) : bench::MakeCpuDevice(device_options);
+      arguments.device.is_gpu() ? bench::MakeCudaDevice(device_options) : bench::MakeCpuDevice(device_options);
 
   ProgressLine line(arguments.quiet);
   bench::RunnerOptions options;
@@ -163,7 +165,7 @@ int RunBench(const BenchArguments& arguments) {
   options.num_threads = arguments.threads;
   options.product_rows = defaults.product_rows;
   options.copy_bytes = defaults.copy_bytes;
-  options.interrupted = interrupted;
+  options.stop = stop;
   options.progress = [&](const std::string& stage, int64_t done, int64_t total) {
     line.Show(stage, done, total, "runs");
   };
@@ -188,7 +190,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "bench", "Time executors and selectors on fixed problems, next to dense attention and the machine's roofline");
   auto arguments = std::make_shared<BenchArguments>();
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
+  AddDeviceOption(command, &arguments->device);
   auto* lengths = command
                       ->add_option("--lengths", arguments->lengths,
                                    "Tokens (cpu: 2048,4096; cuda: 8192 to 131072 in powers of two)")
@@ -209,9 +211,8 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       command->add_option("--batch", arguments->batch, "Sequences")->check(CLI::Range(1, 65536))->capture_default_str();
   auto* seed = command->add_option("--seed", arguments->seed, "Of Q, K, V and the fixed sets")->capture_default_str();
   command->add_option("--dtype", arguments->dtype, "fp32, bf16 or fp16 (cpu: fp32; cuda: bf16)");
-  command->add_option("--repeat,--repeats", arguments->repeats, "Timed repeats; medians are printed")
-      ->capture_default_str();
-  command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)");
+  AddRepeatOption(command, &arguments->repeats);
+  AddThreadsOption(command, &arguments->threads);
   command
       ->add_option("--save-index", arguments->save_folder,
                    "Write every prefill index to this folder; created if missing")
@@ -223,10 +224,9 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->excludes(lengths, methods, heads, head_dim, batch, seed);
-  command->add_option("-o,--output", arguments->output, "Write everything as JSON (schema headscope-bench-1)")
-      ->type_name("OUT.json");
-  command->add_flag("--force", arguments->force, "Replace existing files");
-  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
+  AddOutputOptions(command, &arguments->output, &arguments->force,
+                   "Write everything as JSON (schema headscope-bench-1)", "OUT.json");
+  AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunBench(*arguments); }; });
 }
 

@@ -2,19 +2,20 @@
 // headscope capture MODEL_DIR (--text S | --prompt FILE | --task NAME --length N) -o OUT.h5
 #include <iostream>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "analysis/types/printable.h"
-#include "base/device_name.h"
+#include "base/errors.h"
 #include "capture/capture.h"
 #include "capture/output_claim.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "commands/head_selection.h"
 #include "commands/model_attention.h"
 #include "eval/tasks.h"
 #include "model/capture_points.h"
-#include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
@@ -62,7 +63,6 @@ int RunCapture(CaptureArguments arguments) {
     throw UsageError("capture needs exactly one of --text, --prompt and --task, and " +
                      std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
   }
-  ParseDeviceName(request.device);  // a wrong word is refused before LibTorch is loaded
   request.prose_path = ProsePath();
   request.layers = ParseNumberList(arguments.layers, "--layers");
   request.heads = ParseNumberList(arguments.heads, "--heads");
@@ -76,12 +76,12 @@ int RunCapture(CaptureArguments arguments) {
   request.attention_text = attention.text;
   for (const std::string& name : arguments.record) request.record.push_back(ParseCapturePoint(name));
 
-  const auto* cancelled = InstallInterruptFlag();
+  const std::stop_token stop = StopOnInterrupt();
   capture::CaptureResult result;
   {
     ProgressLine line(arguments.quiet);
     result = capture::Capture(
-        request, [&](const Progress& progress) { line.Show(progress); }, cancelled);
+        request, [&](const Progress& progress) { line.Show(progress); }, stop);
   }
   const char* verdict = !result.interrupted   ? ""
                         : result.path.empty() ? "interrupted before a token was recorded, so there is no trace: "
@@ -112,10 +112,8 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->needs(task);
   command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str()->needs(task);
-  command->add_option("-o,--output", request.output_path, "The trace to write")->required()->type_name("OUT.h5");
-  command->add_flag("--force", request.overwrite, "Replace an existing output");
-  command->add_option("--layers", arguments->layers, "Layers to record, such as 0-3,7 (all)");
-  command->add_option("--heads", arguments->heads, "Query heads to record (all)");
+  AddOutputOptions(command, &request.output_path, &request.overwrite, "The trace to write", "OUT.h5")->required();
+  AddModelHeadsOptions(command, &arguments->layers, &arguments->heads);
   command->add_option("--rows", request.rows, "Query rows to record: all, last:N or every:N")->capture_default_str();
   command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")
       ->capture_default_str();
@@ -127,10 +125,10 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("--record", arguments->record, record_help)->delimiter(',')->type_name("a,b");
   AddAttentionOption(command, &arguments->attention);
   command->add_option("--dtype", request.dtype, "auto, fp32 or bf16")->capture_default_str();
-  command->add_option("--device", request.device, "cpu, cuda or cuda:N")->capture_default_str();
+  AddDeviceOption(command, &request.device);
   command->add_option("--chunk", request.chunk_tokens, "Tokens per prefill step")->capture_default_str();
-  command->add_option("--threads", request.num_threads, "CPU threads (0: all cores)")->capture_default_str();
-  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
+  AddThreadsOption(command, &request.num_threads);
+  AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunCapture(*arguments); }; });
 }
 

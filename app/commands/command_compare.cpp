@@ -5,7 +5,8 @@
 #include <memory>
 
 #include "analysis/head_sweeps.h"
-#include "base/device_name.h"
+#include "base/check_status.h"
+#include "base/device.h"
 #include "commands/command.h"
 #include "commands/comparison_table.h"
 #include "commands/device_choice.h"
@@ -15,7 +16,7 @@
 #include "commands/method_choice.h"
 #include "commands/torch_decode.h"
 #include "data/trace_reader.h"
-#include "support/errors.h"
+#include "base/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/messages.h"
@@ -27,7 +28,8 @@ namespace headscope::app {
 namespace {
 
 struct CompareArguments {
-  std::string trace, heads, output, device = "cpu", measure = "layer";
+  std::string trace, heads, output, measure = "layer";
+  Device device = kCpu;
   std::vector<std::string> methods;
   analysis::CompareOptions options;
   bool force = false, quiet = false;
@@ -40,7 +42,6 @@ analysis::Measure ParseMeasure(const std::string& text) {
 }
 
 int RunCompare(CompareArguments arguments) {
-  const DeviceName device = ParseDeviceName(arguments.device);
   if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   analysis::ComparisonSweep comparison;
@@ -51,8 +52,8 @@ int RunCompare(CompareArguments arguments) {
   CheckQueryRows(trace);
   CheckMethodsRun(trace, heads);
   UseDevice(arguments.device);
-  arguments.options.device = device.is_gpu ? "cuda" : "cpu";
-  if (!device.is_gpu) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
+  arguments.options.device = arguments.device;
+  if (!arguments.device.is_gpu()) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
 
   std::vector<analysis::MethodResult> results;
   HeadNotes head_notes;
@@ -61,7 +62,7 @@ int RunCompare(CompareArguments arguments) {
   {
     ProgressLine line(arguments.quiet);
     analysis::SweepOptions sweep;
-    sweep.cancelled = InstallInterruptFlag();
+    sweep.stop = StopOnInterrupt();
     sweep.progress = ShowComparing(&line);
     CheckStatus(analysis::SweepComparisons(trace, heads, comparison, sweep, &results));
   }
@@ -94,22 +95,20 @@ void AddCompareCommand(CLI::App& app, Action& action) {
       ->type_name("NAME[:k=v,..]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
+  AddRecordedHeadsOption(command, &arguments->heads);
   command
       ->add_option("--measure", arguments->measure,
                    "What is timed: layer, all recorded heads of the head's layer in one launch, as a model attends; or "
                    "head, by itself")
       ->capture_default_str()
       ->type_name("layer|head");
-  command->add_option("--repeat", arguments->options.repeats, "Timed repeats; the median is printed")
-      ->capture_default_str();
+  AddRepeatOption(command, &arguments->options.repeats);
   command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")
       ->capture_default_str();
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--threads", arguments->options.num_threads, "CPU threads (0: all cores)")->capture_default_str();
-  command->add_option("-o,--output", arguments->output, "Write the results to .json, .csv or .h5")->type_name("OUT");
-  command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
+  AddDeviceOption(command, &arguments->device);
+  AddThreadsOption(command, &arguments->options.num_threads);
+  AddOutputOptions(command, &arguments->output, &arguments->force, "Write the results to .json, .csv or .h5");
+  AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunCompare(*arguments); }; });
 }
 

@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <stop_token>
 #include <thread>
 
 #include "analysis/head_sweeps.h"
 #include "analysis/report.h"
+#include "base/check_status.h"
 #include "capture/capture.h"
 #include "commands/command.h"
 #include "commands/head_results.h"
@@ -21,7 +23,6 @@
 #include "data/trace_reader.h"
 #include "eval/tasks.h"
 #include "model/model_session.h"
-#include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
@@ -115,7 +116,7 @@ void CheckBeforehand(const DemoArguments& arguments) {
   }
 }
 
-std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<bool>* cancelled, ProgressLine& line) {
+std::string CaptureDemoTrace(const DemoArguments& arguments, const std::stop_token& stop, ProgressLine& line) {
   capture::CaptureRequest request;
   request.model_dir = ModelDirOrShipped(arguments.model_dir);
   request.task = arguments.task;
@@ -127,18 +128,18 @@ std::string CaptureDemoTrace(const DemoArguments& arguments, const std::atomic<b
   request.output_path = PathOf(arguments, kTraceName);
   request.overwrite = arguments.force;
   capture::Capture(
-      request, [&](const Progress& progress) { line.Show(progress); }, cancelled);
+      request, [&](const Progress& progress) { line.Show(progress); }, stop);
   return request.output_path;
 }
 
 int RunDemo(const DemoArguments& arguments) {
   const OutputFolder folder("output", arguments.output_dir);
   CheckBeforehand(arguments);
-  const std::atomic<bool>* cancelled = InstallInterruptFlag();
+  const std::stop_token stop = StopOnInterrupt();
   ProgressLine line(arguments.quiet);
 
-  const std::string trace_path = CaptureDemoTrace(arguments, cancelled, line);
-  if (Interrupted()) return kInterrupted;
+  const std::string trace_path = CaptureDemoTrace(arguments, stop, line);
+  if (stop.stop_requested()) return kInterrupted;
   const data::TraceReader trace(trace_path);
   const std::vector<analysis::HeadId> heads = analysis::RecordedHeads(trace);
 
@@ -149,13 +150,13 @@ int RunDemo(const DemoArguments& arguments) {
   report.environment = Environment(arguments.threads);
   analysis::SweepOptions sweep;
   sweep.num_threads = arguments.threads;
-  sweep.cancelled = cancelled;
+  sweep.stop = stop;
   sweep.progress = [&](const analysis::SweepProgress& at) {
     line.Show("analysing", static_cast<int64_t>(at.done), static_cast<int64_t>(at.total), "heads");
   };
   const kernels::Status analysed =
       analysis::SweepStatistics(trace, heads, analysis::HeadPlace::kCpu, {}, sweep, {}, &report.statistics);
-  if (Interrupted()) return kInterrupted;
+  if (stop.stop_requested()) return kInterrupted;
   CheckStatus(analysed, trace_path);
 
   const std::vector<const analysis::HeadStatistics*> chosen = ChooseHeads(report.statistics);
@@ -182,7 +183,7 @@ int RunDemo(const DemoArguments& arguments) {
   comparison.options.other_dense = TorchDecode(arguments.threads);
   sweep.progress = ShowComparing(&line);
   const kernels::Status measured = analysis::SweepComparisons(trace, compared, comparison, sweep, &report.results);
-  if (Interrupted()) return kInterrupted;
+  if (stop.stop_requested()) return kInterrupted;
   CheckStatus(measured);
 
   WriteResults(report.statistics, PathOf(arguments, kStatisticsName), arguments.force);
@@ -199,17 +200,15 @@ void AddDemoCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "demo", "Without a display: capture, analyse, compare all methods, draw; writes DIR/report.html");
   auto arguments = std::make_shared<DemoArguments>();
-  command->add_option("-o,--output", arguments->output_dir, "Folder to write to; created if missing")
-      ->required()
-      ->type_name("DIR");
+  AddOutputOptions(command, &arguments->output_dir, &arguments->force, "Folder to write to; created if missing", "DIR")
+      ->required();
   command->add_option("--model", arguments->model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
   command->add_option("--task", arguments->task, "Prompt: " + Listed(eval::TaskNames()))->capture_default_str();
   command->add_option("--length", arguments->length, "Tokens")->capture_default_str();
   command->add_option("--seed", arguments->seed, "Seed of the task")->capture_default_str();
-  command->add_option("--repeat", arguments->repeats, "Timed repeats of each method")->capture_default_str();
-  command->add_option("--threads", arguments->threads, "CPU threads (0: all cores)")->capture_default_str();
-  command->add_flag("--force", arguments->force, "Replace what an earlier demo wrote");
-  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
+  AddRepeatOption(command, &arguments->repeats);
+  AddThreadsOption(command, &arguments->threads);
+  AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunDemo(*arguments); }; });
 }
 

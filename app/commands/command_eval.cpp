@@ -4,12 +4,13 @@
 #include <iomanip>
 #include <memory>
 #include <sstream>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/device_name.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "commands/model_attention.h"
 #include "eval/evaluate.h"
 #include "support/exit_codes.h"
@@ -51,13 +52,12 @@ std::string KeptText(const sparse_model::KeptPairs& pairs) {
 }
 
 int RunEval(EvalArguments arguments) {
-  ParseDeviceName(arguments.request.session.device);  // a wrong word is refused before LibTorch is loaded
   arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
   arguments.request.prose_path = ProsePath();
   const ModelAttention attention = ChooseAttention(arguments.attention, arguments.request.session.device,
                                                    arguments.request.session.num_threads, /*trace_lse=*/false);
   arguments.request.attention = attention.backend.get();
-  const auto* cancelled = InstallInterruptFlag();
+  const std::stop_token stop = StopOnInterrupt();
   {
     ProgressLine line(arguments.quiet);
     std::string header = "task          tokens  samples  contexts     exact  per token     nats   trigram  seconds" +
@@ -75,9 +75,9 @@ int RunEval(EvalArguments arguments) {
       WriteText(std::exchange(header, "") + Line(score) + kept + '\n', "", false);
     };
     eval::Evaluate(
-        arguments.request, print, [&](const Progress& progress) { line.Show(progress); }, cancelled);
+        arguments.request, print, [&](const Progress& progress) { line.Show(progress); }, stop);
   }
-  return Interrupted() ? kInterrupted : kDone;
+  return stop.stop_requested() ? kInterrupted : kDone;
 }
 
 }  // namespace
@@ -100,9 +100,9 @@ void AddEvalCommand(CLI::App& app, Action& action) {
   command->add_option("--seed", request.seed, "Seed")->capture_default_str();
   AddAttentionOption(command, &arguments->attention);
   command->add_option("--dtype", request.session.dtype, "auto, fp32 or bf16")->capture_default_str();
-  command->add_option("--device", request.session.device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--threads", request.session.num_threads, "CPU threads (0: all cores)")->capture_default_str();
-  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
+  AddDeviceOption(command, &request.session.device);
+  AddThreadsOption(command, &request.session.num_threads);
+  AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunEval(*arguments); }; });
 }
 

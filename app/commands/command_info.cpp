@@ -14,6 +14,7 @@
 #include "base/number_list.h"
 #include "capture/stored_points.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "data/model_json.h"
 #include "data/trace_reader.h"
 #include "model/model_session.h"
@@ -262,7 +263,7 @@ void AddInfoCommand(CLI::App& app, Action& action) {
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   command->add_option("path", *path, "Trace or checkpoint folder")->required()->type_name("FILE|DIR");
-  command->add_flag("--json", *json, "Print JSON (schema headscope-info-1)");
+  AddJsonOption(command, json.get(), "Print JSON (schema headscope-info-1)");
   command->callback([=, &action] {
     action = [=] {
       std::error_code unreadable;  // what cannot even be looked up is no folder, and the trace's reader says why

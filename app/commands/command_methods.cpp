@@ -6,9 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/errors.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "kernels/method_names.h"
-#include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/output_file.h"
 
@@ -182,7 +183,7 @@ void AddMethodsCommand(CLI::App& app, Action& action) {
   auto name = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   command->add_option("name", *name, "One method, with its parameters")->type_name("NAME");
-  command->add_flag("--json", *json, "Print everything as JSON (schema headscope-methods-1)");
+  AddJsonOption(command, json.get(), "Print everything as JSON (schema headscope-methods-1)");
   command->callback([=, &action] { action = [=] { return ListMethods(*name, *json); }; });
 }
 

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope render TRACE --head L:H [--view scores|mask|difference] [--rows a:b] [--cols a:b] [--size WxH] -o OUT.png
-#include <atomic>
 #include <cmath>
 #include <memory>
+#include <stop_token>
 
 #include "analysis/compare.h"
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
-#include "base/device_name.h"
+#include "base/check_status.h"
+#include "base/device.h"
+#include "base/errors.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "commands/device_choice.h"
 #include "commands/head_notes.h"
 #include "commands/head_results.h"
 #include "commands/head_selection.h"
 #include "commands/method_choice.h"
 #include "data/trace_reader.h"
-#include "support/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
@@ -28,7 +30,8 @@ namespace {
 
 struct RenderArguments {
   std::string trace, head, view = "scores", rows, columns, size = "800x800", reduction = "max", scale = "log",
-                           color_map = "inferno", ground = "light", method, device = "cpu", output;
+                           color_map = "inferno", ground = "light", method, output;
+  Device device = kCpu;
   bool force = false, quiet = false;
 };
 
@@ -64,7 +67,6 @@ int RunRender(const RenderArguments& arguments) {
   if (request.view != ViewKind::kScores && arguments.method.empty())
     throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
 
-  const bool on_gpu = ParseDeviceName(arguments.device).is_gpu;
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> chosen = ParseHeads(arguments.head, analysis::RecordedHeads(trace), "--head");
   if (chosen.size() != 1) throw UsageError("--head '" + arguments.head + "' must choose one head, such as 4:3");
@@ -75,7 +77,7 @@ int RunRender(const RenderArguments& arguments) {
   std::tie(request.row_begin, request.row_end) = ParseRange(arguments.rows, head->num_rows, "--rows");
   std::tie(request.column_begin, request.column_end) = ParseRange(arguments.columns, head->num_tokens, "--cols");
 
-  const std::atomic<bool>* cancelled = InstallInterruptFlag();
+  const std::stop_token stop = StopOnInterrupt();
   analysis::MaskPreview preview;
   kernels::SparseIndexView view;
   const kernels::SparseIndexView* index = nullptr;
@@ -85,22 +87,20 @@ int RunRender(const RenderArguments& arguments) {
     if (choice.prefill == nullptr)
       throw UsageError("--method " + arguments.method +
                        " is a decode method and has no map to draw; choose a prefill method");
-    CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, cancelled, &preview),
+    CheckStatus(analysis::PreviewMask(*head, *choice.prefill, choice.values, 0, stop, &preview),
                 arguments.trace + ", head " + HeadText(head->id) + ", " + choice.name);
     view = preview.index->View();
     index = &view;
   }
   {
     ProgressLine line(arguments.quiet);
-    request.progress = [&](double share) {
-      line.Show("drawing", std::lround(100 * share), 100, "%");
-      return !Interrupted();
-    };
+    request.progress = [&](double share) { line.Show("drawing", std::lround(100 * share), 100, "%"); };
+    request.stop = stop;
     image = analysis::RenderHead(*head, index, request);
   }
-  if (Interrupted()) return kInterrupted;
+  if (stop.stop_requested()) return kInterrupted;
   notes.Print();
-  if (on_gpu && head->gpu != nullptr) {
+  if (arguments.device.is_gpu() && head->gpu != nullptr) {
     Say(arguments.output + ": " +
         (image.device != "cpu"
              ? "computed on " + image.device
@@ -137,11 +137,9 @@ void AddRenderCommand(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--ground", arguments->ground, "light (white, for paper) or dark (as the window): around the map")
       ->capture_default_str();
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N; a GPU takes heads recorded in bf16 or fp16")
-      ->capture_default_str();
-  command->add_option("-o,--output", arguments->output, "Picture to write (.png)")->required()->type_name("OUT");
-  command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
+  AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
+  AddOutputOptions(command, &arguments->output, &arguments->force, "Picture to write (.png)")->required();
+  AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunRender(*arguments); }; });
 }
 

@@ -4,12 +4,15 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 #include "analysis/outside_mass.h"
 #include "analysis/search.h"
 #include "analysis/sweep.h"
-#include "base/device_name.h"
+#include "base/check_status.h"
+#include "base/device.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "commands/device_choice.h"
 #include "commands/head_notes.h"
 #include "commands/head_results.h"
@@ -18,7 +21,7 @@
 #include "commands/tuning.h"
 #include "data/row_positions.h"
 #include "data/trace_reader.h"
-#include "support/errors.h"
+#include "base/errors.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/messages.h"
@@ -32,7 +35,8 @@ using Traces = std::vector<std::unique_ptr<data::TraceReader>>;
 
 struct TuneArguments {
   std::vector<std::string> traces;
-  std::string method, target, heads, output, device = "cpu";
+  std::string method, target, heads, output;
+  Device device = kCpu;
   int32_t num_threads = 0;
   bool force = false, quiet = false;
 };
@@ -84,7 +88,7 @@ Traces OpenTraces(const std::vector<std::string>& paths) {
     traces.push_back(std::make_unique<data::TraceReader>(path));
     CheckQueryRows(*traces.back());
     if (!data::RowsContiguous(traces.back()->row_positions()))
-      throw UsageError(path + ": its query rows have gaps; capture with --rows all or --rows last:N");
+      throw UsageError({.file = path, .problem = "its query rows have gaps; capture with --rows all or --rows last:N"});
     CheckSameModel(*traces.back(), *traces.front());
   }
   return traces;
@@ -160,7 +164,7 @@ std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, con
     analysis::SweepOptions sweep;
     sweep.num_threads = arguments.num_threads;
     sweep.most_at_once = analysis::HeadsAtOnce(place);
-    sweep.cancelled = InstallInterruptFlag();
+    sweep.stop = StopOnInterrupt();
     sweep.progress = [&](const analysis::SweepProgress& at) { line.Show(stage, at.Percent(), 100, "%"); };
     const auto search = [&](const analysis::SweepCell& cell, TunedHead* head) {
       const analysis::HeadId id = heads[cell.head];
@@ -171,7 +175,7 @@ std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, con
       }
       analysis::BudgetSearchOptions options;
       options.num_threads = cell.num_threads;
-      options.cancelled = sweep.cancelled;
+      options.stop = sweep.stop;
       options.progress = cell.report;
       head->id = id;
       head->device = recordings.front()->DeviceName();
@@ -197,7 +201,6 @@ std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, con
 
 int RunTune(const TuneArguments& arguments) {
   CheckOutput(arguments);
-  ParseDeviceName(arguments.device);
   const MethodChoice method = ParseSearchableMethod(arguments.method);
   const analysis::BudgetTarget target = ParseTarget(arguments.target);
   const Traces traces = OpenTraces(arguments.traces);
@@ -237,17 +240,13 @@ void AddTuneCommand(CLI::App& app, Action& action) {
                    "cra-p5=T in more than 95 % of the rows (the window's Meet target), cra-mean=T on average")
       ->required()
       ->type_name("cra|cra-p5|cra-mean=T");
-  command->add_option("--heads", arguments->heads, "Heads, such as 4:3,2:* (all recorded)")->type_name("L:H,..");
-  command
-      ->add_option(
-          "-o,--output", arguments->output,
-          "Write the configuration to .json (schema headscope-tuning-1) or .csv; without it a table is printed")
-      ->type_name("OUT");
-  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N; a GPU takes heads recorded in bf16 or fp16")
-      ->capture_default_str();
-  command->add_option("--threads", arguments->num_threads, "CPU threads (0: all cores)")->capture_default_str();
-  command->add_flag("--force", arguments->force, "Replace an existing output");
-  command->add_flag("--quiet", arguments->quiet, "Do not show progress");
+  AddRecordedHeadsOption(command, &arguments->heads);
+  AddOutputOptions(
+      command, &arguments->output, &arguments->force,
+      "Write the configuration to .json (schema headscope-tuning-1) or .csv; without it a table is printed");
+  AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
+  AddThreadsOption(command, &arguments->num_threads);
+  AddQuietOption(command, &arguments->quiet);
   command->footer(
       "Each head gets the cheapest setting of a grid: of all that reach the target, the one with the fewest kept "
       "pairs; of equal ones, the smallest first budget, then the smallest second. A budget's grid is its minimum, the "

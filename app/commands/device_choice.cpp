@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/device_choice.h"
 
-#include "base/device_name.h"
-#include "commands/head_results.h"
+#include "base/check_status.h"
+#include "base/device.h"
 #include "kernels/cuda_devices.h"
 
 namespace headscope::app {
 
-void UseDevice(const std::string& device) {
-  const DeviceName wanted = ParseDeviceName(device);
-  if (wanted.is_gpu) CheckStatus(kernels::UseCudaDevice(wanted.gpu), "--device " + device);
+void UseDevice(const Device& device) {
+  if (device.is_gpu()) CheckStatus(kernels::UseCudaDevice(device.ordinal), "--device " + DeviceText(device));
 }
 
-analysis::HeadPlace UseDeviceForHeads(const std::string& device) {
+analysis::HeadPlace PlaceOfHeads(const Device& device) {
+  return device.is_gpu() ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
+}
+
+analysis::HeadPlace UseDeviceForHeads(const Device& device) {
   UseDevice(device);
-  return ParseDeviceName(device).is_gpu ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu;
+  return PlaceOfHeads(device);
 }
 
 }  // namespace headscope::app

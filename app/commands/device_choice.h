@@ -2,17 +2,17 @@
 // The device of the commands that run methods (--device).
 #pragma once
 
-#include <string>
-
 #include "analysis/head_tensors.h"
+#include "base/device.h"
 
 namespace headscope::app {
 
-// Makes the GPU that `device` names (capture/device_name.h) the calling thread's, for every kernel that this thread
-// launches from now on; of the CPU there is nothing to choose. Throws std::invalid_argument for another word,
-// DeviceError when there is no usable GPU or none of that number.
-void UseDevice(const std::string& device);
-// The same, and where the heads of traces then belong.
-analysis::HeadPlace UseDeviceForHeads(const std::string& device);
+// Makes that GPU the calling thread's, for every kernel that this thread launches from now on; of the CPU there is
+// nothing to choose. Throws DeviceError when there is no usable GPU or none of that number.
+void UseDevice(const Device& device);
+// Where the heads of traces belong on that device.
+analysis::HeadPlace PlaceOfHeads(const Device& device);
+// Both.
+analysis::HeadPlace UseDeviceForHeads(const Device& device);
 
 }  // namespace headscope::app

@@ -7,9 +7,9 @@
 
 #include "analysis/compare.h"
 #include "analysis/result_files.h"
+#include "base/check_status.h"
 #include "base/errors.h"
 #include "kernels/method.h"
-#include "support/errors.h"
 #include "support/output_file.h"
 
 namespace headscope::app {
@@ -25,35 +25,18 @@ void WriteThroughOutputFile(const std::string& path, bool force,
 
 }  // namespace
 
-void CheckStatus(const kernels::Status& status, const std::string& where) {
-  using kernels::StatusCode;
-  const std::string message = (where.empty() ? "" : where + ": ") + status.message();
-  switch (status.code()) {
-    case StatusCode::kOk:
-      return;
-    case StatusCode::kInvalidArgument:
-    case StatusCode::kUnsupported:
-      throw UsageError(message);
-    case StatusCode::kOutOfMemory:
-    case StatusCode::kDeviceMissing:
-      throw DeviceError(message);
-    case StatusCode::kDeviceError:
-    case StatusCode::kCancelled:
-      throw CommandError(message);
-  }
-}
-
 void CheckQueryRows(const data::TraceReader& trace) {
   if (trace.num_rows() > 0) return;
   if (trace.num_tokens() == 0) {
-    throw data::BadTraceError(
-        trace.path() +
-        ": it holds no token; its capture is still running, or was cut short before the first was "
-        "written: wait for it, or capture it again");
+    throw BadInputError({.file = trace.path(),
+                         .problem = "it holds no token; its capture is still running, or was cut short before the "
+                                    "first was written",
+                         .remedy = "wait for it, or capture it again"});
   }
-  throw UsageError(trace.path() + ": it holds keys and values of " + std::to_string(trace.num_tokens()) +
-                   " tokens and no query rows (recorded were " + trace.layout().row_selection +
-                   " of the whole); capture with --rows all, or export a part that has some");
+  throw BadInputError({.file = trace.path(),
+                       .problem = "it holds keys and values of " + std::to_string(trace.num_tokens()) +
+                                  " tokens and no query rows (recorded were " + trace.layout().row_selection +
+                                  " of the whole); capture with --rows all, or export a part that has some"});
 }
 
 void CheckMethodsRun(int32_t head_dim, const std::string& source) {
@@ -73,8 +56,8 @@ void CheckMethodsRun(int32_t head_dim, const std::string& source) {
   const kernels::Status status =
       analysis::HeadComparison(head, options).Run(dense.spec().name, kernels::ParameterValues(dense.spec()), &result);
   if (status.code() != kernels::StatusCode::kUnsupported) return CheckStatus(status, source);
-  throw UsageError(source + ": methods cannot run on its heads (" + status.message() +
-                   "); they can be captured, analysed and drawn, so leave out what runs methods");
+  throw BadInputError(source + ": methods cannot run on its heads (" + status.message() +
+                      "); they can be captured, analysed and drawn, so leave out what runs methods");
 }
 
 void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads) {

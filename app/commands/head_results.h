@@ -15,21 +15,17 @@
 
 namespace headscope::app {
 
-// Throws what main() turns into the right exit code when `status` is not ok. The sentence begins with `where`, unless
-// that is empty: what was being done, and on which head of which file.
-void CheckStatus(const kernels::Status& status, const std::string& where = "");
-
-// Refuses (UsageError) a trace without query rows: captured with few and then cut, say.
+// Refuses (BadInputError) a trace without query rows: captured with few and then cut, say.
 void CheckQueryRows(const data::TraceReader& trace);
-// Refuses (UsageError that begins with `source`, a file or folder) heads of a size that methods do not run on. Asks the
-// executors themselves, on one token, so that it costs nothing beside the work that would be in vain.
+// Refuses (BadInputError that begins with `source`, a file or folder) heads of a size that methods do not run on. Asks
+// the executors themselves, on one token, so that it costs nothing beside the work that would be in vain.
 void CheckMethodsRun(int32_t head_dim, const std::string& source);
 // The same of every size of head among those of a trace.
 void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads);
 
 // Refuses (UsageError) a name that does not end in .json, .csv or .h5, and what CheckOutputTarget refuses.
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs = {});
-// To a .json, .csv or .h5 file, through an OutputFile. Throw as CheckResultsTarget does, and CommandError.
+// To a .json, .csv or .h5 file, through an OutputFile. Throw as CheckResultsTarget does, and FailedError.
 void WriteResults(const std::vector<analysis::HeadStatistics>& statistics, const std::string& path, bool force);
 void WriteResults(const std::vector<analysis::MethodResult>& results, const std::string& path, bool force);
 

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "support/errors.h"
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace {
@@ -52,6 +52,17 @@ std::pair<int64_t, int64_t> ParseSpan(std::string_view text, const std::string& 
   return {first, last};
 }
 
+// A range may run over numbers that were not recorded, but not end past the last one that was: part of it would
+// silently mean nothing.
+void RefuseEndPastTheLast(std::pair<int64_t, int64_t> span, int64_t last_recorded, const char* what,
+                          const std::string& whole, const std::string& option) {
+  const bool everything = span.second == kLargestNumber;
+  if (everything || span.first == span.second || span.second <= last_recorded) return;
+  throw Refusal(option, whole,
+                "the range " + std::to_string(span.first) + "-" + std::to_string(span.second) + " ends past " + what +
+                    " " + std::to_string(last_recorded) + ", the last recorded one; end it there, or write *");
+}
+
 }  // namespace
 
 std::vector<int32_t> ParseNumberList(const std::string& text, const std::string& option) {
@@ -70,6 +81,11 @@ std::vector<int32_t> ParseNumberList(const std::string& text, const std::string&
 std::vector<analysis::HeadId> ParseHeadsAsTyped(const std::string& text, const std::vector<analysis::HeadId>& recorded,
                                                 const std::string& option) {
   if (text.empty()) return recorded;
+  int32_t last_layer = 0, last_head = 0;
+  for (const analysis::HeadId& id : recorded) {
+    last_layer = std::max(last_layer, id.layer);
+    last_head = std::max(last_head, id.head);
+  }
   std::vector<analysis::HeadId> heads;
   for (std::string_view item : Split(text, ',')) {
     const size_t colon = item.find(':');
@@ -79,6 +95,8 @@ std::vector<analysis::HeadId> ParseHeadsAsTyped(const std::string& text, const s
     }
     const auto [layer_first, layer_last] = ParseSpan(item.substr(0, colon), text, option);
     const auto [head_first, head_last] = ParseSpan(item.substr(colon + 1), text, option);
+    RefuseEndPastTheLast({layer_first, layer_last}, last_layer, "layer", text, option);
+    RefuseEndPastTheLast({head_first, head_last}, last_head, "head", text, option);
     bool any = false;
     for (const analysis::HeadId& id : recorded) {
       if (id.layer >= layer_first && id.layer <= layer_last && id.head >= head_first && id.head <= head_last) {

@@ -16,8 +16,8 @@ namespace headscope::app {
 std::vector<int32_t> ParseNumberList(const std::string& text, const std::string& option);
 
 // Heads chosen from `recorded` by "L:H" items with numbers, ranges or '*' on either side ("4:3", "2:*", "*:0-3"); an
-// empty text chooses all. Sorted, without repeats. Throws UsageError naming `option` when an item is malformed or
-// chooses nothing.
+// empty text chooses all. A range may run over layers or heads that were not recorded, and ends at the last one at
+// most. Sorted, without repeats. Throws UsageError naming `option` when an item is malformed or chooses nothing.
 std::vector<analysis::HeadId> ParseHeads(const std::string& text, const std::vector<analysis::HeadId>& recorded,
                                          const std::string& option = "--heads");
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/errors.h"
 #include "kernels/method_names.h"
-#include "support/errors.h"
 
 namespace headscope::app {
 namespace {
@@ -63,7 +63,7 @@ std::vector<MethodChoice> DemonstrationMethods(int64_t seq_len) {
       const double value =
           std::max({parameter.minimum, parameter.scaled_floor, std::round(parameter.default_value * factor)});
       const std::string error = choice.values.Set(*choice.spec, parameter.name, std::min(value, parameter.maximum));
-      if (!error.empty()) throw CommandError(choice.name + ": " + error);
+      if (!error.empty()) throw FailedError(choice.name + ": " + error);
     }
   }
   return choices;

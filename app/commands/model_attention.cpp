@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/device.h"
 #include "commands/model_attention.h"
 
 #include "commands/method_choice.h"
 #include "kernels/method_names.h"
-#include "support/errors.h"
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace {
@@ -23,11 +24,11 @@ void AddAttentionOption(CLI::App* command, std::vector<std::string>* texts) {
       ->type_name("METHOD[:k=v,..]");
 }
 
-ModelAttention ChooseAttention(const std::vector<std::string>& texts, const std::string& device, int32_t num_threads,
+ModelAttention ChooseAttention(const std::vector<std::string>& texts, const Device& device, int32_t num_threads,
                                bool trace_lse) {
   if (texts.empty()) return {};
-  if (device != "cpu") {
-    throw UsageError("--attention runs on the CPU only, and --device is " + device +
+  if (device.is_gpu()) {
+    throw UsageError("--attention runs on the CPU only, and --device is " + DeviceText(device) +
                      "; use --device cpu, or leave --attention out");
   }
   sparse_model::MethodChoice choice;

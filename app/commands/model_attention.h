@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "sparse_model/method_attention.h"
 
 namespace headscope::app {
@@ -20,7 +21,7 @@ struct ModelAttention {
 // A prefill method attends in passes of several tokens, a decode method in those of one; dense where there is none.
 // trace_lse: the log-sum-exp that is recorded counts every key that a layer lets a row see, as traces want it. Throws
 // UsageError: an unknown method or value, two of one phase, a device other than the CPU.
-ModelAttention ChooseAttention(const std::vector<std::string>& texts, const std::string& device, int32_t num_threads,
+ModelAttention ChooseAttention(const std::vector<std::string>& texts, const Device& device, int32_t num_threads,
                                bool trace_lse);
 
 }  // namespace headscope::app

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/device.h"
 #include "base/errors.h"
 #include "model/reference_attention.h"
 #include "support/reference_problem.h"
@@ -51,7 +52,7 @@ analysis::OtherDense TorchDecode(int32_t num_threads) {
     problem.q_head_stride = step.q.head_stride;
     problem.kv_head_stride = step.k.head_stride;
     try {
-      *made = std::make_unique<TorchStep>(model::MakeReferenceAttention(problem, "cpu", num_threads));
+      *made = std::make_unique<TorchStep>(model::MakeReferenceAttention(problem, kCpu, num_threads));
     } catch (const std::exception& refused) {
       return StatusOf("LibTorch's decode: ", refused);
     }

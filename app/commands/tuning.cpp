@@ -11,9 +11,9 @@
 
 #include "analysis/types/number_text.h"
 #include "analysis/types/printable.h"
+#include "base/errors.h"
 #include "commands/head_selection.h"
 #include "data/model_json.h"
-#include "support/errors.h"
 #include "support/listed.h"
 
 namespace headscope::app {

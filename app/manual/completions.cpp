@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "support/errors.h"
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace {

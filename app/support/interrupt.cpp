@@ -4,32 +4,30 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <stop_token>
 
 #include "support/exit_codes.h"
 
 namespace headscope::app {
 namespace {
 
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+// Never destroyed: a signal may come while the process ends.
+std::stop_source* interrupt = nullptr;
 
 extern "C" void OnInterrupt(int) {
-  if (interrupted.exchange(true)) ::_exit(kInterrupted);
+  if (!interrupt->request_stop()) ::_exit(kInterrupted);
 }
 
 }  // namespace
 
-const std::atomic<bool>* InstallInterruptFlag() {
+std::stop_token StopOnInterrupt() {
+  if (interrupt == nullptr) interrupt = new std::stop_source;
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  return &interrupted;
-}
-
-bool Interrupted() {
-  return interrupted.load();
+  return interrupt->get_token();
 }
 
 }  // namespace headscope::app

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/errors.h"
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace {
@@ -129,17 +129,13 @@ std::string ParseRefusal(const CLI::ParseError& error) {
   return std::string(error.what()) + "; `headscope --help` and `headscope COMMAND --help` list what is known";
 }
 
-std::string NameTheOption(const CLI::App& app, std::string sentence) {
-  const size_t name_end = sentence.find(' ');
-  if (name_end == std::string::npos) return sentence;
-  // "NAME VALUE: ..."; a value with spaces in it is in quotation marks.
-  const bool quoted = sentence.compare(name_end + 1, 1, "\"") == 0;
-  const size_t value_end = sentence.find(quoted ? "\":" : ":", name_end + 2);
-  if (value_end == std::string::npos || (!quoted && sentence.find(' ', name_end + 1) < value_end)) return sentence;
+void NameTheOption(const CLI::App& app, Error* error) {
+  const Fault& fault = error->fault();
+  if (fault.field.empty() || !fault.file.empty()) return;
+  const std::string option = "--" + fault.field;
   for (const CLI::App* command : app.get_subcommands()) {
-    if (command->get_option_no_throw("--" + sentence.substr(0, name_end)) != nullptr) return "--" + sentence;
+    if (command->get_option_no_throw(option) != nullptr) return error->SetField(option);
   }
-  return sentence;
 }
 
 std::string UnknownArgument(const CLI::App& app, const std::string& argument) {

@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "base/errors.h"
+
 namespace headscope::app {
 
 // Gives each option of each subcommand a check of its text, so that one sentence names the option: nothing at all is
@@ -20,10 +22,10 @@ std::string EmptyElement(const CLI::App& app, int argc, const char* const* argv)
 // A refused command line (of CLI11) as one sentence.
 std::string ParseRefusal(const CLI::ParseError& error);
 
-// What to say on the command line of a refusal by a lower room. Those name the field ("length 20: the task needs ..."),
-// never an option, because the window shows the same sentences; where the subcommand that runs has an option of the
-// field's name, the sentence names that ("--length 20: ...").
-std::string NameTheOption(const CLI::App& app, std::string sentence);
+// A lower room names the field that it refuses ("length 20: the task needs ..."), never an option, because the window
+// shows the same sentences. Where the subcommand that runs has an option of the field's name, the error is made to name
+// that ("--length 20: ..."). A field of a file stays what it is.
+void NameTheOption(const CLI::App& app, Error* error);
 
 // What to say of a first argument that is neither a subcommand nor something that exists: names the nearest
 // subcommand when one is within two edits.

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "support/errors.h"
+#include "base/errors.h"
 #include "support/partial_name.h"
 
 namespace headscope::app {
@@ -113,22 +113,20 @@ OutputFile::~OutputFile() {
 void OutputFile::Write(const std::function<void(const std::string&)>& write) const {
   try {
     write(temporary_path_);
-  } catch (const std::exception& error) {
-    std::string message = error.what();
-    const size_t at = message.find(temporary_path_);
-    if (at == std::string::npos) throw;
-    throw CommandError(message.replace(at, temporary_path_.size(), path_));
+  } catch (Error& error) {
+    if (error.fault().file == temporary_path_) error.SetFile(path_);
+    throw;
   }
 }
 
 void OutputFile::Commit() {
   if (force_) {
-    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw CommandError(WriteRefusal(path_, errno));
+    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw FailedError(WriteRefusal(path_, errno));
   } else if (const int error = RenameToFreeName(temporary_path_.c_str(), path_.c_str()); error == EEXIST) {
     throw UsageError("output " + path_ +
                      " was made by something else during this run and is kept; choose another name or give --force");
   } else if (error != 0) {
-    throw CommandError(WriteRefusal(path_, error));
+    throw FailedError(WriteRefusal(path_, error));
   }
   committed_ = true;
   unfinished_->Keep();
@@ -137,7 +135,7 @@ void OutputFile::Commit() {
 void WriteText(const std::string& text, const std::string& path, bool force) {
   if (path.empty() || path == "-") {
     std::cout << text << std::flush;
-    if (!std::cout) throw CommandError("stdout could not be written; is the reader of the pipe still there?");
+    if (!std::cout) throw FailedError("stdout could not be written; is the reader of the pipe still there?");
     return;
   }
   OutputFile output(path, force);
@@ -145,7 +143,7 @@ void WriteText(const std::string& text, const std::string& path, bool force) {
     std::ofstream file(temporary_path, std::ios::binary);
     file << text;
     file.close();
-    if (!file) throw CommandError(WriteRefusal(path, errno));
+    if (!file) throw FailedError(WriteRefusal(path, errno));
   });
   output.Commit();
 }

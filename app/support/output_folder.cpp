@@ -4,7 +4,7 @@
 #include <ranges>
 #include <system_error>
 
-#include "support/errors.h"
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace fs = std::filesystem;

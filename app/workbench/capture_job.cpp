@@ -59,9 +59,10 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
     return;
   }
   if (thread_.joinable()) thread_.join();
-  cancelled_ = false;
+  stop_ = {};
   *running_ = true;
-  auto work = [this, settings, done = std::move(done), failed, progress = std::move(progress)] {
+  auto work = [this, settings, stop = stop_.get_token(), done = std::move(done), failed,
+               progress = std::move(progress)] {
     const auto fail = [&](const std::string& message) {
       post_([running = running_, failed, message] {
         *running = false;
@@ -71,7 +72,7 @@ void CaptureJob::Start(const ui::CaptureSettings& settings, ui::Reply<ui::Captur
     try {
       const capture::CaptureResult result = capture::Capture(
           MakeRequest(settings),
-          [&](const Progress& now) { post_([progress, report = Report(now)] { progress(report); }); }, &cancelled_);
+          [&](const Progress& now) { post_([progress, report = Report(now)] { progress(report); }); }, stop);
       if (result.interrupted && result.num_tokens == 0) {
         fail("The capture was cancelled before a token was recorded.");
         return;

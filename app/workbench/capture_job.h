@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <thread>
 
 #include "ui/workbench.h"
@@ -20,11 +21,11 @@ class CaptureJob {
   // Callbacks come on the UI thread. A second start while one runs fails.
   void Start(const ui::CaptureSettings& settings, ui::Reply<ui::CapturedTrace> done, ui::ErrorReply failed,
              ui::Reply<ui::ProgressReport> progress);
-  void Cancel() { cancelled_ = true; }
+  void Cancel() { stop_.request_stop(); }
 
  private:
   const Post post_;
-  std::atomic<bool> cancelled_ = false;
+  std::stop_source stop_;  // of the capture under way
   std::shared_ptr<std::atomic<bool>> running_ = std::make_shared<std::atomic<bool>>(false);
   std::thread thread_;
 };

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "base/errors.h"
+
 namespace headscope::app {
 namespace {
 
@@ -54,7 +56,7 @@ analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
     reading = entry.reading;
   }
   if (promise) return Read(id, &*promise);
-  if (!reading.get().error.empty()) throw data::TraceError(reading.get().error);
+  if (!reading.get().error.empty()) throw FailedError(reading.get().error);
   return reading.get().value;
 }
 

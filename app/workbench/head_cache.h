@@ -24,7 +24,7 @@ class HeadCache {
   HeadCache& operator=(const HeadCache&) = delete;
 
   // Reads the head when it is not there, and throws as analysis::LoadHead. Whoever waits for another thread's reading
-  // gets its refusal as a data::TraceError.
+  // gets its refusal as a FailedError.
   analysis::HeadTensorsPtr Get(analysis::HeadId id);
   // Never reads and never waits: nullptr when the head is not there (yet).
   analysis::HeadTensorsPtr TryGet(analysis::HeadId id);

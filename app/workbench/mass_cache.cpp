@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <stdexcept>
 #include <string>
+
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace {
 
 // How soon a request that only waits notices that it is stale, and gives its worker back.
-constexpr std::chrono::milliseconds kLookAtFlag(5);
+constexpr std::chrono::milliseconds kLookAtStop(5);
 
 // At most 64 MiB.
 int64_t BytesOf(const analysis::HeadMass& mass) {
@@ -30,16 +31,16 @@ void MassCache::Keep(const MassPtr& mass) {
   newest_ = mass;
 }
 
-MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const std::atomic<bool>& cancelled) {
+MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const std::stop_token& stop) {
   std::optional<std::promise<Computed>> promise;
   Entry entry;
   {
     const std::lock_guard lock(mutex_);
-    if (cancelled) return nullptr;  // a stale request must not end the pass of the head on show
+    if (stop.stop_requested()) return nullptr;  // a stale request must not end the pass of the head on show
     std::erase_if(entries_, [&](const Entry& other) {
       if (!other.computed.valid()) return other.mass.expired();
       const bool unwanted = other.head.lock() != head;
-      if (unwanted) *other.stop = true;
+      if (unwanted) other.stop.request_stop();
       return unwanted;
     });
     const auto known =
@@ -53,18 +54,18 @@ MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const st
     if (known == entries_.end() || !known->computed.valid()) {
       if (known != entries_.end()) entries_.erase(known);
       promise.emplace();
-      entry = {head, promise->get_future().share(), {}, std::make_shared<std::atomic<bool>>(false)};
+      entry = {head, promise->get_future().share(), {}, {}};
       entries_.push_front(entry);
     } else {
       entry = *known;
     }
   }
   if (promise) return Compute(head, entry, &*promise);
-  while (entry.computed.wait_for(kLookAtFlag) != std::future_status::ready) {
-    if (cancelled) return nullptr;
+  while (entry.computed.wait_for(kLookAtStop) != std::future_status::ready) {
+    if (stop.stop_requested()) return nullptr;
   }
   const Computed& computed = entry.computed.get();
-  if (!computed.error.empty()) throw std::runtime_error(computed.error);
+  if (!computed.error.empty()) throw FailedError(computed.error);
   return computed.value;
 }
 
@@ -78,7 +79,7 @@ MassCache::MassPtr MassCache::Compute(const analysis::HeadTensorsPtr& head, cons
       promise,
       "the masses of head " + std::to_string(head->id.layer) + ":" + std::to_string(head->id.head) +
           " could not be computed for an unknown reason; try again",
-      [&] { return MassPtr(analysis::HeadMass::Compute(head, 0, entry.stop.get())); }, forget);
+      [&] { return MassPtr(analysis::HeadMass::Compute(head, 0, entry.stop.get_token())); }, forget);
   if (!mass) {
     forget();  // it was ended
     return nullptr;
@@ -96,7 +97,7 @@ MassCache::MassPtr MassCache::Compute(const analysis::HeadTensorsPtr& head, cons
 void MassCache::Clear() {
   const std::lock_guard lock(mutex_);
   for (const Entry& entry : entries_) {
-    *entry.stop = true;
+    entry.stop.request_stop();
     memory_->Release(entry.mass.lock().get());
   }
   entries_.clear();

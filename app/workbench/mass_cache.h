@@ -2,12 +2,12 @@
 // The block masses of the heads that were looked at last, so that a slider's mask costs its ragged edges only.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <future>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <utility>
 
 #include "analysis/compare.h"
@@ -25,10 +25,10 @@ class MassCache {
   // `memory` decides how many masses stay; the one that was asked for last always does.
   explicit MassCache(std::shared_ptr<ui::MemoryBudget> memory) : memory_(std::move(memory)) {}
 
-  // Computes the head's mass when it is not there, or waits for whoever computes it. nullptr when `cancelled` or when
+  // Computes the head's mass when it is not there, or waits for whoever computes it. nullptr when stopped or when
   // another head was asked for meanwhile. Throws what HeadMass::Compute does; whoever waits for another thread's pass
-  // gets its words as a std::runtime_error.
-  MassPtr Get(const analysis::HeadTensorsPtr& head, const std::atomic<bool>& cancelled);
+  // gets its words as a FailedError.
+  MassPtr Get(const analysis::HeadTensorsPtr& head, const std::stop_token& stop);
   // Ends passes under way and forgets everything.
   void Clear();
 
@@ -38,7 +38,7 @@ class MassCache {
     std::weak_ptr<const analysis::HeadTensors> head;
     std::shared_future<Computed> computed;  // valid while the pass is under way
     std::weak_ptr<const analysis::HeadMass> mass;
-    std::shared_ptr<std::atomic<bool>> stop;
+    std::stop_source stop;
   };
   // HeadMass::Compute for `entry`, and word of it to those who wait.
   MassPtr Compute(const analysis::HeadTensorsPtr& head, const Entry& entry, std::promise<Computed>* promise);

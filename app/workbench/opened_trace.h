@@ -16,7 +16,7 @@
 namespace headscope::app {
 
 struct OpenedTrace {
-  // Reads the layout and the tokens, no head. Throws data::TraceError.
+  // Reads the layout and the tokens, no head. Throws FailedError.
   OpenedTrace(const std::string& path, const std::shared_ptr<ui::MemoryBudget>& memory);
   ~OpenedTrace();
 

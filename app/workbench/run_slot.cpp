@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/device.h"
 #include "kernels/method_names.h"
 
 namespace headscope::app {
@@ -11,14 +12,13 @@ namespace headscope::app {
 using kernels::Status;
 using kernels::StatusCode;
 
-std::unique_ptr<analysis::LayerComparison> RunSlot::MakeComparison(const std::string& device) {
+std::unique_ptr<analysis::LayerComparison> RunSlot::MakeComparison(const Device& device) {
   analysis::CompareOptions options;
   options.repeats = settings_.repeats;
   options.least_ms = settings_.least_ms;
   options.decode_rows = settings_.decode_rows;
   options.device = device;
-  if (device == "cpu") options.other_dense = settings_.other_dense;
-  options.cancelled = &stop_;
+  if (!device.is_gpu()) options.other_dense = settings_.other_dense;
   // A comparison may outlive this run; each run has its own listener.
   options.progress = [this](const analysis::RepeatProgress& progress) {
     if (settings_.report) settings_.report(progress);
@@ -28,23 +28,25 @@ std::unique_ptr<analysis::LayerComparison> RunSlot::MakeComparison(const std::st
   return std::make_unique<analysis::LayerComparison>(measured_, options);
 }
 
-Status RunSlot::RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
+Status RunSlot::RunOn(const Device& device, const std::string& method, const kernels::ParameterValues& values,
                       std::vector<analysis::MethodResult>* results) {
   const std::vector<analysis::AskedMethod> asked = {{method, values}};
-  if (kernels::FindMethod(method).decode != nullptr) return MakeComparison(device)->Run(asked, {head_->id}, results);
+  if (kernels::FindMethod(method).decode != nullptr) {
+    const std::unique_ptr<analysis::LayerComparison> comparison = MakeComparison(device);
+    comparison->StopBy(stop_);
+    return comparison->Run(asked, {head_->id}, results);
+  }
   std::unique_ptr<analysis::LayerComparison>& comparison = prefill_comparisons_[device];
   if (!comparison) comparison = MakeComparison(device);
+  comparison->StopBy(stop_);
   return comparison->Run(asked, {head_->id}, results);
 }
 
 Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& settings, const std::string& method,
-                    const kernels::ParameterValues& values, const std::atomic<bool>& cancelled,
+                    const kernels::ParameterValues& values, const std::stop_token& stop,
                     analysis::MethodResult* result) {
   const std::lock_guard lock(mutex_);
-  // Callers set their flag before they call Stop(), so one that was cancelled while it waited here is seen by the
-  // second line.
-  stop_ = false;
-  if (cancelled) return {StatusCode::kCancelled, "The run was cancelled."};
+  if (stop.stop_requested()) return {StatusCode::kCancelled, "The run was cancelled."};
   if (head_ != head || settings_.alone != settings.alone) measured_.reset();
   if (head_ != head || settings_.alone != settings.alone || settings_.repeats != settings.repeats ||
       settings_.least_ms != settings.least_ms || settings_.decode_rows != settings.decode_rows) {
@@ -52,12 +54,13 @@ Status RunSlot::Run(const analysis::HeadTensorsPtr& head, const RunSettings& set
     head_ = head;
   }
   settings_ = settings;
-  std::vector<std::string> devices = {"cpu"};
-  if (head_->gpu != nullptr) devices.insert(devices.begin(), "cuda");
+  stop_ = stop;
+  std::vector<Device> devices = {kCpu};
+  if (head_->gpu != nullptr) devices.insert(devices.begin(), CudaDevice(0));
   std::vector<analysis::MethodResult> results;
   const Status status = analysis::RunOnFirstDevice(
       devices,
-      [&](const std::string& device, std::vector<analysis::MethodResult>* made) {
+      [&](const Device& device, std::vector<analysis::MethodResult>* made) {
         return RunOn(device, method, values, made);
       },
       &results);

@@ -8,11 +8,11 @@
 // Any other head runs on the CPU, which computes with its own numbers.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -34,26 +34,23 @@ struct RunSettings {
 
 class RunSlot {
  public:
-  // Called from workers; waits for the run before. `cancelled` is the caller's own flag; Stop() ends the run under way
-  // as well.
+  // Called from workers; waits for the run before.
   kernels::Status Run(const analysis::HeadTensorsPtr& head, const RunSettings& settings, const std::string& method,
-                      const kernels::ParameterValues& values, const std::atomic<bool>& cancelled,
+                      const kernels::ParameterValues& values, const std::stop_token& stop,
                       analysis::MethodResult* result);
-  // Set the caller's flag before.
-  void Stop() { stop_ = true; }
   void Forget();  // frees the head and its baseline
 
  private:
-  kernels::Status RunOn(const std::string& device, const std::string& method, const kernels::ParameterValues& values,
+  kernels::Status RunOn(const Device& device, const std::string& method, const kernels::ParameterValues& values,
                         std::vector<analysis::MethodResult>* results);
-  std::unique_ptr<analysis::LayerComparison> MakeComparison(const std::string& device);
+  std::unique_ptr<analysis::LayerComparison> MakeComparison(const Device& device);
 
   std::mutex mutex_;
-  std::atomic<bool> stop_ = false;
+  std::stop_token stop_;  // of the run under way
   analysis::HeadTensorsPtr head_;
   analysis::MeasuredHeadsPtr measured_;  // of head_; null until needed
   RunSettings settings_;
-  std::map<std::string, std::unique_ptr<analysis::LayerComparison>> prefill_comparisons_;  // by device
+  std::map<Device, std::unique_ptr<analysis::LayerComparison>> prefill_comparisons_;  // by device
 };
 
 }  // namespace headscope::app

@@ -35,7 +35,7 @@ struct StatisticsJob::Run {
   std::shared_ptr<OpenedTrace> trace;
   StatisticsStore store;
   Callbacks callbacks;
-  std::shared_ptr<std::atomic<bool>> current;
+  std::stop_token current;
   std::map<analysis::HeadId, analysis::HeadStatistics> known;
   Clock::time_point saved = Clock::now();
   bool lse_told = false;      // once a trace is enough
@@ -50,27 +50,28 @@ StatisticsJob::~StatisticsJob() {
 
 void StatisticsJob::Start(std::shared_ptr<OpenedTrace> trace, const std::string& cache_dir, Callbacks callbacks) {
   Cancel();
-  current_ = std::make_shared<std::atomic<bool>>(true);
+  current_ = {};
   // A trace that still grows has no lasting statistics.
   StatisticsStore store(trace->summary.complete ? cache_dir : std::string(), trace->summary.path);
-  auto run = std::make_shared<Run>(Run{std::move(trace), std::move(store), std::move(callbacks), current_, {}});
+  auto run =
+      std::make_shared<Run>(Run{std::move(trace), std::move(store), std::move(callbacks), current_.get_token(), {}});
   queue_.Submit(
-      "statistics", 0, [this, run](const std::atomic<bool>& cancelled) { Work(*run, cancelled); },
+      "statistics", 0, [this, run](const std::stop_token& stop) { Work(*run, stop); },
       [run] { run->callbacks.finished(); });
 }
 
 void StatisticsJob::Cancel() {
-  if (current_) *current_ = false;
+  current_.request_stop();
   queue_.Cancel("statistics");
   const std::lock_guard lock(mutex_);
-  stop_head_ = true;
+  stop_head_.request_stop();
   resumed_.notify_all();
 }
 
 void StatisticsJob::Pause() {
   const std::lock_guard lock(mutex_);
   ++pauses_;
-  stop_head_ = true;
+  stop_head_.request_stop();
 }
 
 void StatisticsJob::Resume() {
@@ -79,26 +80,27 @@ void StatisticsJob::Resume() {
   resumed_.notify_all();
 }
 
-bool StatisticsJob::WaitWhilePaused(const std::atomic<bool>& cancelled) {
+std::optional<std::stop_token> StatisticsJob::WaitWhilePaused(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  resumed_.wait(lock, [&] { return pauses_ == 0 || cancelled; });
+  resumed_.wait(lock, [&] { return pauses_ == 0 || stop.stop_requested(); });
   // Under the lock: a Pause() or Cancel() from now on stops the next head.
-  stop_head_ = cancelled.load();
-  return !cancelled;
+  stop_head_ = {};
+  if (stop.stop_requested()) return std::nullopt;
+  return stop_head_.get_token();
 }
 
-void StatisticsJob::Work(Run& run, const std::atomic<bool>& cancelled) {
+void StatisticsJob::Work(Run& run, const std::stop_token& stop) {
   LowerPriorityOfThisThread();
   for (analysis::HeadStatistics& statistics : run.store.Load()) {
     const std::vector<analysis::HeadId>& heads = run.trace->summary.heads;
     if (!std::binary_search(heads.begin(), heads.end(), statistics.id)) continue;
     post_([current = run.current, one = run.callbacks.one, statistics] {
-      if (*current) one(statistics);
+      if (!current.stop_requested()) one(statistics);
     });
     run.known[statistics.id] = std::move(statistics);
   }
-  Pass(run, std::min(kQuickRows, run.trace->summary.num_rows), cancelled);
-  Pass(run, run.trace->summary.num_rows, cancelled);
+  Pass(run, std::min(kQuickRows, run.trace->summary.num_rows), stop);
+  Pass(run, run.trace->summary.num_rows, stop);
 }
 
 void StatisticsJob::TellOfWrongLse(Run& run, const analysis::HeadTensors& head) {
@@ -106,12 +108,12 @@ void StatisticsJob::TellOfWrongLse(Run& run, const analysis::HeadTensors& head) 
   if (wrong.empty()) return;
   run.lse_told = true;
   post_([current = run.current, failed = run.callbacks.failed, wrong] {
-    if (*current) failed(wrong);
+    if (!current.stop_requested()) failed(wrong);
   });
 }
 
 // Does every head that is not known from at least `rows` rows.
-void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancelled) {
+void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
   const bool exact = rows == run.trace->summary.num_rows;
   std::vector<analysis::HeadId> todo;
   for (const analysis::HeadId& head : run.trace->summary.heads) {
@@ -128,19 +130,19 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancel
   };
   analysis::StatisticsOptions options;
   options.max_rows = exact ? 0 : rows;
-  options.cancelled = &stop_head_;
   const Clock::time_point start = Clock::now();
   const auto compute = [&](const analysis::SweepCell& cell) -> kernels::Status {
     const analysis::HeadId id = todo[cell.head];
-    while (WaitWhilePaused(cancelled)) {
+    while (const std::optional<std::stop_token> stop_head = WaitWhilePaused(stop)) {
+      options.stop = *stop_head;
       // A quick look is done before its head were on the GPU.
       const analysis::HeadTensorsPtr head =
           run.trace->heads.GetUncached(id, exact ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu);
       if (!run.lse_told) TellOfWrongLse(run, *head);
       analysis::HeadStatistics statistics = analysis::ComputeStatistics(*head, options);
-      if (statistics.num_rows == 0) continue;  // stopped half-way: cancelled, or to be done again after a pause
+      if (statistics.num_rows == 0) continue;  // stopped half-way: stop, or to be done again after a pause
       post_([current = run.current, one = run.callbacks.one, statistics] {
-        if (*current) one(statistics);
+        if (!current.stop_requested()) one(statistics);
       });
       run.last_device = statistics.device;
       run.known[id] = std::move(statistics);
@@ -150,10 +152,10 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancel
   };
   // One head at a time, on all cores but at low priority: who looks at the matrix sees it fill evenly.
   analysis::SweepOptions sweep;
-  sweep.cancelled = &cancelled;
+  sweep.stop = stop;
   sweep.failed = [&](const analysis::SweepCell&, const std::string& why) {
     post_([current = run.current, failed = run.callbacks.failed, why] {
-      if (*current) failed(why);
+      if (!current.stop_requested()) failed(why);
     });
   };
   sweep.progress = [&](const analysis::SweepProgress& at) {
@@ -165,7 +167,7 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancel
     report.rate = static_cast<double>(at.done) / std::max(1e-9, Seconds(Clock::now() - start));
     report.remaining_s = static_cast<double>(at.total - at.done) / report.rate;
     post_([current = run.current, progress = run.callbacks.progress, report] {
-      if (*current) progress(report);
+      if (!current.stop_requested()) progress(report);
     });
     if (Clock::now() - run.saved > kSaveEvery) save();
   };
@@ -174,7 +176,7 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::atomic<bool>& cancel
   save();
   if (!save_error.empty()) {
     post_([current = run.current, failed = run.callbacks.failed, save_error] {
-      if (*current) failed(save_error);
+      if (!current.stop_requested()) failed(save_error);
     });
   }
 }

@@ -6,12 +6,13 @@
 // theirs alone.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <stop_token>
 #include <string>
 
 #include "analysis/statistics.h"
@@ -42,17 +43,18 @@ class StatisticsJob {
 
  private:
   struct Run;
-  void Work(Run& run, const std::atomic<bool>& cancelled);
-  void Pass(Run& run, int64_t rows, const std::atomic<bool>& cancelled);
+  void Work(Run& run, const std::stop_token& stop);
+  void Pass(Run& run, int64_t rows, const std::stop_token& stop);
   void TellOfWrongLse(Run& run, const analysis::HeadTensors& head);
-  bool WaitWhilePaused(const std::atomic<bool>& cancelled);
+  // What stops the next head; none when `stop` was requested.
+  std::optional<std::stop_token> WaitWhilePaused(const std::stop_token& stop);
 
   const Post post_;
   std::mutex mutex_;
   std::condition_variable resumed_;
   int32_t pauses_ = 0;
-  std::atomic<bool> stop_head_ = false;
-  std::shared_ptr<std::atomic<bool>> current_;  // false once cancelled: what was posted before then says nothing
+  std::stop_source stop_head_;                  // of the head under way; under the lock
+  std::stop_source current_{std::nostopstate};  // of the last Start: what was posted before its request says nothing
   analysis::TaskQueue queue_;                   // last: its destructor joins work that uses the members above
 };
 

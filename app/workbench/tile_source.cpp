@@ -51,9 +51,9 @@ void TileSource::Request(const analysis::TileKey& key, int32_t priority, ui::Rep
     auto error = std::make_shared<std::string>();
     queue_->Submit(
         NextTag(), priority,
-        [trace = trace_, key, tile, error](const std::atomic<bool>& cancelled) {
+        [trace = trace_, key, tile, error](const std::stop_token& stop) {
           try {
-            *tile = analysis::ComputeTile(*trace->heads.Get(key.head), key, 1, &cancelled);
+            *tile = analysis::ComputeTile(*trace->heads.Get(key.head), key, 1, stop);
           } catch (const std::exception& refused) {
             *error = refused.what();
           }
@@ -89,9 +89,9 @@ void TileSource::StartPyramid(const PyramidKey& key, int32_t priority) {
   auto error = std::make_shared<std::string>();
   queue_->Submit(
       PyramidTag(key), priority,
-      [trace = trace_, key, level = FirstCoarseLevel(), tiles, error](const std::atomic<bool>& cancelled) {
+      [trace = trace_, key, level = FirstCoarseLevel(), tiles, error](const std::stop_token& stop) {
         try {
-          *tiles = analysis::ComputePyramid(*trace->heads.Get(key.first), key.second, level, 0, &cancelled);
+          *tiles = analysis::ComputePyramid(*trace->heads.Get(key.first), key.second, level, 0, stop);
         } catch (const std::exception& refused) {
           *error = refused.what();
         }
@@ -133,7 +133,7 @@ void TileSource::RequestMask(const HeldMask& mask, const analysis::TileKey& key,
   auto tile = std::make_shared<analysis::MaskTilePtr>();
   queue_->Submit(
       NextTag(), priority,
-      [mask, key, tile](const std::atomic<bool>&) {
+      [mask, key, tile](const std::stop_token&) {
         *tile = mask.steps ? analysis::ComputeMaskTile(*mask.steps, key)
                            : analysis::ComputeMaskTile(mask.index->View(), mask.window, key);
       },

@@ -21,6 +21,9 @@
 #include "analysis/task_queue.h"
 #include "analysis/tiles.h"
 #include "analysis/types/printable.h"
+#include "base/check_status.h"
+#include "base/device.h"
+#include "base/errors.h"
 #include "capture_job.h"
 #include "commands/torch_decode.h"
 #include "eval/tasks.h"
@@ -106,10 +109,10 @@ class TraceWorkbench : public ui::Workbench {
   std::vector<std::string> task_names() const override { return eval::TaskNames(); }
   std::string task_help(const std::string& name) const override { return eval::TaskHelp(name); }
   std::string default_model_dir() const override { return paths_.share_dir + "/reference_model"; }
-  std::vector<std::string> capture_devices() const override {
-    std::vector<std::string> devices = {"cpu"};
+  std::vector<Device> capture_devices() const override {
+    std::vector<Device> devices = {kCpu};
     kernels::CudaDeviceInfo info;
-    for (int32_t i = 0; kernels::QueryCudaDevice(i, &info).ok(); ++i) devices.push_back("cuda:" + std::to_string(i));
+    for (int32_t i = 0; kernels::QueryCudaDevice(i, &info).ok(); ++i) devices.push_back(CudaDevice(i));
     return devices;
   }
 
@@ -146,7 +149,6 @@ class TraceWorkbench : public ui::Workbench {
   void CancelRun() override {
     ++run_number_;
     queue_.Cancel("run");
-    run_slot_->Stop();
   }
 
   void DescribeModel(const std::string& model_dir, ui::Reply<ui::ModelDescription> done,
@@ -181,19 +183,18 @@ class TraceWorkbench : public ui::Workbench {
   void GiveBack(std::shared_ptr<OpenedTrace> closed);
   void CountStatistics(const analysis::HeadStatistics& statistics);
   // Called by a worker, before it measures: everything that was posted so far is on the screen, or it took too long.
-  void WaitUntilDrawn(const std::atomic<bool>& cancelled);
+  void WaitUntilDrawn(const std::stop_token& stop);
   MadeMask MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
-                         const kernels::ParameterValues& values, const std::atomic<bool>& cancelled);
+                         const kernels::ParameterValues& values, const std::stop_token& stop);
   static MadeMask MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
-                               const kernels::ParameterValues& values, bool alone, const std::atomic<bool>& cancelled);
+                               const kernels::ParameterValues& values, bool alone, const std::stop_token& stop);
 
   // Submits work that makes a T (or throws), and hands it to one of the two replies.
   template <typename T, typename Work>
   void Submit(const std::string& tag, int32_t priority, Work work, ui::Reply<T> done, ui::ErrorReply failed) {
     auto outcome = std::make_shared<Outcome<T>>();
     queue_.Submit(
-        tag, priority,
-        [outcome, work](const std::atomic<bool>& cancelled) { outcome->Set([&] { return work(cancelled); }); },
+        tag, priority, [outcome, work](const std::stop_token& stop) { outcome->Set([&] { return work(stop); }); },
         [outcome, done = std::move(done), failed = std::move(failed)] {
           if (outcome->value) {
             done(std::move(*outcome->value));
@@ -224,9 +225,7 @@ class TraceWorkbench : public ui::Workbench {
 void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) {
   Submit<std::shared_ptr<OpenedTrace>>(
       "open", kOpenPriority,
-      [path, memory = shared_memory()](const std::atomic<bool>&) {
-        return std::make_shared<OpenedTrace>(path, memory);
-      },
+      [path, memory = shared_memory()](const std::stop_token&) { return std::make_shared<OpenedTrace>(path, memory); },
       [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
         statistics_.Cancel();
         queue_.Cancel("mask");
@@ -248,11 +247,11 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
 void TraceWorkbench::GiveBack(std::shared_ptr<OpenedTrace> closed) {
   queue_.Submit(
       "give back", kGiveBackPriority,
-      [slot = run_slot_, closed = std::move(closed)](const std::atomic<bool>& cancelled) mutable {
+      [slot = run_slot_, closed = std::move(closed)](const std::stop_token& stop) mutable {
         slot->Forget();
         // Work on it that was cancelled ends within a few milliseconds, and may be the last to let go of a part.
         constexpr std::chrono::milliseconds kLookAgain(5);
-        for (int look = 0; closed.use_count() > 1 && look < kMostLooks && !cancelled; ++look)
+        for (int look = 0; closed.use_count() > 1 && look < kMostLooks && !stop.stop_requested(); ++look)
           std::this_thread::sleep_for(kLookAgain);
         closed.reset();
 #ifdef __GLIBC__
@@ -304,12 +303,12 @@ void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& metho
   if (!trace_) return;
   Submit<MadeMask>(
       "mask", kMaskPriority,
-      [this, trace = trace_, head, method, values, alone = measures_alone()](const std::atomic<bool>& cancelled) {
+      [this, trace = trace_, head, method, values, alone = measures_alone()](const std::stop_token& stop) {
         if (const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method))
-          return MaskOfPrefill(*trace, head, *prefill, values, cancelled);
+          return MaskOfPrefill(*trace, head, *prefill, values, stop);
         if (const kernels::DecodeMethod* decode = kernels::FindDecodeMethod(method))
-          return MaskOfDecode(*trace, head, *decode, values, alone, cancelled);
-        throw std::invalid_argument("Method " + method + " is not registered: choose one of the panel's list.");
+          return MaskOfDecode(*trace, head, *decode, values, alone, stop);
+        throw UsageError("Method " + method + " is not registered: choose one of the panel's list.");
       },
       [this, done = std::move(done)](MadeMask made) {
         made.live.mask_id = next_mask_id_++;
@@ -328,20 +327,20 @@ void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int
   if (!trace_ || mask == masks_.end()) return;
   Submit<std::vector<ui::LostKey>>(
       "lost", kMaskPriority,
-      [trace = trace_, head, held = mask->second, row](const std::atomic<bool>&) {
+      [trace = trace_, head, held = mask->second, row](const std::stop_token&) {
         return LostKeys(*trace->heads.Get(head), held, row, kMostLostKeys);
       },
       std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
 }
 
 MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head, const kernels::PrefillMethod& method,
-                                       const kernels::ParameterValues& values, const std::atomic<bool>& cancelled) {
+                                       const kernels::ParameterValues& values, const std::stop_token& stop) {
   const analysis::HeadTensorsPtr shown = trace.heads.Get(head);
-  const MassCache::MassPtr mass = head_masses_.Get(shown, cancelled);
-  if (!mass) throw std::runtime_error("The mask was not made because another head was opened.");
+  const MassCache::MassPtr mass = head_masses_.Get(shown, stop);
+  if (!mass) throw CancelledError("The mask was not made because another head was opened.");
   analysis::MaskPreview preview;
-  const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, &cancelled, &preview);
-  if (!status.ok()) throw std::runtime_error(status.message());
+  const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, stop, &preview);
+  CheckStatus(status);
   MadeMask made;
   if (const auto inside = trace.MassInTrace(*shown))
     made.live.outside_mass = analysis::MeanOutsideMass(*shown, *inside, 0, shown->num_rows);
@@ -352,15 +351,14 @@ MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head
 }
 
 MadeMask TraceWorkbench::MaskOfDecode(OpenedTrace& trace, analysis::HeadId head, const kernels::DecodeMethod& method,
-                                      const kernels::ParameterValues& values, bool alone,
-                                      const std::atomic<bool>& cancelled) {
+                                      const kernels::ParameterValues& values, bool alone, const std::stop_token& stop) {
   const analysis::HeadTensorsPtr shown = trace.heads.Get(head);
   // As a run measures it: in its layer, where the query heads of a KV head may share a choice.
   analysis::MeasuredHeadsPtr measured = alone ? analysis::AloneHead(shown) : trace.GroupOf(head);
   analysis::DecodePreview preview;
   const kernels::Status status =
-      analysis::PreviewDecode(*measured, head, method, values, trace.DecodeRows(), 0, &cancelled, &preview);
-  if (!status.ok()) throw std::runtime_error(status.message());
+      analysis::PreviewDecode(*measured, head, method, values, trace.DecodeRows(), 0, stop, &preview);
+  CheckStatus(status);
   MadeMask made;
   made.live.chosen_per = preview.chosen_per;
   if (const auto inside = trace.MassInTrace(*shown))
@@ -382,14 +380,14 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
   const int64_t number = search_number_;
   Submit<kernels::ParameterValues>(
       "search", kMaskPriority,
-      [this, number, trace = trace_, head, method, values, target, progress](const std::atomic<bool>& cancelled) {
+      [this, number, trace = trace_, head, method, values, target, progress](const std::stop_token& stop) {
         const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method);
         if (prefill == nullptr)
-          throw std::invalid_argument("Method " + method + " is not a prefill method: choose one of the panel's list.");
-        const MassCache::MassPtr mass = head_masses_.Get(trace->heads.Get(head), cancelled);
-        if (!mass) throw std::runtime_error("The search was stopped because another head was opened.");
+          throw UsageError("Method " + method + " is not a prefill method: choose one of the panel's list.");
+        const MassCache::MassPtr mass = head_masses_.Get(trace->heads.Get(head), stop);
+        if (!mass) throw CancelledError("The search was stopped because another head was opened.");
         analysis::BudgetSearchOptions options;
-        options.cancelled = &cancelled;
+        options.stop = stop;
         options.progress = [&](double share) {
           ui::ProgressReport report;
           report.stage = "Searching " + method;
@@ -401,8 +399,8 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
         const analysis::BudgetTarget wanted{target, analysis::MassStatistic::kFifthPercentile};
         analysis::BudgetSearchResult result;
         const kernels::Status status = analysis::SearchBudget(*mass, *prefill, values, wanted, options, &result);
-        if (!status.ok()) throw std::runtime_error(status.message());
-        if (!result.reached) throw std::runtime_error(analysis::UnreachedSentence(prefill->spec(), wanted, result));
+        CheckStatus(status);
+        if (!result.reached) throw FailedError(analysis::UnreachedSentence(prefill->spec(), wanted, result));
         return result.values;
       },
       std::move(done), std::move(failed));
@@ -421,20 +419,20 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
   Submit<analysis::MethodResult>(
       "run", kMaskPriority,
       [this, number = run_number_, slot = run_slot_, trace = trace_, head, method, values, repeats,
-       alone = measures_alone(), progress](const std::atomic<bool>& cancelled) {
+       alone = measures_alone(), progress](const std::stop_token& stop) {
         struct PauseStatistics {
           StatisticsJob& job;
           explicit PauseStatistics(StatisticsJob& paused) : job(paused) { job.Pause(); }
           ~PauseStatistics() { job.Resume(); }
         } const paused(statistics_);
         // The tiles and masks that were asked for just before would make dense, which is measured first, look slow.
-        queue_.WaitUntilAlone(cancelled, kLongestWaitForQuiet);
-        WaitUntilDrawn(cancelled);
+        queue_.WaitUntilAlone(stop, kLongestWaitForQuiet);
+        WaitUntilDrawn(stop);
         ReportNowAndThen now_and_then([&](ui::ProgressReport shown) {
           post_([this, number, progress, shown = std::move(shown)] {
             if (number == run_number_) progress(shown);
           });
-          WaitUntilDrawn(cancelled);
+          WaitUntilDrawn(stop);
         });
         RunSettings settings;
         settings.layer_of = [&](const analysis::HeadTensorsPtr& shown) {
@@ -449,22 +447,22 @@ void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method,
         settings.other_dense = TorchDecode(0);
         settings.report = [&](const analysis::RepeatProgress& repeat) { now_and_then(method, repeat); };
         analysis::MethodResult result;
-        const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, cancelled, &result);
-        if (!status.ok()) throw std::runtime_error(status.message());
+        const kernels::Status status = slot->Run(trace->heads.Get(head), settings, method, values, stop, &result);
+        CheckStatus(status);
         result.origin = OriginOf(trace->reader);
         return result;
       },
       std::move(done), std::move(failed));
 }
 
-void TraceWorkbench::WaitUntilDrawn(const std::atomic<bool>& cancelled) {
+void TraceWorkbench::WaitUntilDrawn(const std::stop_token& stop) {
   // Held by both sides: the worker may have given up when the window answers.
   const auto drawn = std::make_shared<std::promise<void>>();
   const std::future<void> answer = drawn->get_future();
   post_([this, drawn] { CallWhenDrawn([drawn] { drawn->set_value(); }); });
   const auto end = std::chrono::steady_clock::now() + kLongestWaitForScreen;
   constexpr std::chrono::milliseconds kLookAtFlag(2);
-  while (!cancelled && std::chrono::steady_clock::now() < end) {
+  while (!stop.stop_requested() && std::chrono::steady_clock::now() < end) {
     if (answer.wait_for(kLookAtFlag) == std::future_status::ready) return;
   }
 }
@@ -473,7 +471,7 @@ void TraceWorkbench::DescribeModel(const std::string& model_dir, ui::Reply<ui::M
                                    ui::ErrorReply failed) {
   Submit<ui::ModelDescription>(
       "model", kOpenPriority,
-      [model_dir](const std::atomic<bool>&) {
+      [model_dir](const std::stop_token&) {
         const model::CheckpointSummary summary = model::ReadCheckpointSummary(model_dir, /*with_hash=*/false);
         ui::ModelDescription description;
         description.model_dir = model_dir;

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/program_files.h"
 #include "data/trace_schema.h"
 
@@ -35,13 +36,15 @@ std::string FindProgram() {
   std::string path = ((installed ? InstalledLibraryFolder() : ProgramFolder()) / "headscope-contents").string();
   if (access(path.c_str(), X_OK) == 0) return path;
   if (!installed && access(HEADSCOPE_CONTENTS_PROGRAM, X_OK) == 0) return HEADSCOPE_CONTENTS_PROGRAM;
-  throw TraceError(path + ": is missing; headscope reads HDF5 files through this program: build or install it again");
+  throw FailedError(
+      {.file = path,
+       .problem = "is missing; headscope reads HDF5 files through this program: build or install it again"});
 }
 
 [[noreturn]] void RefuseToStart(int error) {
   if (error == ENOMEM) throw std::bad_alloc();
-  throw TraceError(std::string("the process that reads HDF5 files cannot be started (") + std::strerror(error) +
-                   "); close other programs or raise the limits of this one (ulimit -u, ulimit -n)");
+  throw FailedError(std::string("the process that reads HDF5 files cannot be started (") + std::strerror(error) +
+                    "); close other programs or raise the limits of this one (ulimit -u, ulimit -n)");
 }
 
 class Descriptor {

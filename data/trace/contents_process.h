@@ -20,7 +20,7 @@ struct ContentsLimits {
 
 // The contents of the file behind `descriptor`, of which nothing is changed. When the process did not come to an end as
 // it should, `problem` says what happened to it ("failed on it (Segmentation fault)"), and the contents are empty.
-// Throws TraceError when it cannot be started, std::bad_alloc when that is for want of memory.
+// Throws FailedError when it cannot be started, std::bad_alloc when that is for want of memory.
 Contents ReadContents(int descriptor, int64_t stored_bytes, std::string* problem);
 
 }  // namespace headscope::data

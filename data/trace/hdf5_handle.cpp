@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 
 namespace headscope::data {
@@ -54,7 +55,7 @@ std::string Hdf5Reason() {
 
 hid_t Require(hid_t result, const std::string& action) {
   if (result < 0) {
-    throw TraceError(action + " failed: " + Hdf5Reason());
+    throw FailedError(action + " failed: " + Hdf5Reason());
   }
   return result;
 }

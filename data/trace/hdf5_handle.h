@@ -65,7 +65,7 @@ using PropertyHandle = Handle<H5Pclose>;
 // description.
 std::string Hdf5Reason();
 
-// Throws TraceError "<action> failed: <reason>" when `result` is negative; returns it otherwise.
+// Throws FailedError "<action> failed: <reason>" when `result` is negative; returns it otherwise.
 hid_t Require(hid_t result, const std::string& action);
 
 }  // namespace headscope::data

@@ -27,7 +27,7 @@ PackedTexts PackTexts(const std::vector<std::string>& texts);
 // not hand theirs down, so each object needs its own.
 PropertyHandle WithoutTimes(hid_t property_class);
 
-// Each creates an attribute of `object`. Throws TraceError naming it: a text longer than kMaxAttributeText, a full
+// Each creates an attribute of `object`. Throws FailedError naming it: a text longer than kMaxAttributeText, a full
 // disk.
 void CreateText(hid_t object, const std::string& name, const std::string& value);
 void CreateTexts(hid_t object, const std::string& name, const std::vector<std::string>& values);

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 #include "trace/hdf5_values.h"
 #include "trace/whole_file.h"
@@ -15,7 +16,7 @@ size_t Length(const ResultsColumn& column) {
 }
 
 void Check(const std::string& path, const std::vector<ResultsColumn>& columns) {
-  const auto fail = [&](const std::string& problem) { throw TraceError(path + ": " + problem); };
+  const auto fail = [&](const std::string& problem) { throw FailedError({.file = path, .problem = problem}); };
   if (columns.empty()) {
     fail("a table needs at least one column");
   }

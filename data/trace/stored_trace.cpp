@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
 #include "trace/layer_table.h"
 #include "trace/trace_format.h"
 #include "trace/trace_tensors.h"
@@ -146,7 +147,7 @@ void StoredTrace::ReadLayout(const StoredGroup& attention, const StoredGroup& to
     }
   }
   if (const std::string problem = LayoutProblem(layout_); !problem.empty()) {
-    throw BadTraceError(file_.path() + ": " + problem + "; " + kDamaged);
+    throw BadInputError(file_.path() + ": " + problem + "; " + kDamaged);
   }
   if (num_tokens_ > layout_.max_tokens) {
     file_.Refuse("attribute tokens_flushed", "is " + std::to_string(num_tokens_) + ", above max_tokens " +

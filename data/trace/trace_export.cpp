@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/errors.h"
 #include "base/number_list.h"
 #include "data/model_json.h"
 #include "data/trace_writer.h"
@@ -50,8 +51,12 @@ std::vector<int32_t> Slots(const std::vector<int32_t>& held, const std::vector<i
   const auto slot_of = [&](int32_t number) {
     const auto found = std::lower_bound(held.begin(), held.end(), number);
     if (found == held.end() || *found != number) {
-      throw TraceError(path + ": " + field + "s " + NumberListText(wanted) + ": the trace holds no " + field + " " +
-                       std::to_string(number) + ", only " + NumberListText(held) + "; choose from those");
+      throw UsageError(
+          {.file = path,
+           .field = field + "s",
+           .value = NumberListText(wanted),
+           .problem = "the trace holds no " + field + " " + std::to_string(number) + ", only " + NumberListText(held),
+           .remedy = "choose from those"});
     }
     return static_cast<int32_t>(found - held.begin());
   };
@@ -105,8 +110,9 @@ void CutHeads(const TraceReader& trace, const ExportSelection& selection, Cut* c
   for (size_t layer = 0; layer < cut->layer_slots.size(); ++layer) {
     const LayerFacts &whole = trace.layer(cut->layer_slots[layer]), &facts = cut->layout.facts[layer];
     if (facts.qo_heads.empty()) {
-      throw TraceError(trace.path() + ": layer " + std::to_string(cut->layout.layers[layer]) +
-                       " holds none of the chosen heads: leave it out");
+      throw UsageError({.file = trace.path(),
+                        .problem = "layer " + std::to_string(cut->layout.layers[layer]) +
+                                   " holds none of the chosen heads: leave it out"});
     }
     cut->heads.push_back({Slots(whole.qo_heads, facts.qo_heads, "head", trace.path()),
                           Slots(whole.kv_heads, facts.kv_heads, "KV head", trace.path())});
@@ -115,18 +121,19 @@ void CutHeads(const TraceReader& trace, const ExportSelection& selection, Cut* c
 
 Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
   if (trace.num_tokens() == 0) {
-    throw BadTraceError(
-        trace.path() +
-        ": the trace holds no token, so there is nothing to export: its capture ended before the first; "
-        "capture it again");
+    throw BadInputError(
+        {.file = trace.path(),
+         .problem = "the trace holds no token, so there is nothing to export: its capture ended before the first; "
+                    "capture it again"});
   }
   Cut cut;
   cut.layout = trace.layout();
   cut.begin = selection.first_token;
   cut.end = selection.end_token < 0 ? trace.num_tokens() : selection.end_token;
   if (cut.begin < 0 || cut.begin >= cut.end || cut.end > trace.num_tokens()) {
-    throw TraceError(trace.path() + ": tokens " + std::to_string(cut.begin) + ":" + std::to_string(cut.end) +
-                     " are not in the trace: it holds 0:" + std::to_string(trace.num_tokens()));
+    throw UsageError({.file = trace.path(),
+                      .problem = "tokens " + std::to_string(cut.begin) + ":" + std::to_string(cut.end) +
+                                 " are not in the trace: it holds 0:" + std::to_string(trace.num_tokens())});
   }
   const TraceLayout& whole = trace.layout();
   cut.layout.layers = SortedOrAll(selection.layers, LayersWith(trace, selection.qo_heads));
@@ -140,10 +147,11 @@ Cut MakeCut(const TraceReader& trace, const ExportSelection& selection) {
   return cut;
 }
 
-// Reports progress in vectors done; remembers that somebody asked to stop.
+// Reports progress in vectors done, and says whether to go on.
 class Meter {
  public:
-  Meter(const Cut& cut, const ExportProgress& progress) : progress_(progress) {
+  Meter(const Cut& cut, const ExportProgress& progress, const std::stop_token& stop)
+      : progress_(progress), stop_(stop) {
     for (const Cut::Heads& heads : cut.heads) {
       total_ += std::ssize(heads.qo_slots) * (cut.row_end - cut.row_begin) +
                 2 * std::ssize(heads.kv_slots) * (cut.end - cut.begin);
@@ -151,11 +159,13 @@ class Meter {
   }
   bool Advance(int64_t vectors) {
     done_ += vectors;
-    return !progress_ || progress_(static_cast<double>(done_) / static_cast<double>(std::max<int64_t>(1, total_)));
+    if (progress_) progress_(static_cast<double>(done_) / static_cast<double>(std::max<int64_t>(1, total_)));
+    return !stop_.stop_requested();
   }
 
  private:
   const ExportProgress& progress_;
+  const std::stop_token& stop_;
   int64_t total_ = 0, done_ = 0;
 };
 
@@ -216,11 +226,12 @@ class TextFile {
  public:
   explicit TextFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wx"), &std::fclose) {
     if (file_ == nullptr && errno == EEXIST) {
-      throw TraceError(path + ": exists already; choose another name");
+      throw FailedError({.file = path, .problem = "exists already; choose another name"});
     }
     if (file_ == nullptr) {
-      throw TraceError(path + ": cannot be created (" + std::strerror(errno) +
-                       "); choose a new name in a folder that can be written");
+      throw FailedError({.file = path,
+                         .problem = "cannot be created (" + std::strerror(errno) +
+                                    "); choose a new name in a folder that can be written"});
     }
   }
   void Write(const std::string& text) {
@@ -236,7 +247,7 @@ class TextFile {
 
  private:
   [[noreturn]] void Fail() const {
-    throw TraceError(path_ + ": writing failed; free some disk space or choose another folder");
+    throw FailedError({.file = path_, .problem = "writing failed; free some disk space or choose another folder"});
   }
 
   std::string path_;
@@ -359,17 +370,17 @@ nlohmann::ordered_json Head(const TraceReader& trace, const Cut& cut) {
 }  // namespace
 
 bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-                 const ExportProgress& progress) {
+                 const ExportProgress& progress, const std::stop_token& stop) {
   const Cut cut = MakeCut(trace, selection);
-  Meter meter(cut, progress);
+  Meter meter(cut, progress, stop);
   TraceWriter writer(path, cut.layout, /*overwrite=*/false, cut.row_end - cut.row_begin);
   return WholeOrNothing(path, [&] { return WriteCut(trace, cut, writer, meter); });
 }
 
 bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-               const ExportProgress& progress) {
+               const ExportProgress& progress, const std::stop_token& stop) {
   const Cut cut = MakeCut(trace, selection);
-  Meter meter(cut, progress);
+  Meter meter(cut, progress, stop);
   TextFile file(path);
   return WholeOrNothing(path, [&] {
     // One table has one width: shorter vectors leave their last cells empty.
@@ -410,9 +421,9 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
 }
 
 bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-                const ExportProgress& progress) {
+                const ExportProgress& progress, const std::stop_token& stop) {
   const Cut cut = MakeCut(trace, selection);
-  Meter meter(cut, progress);
+  Meter meter(cut, progress, stop);
   TextFile file(path);
   return WholeOrNothing(path, [&] {
     std::string head = Head(trace, cut).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

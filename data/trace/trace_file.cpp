@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/errors.h"
 #include "trace/hdf5_values.h"
 #include "trace/layer_table.h"
 #include "trace/trace_format.h"
@@ -147,15 +148,15 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
   const fs::file_status status = fs::symlink_status(path, ignored);
   if (fs::exists(status)) {
     if (!overwrite) {
-      throw TraceError(path + ": exists already; choose another name or allow overwriting");
+      throw FailedError({.file = path, .problem = "exists already; choose another name or allow overwriting"});
     }
     if (!fs::is_regular_file(status)) {
-      throw TraceError(path + ": is not a regular file; choose another name");
+      throw FailedError({.file = path, .problem = "is not a regular file; choose another name"});
     }
     // A new file instead of a truncated one, so that whoever has the old trace open keeps reading it.
     std::error_code error;
     if (!fs::remove(path, error)) {
-      throw TraceError(path + ": cannot be replaced (" + error.message() + "); choose another name");
+      throw FailedError({.file = path, .problem = "cannot be replaced (" + error.message() + "); choose another name"});
     }
   }
   const PropertyHandle access = FileAccess();
@@ -165,7 +166,8 @@ void TraceFile::Create(const std::string& path, bool overwrite) {
     const std::string reason = Hdf5Reason();
     // Made, and then not written; unless somebody else was quicker to make it.
     if (!fs::exists(status) && reason.find(std::strerror(EEXIST)) == std::string::npos) fs::remove(path, ignored);
-    throw TraceError(path + ": cannot be created (" + reason + "); choose a folder that can be written");
+    throw FailedError(
+        {.file = path, .problem = "cannot be created (" + reason + "); choose a folder that can be written"});
   }
 }
 

@@ -32,10 +32,10 @@ struct TraceFile {
   GrowingDataset q_rows;  // of /attention
   std::vector<FilePart> parts;
 
-  // Makes a new, empty file. Throws TraceError when there is one already (and not `overwrite`) or the folder cannot be
+  // Makes a new, empty file. Throws FailedError when there is one already (and not `overwrite`) or the folder cannot be
   // written.
   void Create(const std::string& path, bool overwrite);
-  // Creates everything in it and starts to stream; chunks are made for that many query rows. Throws TraceError.
+  // Creates everything in it and starts to stream; chunks are made for that many query rows. Throws FailedError.
   void CreateObjects(const TraceLayout& layout, int64_t expected_rows);
 
   // Bytes that the datasets take on disk when they hold so much, every started chunk counted whole.

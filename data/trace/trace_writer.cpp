@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/errors.h"
 #include "trace/hdf5_values.h"
 #include "trace/trace_file.h"
 #include "trace/trace_format.h"
@@ -55,15 +56,18 @@ struct TraceWriter::Impl {
   template <typename Action>
   void Guarded(Action action, const char* left = "what was flushed before is intact: ") {
     if (broken) {
-      throw TraceError(
-          path + ": the trace cannot be written any further after the earlier failure; what was flushed is intact");
+      throw FailedError(
+          {.file = path,
+           .problem = "the trace cannot be written any further after the earlier failure; what was flushed is intact"});
     }
     try {
       action();
-    } catch (const TraceError& error) {
+    } catch (Error& error) {
       broken = true;
       file.Abandon();
-      throw TraceError(path + ": " + error.what() + "; " + left + "free some disk space or choose another folder");
+      error.SetFile(path);
+      error.AddRemedy(std::string(left) + "free some disk space or choose another folder");
+      throw;
     } catch (...) {  // no memory, half-way through
       broken = true;
       file.Abandon();
@@ -78,20 +82,22 @@ void TraceWriter::Impl::RequireSpace(int64_t tokens, int64_t rows, int64_t text_
   struct stat now {};
   struct statvfs disk {};
   if (stat(path.c_str(), &now) != 0 || statvfs(path.c_str(), &disk) != 0) {
-    throw TraceError(path + ": vanished while it was written; write to a folder that nobody cleans");
+    throw FailedError({.file = path, .problem = "vanished while it was written; write to a folder that nobody cleans"});
   }
   const int64_t wanted = file.StoredBytes(tokens, rows, text_length);
   const int64_t missing = std::max<int64_t>(0, wanted - now.st_size) + kDiskReserve;
   const auto free_bytes = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   if (missing > free_bytes) {
-    throw TraceError(path + ": the disk is nearly full (" + std::to_string(free_bytes >> 20) + " MiB free, " +
-                     std::to_string((missing >> 20) + 1) +
-                     " MiB needed); what was flushed before is intact: free some disk space or choose another folder");
+    throw FailedError(
+        {.file = path,
+         .problem = "the disk is nearly full (" + std::to_string(free_bytes >> 20) + " MiB free, " +
+                    std::to_string((missing >> 20) + 1) +
+                    " MiB needed); what was flushed before is intact: free some disk space or choose another folder"});
   }
 }
 
 void TraceWriter::Impl::Check(const LayerBlock& block) const {
-  const auto fail = [&](const std::string& problem) { throw TraceError(path + ": " + problem); };
+  const auto fail = [&](const std::string& problem) { throw FailedError({.file = path, .problem = problem}); };
   if (block.layer_slot < 0 || static_cast<size_t>(block.layer_slot) >= progress.size()) {
     fail("layer_slot " + std::to_string(block.layer_slot) + ": the trace has " + std::to_string(progress.size()) +
          " layers");
@@ -174,7 +180,7 @@ void TraceWriter::Impl::FlushAll() {
 TraceWriter::TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows)
     : impl_(std::make_unique<Impl>()) {
   if (const std::string problem = LayoutProblem(layout); !problem.empty()) {
-    throw TraceError(path + ": " + problem);
+    throw FailedError({.file = path, .problem = problem});
   }
   const Hdf5Lock lock;
   impl_->path = path;
@@ -205,8 +211,9 @@ void TraceWriter::AppendTokens(std::span<const TokenRecord> tokens) {
   Impl& self = *impl_;
   const auto count = static_cast<int64_t>(tokens.size());
   if (count > self.layout.max_tokens - self.num_tokens) {
-    throw TraceError(self.path + ": " + std::to_string(self.num_tokens + count) + " tokens, but max_tokens is " +
-                     std::to_string(self.layout.max_tokens) + ": raise it");
+    throw FailedError({.file = self.path,
+                       .problem = std::to_string(self.num_tokens + count) + " tokens, but max_tokens is " +
+                                  std::to_string(self.layout.max_tokens) + ": raise it"});
   }
   std::vector<int32_t> ids, steps;
   std::vector<int8_t> phases, roles;
@@ -249,9 +256,10 @@ void TraceWriter::AppendRowPositions(std::span<const int32_t> positions) {
   int64_t last = self.positions.empty() ? -1 : self.positions.back();
   for (const int32_t position : positions) {
     if (position <= last || position >= self.num_tokens) {
-      throw TraceError(self.path + ": row position " + std::to_string(position) + ": must lie above " +
-                       std::to_string(last) + " and below the " + std::to_string(self.num_tokens) +
-                       " tokens appended so far");
+      throw FailedError({.file = self.path,
+                         .problem = "row position " + std::to_string(position) + ": must lie above " +
+                                    std::to_string(last) + " and below the " + std::to_string(self.num_tokens) +
+                                    " tokens appended so far"});
     }
     last = position;
   }
@@ -283,8 +291,9 @@ void TraceWriter::Finish() {
   Impl& self = *impl_;
   const int64_t whole = self.WholeTokens();
   if (whole != self.num_tokens) {
-    throw TraceError(self.path + ": only " + std::to_string(whole) + " of " + std::to_string(self.num_tokens) +
-                     " tokens are recorded in every layer; append the missing blocks before finishing");
+    throw FailedError({.file = self.path,
+                       .problem = "only " + std::to_string(whole) + " of " + std::to_string(self.num_tokens) +
+                                  " tokens are recorded in every layer; append the missing blocks before finishing"});
   }
   self.Guarded([&] {
     self.FlushAll();

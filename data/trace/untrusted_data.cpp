@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 #include "trace/fletcher32.h"
 #include "trace/untrusted_file.h"
@@ -54,7 +55,7 @@ void UntrustedFile::Claim(const CheckedDataset& dataset, const std::vector<uint6
   for (const uint64_t address : addresses) {
     if (address == kNoAddress) refuse("lacks data that the other fields tell of");
     if (bytes > size || address > size - bytes) {
-      if (size_ < declared_size_) throw BadTraceError(path_ + ": " + Unreadable(""));
+      if (size_ < declared_size_) throw BadInputError({.file = path_, .problem = Unreadable("")});
       refuse("has data beyond the end of the file");
     }
     claimed_bytes_ += bytes;  // at most the file's size for each of the addresses, which are in memory

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 #include "trace/contents_process.h"
 
@@ -33,11 +34,13 @@ int64_t RequireSuperblock(const std::string& path, int descriptor, int64_t size,
   const ssize_t got = pread(descriptor, bytes.data(), bytes.size(), 0);
   if (got <= static_cast<ssize_t>(kSignature.size()) ||
       std::memcmp(bytes.data(), kSignature.data(), kSignature.size()) != 0) {
-    throw BadTraceError(path + ": is not an HDF5 file (" + std::to_string(size) + " bytes); " + kind.not_one);
+    throw BadInputError(
+        {.file = path, .problem = "is not an HDF5 file (" + std::to_string(size) + " bytes); " + kind.not_one});
   }
   if (bytes[kVersion] != 3) {
-    throw BadTraceError(path + ": superblock version " + std::to_string(bytes[kVersion]) + ": " + kind.noun +
-                        " has version 3; " + kind.not_one);
+    throw BadInputError({.file = path,
+                         .problem = "superblock version " + std::to_string(bytes[kVersion]) + ": " + kind.noun +
+                                    " has version 3; " + kind.not_one});
   }
   if (got < static_cast<ssize_t>(kBytes)) return 0;
   const auto number = [&](size_t at) {
@@ -46,7 +49,8 @@ int64_t RequireSuperblock(const std::string& path, int descriptor, int64_t size,
     return value;
   };
   if (bytes[kWidths] != 8 || bytes[kWidths + 1] != 8 || number(kBase) != 0 || number(kExtension) != kNoAddress) {
-    throw BadTraceError(path + ": superblock: is of a kind that " + kind.noun + " never has; " + kind.damaged);
+    throw BadInputError(
+        {.file = path, .problem = "superblock: is of a kind that " + kind.noun + " never has; " + kind.damaged});
   }
   return number(kEndOfFile) > kMostAddress ? 0 : static_cast<int64_t>(number(kEndOfFile));
 }
@@ -96,8 +100,9 @@ UntrustedFile::UntrustedFile(const std::string& path, const UntrustedFileKind& k
   }
   if (problem.empty() && contents_.failure.empty()) return;
   close(descriptor_);
-  throw BadTraceError(path_ + ": " +
-                      Unreadable(problem.empty() ? Printable(contents_.failure) : "the HDF5 library " + problem));
+  throw BadInputError(
+      {.file = path_,
+       .problem = Unreadable(problem.empty() ? Printable(contents_.failure) : "the HDF5 library " + problem)});
 }
 
 UntrustedFile::UntrustedFile(const std::string& path, const UntrustedFileKind& kind, Contents contents)
@@ -114,14 +119,15 @@ void UntrustedFile::Open() {
   struct stat status {};
   // Before it is opened, because opening a pipe or a device may wait or do something.
   if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    throw BadTraceError(path_ + ": is not a regular file; " + kind_.not_one);
+    throw BadInputError({.file = path_, .problem = "is not a regular file; " + kind_.not_one});
   }
   descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0 || fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     const int error = errno;
     if (descriptor_ >= 0) close(descriptor_);
-    throw BadTraceError(path_ + ": cannot be opened (" + std::strerror(error) +
-                        "); check the name and the permissions");
+    throw BadInputError(
+        {.file = path_,
+         .problem = "cannot be opened (" + std::strerror(error) + "); check the name and the permissions"});
   }
   Measure();
   try {
@@ -155,7 +161,7 @@ std::string UntrustedFile::SizeInWords() const {
 }
 
 void UntrustedFile::Refuse(const std::string& field, const std::string& problem) const {
-  throw BadTraceError(path_ + ": " + field + ": " + problem);
+  throw BadInputError({.file = path_, .problem = field + ": " + problem});
 }
 
 const StoredGroup& UntrustedFile::Group(const std::string& path) const {

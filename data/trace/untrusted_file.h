@@ -2,7 +2,7 @@
 // An HDF5 file that somebody else may have made. Its metadata is read by a process without rights (contents_process.h);
 // what that says is checked here before any data is read, and the data is read here, without HDF5.
 //
-// Every refusal is a BadTraceError "<file>: <field>: <what is wrong>; <remedy>". After the constructor everything may
+// Every refusal is a BadInputError "<file>: <field>: <what is wrong>; <remedy>". After the constructor everything may
 // be called from several threads.
 #pragma once
 
@@ -42,8 +42,8 @@ struct CheckedDataset {
 
 class UntrustedFile {
  public:
-  // Opens read-only, also while a writer streams into the file or after it was killed. BadTraceError when the file
-  // cannot be opened at all, TraceError when the process that reads its metadata cannot be started.
+  // Opens read-only, also while a writer streams into the file or after it was killed. BadInputError when the file
+  // cannot be opened at all, FailedError when the process that reads its metadata cannot be started.
   explicit UntrustedFile(const std::string& path, const UntrustedFileKind& kind = kTraceFile);
   // With a table of contents from elsewhere: for tests.
   UntrustedFile(const std::string& path, const UntrustedFileKind& kind, Contents contents);
@@ -85,7 +85,7 @@ class UntrustedFile {
   static bool HasAttribute(const StoredGroup& group, const std::string& name);
   static bool HasDataset(const StoredGroup& group, const std::string& name);
 
-  // Throws BadTraceError "<path>: <field>: <problem>".
+  // Throws BadInputError "<path>: <field>: <problem>".
   [[noreturn]] void Refuse(const std::string& field, const std::string& problem) const;
 
  private:

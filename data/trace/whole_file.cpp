@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 #include "trace/hdf5_values.h"
 
@@ -19,14 +20,15 @@ void WriteWholeFile(const std::string& path, const PropertyHandle& access, const
   const PropertyHandle creation = WithoutTimes(H5P_FILE_CREATE);
   FileHandle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()));
   if (!file.valid()) {
-    throw TraceError(path + ": cannot be created (" + Hdf5Reason() +
-                     "); choose a new name in a folder that can be written");
+    throw FailedError(
+        {.file = path,
+         .problem = "cannot be created (" + Hdf5Reason() + "); choose a new name in a folder that can be written"});
   }
   std::string problem;
   try {
     write(file.get());
     Require(H5Fflush(file.get(), H5F_SCOPE_LOCAL), "writing");
-  } catch (const TraceError& error) {
+  } catch (const Error& error) {
     problem = error.what();
   }
   if (problem.empty() && file.Reset() < 0) problem = "writing failed: " + Hdf5Reason();
@@ -34,7 +36,7 @@ void WriteWholeFile(const std::string& path, const PropertyHandle& access, const
     file.Release();  // closing would try to write again
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
-    throw TraceError(path + ": " + problem + "; free some disk space or choose another folder");
+    throw FailedError({.file = path, .problem = problem + "; free some disk space or choose another folder"});
   }
 }
 

@@ -15,7 +15,7 @@ namespace headscope::data {
 PropertyHandle InMemoryAccess(size_t increment);
 
 // Creates `path`, lets `write` fill it and writes it out. On failure the file is removed. The caller holds the
-// Hdf5Lock. Throws TraceError: the name is taken or its folder cannot be written, `write` threw one, the disk is full.
+// Hdf5Lock. Throws FailedError: the name is taken or its folder cannot be written, `write` threw one, the disk is full.
 void WriteWholeFile(const std::string& path, const PropertyHandle& access, const std::function<void(hid_t)>& write);
 
 }  // namespace headscope::data

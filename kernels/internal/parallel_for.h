@@ -20,7 +20,7 @@ inline int32_t NumWorkers(const RunOptions& options, int64_t count) {
 template <typename Body>
 Status ParallelFor(int64_t count, int64_t grain, const RunOptions& options, Body&& body) {
   try {
-    if (ParallelChunks(count, grain, options.num_threads, options.cancelled, body)) return {};
+    if (ParallelChunks(count, grain, options.num_threads, options.stop, body)) return {};
     return {StatusCode::kCancelled, "cancelled"};
   } catch (const std::bad_alloc&) {
     return {StatusCode::kOutOfMemory, "not enough memory for the working space of this problem"};

@@ -27,7 +27,7 @@ bool RunOnWaitingThreads(int32_t num_workers, void (*work)(void* context, int32_
 template <typename Body>
 Status ShortParallelFor(int64_t count, int64_t grain, const RunOptions& options, Body&& body) {
   try {
-    ChunkQueue queue(count, grain, options.cancelled, body);
+    ChunkQueue queue(count, grain, options.stop, body);
     const int32_t num_workers = queue.NumWorkers(options.num_threads);
     using Queue = decltype(queue);
     const auto work = [](void* context, int32_t worker) { static_cast<Queue*>(context)->Work(worker); };

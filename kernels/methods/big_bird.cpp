@@ -71,7 +71,7 @@ class BigBirdMethod final : public internal::PrefillSelector {
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
           std::vector<float> numbers;
-          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i) {
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
             const int32_t head = problem.first_qo_head + group.first_head + i;
             const uint64_t stream = problems::RandomAt(seed, static_cast<uint64_t>(head));
             const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {

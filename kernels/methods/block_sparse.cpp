@@ -57,7 +57,7 @@ class BlockSparseMethod final : public internal::PrefillSelector {
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
           const PackedKeys keys = internal::PoolVisibleKeys(problem, group.sequence, group.kv_head, kBlock);
-          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i) {
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
             AddLists(problem, options, keys, group.sequence, group.first_head + i, values.Integer("n_blocks"), builder);
           }
         },
@@ -73,7 +73,7 @@ class BlockSparseMethod final : public internal::PrefillSelector {
     std::vector<float> scores(2 * static_cast<size_t>(keys.seq_k()));
     const int32_t num_query_blocks = (problem.seq_q + kBlock - 1) / kBlock;
     for (int32_t first_block = 0; first_block < num_query_blocks; first_block += 2) {
-      if (internal::IsCancelled(options)) return;
+      if (options.stop.stop_requested()) return;
       const int32_t num_halves = std::min(2, num_query_blocks - first_block);
       ScoreBlock(queries.data() + int64_t{first_block} * problem.head_dim, problem.head_dim, num_halves, keys, 0,
                  keys.seq_k(), 1.0f, 0.0f, scores.data(), keys.seq_k());

@@ -17,7 +17,7 @@ Status SelectByExactMass(const AttentionProblem& problem, const RunOptions& opti
         const PackedKeys keys = PackVisibleKeys(problem, group.sequence, group.kv_head);
         LineProbe probe(problem, options);
         LineSums sums;
-        for (int32_t i = 0; i < group.num_heads && !IsCancelled(options); ++i) {
+        for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
           AddBlockLists(
               problem, options, kOracleBlock, kOracleBlock,
               [&](const QueryBlock& rows, std::vector<int32_t>* blocks) {

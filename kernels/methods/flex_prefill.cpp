@@ -101,7 +101,7 @@ class HeadSelector {
 
   void AddLists(int32_t head, SparseIndexBuilder* builder) {
     probe_.Sum(keys_, sequence_, head, std::max(0, problem_.seq_q - kBlock), problem_.seq_q, &sums_);
-    if (internal::IsCancelled(options_)) return;
+    if (options_.stop.stop_requested()) return;
     const std::vector<float> columns = internal::StripeSums(sums_.columns, kBlock);
     if (std::sqrt(JensenShannon(PredictedShares(head), Normalised(columns))) < values_.Real("tau")) {
       AddByMeans(head, builder);
@@ -210,7 +210,7 @@ class FlexPrefillMethod final : public internal::PrefillSelector {
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
           HeadSelector selector(problem, values, options, group.sequence, group.kv_head);
-          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i)
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i)
             selector.AddLists(group.first_head + i, builder);
         },
         index);

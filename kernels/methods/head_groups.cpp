@@ -53,11 +53,11 @@ Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, 
       shape.num_qo_heads = heads_per_group;
       SparseIndexBuilder builder(shape);
       select(group, &builder);
-      if (!IsCancelled(options)) parts[static_cast<size_t>(part)] = builder.Build();
+      if (!options.stop.stop_requested()) parts[static_cast<size_t>(part)] = builder.Build();
     }
   });
   if (!status.ok()) return status;
-  if (IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
+  if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
 
   SparseIndex whole = std::move(parts.front());
   whole.batch = problem.batch;

@@ -29,14 +29,10 @@ inline int32_t NumVisibleKeys(const AttentionProblem& problem) {
 
 SparseIndexBuilder::Shape IndexShape(const AttentionProblem& problem, ElementRule rule = {});
 
-inline bool IsCancelled(const RunOptions& options) {
-  return options.cancelled != nullptr && options.cancelled->load(std::memory_order_relaxed);
-}
-
 // Calls select(group, builder) for every group of heads on the threads of `options`, and joins the lists in order.
 // `select` finishes all lists of the group's heads (tiles of the first head, then of the next); it may return early
-// only when IsCancelled. A group is a whole KV group, so that work on the keys is done once, unless that leaves threads
-// without work: then it is one head. On error *index is unchanged.
+// only when options.stop was requested. A group is a whole KV group, so that work on the keys is done once, unless that
+// leaves threads without work: then it is one head. On error *index is unchanged.
 using SelectGroup = std::function<void(const HeadGroup& group, SparseIndexBuilder* builder)>;
 Status SelectByHead(const AttentionProblem& problem, const RunOptions& options, const SelectGroup& select,
                     SparseIndex* index);

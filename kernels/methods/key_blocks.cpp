@@ -64,7 +64,7 @@ void AddBlockLists(const AttentionProblem& problem, const RunOptions& options, i
   std::vector<int32_t> blocks;
   for (int32_t tile_row = 0; tile_row < problem.seq_q; tile_row += kTileRows) {
     for (int32_t part = 0; part < num_parts && tile_row + part * rows < problem.seq_q; ++part) {
-      if (IsCancelled(options)) return;
+      if (options.stop.stop_requested()) return;
       const QueryBlock block = BlockOfRows(problem, tile_row / rows + part, rows);
       blocks.clear();
       choose(block, &blocks);

@@ -50,7 +50,7 @@ void LineProbe::Probe(const PackedKeys& keys, int32_t sequence, int32_t head, in
   const float scale = ScaleOf(problem_);
   sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
   queries_.resize(static_cast<size_t>(kRowsPerBlock) * static_cast<size_t>(head_dim));
-  for (int32_t begin = row_begin; begin < row_end && !IsCancelled(options_); begin += kRowsPerBlock) {
+  for (int32_t begin = row_begin; begin < row_end && !options_.stop.stop_requested(); begin += kRowsPerBlock) {
     const int32_t num_rows = std::min(kRowsPerBlock, row_end - begin);
     for (int32_t i = 0; i < num_rows; ++i) {
       const int64_t offset =

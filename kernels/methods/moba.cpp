@@ -79,7 +79,7 @@ class MobaMethod final : public internal::PrefillSelector {
           const PackedKeys keys = internal::PoolVisibleKeys(problem, group.sequence, group.kv_head, size);
           std::vector<float> queries(static_cast<size_t>(kRows * problem.head_dim)), scores;
           std::vector<bool> chosen;
-          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i) {
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
             const int64_t offset =
                 group.sequence * problem.q.batch_stride + (group.first_head + i) * problem.q.head_stride;
             const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {

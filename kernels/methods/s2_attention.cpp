@@ -139,7 +139,7 @@ class S2AttentionMethod final : public internal::PrefillSelector {
     shape.num_qo_heads = static_cast<int32_t>(residues.size());
     SparseIndexBuilder builder(shape);
     for (const int64_t residue : residues) {
-      if (internal::IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
+      if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
       AddLists(problem, {values.Integer("local_blocks"), stride, residue, values.Integer("max_distance")}, &builder);
     }
     *index = internal::SharePatterns(builder.Build(), problem, pattern_of_head);

@@ -114,7 +114,7 @@ void ProbeChunks(const AttentionProblem& problem, int32_t chunk_n, const RunOpti
   for (int32_t chunk = 0; chunk < num_chunks; ++chunk) {
     const int32_t row_end = ChunkEnd(problem.seq_q, num_chunks, chunk);
     probe->Sum(keys, sequence, head, std::max(row_begin, row_end - kBlock), row_end, sums);
-    if (internal::IsCancelled(options)) return;
+    if (options.stop.stop_requested()) return;
     take(row_begin, row_end, *sums);
     row_begin = row_end;
   }
@@ -127,7 +127,7 @@ class HeadSelector {
 
   void AddLists(const PackedKeys& keys, int32_t sequence, int32_t head, SparseIndexBuilder* builder) {
     PickChunks(keys, sequence, head);
-    for (int32_t row = 0; row < problem_.seq_q && !internal::IsCancelled(options_); row += kBlock) {
+    for (int32_t row = 0; row < problem_.seq_q && !options_.stop.stop_requested(); row += kBlock) {
       const int32_t end_row = std::min(row + kBlock, problem_.seq_q);
       const int64_t first = int64_t{problem_.first_position} + row;
       const int64_t last = int64_t{problem_.first_position} + end_row - 1;
@@ -231,7 +231,7 @@ class SampleAttentionMethod final : public internal::PrefillSelector {
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
           const PackedKeys keys = internal::PackVisibleKeys(problem, group.sequence, group.kv_head);
           HeadSelector selector(problem, values, options);
-          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i) {
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
             selector.AddLists(keys, group.sequence, group.first_head + i, builder);
           }
         },

@@ -12,7 +12,7 @@ namespace {
 // Runs choose() -> Status on a fresh result and hands the result over only when all went well.
 template <typename Result, typename Choose>
 Status HandOver(const RunOptions& options, Choose&& choose, Result* result) {
-  if (IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
+  if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
   try {
     Result chosen;
     Status status = choose(&chosen);
@@ -46,7 +46,7 @@ Status PrefillSelector::EnterBudgets(const AttentionProblem& problem, const Para
       options,
       [&](std::unique_ptr<BudgetEntries>* made) -> Status {
         *made = Enter(problem, values, first, second, options);
-        if (IsCancelled(options)) return {StatusCode::kCancelled, "cancelled"};
+        if (options.stop.stop_requested()) return {StatusCode::kCancelled, "cancelled"};
         return *made ? Status() : PrefillMethod::EnterBudgets(problem, values, first, second, options, made);
       },
       entries);

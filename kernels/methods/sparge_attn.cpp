@@ -108,7 +108,7 @@ class SpargeAttnMethod final : public internal::PrefillSelector {
           const PackedKeys keys = internal::PoolVisibleKeys(problem, group.sequence, group.kv_head, kKeyBlock);
           const std::vector<bool> keys_alike = AlikeBlocks(
               problem.k, problem, k_offset, internal::NumVisibleKeys(problem), kKeyBlock, similarity, theta);
-          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i) {
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
             const int64_t q_offset =
                 group.sequence * problem.q.batch_stride + (group.first_head + i) * problem.q.head_stride;
             const std::vector<float> queries =

@@ -34,7 +34,7 @@ std::vector<uint16_t> ComponentMajorKeys(const void* k, int64_t num_lists, int64
   constexpr int64_t kTile = 64;  // tokens whose rows stay in the cache while their components are written
   const int64_t stride = ComponentStride(seq_k);
   std::vector<uint16_t> copy(static_cast<size_t>(num_lists * head_dim * stride), 0);
-  ParallelFor(num_lists, num_threads, nullptr, [&](int64_t list, int32_t) {
+  ParallelFor(num_lists, num_threads, {}, [&](int64_t list, int32_t) {
     const uint16_t* const from = static_cast<const uint16_t*>(k) + list * seq_k * head_dim;
     uint16_t* const to = copy.data() + list * head_dim * stride;
     for (int64_t first = 0; first < seq_k; first += kTile) {

@@ -106,7 +106,7 @@ void AddLists(const AttentionProblem& problem, const RunOptions& options, const 
               const std::vector<int32_t>& slashes, SparseIndexBuilder* builder) {
   const int32_t tile_rows = 2 * kBlockRows;
   for (int32_t tile_row = 0; tile_row < problem.seq_q; tile_row += tile_rows) {
-    if (internal::IsCancelled(options)) return;
+    if (options.stop.stop_requested()) return;
     const int64_t last_position = problem.first_position + std::min(tile_row + tile_rows, problem.seq_q) - 1;
     for (int32_t half = 0; half < 2; ++half) {
       const int64_t position = int64_t{problem.first_position} + tile_row + half * kBlockRows;
@@ -202,7 +202,7 @@ class VerticalSlashMethod final : public internal::PrefillSelector {
           internal::LineSums sums;
           for (int32_t i = 0; i < group.num_heads; ++i) {
             probe.Sum(keys, group.sequence, group.first_head + i, first_probed, problem.seq_q, &sums);
-            if (internal::IsCancelled(options)) return;
+            if (options.stop.stop_requested()) return;
             const std::vector<int32_t> columns =
                 PickLines(&sums.columns, values.Integer("n_vertical"), values.Integer("forced_columns"));
             const std::vector<int32_t> slashes =
@@ -219,7 +219,7 @@ class VerticalSlashMethod final : public internal::PrefillSelector {
     internal::LineSums sums;
     internal::LineProbe(problem, options)
         .Sum(internal::PackVisibleKeys(problem, 0, 0), 0, 0, first_probed, problem.seq_q, &sums);
-    if (internal::IsCancelled(options)) return nullptr;
+    if (options.stop.stop_requested()) return nullptr;
     return std::make_unique<VerticalSlashEntries>(
         problem.first_position, EntryOfLines(&sums.columns, values.Integer("forced_columns"), first),
         EntryOfLines(&sums.slashes, values.Integer("forced_slashes"), second), static_cast<int32_t>(second.size()));

@@ -159,7 +159,7 @@ class XAttentionMethod final : public internal::PrefillSelector {
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
           HeadSelector selector(problem, values, options, group.sequence, group.kv_head);
-          for (int32_t i = 0; i < group.num_heads && !internal::IsCancelled(options); ++i)
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i)
             selector.AddLists(group.first_head + i, builder);
         },
         index);

@@ -19,10 +19,10 @@
 namespace headscope::model {
 
 void Refuse(std::string_view file, std::string_view field, std::string_view problem, std::string_view remedy) {
-  std::string sentence(file);
-  if (!field.empty()) sentence.append(": ").append(field);
-  sentence.append(": ").append(problem).append("; ").append(remedy);
-  throw BadInputError(sentence);
+  throw BadInputError({.file = std::string(file),
+                       .field = std::string(field),
+                       .problem = std::string(problem),
+                       .remedy = std::string(remedy)});
 }
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {

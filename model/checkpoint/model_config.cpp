@@ -5,9 +5,9 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
 #include "checkpoint/read_rope_config.h"
 #include "checkpoint/strict_json.h"
 #include "families/family.h"
@@ -211,8 +211,10 @@ std::string PositionsText(const ModelConfig& config) {
 
 void RequirePositions(const ModelConfig& config, std::string_view what, int64_t count) {
   if (count <= config.max_positions) return;
-  throw std::invalid_argument(std::string(what) + " " + std::to_string(count) + ": the model has " +
-                              PositionsText(config) + "; choose a smaller number");
+  throw UsageError({.field = std::string(what),
+                    .value = std::to_string(count),
+                    .problem = "the model has " + PositionsText(config),
+                    .remedy = "choose a smaller number"});
 }
 
 }  // namespace headscope::model

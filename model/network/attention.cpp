@@ -19,6 +19,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/device.h"
+#include "base/errors.h"
+
 namespace headscope::model {
 namespace {
 

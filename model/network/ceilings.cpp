@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/device.h"
 #include "network/torch_library.h"
 #include "network/torch_runtime.h"
 
@@ -76,7 +77,7 @@ class Copy : public Ceiling {
 
 }  // namespace
 
-std::unique_ptr<Ceiling> on_torch::MakeMatrixProduct(int64_t size, const std::string& dtype, const std::string& device,
+std::unique_ptr<Ceiling> on_torch::MakeMatrixProduct(int64_t size, const std::string& dtype, const Device& device,
                                                      int32_t num_threads) {
   CheckPositive("size", size);
   const c10::Device where = OpenDevice(device);
@@ -84,7 +85,7 @@ std::unique_ptr<Ceiling> on_torch::MakeMatrixProduct(int64_t size, const std::st
   return std::make_unique<MatrixProduct>(size, at::TensorOptions(ParseScalarType(dtype)).device(where));
 }
 
-std::unique_ptr<Ceiling> on_torch::MakeCopy(int64_t bytes, const std::string& device, int32_t num_threads) {
+std::unique_ptr<Ceiling> on_torch::MakeCopy(int64_t bytes, const Device& device, int32_t num_threads) {
   CheckPositive("bytes", bytes);
   const c10::Device where = OpenDevice(device);
   SetTorchThreads(num_threads);

@@ -22,19 +22,20 @@ struct ModelSession::Impl {
 ModelSession::ModelSession(const std::string& model_dir, const SessionOptions& options,
                            const ProgressFunction& progress) {
   if (options.chunk_tokens < 1)
-    throw std::invalid_argument("chunk " + std::to_string(options.chunk_tokens) + ": it must be at least 1");
+    throw UsageError(
+        {.field = "chunk", .value = std::to_string(options.chunk_tokens), .problem = "it must be at least 1"});
   impl_ = std::make_unique<Impl>(model_dir, options, progress);
 }
 ModelSession::~ModelSession() = default;
 
 std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const ProgressFunction& progress,
-                                      const CancelFlag* cancelled) {
+                                      const std::stop_token& stop) {
   const auto total = static_cast<int64_t>(tokens.size());
   impl_->transformer->Reserve(impl_->transformer->num_tokens() + total);
   impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + total);
   ProgressMeter meter("prefill", "tokens", total, progress);
   for (int64_t done = 0; done < total;) {
-    if (cancelled != nullptr && cancelled->load()) return {};
+    if (stop.stop_requested()) return {};
     const int64_t count = std::min<int64_t>(impl_->options.chunk_tokens, total - done);
     const bool last = done + count == total;
     std::vector<float> logits =

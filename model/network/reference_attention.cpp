@@ -40,7 +40,7 @@ void Check(const ReferenceAttentionProblem& problem) {
 
 class TorchAttention final : public ReferenceAttention {
  public:
-  TorchAttention(const ReferenceAttentionProblem& problem, const std::string& device, int32_t num_threads);
+  TorchAttention(const ReferenceAttentionProblem& problem, const Device& device, int32_t num_threads);
 
   void Run(bool with_lse) override;
   void ReadOutput(int64_t num_rows, float* output) const override;
@@ -55,8 +55,7 @@ class TorchAttention final : public ReferenceAttention {
   bool causal_ = true;
 };
 
-TorchAttention::TorchAttention(const ReferenceAttentionProblem& problem, const std::string& device,
-                               int32_t num_threads) {
+TorchAttention::TorchAttention(const ReferenceAttentionProblem& problem, const Device& device, int32_t num_threads) {
   Check(problem);
   device_ = OpenDevice(device);
   const bool cuda = device_.is_cuda();
@@ -150,7 +149,7 @@ void TorchAttention::Synchronize() const {
 }  // namespace
 
 std::unique_ptr<ReferenceAttention> on_torch::MakeReferenceAttention(const ReferenceAttentionProblem& problem,
-                                                                     const std::string& device, int32_t num_threads) {
+                                                                     const Device& device, int32_t num_threads) {
   return std::make_unique<TorchAttention>(problem, device, num_threads);
 }
 

@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <stdexcept>
 #include <string>
 
 #include "base/errors.h"
@@ -24,8 +23,8 @@ const TorchLibrary* Load() {
       throw DeviceError("LibTorch, which runs the model, cannot be loaded: the memory is used up (" + reason +
                         "); close other programs or raise the limit (ulimit -v)");
     }
-    throw std::runtime_error("LibTorch, which runs the model, cannot be loaded (" + reason +
-                             "); build headscope where it runs: scripts/run installs LibTorch and builds");
+    throw FailedError("LibTorch, which runs the model, cannot be loaded (" + reason +
+                      "); build headscope where it runs: scripts/run installs LibTorch and builds");
   }
   return reinterpret_cast<TorchLibraryEntry*>(entry)();
 }
@@ -49,16 +48,16 @@ bool CapturesBf16(const std::string& model_dir, const SessionOptions& options) {
 }
 
 std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,
-                                                           const std::string& device, int32_t num_threads) {
+                                                           const Device& device, int32_t num_threads) {
   return Torch().make_reference_attention(problem, device, num_threads);
 }
 
-std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const std::string& device,
+std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const Device& device,
                                            int32_t num_threads) {
   return Torch().make_matrix_product(size, dtype, device, num_threads);
 }
 
-std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const std::string& device, int32_t num_threads) {
+std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const Device& device, int32_t num_threads) {
   return Torch().make_copy(bytes, device, num_threads);
 }
 

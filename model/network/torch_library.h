@@ -25,10 +25,10 @@ std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const
                                              const ProgressFunction& progress);
 bool CapturesBf16(const std::string& model_dir, const SessionOptions& options);
 std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,
-                                                           const std::string& device, int32_t num_threads);
-std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const std::string& device,
+                                                           const Device& device, int32_t num_threads);
+std::unique_ptr<Ceiling> MakeMatrixProduct(int64_t size, const std::string& dtype, const Device& device,
                                            int32_t num_threads);
-std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const std::string& device, int32_t num_threads);
+std::unique_ptr<Ceiling> MakeCopy(int64_t bytes, const Device& device, int32_t num_threads);
 
 }  // namespace on_torch
 

@@ -10,12 +10,11 @@
 #include <filesystem>
 #include <mutex>
 #include <new>
-#include <stdexcept>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "base/device_name.h"
+#include "base/device.h"
 #include "base/errors.h"
 
 namespace headscope::model {
@@ -31,12 +30,17 @@ void LoadCudaLibrary() {
   Dl_info cpu_half{};
   const auto address = reinterpret_cast<const void*>(&at::set_num_threads);
   if (dladdr(address, &cpu_half) == 0)
-    throw DeviceError("device cuda: LibTorch's folder was not found; " + std::string(kUseCpu));
+    throw DeviceError({.field = "device",
+                       .value = "cuda",
+                       .problem = "LibTorch's folder was not found",
+                       .remedy = std::string(kUseCpu)});
   const std::filesystem::path path = std::filesystem::path(cpu_half.dli_fname).parent_path() / "libtorch_cuda.so";
   library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
-    throw DeviceError(std::string("device cuda: LibTorch's CUDA library cannot be loaded (") + dlerror() +
-                      "); install a torch package with CUDA or " + std::string(kUseCpu));
+    throw DeviceError({.field = "device",
+                       .value = "cuda",
+                       .problem = std::string("LibTorch's CUDA library cannot be loaded (") + dlerror() + ")",
+                       .remedy = "install a torch package with CUDA or " + std::string(kUseCpu)});
   }
 }
 
@@ -71,29 +75,35 @@ void RequireThreads(int32_t team) {
 
 }  // namespace
 
-c10::Device OpenDevice(const std::string& name) {
-  const DeviceName wanted = ParseDeviceName(name);
-  if (!wanted.is_gpu) return c10::Device(c10::kCPU);
+c10::Device OpenDevice(const Device& wanted) {
+  if (!wanted.is_gpu()) return c10::Device(c10::kCPU);
   LoadCudaLibrary();
   int available = 0;
   try {
     if (at::hasCUDA()) available = at::detail::getCUDAHooks().deviceCount();
   } catch (...) {
-    RethrowTorchError("device " + name, "");
+    RethrowTorchError("device " + DeviceText(wanted), "");
   }
-  if (available == 0)
-    throw DeviceError("device " + name + ": no usable NVIDIA GPU or driver was found; " + std::string(kUseCpu));
-  if (wanted.gpu >= available) {
-    throw DeviceError("device " + name + ": this machine has " + std::to_string(available) +
-                      (available == 1 ? " GPU, cuda:0" : " GPUs, counted from 0; name one of them"));
+  if (available == 0) {
+    throw DeviceError({.field = "device",
+                       .value = DeviceText(wanted),
+                       .problem = "no usable NVIDIA GPU or driver was found",
+                       .remedy = std::string(kUseCpu)});
   }
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(wanted.gpu)};
+  if (wanted.ordinal >= available) {
+    throw DeviceError({.field = "device",
+                       .value = DeviceText(wanted),
+                       .problem = "this machine has " + std::to_string(available) +
+                                  (available == 1 ? " GPU, cuda:0" : " GPUs, counted from 0; name one of them")});
+  }
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(wanted.ordinal)};
 }
 
 NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device) {
   if (dtype == "fp32") return {at::kFloat, at::kFloat};
   if (dtype == "bf16") return {at::kBFloat16, at::kBFloat16};
-  if (dtype != "auto") throw std::invalid_argument("dtype \"" + dtype + "\": it must be auto, fp32 or bf16");
+  if (dtype != "auto")
+    throw UsageError({.field = "dtype", .value = "\"" + dtype + "\"", .problem = "it must be auto, fp32 or bf16"});
   if (stored != "BF16") return {at::kFloat, at::kFloat};
   // Matrix products in bf16 run at a quarter of fp32's speed on a CPU without bf16 instructions, and fp32 is never less
   // exact.
@@ -104,7 +114,7 @@ at::ScalarType ParseScalarType(const std::string& dtype) {
   if (dtype == "fp32") return at::kFloat;
   if (dtype == "bf16") return at::kBFloat16;
   if (dtype == "fp16") return at::kHalf;
-  throw std::invalid_argument("dtype \"" + dtype + "\": it must be fp32, bf16 or fp16");
+  throw UsageError({.field = "dtype", .value = "\"" + dtype + "\"", .problem = "it must be fp32, bf16 or fp16"});
 }
 
 void SetTorchThreads(int32_t num_threads) {
@@ -134,7 +144,7 @@ void RethrowTorchError(const std::string& doing, std::string_view smaller) {
     // above it (no room for their workspaces).
     if (says("DefaultCPUAllocator")) throw DeviceError(host_full);
     if (says("out of memory") || says("_ALLOC_FAILED")) throw DeviceError(gpu_full);
-    throw std::runtime_error(doing + ": " + std::string(what.substr(0, what.find('\n'))));
+    throw FailedError(doing + ": " + std::string(what.substr(0, what.find('\n'))));
   }
 }
 

@@ -22,8 +22,8 @@ struct NumberTypes {
 };
 
 // "cpu", "cuda" or "cuda:N". For a GPU, loads LibTorch's CUDA half at run time, so that a program without a GPU never
-// pays for it. Throws DeviceError when there is none, std::invalid_argument for another name.
-c10::Device OpenDevice(const std::string& name);
+// pays for it. Throws DeviceError when there is none.
+c10::Device OpenDevice(const Device& device);
 
 // "auto", "fp32" or "bf16"; `stored` is the checkpoint's main dtype ("BF16", ...). Throws std::invalid_argument.
 NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device);

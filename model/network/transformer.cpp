@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/device.h"
+#include "base/errors.h"
 #include "model/transformer.h"
 
 #include <ATen/TensorOperators.h>
@@ -102,8 +104,8 @@ struct Decoder {
   at::Tensor TokenTensor(std::span<const int32_t> tokens) const {
     for (const int32_t token : tokens) {
       if (token < 0 || token >= config.vocabulary_size) {
-        throw std::invalid_argument("token id " + std::to_string(token) + " is outside the model's vocabulary of " +
-                                    std::to_string(config.vocabulary_size) + "; use the tokenizer of the same folder");
+        throw BadInputError("token id " + std::to_string(token) + " is outside the model's vocabulary of " +
+                            std::to_string(config.vocabulary_size) + "; use the tokenizer of the same folder");
       }
     }
     const at::Tensor ids = at::empty({static_cast<int64_t>(tokens.size())}, at::kInt);
@@ -308,9 +310,8 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
   if (tokens.empty()) throw std::invalid_argument("a forward pass needs at least one token");
   const auto rows = static_cast<int64_t>(tokens.size());
   if (m.length + rows > m.config.max_positions) {
-    throw std::invalid_argument("the prompt needs " + std::to_string(m.length + rows) +
-                                " positions and the model has " + PositionsText(m.config) +
-                                "; use a shorter prompt or fewer decode tokens");
+    throw UsageError("the prompt needs " + std::to_string(m.length + rows) + " positions and the model has " +
+                     PositionsText(m.config) + "; use a shorter prompt or fewer decode tokens");
   }
   const c10::InferenceMode no_gradients;
   try {

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <random>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "analysis/search.h"
@@ -138,10 +138,10 @@ TEST(BudgetGrid, ItsStepFitsTheLength) {
 
 class BudgetSearchTest : public ::testing::Test {
  protected:
-  void UseHead(HeadTensorsPtr head) { mass_ = HeadMass::Compute(std::move(head), 2, nullptr); }
+  void UseHead(HeadTensorsPtr head) { mass_ = HeadMass::Compute(std::move(head), 2, {}); }
   MaskPreview Preview(const kernels::PrefillMethod& method, const ParameterValues& values) const {
     MaskPreview preview;
-    const kernels::Status status = PreviewMask(*mass_, method, values, 2, nullptr, &preview);
+    const kernels::Status status = PreviewMask(*mass_, method, values, 2, {}, &preview);
     EXPECT_TRUE(status.ok()) << status.message();
     return preview;
   }
@@ -231,7 +231,7 @@ class FullSearch {
     std::vector<std::shared_ptr<const HeadMass>> masses;
     for (const HeadTensorsPtr& head : heads) {
       longest = std::max(longest, head->num_tokens);
-      masses.push_back(HeadMass::Compute(head, 2, nullptr));
+      masses.push_back(HeadMass::Compute(head, 2, {}));
     }
     const std::vector<SearchedBudget> grid = SearchedGrid(method.spec(), longest);
     for (const double first : ValuesOf(grid[0])) {
@@ -244,7 +244,7 @@ class FullSearch {
         std::vector<float> rows;
         for (const auto& mass : masses) {
           MaskPreview preview;
-          const kernels::Status status = PreviewMask(*mass, method, setting.values, 1, nullptr, &preview);
+          const kernels::Status status = PreviewMask(*mass, method, setting.values, 1, {}, &preview);
           EXPECT_TRUE(status.ok()) << status.message();
           setting.kept += kernels::CountPairs(preview.index->View()).kept;
           rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
@@ -450,7 +450,7 @@ TEST_F(BudgetSearchTest, OneSettingForTwoRecordingsIsTheLeastThatReachesTheTarge
     double kept_pairs = 0, pairs = 0;
     for (const HeadTensorsPtr& head : both) {
       MaskPreview preview;
-      EXPECT_TRUE(PreviewMask(*HeadMass::Compute(head, 2, nullptr), method, values, 2, nullptr, &preview).ok());
+      EXPECT_TRUE(PreviewMask(*HeadMass::Compute(head, 2, {}), method, values, 2, {}, &preview).ok());
       rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
       const auto tokens = static_cast<double>(head->num_tokens);
       kept_pairs += preview.summary.kept_fraction * tokens * (tokens + 1) / 2;
@@ -490,10 +490,10 @@ TEST_F(BudgetSearchTest, RefusesWhatItCannotSearchAndStopsWhenTold) {
     EXPECT_THAT(SearchBudget(*mass_, blocks, ParameterValues(blocks.spec()), {.mass = target}, {}, &result).message(),
                 HasSubstr("choose one from 0 to 1"));
   }
-  std::atomic<bool> cancelled = false;
+  std::stop_source stop;
   BudgetSearchOptions options;
-  options.cancelled = &cancelled;
-  options.progress = [&](double) { cancelled = true; };
+  options.stop = stop.get_token();
+  options.progress = [&](double) { stop.request_stop(); };
   EXPECT_EQ(SearchBudget(*mass_, blocks, ParameterValues(blocks.spec()), {}, options, &result).code(),
             kernels::StatusCode::kCancelled);
 }

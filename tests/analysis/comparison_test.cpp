@@ -4,12 +4,14 @@
 
 #include <cmath>
 #include <limits>
+#include <stop_token>
 
 #include "analysis/compare.h"
 #include "analysis/types/timing.h"
 #include "compare/output_error.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/method_names.h"
+#include "support/stopped.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -133,9 +135,9 @@ TEST(Comparison, RefusesWhatItDoesNotKnow) {
 }
 
 TEST(Comparison, CancelledRunReportsItAndLeavesTheResult) {
-  const std::atomic<bool> cancelled{true};
+  const std::stop_token stopped = StoppedToken();
   CompareOptions options = Quick();
-  options.cancelled = &cancelled;
+  options.stop = stopped;
   HeadComparison comparison(RandomHead({.num_tokens = 300}, 7), options);
   MethodResult result;
   result.method = "untouched";

@@ -171,7 +171,7 @@ class ModelWindow : public ::testing::TestWithParam<RandomHeadShape> {
 
 TEST_P(ModelWindow, PrefillMethodsKeepWhatLiesInsideIt) {
   HeadComparison comparison(head_, Options());
-  const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head_, 2, nullptr);
+  const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head_, 2, {});
   for (const Case& c : kPrefill) {
     SCOPED_TRACE(std::string(c.method) + ":" + c.parameters);
     const kernels::PrefillMethod* method = kernels::FindPrefillMethod(c.method);
@@ -186,7 +186,7 @@ TEST_P(ModelWindow, PrefillMethodsKeepWhatLiesInsideIt) {
     EXPECT_EQ(result.select_device, "cpu");
 
     MaskPreview preview;
-    ASSERT_TRUE(PreviewMask(*mass, *method, values, 2, nullptr, &preview).ok());
+    ASSERT_TRUE(PreviewMask(*mass, *method, values, 2, {}, &preview).ok());
     ASSERT_TRUE(kernels::Validate(preview.index->View()).ok());
     EXPECT_EQ(KeptBy(preview.index->View()), kept);
     EXPECT_EQ(preview.summary.kept_fraction, result.kept_fraction) << "one number, live and measured";
@@ -203,7 +203,7 @@ TEST_P(ModelWindow, OverlayIsAShareOfWhatTheModelSees) {
     const kernels::ParameterValues values = Values(method->spec(), c.parameters);
     const KeptSet kept = ExpectedKept(*head_, *method, values);
     MaskPreview preview;
-    ASSERT_TRUE(PreviewMask(*head_, *method, values, 2, nullptr, &preview).ok());
+    ASSERT_TRUE(PreviewMask(*head_, *method, values, 2, {}, &preview).ok());
     const int32_t level = MaxLevel(head_->num_rows, head_->num_tokens);
     const MaskTilePtr tile =
         ComputeMaskTile(preview.index->View(), preview.window, {head_->id, TileReduction::kMax, level, 0, 0});

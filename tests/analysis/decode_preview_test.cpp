@@ -3,12 +3,13 @@
 // tiles; and how a run reports its repeats.
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "analysis/compare.h"
 #include "analysis/tiles.h"
+#include "support/stopped.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -53,8 +54,7 @@ class DecodePreviewOf : public ::testing::TestWithParam<PreviewCase> {
 
 TEST_P(DecodePreviewOf, SaysWhatTheMeasuredRunSays) {
   DecodePreview preview;
-  ASSERT_TRUE(
-      PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 2, nullptr, &preview).ok());
+  ASSERT_TRUE(PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 2, {}, &preview).ok());
   HeadComparison comparison(head_, {.repeats = 1, .decode_rows = GetParam().rows});
   MethodResult run;
   ASSERT_TRUE(comparison.Run(std::string("decode/") + GetParam().method, values_, &run).ok());
@@ -67,8 +67,7 @@ TEST_P(DecodePreviewOf, SaysWhatTheMeasuredRunSays) {
 
 TEST_P(DecodePreviewOf, MassAndWorstQueryAreThoseOfTheKeptColumns) {
   DecodePreview preview;
-  ASSERT_TRUE(
-      PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 0, nullptr, &preview).ok());
+  ASSERT_TRUE(PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 0, {}, &preview).ok());
   const std::vector<double> p = testing::AllProbabilities(*head_);
   ASSERT_EQ(preview.steps->steps.size(), static_cast<size_t>(GetParam().rows));
   EXPECT_EQ(preview.steps->end_row(), head_->num_rows);
@@ -102,8 +101,7 @@ TEST_P(DecodePreviewOf, MassAndWorstQueryAreThoseOfTheKeptColumns) {
 
 TEST_P(DecodePreviewOf, MaskTilesCountTheStepsRowsAndLeaveTheOthersAlone) {
   DecodePreview preview;
-  ASSERT_TRUE(
-      PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 0, nullptr, &preview).ok());
+  ASSERT_TRUE(PreviewDecode(*AloneHead(head_), head_->id, method_, values_, GetParam().rows, 0, {}, &preview).ok());
   const auto key_of = [](int32_t level, int32_t x, int32_t y) { return TileKey{{}, TileReduction::kMax, level, x, y}; };
   for (const TileKey& key : {key_of(0, 0, 0), key_of(0, 1, 1), key_of(0, 1, 0), key_of(2, 0, 0)}) {
     const MaskTilePtr tile = ComputeMaskTile(*preview.steps, key);
@@ -150,15 +148,15 @@ TEST(DecodePreview, NeedsARowWithItsOwnKeyAndCanBeCancelled) {
   const kernels::DecodeMethod& method = *kernels::FindDecodeMethod("sparq");
   HeadTensors head = *RandomHead({.num_tokens = 50}, 1);
   DecodePreview preview;
-  const std::atomic<bool> cancelled = true;
-  const auto look = [&](const std::atomic<bool>* flag) {
+  const std::stop_token stopped = StoppedToken();
+  const auto look = [&](const std::stop_token& stop) {
     return PreviewDecode(*AloneHead(std::make_shared<HeadTensors>(head)), head.id, method,
-                         kernels::ParameterValues(method.spec()), 4, 0, flag, &preview);
+                         kernels::ParameterValues(method.spec()), 4, 0, stop, &preview);
   };
-  EXPECT_EQ(look(&cancelled).code(), kernels::StatusCode::kCancelled);
+  EXPECT_EQ(look(stopped).code(), kernels::StatusCode::kCancelled);
   EXPECT_EQ(preview.steps, nullptr);
   head.row_positions.back() = 50;  // as of a trace that ended between a query and its key
-  const kernels::Status status = look(nullptr);
+  const kernels::Status status = look({});
   EXPECT_EQ(status.code(), kernels::StatusCode::kUnsupported);
   EXPECT_NE(status.message().find("own key"), std::string::npos) << status.message();
 }
@@ -170,9 +168,9 @@ TEST(DecodePreview, ChoosesInAGroupAsARunOfTheLayerDoes) {
   const kernels::ParameterValues values = Values(method.spec(), "r=8,k=24");
   for (const HeadId head : {HeadId{3, 1}, HeadId{3, 6}}) {
     DecodePreview in_layer, alone;
-    ASSERT_TRUE(PreviewDecode(*layer.measured, head, method, values, 6, 0, nullptr, &in_layer).ok());
+    ASSERT_TRUE(PreviewDecode(*layer.measured, head, method, values, 6, 0, {}, &in_layer).ok());
     const HeadTensorsPtr tensors = layer.heads[static_cast<size_t>(head.head)];
-    ASSERT_TRUE(PreviewDecode(*AloneHead(tensors), head, method, values, 6, 0, nullptr, &alone).ok());
+    ASSERT_TRUE(PreviewDecode(*AloneHead(tensors), head, method, values, 6, 0, {}, &alone).ok());
     EXPECT_EQ(in_layer.chosen_per, "KV head");
     EXPECT_EQ(alone.chosen_per, "query head");
     EXPECT_NE(in_layer.kept_mass, alone.kept_mass) << "another choice";

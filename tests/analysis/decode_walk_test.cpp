@@ -104,7 +104,7 @@ TEST(DecodeWalk, ThePreviewIsTheSameGeneration) {
     const HeadTensorsPtr head = RandomHead({.num_tokens = 150, .window = window}, 11);
     const EvictingMethod previewed, measured;
     DecodePreview preview;
-    const kernels::Status status = PreviewDecode(*AloneHead(head), head->id, previewed, {}, 5, 2, nullptr, &preview);
+    const kernels::Status status = PreviewDecode(*AloneHead(head), head->id, previewed, {}, 5, 2, {}, &preview);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(previewed.seen->attended, 5);
     const DecodeSteps steps(*head, head->id, 5);

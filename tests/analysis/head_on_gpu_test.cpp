@@ -49,11 +49,11 @@ TEST_P(HeadOnGpu, KeptMassIsTheCpus) {
          {kernels::ElementRule{}, kernels::ElementRule{kernels::MaskKind::kCausalWindow, 70, 3}}) {
       const kernels::SparseIndex index = RandomIndex(*pair_.cpu, tile_rows, rule, 7);
       std::vector<float> cpu, gpu, by_block;
-      ASSERT_TRUE(KeptMass(*pair_.cpu, index.View(), 2, nullptr, &cpu).ok());
-      ASSERT_TRUE(KeptMass(*pair_.gpu, index.View(), 2, nullptr, &gpu).ok());
-      const auto mass = HeadMass::Compute(pair_.gpu, 2, nullptr);
+      ASSERT_TRUE(KeptMass(*pair_.cpu, index.View(), 2, {}, &cpu).ok());
+      ASSERT_TRUE(KeptMass(*pair_.gpu, index.View(), 2, {}, &gpu).ok());
+      const auto mass = HeadMass::Compute(pair_.gpu, 2, {});
       ASSERT_NE(mass, nullptr);
-      ASSERT_TRUE(mass->KeptMass(index.View(), 2, nullptr, &by_block).ok());
+      ASSERT_TRUE(mass->KeptMass(index.View(), 2, {}, &by_block).ok());
       for (size_t row = 0; row < cpu.size(); ++row) ASSERT_NEAR(gpu[row], cpu[row], 1e-5f) << row;
       EXPECT_EQ(by_block, gpu);
     }
@@ -75,12 +75,12 @@ TEST_P(HeadOnGpu, TilesAreTheCpus) {
   for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
     for (int32_t level = 0; level <= MaxLevel(pair_.cpu->num_rows, pair_.cpu->num_tokens) + 1; ++level) {
       const TileKey key{pair_.cpu->id, reduction, level, 0, 0};
-      ExpectSameTile(*ComputeTile(*pair_.gpu, key, 2, nullptr), *ComputeTile(*pair_.cpu, key, 2, nullptr));
+      ExpectSameTile(*ComputeTile(*pair_.gpu, key, 2, {}), *ComputeTile(*pair_.cpu, key, 2, {}));
     }
     const TileKey shifted{pair_.cpu->id, reduction, 0, 1, 1};
-    ExpectSameTile(*ComputeTile(*pair_.gpu, shifted, 2, nullptr), *ComputeTile(*pair_.cpu, shifted, 2, nullptr));
-    const std::vector<TilePtr> cpu = ComputePyramid(*pair_.cpu, reduction, 0, 2, nullptr);
-    const std::vector<TilePtr> gpu = ComputePyramid(*pair_.gpu, reduction, 0, 2, nullptr);
+    ExpectSameTile(*ComputeTile(*pair_.gpu, shifted, 2, {}), *ComputeTile(*pair_.cpu, shifted, 2, {}));
+    const std::vector<TilePtr> cpu = ComputePyramid(*pair_.cpu, reduction, 0, 2, {});
+    const std::vector<TilePtr> gpu = ComputePyramid(*pair_.gpu, reduction, 0, 2, {});
     ASSERT_EQ(gpu.size(), cpu.size());
     for (size_t i = 0; i < cpu.size(); ++i) ExpectSameTile(*gpu[i], *cpu[i]);
   }
@@ -97,8 +97,8 @@ TEST_P(HeadOnGpu, TexelsWithAnyEdgesAreTheCpus) {
   for (const TexelEdges& edges : cases) {
     for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
       TexelGrid cpu, gpu;
-      ASSERT_TRUE(AccumulateTexels(*pair_.cpu, edges, reduction, 2, nullptr, &cpu));
-      ASSERT_TRUE(AccumulateTexels(*pair_.gpu, edges, reduction, 2, nullptr, &gpu));
+      ASSERT_TRUE(AccumulateTexels(*pair_.cpu, edges, reduction, 2, {}, &cpu));
+      ASSERT_TRUE(AccumulateTexels(*pair_.gpu, edges, reduction, 2, {}, &gpu));
       EXPECT_TRUE(gpu.on_gpu);
       EXPECT_FALSE(cpu.on_gpu);
       EXPECT_EQ(gpu.pairs, cpu.pairs);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stop_token>
 
 #include "analysis/compare.h"
+#include "support/stopped.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -50,10 +52,10 @@ TEST(KeptMass, RoundingLeavesNoMassAboveOne) {
   }
   const kernels::SparseIndex everything = builder.Build();
   std::vector<float> mass;
-  ASSERT_TRUE(KeptMass(head, everything.View(), 2, nullptr, &mass).ok());
+  ASSERT_TRUE(KeptMass(head, everything.View(), 2, {}, &mass).ok());
   EXPECT_EQ(*std::max_element(mass.begin(), mass.end()), 1.0f);
-  const auto by_block = HeadMass::Compute(std::make_shared<HeadTensors>(head), 2, nullptr);
-  ASSERT_TRUE(by_block->KeptMass(everything.View(), 2, nullptr, &mass).ok());
+  const auto by_block = HeadMass::Compute(std::make_shared<HeadTensors>(head), 2, {});
+  ASSERT_TRUE(by_block->KeptMass(everything.View(), 2, {}, &mass).ok());
   EXPECT_EQ(*std::max_element(mass.begin(), mass.end()), 1.0f);
 }
 
@@ -64,7 +66,7 @@ TEST(KeptMass, StreamingAndByBlocksEqualTheSumOverTheKeptSet) {
        {testing::RandomHeadShape{.num_tokens = 700}, testing::RandomHeadShape{.num_tokens = 555, .first_row = 201},
         testing::RandomHeadShape{.num_tokens = 400, .window = 90}}) {
     const HeadTensorsPtr head = RandomHead(shape, ++seed);
-    const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, nullptr);
+    const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, {});
     ASSERT_NE(by_block, nullptr);
     for (const kernels::ElementRule rule :
          {kernels::ElementRule{MaskKind::kCausal, 0, 0}, kernels::ElementRule{MaskKind::kCausalWindow, 70, 5},
@@ -74,9 +76,9 @@ TEST(KeptMass, StreamingAndByBlocksEqualTheSumOverTheKeptSet) {
         ASSERT_TRUE(kernels::Validate(index.View()).ok());
         const std::vector<double> expected = ExpectedMass(*head, index.View());
         std::vector<float> mass;
-        ASSERT_TRUE(KeptMass(*head, index.View(), 2, nullptr, &mass).ok());
+        ASSERT_TRUE(KeptMass(*head, index.View(), 2, {}, &mass).ok());
         ExpectMass(mass, expected);
-        ASSERT_TRUE(by_block->KeptMass(index.View(), 2, nullptr, &mass).ok());
+        ASSERT_TRUE(by_block->KeptMass(index.View(), 2, {}, &mass).ok());
         ExpectMass(mass, expected);
       }
     }
@@ -110,11 +112,11 @@ TEST(KeptMass, LargeScoresCostWhatTheirRoundingDoes) {
       expected.push_back(sum);
     }
     ASSERT_GT(largest, 65.0);
-    const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, nullptr);
+    const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, {});
     ASSERT_NE(by_block, nullptr);
     std::vector<float> streaming, from_blocks;
-    ASSERT_TRUE(KeptMass(*head, index.View(), 2, nullptr, &streaming).ok());
-    ASSERT_TRUE(by_block->KeptMass(index.View(), 2, nullptr, &from_blocks).ok());
+    ASSERT_TRUE(KeptMass(*head, index.View(), 2, {}, &streaming).ok());
+    ASSERT_TRUE(by_block->KeptMass(index.View(), 2, {}, &from_blocks).ok());
     for (const std::vector<float>& mass : {streaming, from_blocks}) {
       ASSERT_EQ(mass.size(), expected.size());
       double worst = 0;
@@ -127,11 +129,11 @@ TEST(KeptMass, LargeScoresCostWhatTheirRoundingDoes) {
 
 TEST(KeptMass, EveryMethodsMaskHasTheMassOfItsKeptSet) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 1200, .head_dim = 64}, 5);
-  const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, nullptr);
+  const std::shared_ptr<const HeadMass> by_block = HeadMass::Compute(head, 2, {});
   for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
     MaskPreview preview;
     const kernels::Status status =
-        PreviewMask(*by_block, *method, kernels::ParameterValues(method->spec()), 2, nullptr, &preview);
+        PreviewMask(*by_block, *method, kernels::ParameterValues(method->spec()), 2, {}, &preview);
     ASSERT_TRUE(status.ok()) << method->spec().name << ": " << status.message();
     const std::vector<double> expected = ExpectedMass(*head, preview.index->View());
     ExpectMass(preview.kept_mass, expected);
@@ -146,7 +148,7 @@ TEST(KeptMass, DenseKeepsAllOfIt) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 500}, 6);
   MaskPreview preview;
   const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
-  ASSERT_TRUE(PreviewMask(*head, *dense, kernels::ParameterValues(dense->spec()), 0, nullptr, &preview).ok());
+  ASSERT_TRUE(PreviewMask(*head, *dense, kernels::ParameterValues(dense->spec()), 0, {}, &preview).ok());
   EXPECT_NEAR(preview.summary.cra_min, 1.0, 2e-6);
   EXPECT_DOUBLE_EQ(preview.summary.kept_fraction, 1.0);
 }
@@ -156,7 +158,7 @@ TEST(KeptMass, RefusesAnIndexOfAnotherHead) {
   const HeadTensorsPtr other = RandomHead({.num_tokens = 120}, 1);
   const kernels::SparseIndex index = RandomIndex(*other, 64, {}, 1);
   std::vector<float> mass = {42};
-  const kernels::Status status = KeptMass(*head, index.View(), 0, nullptr, &mass);
+  const kernels::Status status = KeptMass(*head, index.View(), 0, {}, &mass);
   EXPECT_EQ(status.code(), kernels::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), ::testing::HasSubstr("120 rows"));
   EXPECT_THAT(mass, ::testing::ElementsAre(42));
@@ -166,18 +168,17 @@ TEST(KeptMass, PreviewRefusesRowsWithGaps) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 100, .row_step = 2}, 1);
   const kernels::PrefillMethod* dense = kernels::FindPrefillMethod("dense");
   MaskPreview preview;
-  const kernels::Status status =
-      PreviewMask(*head, *dense, kernels::ParameterValues(dense->spec()), 0, nullptr, &preview);
+  const kernels::Status status = PreviewMask(*head, *dense, kernels::ParameterValues(dense->spec()), 0, {}, &preview);
   EXPECT_EQ(status.code(), kernels::StatusCode::kUnsupported);
   EXPECT_THAT(status.message(), ::testing::HasSubstr("head 3:5"));
 }
 
 TEST(KeptMass, CancelledComputationGivesNothing) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 1);
-  const std::atomic<bool> cancelled{true};
-  EXPECT_EQ(HeadMass::Compute(head, 1, &cancelled), nullptr);
+  const std::stop_token stopped = StoppedToken();
+  EXPECT_EQ(HeadMass::Compute(head, 1, stopped), nullptr);
   std::vector<float> mass;
-  EXPECT_EQ(KeptMass(*head, RandomIndex(*head, 64, {}, 1).View(), 1, &cancelled, &mass).code(),
+  EXPECT_EQ(KeptMass(*head, RandomIndex(*head, 64, {}, 1).View(), 1, stopped, &mass).code(),
             kernels::StatusCode::kCancelled);
 }
 

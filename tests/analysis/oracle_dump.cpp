@@ -172,11 +172,11 @@ void WriteRanges(const kernels::SparseIndexView& index, const std::string& path)
 // each row's first range; NAME.ranges, int32 [ranges, 2]; NAME.mass, float32 [rows].
 nlohmann::json Masks(const HeadTensorsPtr& head, const std::string& folder, const std::string& prefix) {
   nlohmann::json all = nlohmann::json::array();
-  const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 2, nullptr);
+  const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 2, {});
   for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
     MaskPreview preview;
     const kernels::Status status =
-        PreviewMask(*mass, *method, kernels::ParameterValues(method->spec()), 2, nullptr, &preview);
+        PreviewMask(*mass, *method, kernels::ParameterValues(method->spec()), 2, {}, &preview);
     if (!status.ok()) throw std::runtime_error(status.message());
     const std::string name = prefix + "-" + method->spec().name;
     WriteRanges(preview.index->View(), folder + "/" + name);
@@ -197,7 +197,7 @@ nlohmann::json Tiles(const HeadTensors& head, const std::string& folder, const s
   for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
     const std::string by = reduction == TileReduction::kMax ? "max" : "mean";
     for (int32_t level = 0; level <= MaxLevel(head.num_rows, head.num_tokens); ++level) {
-      const TilePtr tile = ComputeTile(head, {head.id, reduction, level, 0, 0}, 2, nullptr);
+      const TilePtr tile = ComputeTile(head, {head.id, reduction, level, 0, 0}, 2, {});
       const std::string name = prefix + "-" + by + "-" + std::to_string(level) + ".tile";
       WriteArray(folder + "/" + name, tile->log2_p);
       all.push_back({{"by", by}, {"level", level}, {"name", name}});
@@ -217,10 +217,10 @@ nlohmann::json Outputs(const data::TraceReader& trace, const HeadTensorsPtr& hea
     const kernels::PrefillMethod* method = kernels::FindPrefillMethod(method_name);
     if (method == nullptr) throw std::runtime_error(std::string("no method ") + method_name);
     MaskPreview preview;
-    const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 2, nullptr);
+    const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 2, {});
     kernels::ParameterValues values(method->spec());
     if (method->spec().name == "a-shape") values.Parse(method->spec(), "n_sink=3,n_local=50");
-    kernels::Status status = PreviewMask(*mass, *method, values, 2, nullptr, &preview);
+    kernels::Status status = PreviewMask(*mass, *method, values, 2, {}, &preview);
     std::vector<float> o(static_cast<size_t>(head->num_rows * head->ValueDim())), lse(head->lse.size());
     kernels::AttentionOutput output{kernels::ContiguousTensor<void>(o.data(), 1, head->num_rows, head->ValueDim()),
                                     lse.data()};

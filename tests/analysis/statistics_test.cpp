@@ -9,11 +9,13 @@
 #include <functional>
 #include <numeric>
 #include <random>
+#include <stop_token>
 
 #include "analysis/types/row_statistic.h"
 #include "statistics/ranked_mass.h"
 #include "statistics/row_block_pass.h"
 #include "statistics/top_columns.h"
+#include "support/stopped.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -222,9 +224,9 @@ TEST(Statistics, RoundingLeavesNoMassAboveOneAndNoEntropyBelowZero) {
 
 TEST(Statistics, CancelledHasNoRows) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 16);
-  const std::atomic<bool> cancelled{true};
+  const std::stop_token stopped = StoppedToken();
   StatisticsOptions options;
-  options.cancelled = &cancelled;
+  options.stop = stopped;
   EXPECT_EQ(ComputeStatistics(*head, options).num_rows, 0);
 }
 

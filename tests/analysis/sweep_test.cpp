@@ -13,6 +13,7 @@
 
 #include "analysis/head_sweeps.h"
 #include "analysis/types/metric_list.h"
+#include "base/device.h"
 #include "data/synthetic_trace.h"
 #include "kernels/method_names.h"
 #include "synthetic_heads.h"
@@ -119,14 +120,14 @@ TEST(Sweep, AListenerHearsOfAFailureAndTheOthersGoOn) {
 }
 
 TEST(Sweep, EndsWhenItIsCancelledFromOutsideOrByACell) {
-  std::atomic<bool> cancelled = false;
+  std::stop_source stop;
   std::vector<std::optional<int>> results;
   const auto raise_at_1 = [&](const SweepCell& cell, int* result) {
     *result = 1;
-    if (cell.head == 1) cancelled = true;
+    if (cell.head == 1) stop.request_stop();
     return Status{};
   };
-  EXPECT_EQ(Sweep(SweepAxes{.num_heads = 3}, {.cancelled = &cancelled}, raise_at_1, &results).code(),
+  EXPECT_EQ(Sweep(SweepAxes{.num_heads = 3}, {.stop = stop.get_token()}, raise_at_1, &results).code(),
             StatusCode::kCancelled);
   EXPECT_THAT(results, ElementsAre(1, 1, std::nullopt));
   // A listener for failures hears nothing of it.
@@ -160,9 +161,9 @@ TEST(Sweep, ProgressHasThePartsOfCellsUnderWay) {
 TEST(RunOnFirstDevice, GoesToTheNextWhereOneDoesNotTakeTheWork) {
   const auto run_with = [](StatusCode refusal, std::vector<MethodResult>* results) {
     return RunOnFirstDevice(
-        {"cuda", "cpu"},
-        [refusal](const std::string& device, std::vector<MethodResult>* made) -> Status {
-          if (device == "cuda") return {refusal, "head_dim 72"};
+        {CudaDevice(0), kCpu},
+        [refusal](const Device& device, std::vector<MethodResult>* made) -> Status {
+          if (device.is_gpu()) return {refusal, "head_dim 72"};
           MethodResult result;
           result.method = "a-shape";
           result.note = "4 heads";

@@ -12,6 +12,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 namespace headscope::analysis {
@@ -75,11 +76,11 @@ TEST(TaskQueue, RunsHigherPriorityFirstThenOldest) {
   Gate gate;
   std::vector<int> order;
   queue.Submit(
-      "gate", 0, [&](const std::atomic<bool>&) { gate.Pass(); }, nullptr);
+      "gate", 0, [&](const std::stop_token&) { gate.Pass(); }, nullptr);
   gate.WaitForArrival();
   const auto submit = [&](const char* tag, int priority, int number) {
     queue.Submit(
-        tag, priority, [&order, number](const std::atomic<bool>&) { order.push_back(number); }, nullptr);
+        tag, priority, [&order, number](const std::stop_token&) { order.push_back(number); }, nullptr);
   };
   submit("a", 1, 10);
   submit("b", 5, 50);
@@ -98,17 +99,17 @@ TEST(TaskQueue, NewRequestCancelsRunningAndQueuedOnesOfItsTag) {
   std::vector<int> done;
   queue.Submit(
       "mask", 0,
-      [&](const std::atomic<bool>& cancelled) {
+      [&](const std::stop_token& stop) {
         gate.Pass();
-        first_saw_cancel = cancelled;
+        first_saw_cancel = stop.stop_requested();
       },
       [&] { done.push_back(1); });
   gate.WaitForArrival();
   queue.Submit(
-      "mask", 0, [](const std::atomic<bool>&) { FAIL() << "a replaced request must not run"; },
+      "mask", 0, [](const std::stop_token&) { FAIL() << "a replaced request must not run"; },
       [&] { done.push_back(2); });
   queue.Submit(
-      "mask", 0, [](const std::atomic<bool>&) {}, [&] { done.push_back(3); });
+      "mask", 0, [](const std::stop_token&) {}, [&] { done.push_back(3); });
   gate.Open();
   queue.WaitIdle();
   mailbox.RunAll();
@@ -121,9 +122,9 @@ TEST(TaskQueue, DoneNeverRunsAfterCancelEvenWhenAlreadyPosted) {
   TaskQueue queue(2, mailbox.Dispatcher());
   bool tile_done = false, other_done = false;
   queue.Submit(
-      "tile/1", 0, [](const std::atomic<bool>&) {}, [&] { tile_done = true; });
+      "tile/1", 0, [](const std::stop_token&) {}, [&] { tile_done = true; });
   queue.Submit(
-      "mask", 0, [](const std::atomic<bool>&) {}, [&] { other_done = true; });
+      "mask", 0, [](const std::stop_token&) {}, [&] { other_done = true; });
   queue.WaitIdle();
   queue.Cancel("tile/");
   mailbox.RunAll();
@@ -138,15 +139,15 @@ TEST(TaskQueue, DestructionCancelsAndSilencesWhatWasPosted) {
   {
     TaskQueue queue(2, mailbox.Dispatcher());
     queue.Submit(
-        "posted", 0, [](const std::atomic<bool>&) {}, [&] { done = true; });
+        "posted", 0, [](const std::stop_token&) {}, [&] { done = true; });
     queue.WaitIdle();
     Gate gate;
     gate.Open();
     queue.Submit(
         "running", 0,
-        [&](const std::atomic<bool>& cancelled) {
+        [&](const std::stop_token& stop) {
           gate.Pass();
-          while (!cancelled) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          while (!stop.stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
           saw_cancel = true;
         },
         [&] { done = true; });
@@ -181,7 +182,7 @@ TEST(TaskQueue, WhatACancelledTaskHeldIsFreedWithoutTheLock) {
     Gate gate;
     const auto submit = [&](const char* tag, AtTheEnd held) {
       queue.Submit(
-          tag, 0, [&gate](const std::atomic<bool>&) { gate.Pass(); }, [held] {});
+          tag, 0, [&gate](const std::stop_token&) { gate.Pass(); }, [held] {});
     };
     submit("running", AtTheEnd([&] { running_task = Answers(queue, &first); }));
     gate.WaitForArrival();
@@ -204,8 +205,7 @@ TEST(TaskQueue, WhatDoneHeldIsFreedWhereItRan) {
       ran.Pass();  // the owner is faster than the worker
     });
     queue.Submit(
-        "tag", 0, [](const std::atomic<bool>&) {},
-        [held = AtTheEnd([&] { freed_on = std::this_thread::get_id(); })] {});
+        "tag", 0, [](const std::stop_token&) {}, [held = AtTheEnd([&] { freed_on = std::this_thread::get_id(); })] {});
     posted.Pass();
     function();
     function = nullptr;
@@ -220,7 +220,7 @@ TEST(TaskQueue, IdleWhenNothingWaitsOrRuns) {
   EXPECT_TRUE(queue.Idle());
   Gate gate;
   queue.Submit(
-      "a", 0, [&](const std::atomic<bool>&) { gate.Pass(); }, nullptr);
+      "a", 0, [&](const std::stop_token&) { gate.Pass(); }, nullptr);
   EXPECT_FALSE(queue.Idle());
   gate.Open();
   queue.WaitIdle();
@@ -234,17 +234,17 @@ TEST(TaskQueue, AMeasuringTaskWaitsUntilItIsAlone) {
   std::atomic<bool> tile_done = false, seen = false, gave_up_early = false;
   queue.Submit(
       "tile", 0,
-      [&](const std::atomic<bool>&) {
+      [&](const std::stop_token&) {
         std::this_thread::sleep_for(std::chrono::milliseconds(120));
         tile_done = true;
       },
       nullptr);
   queue.Submit(
       "run", 1,
-      [&](const std::atomic<bool>& cancelled) {
-        queue.WaitUntilAlone(cancelled, std::chrono::milliseconds(1));
+      [&](const std::stop_token& stop) {
+        queue.WaitUntilAlone(stop, std::chrono::milliseconds(1));
         gave_up_early = !tile_done;
-        queue.WaitUntilAlone(cancelled, std::chrono::seconds(60));
+        queue.WaitUntilAlone(stop, std::chrono::seconds(60));
         seen = tile_done.load();
       },
       nullptr);
@@ -263,7 +263,7 @@ TEST(TaskQueue, ManyThreadsSubmitAndCancelAtOnce) {
       threads.emplace_back([&, t] {
         for (int i = 0; i < 200; ++i) {
           queue.Submit(
-              "tag/" + std::to_string((t * 7 + i) % 13), i % 3, [&](const std::atomic<bool>&) { ++ran; }, [] {});
+              "tag/" + std::to_string((t * 7 + i) % 13), i % 3, [&](const std::stop_token&) { ++ran; }, [] {});
           if (i % 10 == 0) queue.Cancel("tag/1");
         }
       });

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <stop_token>
 
 #include "analysis/types/tile.h"
+#include "support/stopped.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -60,9 +62,9 @@ TEST_P(TilesOfShape, EveryTexelIsTheExactMaximumOrMean) {
   for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
     for (int32_t level = 0; level <= MaxLevel(head->num_rows, head->num_tokens) + 1; ++level) {
       const TileKey key{head->id, reduction, level, 0, 0};
-      ExpectTile(*head, p, *ComputeTile(*head, key, 2, nullptr));
+      ExpectTile(*head, p, *ComputeTile(*head, key, 2, {}));
     }
-    ExpectTile(*head, p, *ComputeTile(*head, {head->id, reduction, 0, 1, 1}, 1, nullptr));
+    ExpectTile(*head, p, *ComputeTile(*head, {head->id, reduction, 0, 1, 1}, 1, {}));
   }
 }
 
@@ -70,7 +72,7 @@ TEST_P(TilesOfShape, PyramidGivesTheSameTilesInOnePass) {
   const HeadTensorsPtr head = RandomHead(GetParam(), 8);
   const std::vector<double> p = AllProbabilities(*head);
   for (const TileReduction reduction : {TileReduction::kMax, TileReduction::kMean}) {
-    const std::vector<TilePtr> tiles = ComputePyramid(*head, reduction, 0, 2, nullptr);
+    const std::vector<TilePtr> tiles = ComputePyramid(*head, reduction, 0, 2, {});
     ASSERT_FALSE(tiles.empty());
     EXPECT_EQ(tiles.back()->key.level, MaxLevel(head->num_rows, head->num_tokens));
     for (const TilePtr& tile : tiles) ExpectTile(*head, p, *tile);
@@ -154,9 +156,9 @@ TEST(Tiles, MaskTileOfALongHeadIsCountedWithout32BitProducts) {
 
 TEST(Tiles, CancelledTileIsNull) {
   const HeadTensorsPtr head = RandomHead({.num_tokens = 300}, 1);
-  const std::atomic<bool> cancelled{true};
-  EXPECT_EQ(ComputeTile(*head, {head->id, TileReduction::kMax, 0, 0, 0}, 2, &cancelled), nullptr);
-  EXPECT_TRUE(ComputePyramid(*head, TileReduction::kMax, 0, 2, &cancelled).empty());
+  const std::stop_token stopped = StoppedToken();
+  EXPECT_EQ(ComputeTile(*head, {head->id, TileReduction::kMax, 0, 0, 0}, 2, stopped), nullptr);
+  EXPECT_TRUE(ComputePyramid(*head, TileReduction::kMax, 0, 2, stopped).empty());
 }
 
 TEST(Tiles, ProbabilityIsZeroWhereTheRowDoesNotAttend) {

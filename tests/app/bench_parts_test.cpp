@@ -14,12 +14,13 @@
 #include <new>
 #include <thread>
 
+#include "base/device.h"
+#include "base/errors.h"
 #include "bench/bench_report.h"
 #include "bench/figure.h"
 #include "bench/placed_problem.h"
 #include "bench/workload.h"
 #include "data/trace_schema.h"
-#include "support/errors.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -88,9 +89,8 @@ Group SmallGroup(const std::string& method) {
 class FullDevice : public Device {
  public:
   explicit FullDevice(int room) : room_(room) {}
-  std::string kind() const override { return "full"; }
   std::string name() const override { return "full"; }
-  std::string torch_name() const override { return "cpu"; }
+  headscope::Device device() const override { return kCpu; }
   std::string cache_policy() const override { return ""; }
   std::shared_ptr<void> Allocate(int64_t bytes) override {
     if (room_-- == 0) throw std::bad_alloc();
@@ -263,7 +263,7 @@ TEST(IndexFileTest, ReadsBackWhatWasWritten) {
     EXPECT_EQ(again.column_count, index.column_count);
     EXPECT_EQ(again.runs, index.runs);
     EXPECT_EQ(again.columns, index.columns);
-    EXPECT_THROW(data::WriteIndexFile(path, ToFile(group, group.workloads[0], index)), data::TraceError)
+    EXPECT_THROW(data::WriteIndexFile(path, ToFile(group, group.workloads[0], index)), FailedError)
         << "an existing file is kept";
     std::filesystem::remove(path);
   }
@@ -278,7 +278,7 @@ TEST(IndexFileTest, IndicesThatBreakARuleAreRefused) {
     data::WriteIndexFile(path, file);
     try {
       ReadGroup(path);
-    } catch (const data::BadTraceError& error) {
+    } catch (const BadInputError& error) {
       return error.what();
     }
     return "";

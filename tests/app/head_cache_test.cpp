@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/errors.h"
 #include "synthetic_trace.h"
 
 namespace headscope::app {
@@ -89,7 +90,7 @@ TEST_F(HeadCacheTest, EveryThreadIsToldWhyAHeadCannotBeReadAndTheNextOneTriesAga
     AtOnce([&](size_t i) {
       try {
         cache_.Get(kBad);
-      } catch (const data::TraceError& refused) {
+      } catch (const FailedError& refused) {
         said[i] = refused.what();
       }
     });
@@ -111,7 +112,7 @@ TEST_F(HeadCacheTest, AHeadBeyondTheCapacityLeavesWhenAnotherComes) {
 TEST_F(HeadCacheTest, AHeadThatCannotBeReadPushesNoneOut) {
   HeadCache small(trace_, std::make_shared<ui::MemoryBudget>(1));
   const analysis::HeadTensorsPtr first = small.Get(kGood);
-  EXPECT_THROW(small.Get(kBad), data::BadTraceError);
+  EXPECT_THROW(small.Get(kBad), BadInputError);
   EXPECT_EQ(small.TryGet(kGood), first);
 }
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "support/errors.h"
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "support/errors.h"
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace {
@@ -40,14 +40,20 @@ class Lists : public testing::Test {
 };
 
 TEST_F(Lists, AreNamedAsOptionsWhereALowerRoomNamesTheField) {
-  EXPECT_EQ(NameTheOption(app_, "text a: it is short"), "text a: it is short") << "before anything is parsed";
+  const auto named = [&](const Fault& fault) {
+    UsageError error(fault);
+    NameTheOption(app_, &error);
+    return std::string(error.what());
+  };
+  const Fault fault{.field = "text", .value = "a", .problem = "it is short"};
+  EXPECT_EQ(named(fault), "text a: it is short") << "before anything is parsed";
   app_.parse("bench --text a");
-  EXPECT_EQ(NameTheOption(app_, "text a: it is short"), "--text a: it is short");
-  EXPECT_EQ(NameTheOption(app_, "text \"a b\": it is long"), "--text \"a b\": it is long");
-  for (const char* other :
-       {"text a b: no one value", "trace x.h5: is a positional", "unknown a: b", "text", "text a", ""}) {
-    EXPECT_EQ(NameTheOption(app_, other), other);
-  }
+  EXPECT_EQ(named(fault), "--text a: it is short");
+  EXPECT_EQ(named({.field = "text", .value = "\"a b\"", .problem = "it is long"}), "--text \"a b\": it is long");
+  EXPECT_EQ(named({.file = "a.json", .field = "text", .problem = "is no text"}), "a.json: text: is no text");
+  EXPECT_EQ(named({.field = "trace", .value = "x.h5", .problem = "is a positional"}), "trace x.h5: is a positional");
+  EXPECT_EQ(named({.field = "unknown", .value = "a", .problem = "b"}), "unknown a: b");
+  EXPECT_EQ(named({.problem = "text a: it is short"}), "text a: it is short") << "a sentence is not taken apart";
 }
 
 TEST_F(Lists, ThatAreFullPass) {

@@ -19,7 +19,7 @@
 #include <sstream>
 #include <thread>
 
-#include "support/errors.h"
+#include "base/errors.h"
 #include "support/exit_codes.h"
 #include "support/sudden_end.h"
 
@@ -113,7 +113,7 @@ TEST_F(OutputFileTest, FailuresNameTheTargetAndNotTheTemporaryFile) {
   try {
     output.Write([](const std::string& path) { throw std::runtime_error(path + ": the disk is full"); });
     FAIL();
-  } catch (const CommandError& error) {
+  } catch (const FailedError& error) {
     EXPECT_EQ(error.what(), Path("a.h5") + ": the disk is full");
   }
   EXPECT_THROW(output.Write([](const std::string&) { throw UsageError("another file: is bad"); }), UsageError)
@@ -184,7 +184,7 @@ TEST_F(OutputFileTest, IsLinkedIntoPlaceWhereItCannotBeRenamedToAFreeName) {
 
 TEST_F(OutputFileTest, IsNotThereWhereItCanNeitherBeRenamedNorLinked) {
   const Refusing refusing(EINVAL, EPERM);
-  EXPECT_THROW(WriteText("mine", Path("a.json"), false), CommandError);
+  EXPECT_THROW(WriteText("mine", Path("a.json"), false), FailedError);
   EXPECT_EQ(NumFiles(), 0);
   WriteText("mine", Path("a.json"), true);  // --force asks for no free name
   EXPECT_EQ(Contents(Path("a.json")), "mine");
@@ -192,7 +192,7 @@ TEST_F(OutputFileTest, IsNotThereWhereItCanNeitherBeRenamedNorLinked) {
 
 TEST_F(OutputFileTest, OtherRefusalsToRenameAreNotGoneAround) {
   const Refusing refusing(EACCES, 0);
-  EXPECT_THROW(WriteText("mine", Path("a.json"), false), CommandError);
+  EXPECT_THROW(WriteText("mine", Path("a.json"), false), FailedError);
   EXPECT_EQ(NumFiles(), 0);
 }
 

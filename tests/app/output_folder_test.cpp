@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "support/errors.h"
+#include "base/errors.h"
 
 namespace headscope::app {
 namespace {

@@ -44,10 +44,9 @@ std::vector<std::string> MeasuredIn(RunSlot* slot, const analysis::HeadTensorsPt
   settings.report = [&](const analysis::RepeatProgress& at) {
     if (measured.empty() || measured.back() != at.method) measured.emplace_back(at.method);
   };
-  const std::atomic<bool> cancelled = false;
   analysis::MethodResult result;
-  const kernels::Status status = slot->Run(
-      head, settings, method, kernels::ParameterValues(*kernels::FindMethod(method).spec()), cancelled, &result);
+  const kernels::Status status =
+      slot->Run(head, settings, method, kernels::ParameterValues(*kernels::FindMethod(method).spec()), {}, &result);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_GT(result.dense_attend.repeats, 0);
   return measured;
@@ -86,11 +85,10 @@ TEST(RunSlotTest, TheLayerIsWhatIsMeasuredUnlessTheHeadAloneIsAskedFor) {
   settings.repeats = 1;
   settings.decode_rows = 4;
   RunSlot slot;
-  const std::atomic<bool> cancelled = false;
   const auto measured = [&](const std::string& method) {
     analysis::MethodResult result;
-    const kernels::Status status = slot.Run(
-        head, settings, method, kernels::ParameterValues(*kernels::FindMethod(method).spec()), cancelled, &result);
+    const kernels::Status status =
+        slot.Run(head, settings, method, kernels::ParameterValues(*kernels::FindMethod(method).spec()), {}, &result);
     EXPECT_TRUE(status.ok()) << status.message();
     return result.measured;
   };

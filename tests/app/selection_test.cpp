@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/errors.h"
 #include "commands/head_selection.h"
-#include "support/errors.h"
 
 namespace headscope::app {
 namespace {
@@ -55,6 +55,14 @@ TEST(ParseHeads, RefusesHeadsThatWereNotRecorded) {
               ThrowsMessage<UsageError>(HasSubstr("no recorded head matches 2:0")));
   EXPECT_THAT([] { ParseHeads("2:0", Recorded(), "--head"); }, ThrowsMessage<UsageError>(HasSubstr("--head '2:0'")));
   EXPECT_THAT([] { ParseHeads("3", Recorded()); }, ThrowsMessage<UsageError>(HasSubstr("colon")));
+}
+
+// 0-99:1 of a trace of ten layers meant 0-9:1.
+TEST(ParseHeads, RefusesARangeThatEndsPastTheLast) {
+  EXPECT_THAT([] { ParseHeads("0-99:1", Recorded()); },
+              ThrowsMessage<UsageError>(HasSubstr("--heads '0-99:1': the range 0-99 ends past layer 4, the last")));
+  EXPECT_THAT([] { ParseHeads("0:2-4", Recorded()); }, ThrowsMessage<UsageError>(HasSubstr("ends past head 3")));
+  EXPECT_EQ(ParseHeads("0-4:0", Recorded()).size(), 3u) << "layers 2 and 3 were not recorded";
 }
 
 TEST(ParseRange, MustRiseAndStayInside) {

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "data/trace_writer.h"
 #include "model/transformer.h"
 #include "recorder.h"
@@ -53,7 +54,7 @@ data::TraceLayout EverythingOf(const model::Transformer& model, int64_t num_toke
 
 // One prompt with or without a recorder of all heads; processor seconds.
 double MeasureRun(const std::string& model_dir, int64_t num_tokens, int32_t num_threads, const std::string& trace) {
-  const auto model = model::OpenTransformer(model_dir, {"auto", "cpu", kChunkTokens, num_threads}, {});
+  const auto model = model::OpenTransformer(model_dir, {"auto", kCpu, kChunkTokens, num_threads}, {});
   std::vector<int32_t> tokens(static_cast<size_t>(num_tokens));
   for (size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<int32_t>(i * 37 % static_cast<size_t>(model->config().vocabulary_size));

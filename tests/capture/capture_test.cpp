@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/device.h"
+#include "base/errors.h"
 #include "checkpoint_files.h"
 #include "data/trace_reader.h"
 #include "data/trace_writer.h"
@@ -13,6 +15,7 @@
 #include "model/transformer.h"
 #include "recorder.h"
 #include "row_selection.h"
+#include "support/stopped.h"
 #include "trace_target.h"
 
 namespace headscope::capture {
@@ -43,7 +46,7 @@ TEST(Capture, RecordsPromptAndDecodeSteps) {
   EXPECT_FALSE(result.interrupted);
   EXPECT_GT(result.bytes, result.num_tokens * 10 * 16 * 64 * 2);
   model::ModelSession session(ReferenceModel(),
-                              {.dtype = "auto", .device = "cpu", .chunk_tokens = 16, .num_threads = 0});
+                              {.dtype = "auto", .device = kCpu, .chunk_tokens = 16, .num_threads = 0});
   session.Feed(tokens);
   EXPECT_EQ(result.generated_text, tokenizer.Decode(session.Generate(3), true));
   EXPECT_THAT(stages, ::testing::IsSupersetOf({"loading model", "prefill", "decode"}));
@@ -68,14 +71,14 @@ TEST(Capture, RefusalLeavesNoFile) {
   EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
   EXPECT_FALSE(std::filesystem::exists(request.output_path));
   folder.Write("trace.h5", "precious");
-  EXPECT_THROW(Capture(Request(folder), {}, nullptr), data::TraceError);
+  EXPECT_THROW(Capture(Request(folder), {}, nullptr), FailedError);
   EXPECT_EQ(ReadWholeFile(request.output_path), "precious");
 }
 
 // Cancels at the first report of a stage.
-ProgressFunction CancelAt(const std::string& stage, CancelFlag* cancelled) {
+ProgressFunction CancelAt(const std::string& stage, std::stop_source* stop) {
   return [=](const Progress& progress) {
-    if (progress.stage == stage) *cancelled = true;
+    if (progress.stage == stage) stop->request_stop();
   };
 }
 
@@ -84,16 +87,16 @@ TEST(Capture, ReplacesATraceByACompleteOneOnly) {
   folder.Write("trace.h5", "precious");
   CaptureRequest request = Request(folder);
   request.overwrite = true;
-  CancelFlag cancelled = false;
-  const CaptureResult part = Capture(request, CancelAt("prefill", &cancelled), &cancelled);
+  std::stop_source stop;
+  const CaptureResult part = Capture(request, CancelAt("prefill", &stop), stop.get_token());
   EXPECT_TRUE(part.interrupted);
   EXPECT_EQ(part.path, folder.File("trace.partial.h5"));
   EXPECT_EQ(data::TraceReader(part.path).num_tokens(), part.num_tokens);
   EXPECT_GT(part.num_tokens, 0);
   EXPECT_EQ(ReadWholeFile(request.output_path), "precious");
 
-  cancelled = false;
-  const CaptureResult again = Capture(request, CancelAt("prefill", &cancelled), &cancelled);
+  stop = {};
+  const CaptureResult again = Capture(request, CancelAt("prefill", &stop), stop.get_token());
   EXPECT_EQ(again.path, folder.File("trace.partial-2.h5")) << "what an earlier run left stays";
 
   const CaptureResult whole = Capture(request, {}, nullptr);
@@ -104,8 +107,7 @@ TEST(Capture, ReplacesATraceByACompleteOneOnly) {
 
 TEST(Capture, ARunThatRecordsNothingLeavesNoFile) {
   const TemporaryFolder folder;
-  CancelFlag cancelled = true;
-  const CaptureResult result = Capture(Request(folder), {}, &cancelled);
+  const CaptureResult result = Capture(Request(folder), {}, StoppedToken());
   EXPECT_TRUE(result.interrupted);
   EXPECT_EQ(result.path, "");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
@@ -154,7 +156,7 @@ TEST(TraceTarget, RefusesATraceThatTheDiskCannotHold) {
   try {
     target.RequireSpace(int64_t{1} << 60);
     FAIL();
-  } catch (const data::TraceError& error) {
+  } catch (const FailedError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("takes 1152921504606846976 bytes"));
     EXPECT_THAT(error.what(), ::testing::HasSubstr("bytes free"));
   }
@@ -163,10 +165,8 @@ TEST(TraceTarget, RefusesATraceThatTheDiskCannotHold) {
 
 TEST(Capture, CancelLeavesAShorterTrace) {
   const TemporaryFolder folder;
-  CancelFlag cancelled = false;
-  const CaptureResult result = Capture(
-      Request(folder), [&](const Progress& progress) { cancelled = cancelled || progress.stage == "prefill"; },
-      &cancelled);
+  std::stop_source stop;
+  const CaptureResult result = Capture(Request(folder), CancelAt("prefill", &stop), stop.get_token());
   EXPECT_TRUE(std::filesystem::exists(result.path));
   EXPECT_EQ(
       result.interrupted,
@@ -227,9 +227,9 @@ TEST(WriterThread, KeepsOrderAndBoundsWhatItHolds) {
 
 TEST(WriterThread, FailureComesOutOfTheNextCall) {
   WriterThread thread(1 << 20);
-  thread.Push(1, [] { throw data::TraceError("disk full"); });
-  EXPECT_THROW(thread.Drain(), data::TraceError);
-  EXPECT_THROW(thread.Push(1, [] {}), data::TraceError);
+  thread.Push(1, [] { throw FailedError("disk full"); });
+  EXPECT_THROW(thread.Drain(), FailedError);
+  EXPECT_THROW(thread.Push(1, [] {}), FailedError);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "checkpoint_files.h"
 #include "data/trace_reader.h"
 #include "data/trace_writer.h"
@@ -108,7 +109,7 @@ data::TraceLayout LayoutOf(const RecorderCase& given, const model::Transformer& 
 TEST_P(RecorderRoundTrip, ReaderGivesTheBytesThatTheModelHandedOver) {
   const TemporaryFolder folder;
   const std::string path = folder.File("trace.h5");
-  const auto model = model::OpenTransformer(ReferenceModel(), {GetParam().dtype, "cpu", kChunk, 2}, {});
+  const auto model = model::OpenTransformer(ReferenceModel(), {GetParam().dtype, kCpu, kChunk, 2}, {});
   const data::TraceLayout layout = LayoutOf(GetParam(), *model);
   const RowSelection rows(GetParam().rows);
   data::TraceWriter writer(path, layout, false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer entry for what headscope does with a table of contents: whatever the process that parses HDF5 answers,
-// headscope reads by it or throws BadTraceError. A crafted file that takes that process over gets no further.
+// headscope reads by it or throws BadInputError. A crafted file that takes that process over gets no further.
 #include "contents_fuzz.h"
 
 #include <sys/mman.h>
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 #include "synthetic_trace.h"
 #include "trace/contents_process.h"
@@ -60,7 +61,7 @@ bool ReadByContents(Contents contents) {
       ReadHeads(trace, spec.tensor, spec.of_rows ? trace.num_rows() : trace.num_tokens());
     }
     return true;
-  } catch (const BadTraceError&) {
+  } catch (const BadInputError&) {
     return false;
   }
 }

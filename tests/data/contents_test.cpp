@@ -9,6 +9,7 @@
 #include <functional>
 #include <random>
 
+#include "base/errors.h"
 #include "contents_fuzz.h"
 #include "data/trace_schema.h"
 #include "trace/stored_trace.h"
@@ -78,7 +79,7 @@ TEST_P(Lies, AreRefusedWithOneSentence) {
   Contents contents = SeedTrace().contents;
   GetParam().tell(contents);
   EXPECT_THAT([&] { StoredTrace(SeedTrace().path, contents); },
-              ThrowsMessage<BadTraceError>(
+              ThrowsMessage<BadInputError>(
                   AllOf(HasSubstr(GetParam().field), HasSubstr(GetParam().problem), HasSubstr("capture"))));
 }
 

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/errors.h"
 #include "data/index_file.h"
 #include "hdf5_mutator.h"
 #include "synthetic_trace.h"
@@ -49,7 +50,7 @@ bool Refused(const std::string& path) {
   try {
     const TraceReader reader(path);
     return false;
-  } catch (const BadTraceError& error) {
+  } catch (const BadInputError& error) {
     EXPECT_THAT(error.what(), ::testing::StartsWith(path + ": "));
     EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("\n")));
     return true;
@@ -146,7 +147,7 @@ TEST(SparseFiles, DataThatTheDiskDoesNotHoldIsRefused) {
   struct stat status {};
   ASSERT_EQ(stat(sparse.c_str(), &status), 0);
   if (status.st_blocks * 512 > status.st_size / 16) GTEST_SKIP() << "this file system makes no holes";
-  EXPECT_THAT([&] { TraceReader reader(sparse); }, ThrowsMessage<BadTraceError>(HasSubstr("of them on the disk")));
+  EXPECT_THAT([&] { TraceReader reader(sparse); }, ThrowsMessage<BadInputError>(HasSubstr("of them on the disk")));
 }
 
 // 200 KB used to ask for the 6 GB of the problem that they speak of.
@@ -167,7 +168,7 @@ TEST(IndexOfALargeProblem, IsRefusedBeyondAMultipleOfItsSize) {
   index.column_count = index.run_count;
   WriteIndexFile(folder.File("empty.h5"), index);
   EXPECT_THAT([&] { ReadIndexFile(folder.File("empty.h5")); },
-              ThrowsMessage<BadTraceError>(HasSubstr("16384 times the ")));
+              ThrowsMessage<BadInputError>(HasSubstr("16384 times the ")));
   // Rows of one run each are the smallest index of use.
   for (int64_t list = 0; list < 8192; ++list) {
     index.run_begin[static_cast<size_t>(list)] = list;

@@ -9,6 +9,7 @@
 
 #include <functional>
 
+#include "base/errors.h"
 #include "data/trace_schema.h"
 #include "spoiled_file.h"
 #include "synthetic_trace.h"
@@ -114,7 +115,7 @@ TEST_P(BadIndices, AreRefusedWithOneSentence) {
   GetParam().spoil(file);
   H5Fclose(file);
   EXPECT_THAT([&] { ReadIndexFile(path); },
-              ThrowsMessage<BadTraceError>(AllOf(StartsWith(path + ": " + GetParam().field + ": "),
+              ThrowsMessage<BadInputError>(AllOf(StartsWith(path + ": " + GetParam().field + ": "),
                                                  HasSubstr(GetParam().problem), HasSubstr("headscope bench"))));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer program of the index reader: whatever the bytes, it reads them or throws BadTraceError. Its seed is written
+// libFuzzer program of the index reader: whatever the bytes, it reads them or throws BadInputError. Its seed is written
 // into the corpus folder of the command line when that holds none yet, so that mutations start from a valid file.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/errors.h"
 #include "data/index_file.h"
 #include "data/trace_schema.h"
 
@@ -41,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   try {
     headscope::data::ReadIndexFile("/proc/self/fd/" + std::to_string(descriptor));
-  } catch (const headscope::data::BadTraceError&) {
+  } catch (const BadInputError&) {
   }
   close(descriptor);
   return 0;

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/errors.h"
 #include "data/results_file.h"
 #include "synthetic_trace.h"
 
@@ -155,7 +156,7 @@ TEST_F(TraceExport, RangeWithoutRecordedRowsExportsKeysAndValuesOnly) {
 TEST_F(TraceExport, WhatTheTraceLacksIsNamedAndNothingIsWritten) {
   const auto expect = [&](const ExportSelection& selection, const std::string& text) {
     EXPECT_THAT([&] { ExportTrace(*whole_, selection, folder_.File("cut.h5")); },
-                ThrowsMessage<TraceError>(HasSubstr(text)));
+                ThrowsMessage<FailedError>(HasSubstr(text)));
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
   };
   expect({.layers = {1}}, "layers 1: the trace holds no layer 1, only ");
@@ -169,7 +170,7 @@ TEST_F(TraceExport, ATraceWithoutTokensIsRefusedAsSuch) {
   const TraceReader empty(folder_.File("empty.h5"));
   for (const auto write : {ExportTrace, ExportCsv, ExportJson}) {
     EXPECT_THAT([&] { write(empty, {}, folder_.File("cut.h5"), {}); },
-                ThrowsMessage<BadTraceError>(HasSubstr("empty.h5: the trace holds no token")));
+                ThrowsMessage<BadInputError>(HasSubstr("empty.h5: the trace holds no token")));
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
   }
 }
@@ -199,7 +200,7 @@ TEST_F(TraceExport, WhatStandsThereAlreadyIsKept) {
   for (const Export function : {&ExportTrace, &ExportCsv, &ExportJson}) {
     for (const char* name : {"cut", "link"}) {
       EXPECT_THAT([&] { function(*whole_, {}, folder_.File(name), {}); },
-                  ThrowsMessage<TraceError>(HasSubstr("exists already")));
+                  ThrowsMessage<FailedError>(HasSubstr("exists already")));
     }
     EXPECT_EQ(std::filesystem::file_size(folder_.File("cut")), 8u);
     EXPECT_TRUE(std::filesystem::is_symlink(folder_.File("link")));
@@ -226,7 +227,7 @@ TEST(ResultsFile, TheSameTableIsTheSameBytes) {
 TEST(ResultsFile, BadTablesAreRefusedByName) {
   const ScratchFolder folder;
   const auto expect = [&](const std::vector<ResultsColumn>& columns, const std::string& text) {
-    EXPECT_THAT([&] { WriteResults(folder.File("r.h5"), columns); }, ThrowsMessage<TraceError>(HasSubstr(text)));
+    EXPECT_THAT([&] { WriteResults(folder.File("r.h5"), columns); }, ThrowsMessage<FailedError>(HasSubstr(text)));
     EXPECT_FALSE(std::filesystem::exists(folder.File("r.h5")));
   };
   const std::vector<double> one = {1};
@@ -235,7 +236,7 @@ TEST(ResultsFile, BadTablesAreRefusedByName) {
   expect({{"a", "", one}, {"a", "", one}}, "column a appears twice");
   expect({{"a", "", one}, {"b", "", std::vector<std::string>{"x", "y"}}}, "column b has 2 entries");
   std::ofstream(folder.File("kept")) << "precious";
-  EXPECT_THROW(WriteResults(folder.File("kept"), {{"a", "", one}}), TraceError);
+  EXPECT_THROW(WriteResults(folder.File("kept"), {{"a", "", one}}), FailedError);
   EXPECT_EQ(std::filesystem::file_size(folder.File("kept")), 8u);
 }
 

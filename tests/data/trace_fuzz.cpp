@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer entry for the trace reader: whatever the bytes, it reads them or throws BadTraceError. Also called by
+// libFuzzer entry for the trace reader: whatever the bytes, it reads them or throws BadInputError. Also called by
 // trace_fuzz_test.cpp.
 #include "trace_fuzz.h"
 
@@ -13,11 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "data/trace_reader.h"
 
 namespace {
 
-using headscope::data::BadTraceError;
+using BadInputError;
 using headscope::data::TraceReader;
 using headscope::data::TraceTensor;
 
@@ -60,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     ReadEverything(TraceReader("/proc/self/fd/" + std::to_string(descriptor)));
     outcome = 1;
-  } catch (const BadTraceError&) {
+  } catch (const BadInputError&) {
   }
   close(descriptor);
   return headscope::data::testing::KeepOutcome(outcome);

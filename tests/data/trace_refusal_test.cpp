@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/errors.h"
 #include "spoiled_file.h"
 #include "synthetic_trace.h"
 
@@ -103,7 +104,7 @@ void ExpectOneSentence(const TraceLayout& layout, const BadFile& bad) {
   try {
     TraceReader reader(path);
     FAIL() << "was read";
-  } catch (const BadTraceError& error) {
+  } catch (const BadInputError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(path + ": "), HasSubstr(bad.field), HasSubstr(bad.problem)));
     EXPECT_THAT(error.what(), HasSubstr("capture"));
     EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("\n")));
@@ -393,7 +394,7 @@ void ExpectRefusal(const std::string& path, const std::string& problem) {
   try {
     TraceReader reader(path);
     FAIL() << path << " was read";
-  } catch (const TraceError& error) {
+  } catch (const FailedError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(path), HasSubstr(problem)));
   }
 }
@@ -423,7 +424,7 @@ TEST(DamagedFiles, TruncatedTraceIsRefusedAndNeverReadsAsZeros) {
     try {
       const TraceReader reader(cut);
       EXPECT_EQ(testing::FirstDifference(reader, 400), "") << part;
-    } catch (const BadTraceError& error) {
+    } catch (const BadInputError& error) {
       ++refused;
       const std::string bytes = "holds " + std::to_string(std::filesystem::file_size(cut)) + " bytes of ";
       EXPECT_THAT(error.what(), ::testing::StartsWith(cut + ": " + bytes + std::to_string(size)));
@@ -454,7 +455,7 @@ TEST(DamagedFiles, FlippedBitInTheDataIsFoundByItsChecksum) {
   std::ofstream(path, std::ios::binary) << bytes;
   const TraceReader reader(path);
   std::vector<uint16_t> values(400 * 16);
-  EXPECT_THROW(reader.ReadK(1, 1, 0, 10, values.data()), BadTraceError);
+  EXPECT_THROW(reader.ReadK(1, 1, 0, 10, values.data()), BadInputError);
   EXPECT_NO_THROW(reader.ReadK(1, 0, 0, 400, values.data()));
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <thread>
 
+#include "base/errors.h"
 #include "data/row_positions.h"
 #include "synthetic_trace.h"
 
@@ -234,7 +235,7 @@ TEST(TraceWhileWriting, HalfWrittenPassDoesNotCount) {
     AppendPass(writer, layout, 0, 10, 100);
     std::vector<TokenRecord> more = {testing::TokenAt(10, 100), testing::TokenAt(11, 100)};
     writer.AppendTokens(more);  // their blocks never come
-    EXPECT_THAT([&] { writer.Finish(); }, ThrowsMessage<TraceError>(HasSubstr("only 10 of 12 tokens")));
+    EXPECT_THAT([&] { writer.Finish(); }, ThrowsMessage<FailedError>(HasSubstr("only 10 of 12 tokens")));
     writer.Flush();
   }
   const TraceReader reader(path);
@@ -272,7 +273,7 @@ TEST(TraceMisuse, ExistingFileIsKeptUnlessOverwritingIsAllowed) {
   const std::string path = folder.File("t.h5");
   std::ofstream(path) << "precious";
   const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
-  EXPECT_THAT([&] { TraceWriter(path, layout, false); }, ThrowsMessage<TraceError>(HasSubstr("exists already")));
+  EXPECT_THAT([&] { TraceWriter(path, layout, false); }, ThrowsMessage<FailedError>(HasSubstr("exists already")));
   EXPECT_EQ(std::ifstream(path).get(), 'p');
   { TraceWriter writer(path, layout, true); }
   EXPECT_EQ(TraceReader(path).num_tokens(), 0);
@@ -281,7 +282,7 @@ TEST(TraceMisuse, ExistingFileIsKeptUnlessOverwritingIsAllowed) {
 TEST(TraceMisuse, FolderThatIsMissingIsNamed) {
   const TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
   EXPECT_THAT([&] { TraceWriter("/nonexistent/t.h5", layout, false); },
-              ThrowsMessage<TraceError>(AllOf(HasSubstr("/nonexistent/t.h5"), HasSubstr("No such file"))));
+              ThrowsMessage<FailedError>(AllOf(HasSubstr("/nonexistent/t.h5"), HasSubstr("No such file"))));
 }
 
 struct BadLayout {
@@ -355,7 +356,7 @@ TEST(TraceMisuse, InconsistentLayoutIsRefusedBeforeAFileAppears) {
     TraceLayout layout = SmallLayout(Encoding::kFloat32, 100);
     bad.spoil(layout);
     EXPECT_THAT([&] { TraceWriter(folder.File("t.h5"), layout, false); },
-                ThrowsMessage<TraceError>(HasSubstr(bad.field)));
+                ThrowsMessage<FailedError>(HasSubstr(bad.field)));
     EXPECT_FALSE(std::ifstream(folder.File("t.h5")).is_open()) << bad.field;
   }
 }
@@ -368,12 +369,13 @@ TEST(TraceMisuse, BlocksOutOfOrderAreRefusedAndTheTraceGoesOn) {
   const std::vector<float> values(4 * 20 * 16);
   const LayerBlock early{
       .num_tokens = 4, .q = values.data(), .k = values.data(), .v = values.data(), .lse = values.data()};
-  EXPECT_THAT([&] { writer.Append(early); }, ThrowsMessage<TraceError>(HasSubstr("num_tokens 4")));
+  EXPECT_THAT([&] { writer.Append(early); }, ThrowsMessage<FailedError>(HasSubstr("num_tokens 4")));
   AppendPass(writer, layout, 0, 4, 20);
-  EXPECT_THAT([&] { writer.Append(early); }, ThrowsMessage<TraceError>(HasSubstr("first_token 0")));
+  EXPECT_THAT([&] { writer.Append(early); }, ThrowsMessage<FailedError>(HasSubstr("first_token 0")));
   const std::vector<int32_t> backwards = {1};
-  EXPECT_THAT([&] { writer.AppendRowPositions(backwards); }, ThrowsMessage<TraceError>(HasSubstr("row position 1")));
-  EXPECT_THAT([&] { AppendPass(writer, layout, 4, 21, 20); }, ThrowsMessage<TraceError>(HasSubstr("max_tokens is 20")));
+  EXPECT_THAT([&] { writer.AppendRowPositions(backwards); }, ThrowsMessage<FailedError>(HasSubstr("row position 1")));
+  EXPECT_THAT([&] { AppendPass(writer, layout, 4, 21, 20); },
+              ThrowsMessage<FailedError>(HasSubstr("max_tokens is 20")));
   AppendPass(writer, layout, 4, 20, 20);
   writer.Finish();
   EXPECT_EQ(FirstDifference(TraceReader(path), 20), "");
@@ -384,7 +386,7 @@ TEST(TraceMisuse, MissingFileIsABadInput) {
   try {
     TraceReader reader("/nonexistent.h5");
     FAIL();
-  } catch (const BadTraceError& error) {
+  } catch (const BadInputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("No such file"));
   }
 }

@@ -21,11 +21,12 @@
 #include <fstream>
 #include <string>
 
+#include "base/errors.h"
 #include "synthetic_trace.h"
 
 namespace {
 
-using headscope::data::TraceError;
+using headscope::FailedError;
 using headscope::data::TraceReader;
 using headscope::data::TraceWriter;
 using headscope::data::testing::AppendPass;
@@ -70,7 +71,7 @@ int WriteUntilItFails(const std::string& path, const StressVariant& variant, boo
         std::fflush(stdout);
       }
     }
-  } catch (const TraceError& error) {
+  } catch (const FailedError& error) {
     if (!expect_failure) {
       std::printf("unexpected: %s\n", error.what());
       return 1;

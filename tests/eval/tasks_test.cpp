@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/errors.h"
 #include "base/random.h"
 #include "checkpoint_files.h"
 #include "eval/evaluate.h"

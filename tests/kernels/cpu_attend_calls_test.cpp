@@ -3,11 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <limits>
 #include <random>
+#include <stop_token>
 
 #include "cpu_attend_run.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {
@@ -21,10 +22,10 @@ TEST(CpuAttendStatus, CancelledBeforeItStarts) {
   std::mt19937 random = test::SeededRandom();
   const OwnedProblem owned =
       MakeProblem(random, {.num_qo_heads = 1, .num_kv_heads = 1, .head_dim = 64, .seq_q = 200, .seq_k = 200});
-  const std::atomic<bool> cancelled = true;
+  const std::stop_token stopped = StoppedToken();
   GuardedOutput output(owned.problem);
   const Status status = AttendCpu(owned.problem, EverythingIndex(owned.problem, 64).View(), output.view,
-                                  {.num_threads = 2, .cancelled = &cancelled});
+                                  {.num_threads = 2, .stop = stopped});
   EXPECT_EQ(status.code(), StatusCode::kCancelled);
 }
 

@@ -3,16 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "cpu_test_support.h"
 #include "kernels/cpu_executor.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {
@@ -211,8 +212,8 @@ TEST(CpuDecodeStatus, RefusesAndCancels) {
   AttentionProblem problem = owned.problem;
   problem.head_dim = 60;
   EXPECT_THAT(DecodeCpu(problem, good, output.view, {}).message(), testing::HasSubstr("head_dim is 60"));
-  const std::atomic<bool> cancelled = true;
-  EXPECT_EQ(DecodeCpu(owned.problem, good, output.view, {.cancelled = &cancelled}).code(), StatusCode::kCancelled);
+  const std::stop_token stopped = StoppedToken();
+  EXPECT_EQ(DecodeCpu(owned.problem, good, output.view, {.stop = stopped}).code(), StatusCode::kCancelled);
   EXPECT_THAT(output.o, testing::Each(test::kSentinel));
   EXPECT_THAT(output.lse, testing::Each(test::kSentinel));
 }

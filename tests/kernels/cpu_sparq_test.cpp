@@ -11,11 +11,13 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "cpu_test_support.h"
 #include "kernels/cpu_executor.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {
@@ -283,9 +285,8 @@ TEST(CpuSparqCalls, RefuseWhatCannotBe) {
   narrow.component_stride = 49;
   EXPECT_THAT(refusal(good, narrow), testing::HasSubstr("component_stride is 49"));
   EXPECT_FALSE(AppendTokenCpu(owned.problem, {}, nullptr).ok());
-  const std::atomic<bool> cancelled{true};
-  EXPECT_EQ(SelectSparqCpu(owned.problem, good, beside.keys, beside.mean.data(), {.cancelled = &cancelled}, &selection)
-                .code(),
+  const std::stop_token stopped = StoppedToken();
+  EXPECT_EQ(SelectSparqCpu(owned.problem, good, beside.keys, beside.mean.data(), {.stop = stopped}, &selection).code(),
             StatusCode::kCancelled);
 }
 

@@ -3,15 +3,16 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <stop_token>
 
 #include "kept_sets.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/decode_driver.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {
@@ -154,8 +155,8 @@ TEST(DecodeMethods, RefuseWhatIsNoDecodeStep) {
     expect_refused([](AttentionProblem& p) { p.first_position = 10; }, "first_position is 10");
     expect_refused([](AttentionProblem& p) { p.seq_q = 2; }, "seq_q is 2");
     expect_refused([](AttentionProblem& p) { p.k.data = nullptr; }, "k.data is null");
-    const std::atomic<bool> cancelled{true};
-    EXPECT_EQ(method->Select(data.View(), ParameterValues(method->spec()), {0, &cancelled}, &selection).code(),
+    const std::stop_token stopped = StoppedToken();
+    EXPECT_EQ(method->Select(data.View(), ParameterValues(method->spec()), {0, stopped}, &selection).code(),
               StatusCode::kCancelled);
   }
 }

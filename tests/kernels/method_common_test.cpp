@@ -2,13 +2,14 @@
 // What holds of every prefill method.
 #include <gmock/gmock.h>
 
-#include <atomic>
 #include <cmath>
 #include <limits>
+#include <stop_token>
 #include <thread>
 
 #include "kept_sets.h"
 #include "kernels/cpu_executor.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {
@@ -182,9 +183,9 @@ TEST_P(EveryPrefillMethod, StopsWhenCancelledAndLeavesTheIndexAlone) {
   std::mt19937 random(FreshSeed());
   const RandomProblem data(SquareShape(2000, 4, 2), &random);
   const PrefillMethod* method = FindPrefillMethod(GetParam());
-  const std::atomic<bool> cancelled{true};
+  const std::stop_token stopped = StoppedToken();
   RunOptions options;
-  options.cancelled = &cancelled;
+  options.stop = stopped;
   SparseIndex index;
   index.columns = {42};
   const Status status = method->Select(data.View(), ParameterValues(method->spec()), options, &index);
@@ -305,13 +306,13 @@ TEST(SelectByHead, CanBeCancelledInTheMiddle) {
   const RandomProblem data(SquareShape(20000, 16, 1, 8), &random);
   const PrefillMethod* method = FindPrefillMethod("sample-attention");
   const ParameterValues values = testing::Values(method->spec(), "chunk_n=64");
-  std::atomic<bool> cancelled{false};
+  std::stop_source stop;
   RunOptions options;
-  options.cancelled = &cancelled;
+  options.stop = stop.get_token();
   SparseIndex index;
   std::thread canceller([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    cancelled = true;
+    stop.request_stop();
   });
   const Status status = method->Select(data.View(), values, options, &index);
   canceller.join();

@@ -6,11 +6,13 @@
 #include <new>
 #include <set>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 
 #include "internal/parallel_for.h"
 #include "internal/waiting_threads.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {
@@ -21,7 +23,7 @@ TEST(ParallelChunks, CoversEverythingOnce) {
       std::vector<std::atomic<int>> visits(static_cast<size_t>(count));
       const int32_t workers = NumWorkers(4, (count + grain - 1) / grain);
       std::atomic<bool> fits{true};
-      EXPECT_TRUE(ParallelChunks(count, grain, 4, nullptr, [&](int64_t begin, int64_t end, int32_t worker) {
+      EXPECT_TRUE(ParallelChunks(count, grain, 4, {}, [&](int64_t begin, int64_t end, int32_t worker) {
         if (begin % grain != 0 || end - begin > grain || worker < 0 || worker >= workers) fits = false;
         for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
       }));
@@ -34,25 +36,26 @@ TEST(ParallelChunks, CoversEverythingOnce) {
 TEST(ParallelChunks, CountsIn64Bits) {
   constexpr int64_t kGrain = int64_t{1} << 33;
   std::atomic<int64_t> covered{0};
-  EXPECT_TRUE(ParallelChunks(5 * kGrain - 1, kGrain, 2, nullptr,
+  EXPECT_TRUE(ParallelChunks(5 * kGrain - 1, kGrain, 2, {},
                              [&](int64_t begin, int64_t end, int32_t) { covered += end - begin; }));
   EXPECT_EQ(covered, 5 * kGrain - 1);
 }
 
 TEST(ParallelFor, StopsWhenTheFlagIsRaised) {
-  std::atomic<bool> cancelled{false};
+  std::stop_source stop;
   std::atomic<int> calls{0};
-  EXPECT_FALSE(ParallelFor(1'000'000, 2, &cancelled, [&](int64_t, int32_t) {
-    if (++calls == 10) cancelled = true;
+  EXPECT_FALSE(ParallelFor(1'000'000, 2, stop.get_token(), [&](int64_t, int32_t) {
+    if (++calls == 10) stop.request_stop();
   }));
   EXPECT_LT(calls, 100'000);
-  EXPECT_FALSE(ParallelFor(5, 1, &cancelled, [](int64_t, int32_t) { FAIL() << "raised before the first step"; }));
+  EXPECT_FALSE(
+      ParallelFor(5, 1, stop.get_token(), [](int64_t, int32_t) { FAIL() << "requested before the first step"; }));
 }
 
 TEST(ParallelFor, ThrowsOnWhatABodyThrowsWhenAllThreadsHaveEnded) {
   std::atomic<int> inside{0};
   try {
-    ParallelFor(1'000'000, 4, nullptr, [&](int64_t index, int32_t) {
+    ParallelFor(1'000'000, 4, {}, [&](int64_t index, int32_t) {
       ++inside;
       --inside;
       if (index == 100) throw std::runtime_error("step 100");
@@ -65,12 +68,12 @@ TEST(ParallelFor, ThrowsOnWhatABodyThrowsWhenAllThreadsHaveEnded) {
 }
 
 TEST(ParallelForStatus, TellsCancellationAndMemoryApart) {
-  std::atomic<bool> cancelled{true};
+  const std::stop_token stopped = StoppedToken();
   const auto nothing = [](int64_t, int64_t, int32_t) {};
-  EXPECT_TRUE(internal::ParallelFor(10, 2, {2, nullptr}, nothing).ok());
-  EXPECT_EQ(internal::ParallelFor(10, 2, {2, &cancelled}, nothing).code(), StatusCode::kCancelled);
+  EXPECT_TRUE(internal::ParallelFor(10, 2, {2, {}}, nothing).ok());
+  EXPECT_EQ(internal::ParallelFor(10, 2, {2, stopped}, nothing).code(), StatusCode::kCancelled);
   const auto hungry = [](int64_t, int64_t, int32_t) { throw std::bad_alloc(); };
-  EXPECT_EQ(internal::ParallelFor(10, 2, {2, nullptr}, hungry).code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(internal::ParallelFor(10, 2, {2, {}}, hungry).code(), StatusCode::kOutOfMemory);
 }
 
 TEST(ShortParallelFor, CoversEverythingOnceLoopAfterLoop) {
@@ -124,12 +127,12 @@ TEST(ShortParallelFor, CallersAtOnceAndLoopsInsideLoopsGetThreadsOfTheirOwn) {
 }
 
 TEST(ShortParallelFor, TellsCancellationAndMemoryApart) {
-  std::atomic<bool> cancelled{true};
+  const std::stop_token stopped = StoppedToken();
   const auto nothing = [](int64_t, int64_t, int32_t) {};
-  EXPECT_TRUE(internal::ShortParallelFor(10, 1, {2, nullptr}, nothing).ok());
-  EXPECT_EQ(internal::ShortParallelFor(10, 1, {2, &cancelled}, nothing).code(), StatusCode::kCancelled);
+  EXPECT_TRUE(internal::ShortParallelFor(10, 1, {2, {}}, nothing).ok());
+  EXPECT_EQ(internal::ShortParallelFor(10, 1, {2, stopped}, nothing).code(), StatusCode::kCancelled);
   const auto hungry = [](int64_t, int64_t, int32_t) { throw std::bad_alloc(); };
-  EXPECT_EQ(internal::ShortParallelFor(10, 1, {2, nullptr}, hungry).code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(internal::ShortParallelFor(10, 1, {2, {}}, hungry).code(), StatusCode::kOutOfMemory);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "checkpoint_files.h"
 #include "like_transformers.h"
 #include "model/transformer.h"
@@ -85,7 +86,7 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
   const auto greedy = ReadArray<int32_t>(folder + "/greedy.i32");
   const auto wanted = ReadArray<float>(folder + "/heads.f32");
   const auto model =
-      OpenTransformer(folder, {.dtype = "fp32", .device = "cpu", .chunk_tokens = 64, .num_threads = 0}, {});
+      OpenTransformer(folder, {.dtype = "fp32", .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
   const ModelConfig& config = model->config();
   AllHeadsSink sink(config);
   constexpr int64_t kPrompt = 40;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/device.h"
 #include "base/errors.h"
 #include "checkpoint_files.h"
 #include "like_transformers.h"
@@ -68,8 +69,8 @@ class KeepingSink : public HeadSink {
 TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   for (const std::string dtype : {"fp32", "auto"}) {
-    const auto model = OpenTransformer(ReferenceModel(),
-                                       {.dtype = dtype, .device = "cpu", .chunk_tokens = 1024, .num_threads = 0}, {});
+    const auto model =
+        OpenTransformer(ReferenceModel(), {.dtype = dtype, .device = kCpu, .chunk_tokens = 1024, .num_threads = 0}, {});
     KeepingSink sink(model->config());
     model->Forward(std::span(tokens).first(150), LogitsOf::kNone, &sink);
     ASSERT_EQ(sink.calls, 1);
@@ -104,8 +105,8 @@ TEST(Transformer, HandsOverTheQueriesKeysAndLogSumExpsOfItsAttention) {
 TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   for (const std::string dtype : {"fp32", "auto", "bf16"}) {
-    const auto model = OpenTransformer(ReferenceModel(),
-                                       {.dtype = dtype, .device = "cpu", .chunk_tokens = 1024, .num_threads = 0}, {});
+    const auto model =
+        OpenTransformer(ReferenceModel(), {.dtype = dtype, .device = kCpu, .chunk_tokens = 1024, .num_threads = 0}, {});
     class CountingSink : public HeadSink {
      public:
       bool Wants(int32_t) const override { return true; }
@@ -126,15 +127,15 @@ TEST(Transformer, LogitsDoNotChangeWhenHeadsAreCaptured) {
 TEST(Transformer, Bf16StaysNearFp32) {
   const auto tokens = ReadArray<int32_t>(kOracle + "reference/tokens.i32");
   const auto logits = ReadArray<float>(kOracle + "reference/logits.f32");
-  ModelSession bf16(ReferenceModel(), {.dtype = "bf16", .device = "cpu", .chunk_tokens = 128, .num_threads = 0});
-  ModelSession mixed(ReferenceModel(), {.dtype = "auto", .device = "cpu", .chunk_tokens = 128, .num_threads = 0});
+  ModelSession bf16(ReferenceModel(), {.dtype = "bf16", .device = kCpu, .chunk_tokens = 128, .num_threads = 0});
+  ModelSession mixed(ReferenceModel(), {.dtype = "auto", .device = kCpu, .chunk_tokens = 128, .num_threads = 0});
   EXPECT_LT(RelativeError(bf16.FeedAllLogits(tokens), logits), 3e-2);
   EXPECT_LT(RelativeError(mixed.FeedAllLogits(tokens), logits), 1e-2);
 }
 
 TEST(Transformer, RefusesWhatItCannotRun) {
   EXPECT_THROW(
-      OpenTransformer(ReferenceModel(), {.dtype = "fp8", .device = "cpu", .chunk_tokens = 1, .num_threads = 0}, {}),
+      OpenTransformer(ReferenceModel(), {.dtype = "fp8", .device = kCpu, .chunk_tokens = 1, .num_threads = 0}, {}),
       std::invalid_argument);
   EXPECT_THROW(
       OpenTransformer(ReferenceModel(), {.dtype = "auto", .device = "tpu", .chunk_tokens = 1, .num_threads = 0}, {}),

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "base/device.h"
 #include "base/errors.h"
 #include "capture/capture.h"
 #include "checkpoint_files.h"
@@ -70,7 +71,7 @@ MethodChoice Choose(const char* prefill, const char* prefill_values, const char*
 }
 
 TEST(MethodAttention, EverythingKeptGivesTheDenseLogits) {
-  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", "cpu", kChunk, 2}, {});
+  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", kCpu, kChunk, 2}, {});
   const std::vector<float> dense = Logits(model.get());
   ASSERT_EQ(dense.size() % static_cast<size_t>(kPrompt + kDecode), 0U);
   const auto baseline = AttendByMethods({});
@@ -105,7 +106,7 @@ std::string WithWindow(const TemporaryFolder& folder) {
 // SparQ's mean value is that of the keys in the window; once, a layer with one was refused.
 TEST(MethodAttention, ADecodeMethodIsShownTheWindowOfItsLayer) {
   const TemporaryFolder folder;
-  const auto model = model::OpenTransformer(WithWindow(folder), {"fp32", "cpu", kChunk, 2}, {});
+  const auto model = model::OpenTransformer(WithWindow(folder), {"fp32", kCpu, kChunk, 2}, {});
   const std::vector<float> dense = Logits(model.get());
   const auto whole = AttendByMethods(Choose("dense", "", "sparq", "k=4096"));
   model->UseAttention(whole.get());
@@ -121,7 +122,7 @@ TEST(MethodAttention, ADecodeMethodIsShownTheWindowOfItsLayer) {
 }
 
 TEST(MethodAttention, WhatIsLeftOutIsMissing) {
-  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", "cpu", kChunk, 2}, {});
+  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", kCpu, kChunk, 2}, {});
   const std::vector<float> dense = Logits(model.get());
   const auto narrow = AttendByMethods(Choose("a-shape", "n_local=16,n_sink=2", "sparq", "k=16"));
   model->UseAttention(narrow.get());
@@ -159,7 +160,7 @@ TEST(MethodAttention, ACaptureRecordsWhatTheModelThenComputes) {
 }
 
 TEST(MethodAttention, RefusalsNameMethodAndLayer) {
-  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", "cpu", kChunk, 2}, {});
+  const auto model = model::OpenTransformer(ReferenceModel(), {"fp32", kCpu, kChunk, 2}, {});
   model::AttentionLayer layer = model->config().layers.front();
   layer.head_dim = layer.v_head_dim = 12;
   const std::vector<float> values(8 * 12, 1.0f);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "ui/workbench.h"
 
 namespace headscope::ui::testing {
@@ -70,7 +71,7 @@ class FakeWorkbench : public Workbench {
   std::vector<std::string> task_names() const override { return {"passkey"}; }
   std::string task_help(const std::string&) const override { return "asks for a key"; }
   std::string default_model_dir() const override { return "model"; }
-  std::vector<std::string> capture_devices() const override { return {"cpu"}; }
+  std::vector<Device> capture_devices() const override { return {kCpu}; }
   void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) override;
   void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          Reply<ProgressReport> progress) override;

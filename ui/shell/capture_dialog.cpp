@@ -13,6 +13,7 @@
 #include <QVBoxLayout>
 #include <cmath>
 
+#include "base/device.h"
 #include "capture_estimate.h"
 #include "progress_strip.h"
 #include "shown_text.h"
@@ -48,7 +49,8 @@ QString DefaultOutput() {
 
 }  // namespace
 
-CaptureDialog::CaptureDialog(Workbench* workbench, QWidget* parent) : QDialog(parent), workbench_(workbench) {
+CaptureDialog::CaptureDialog(Workbench* workbench, QWidget* parent)
+    : QDialog(parent), workbench_(workbench), devices_(workbench->capture_devices()) {
   setObjectName(QStringLiteral("captureDialog"));
   setWindowTitle(tr("Capture a trace"));
   setModal(false);
@@ -87,7 +89,7 @@ void CaptureDialog::BuildForm() {
   decode_->setToolTip(tr("Tokens that the model generates after the prompt, recorded as decode steps"));
   dtype_->setToolTip(tr("Precision of the trace; auto: bf16 for a bf16 model, fp32 otherwise"));
   dtype_->addItems({QStringLiteral("auto"), QStringLiteral("fp32"), QStringLiteral("bf16")});
-  for (const std::string& device : workbench_->capture_devices()) device_->addItem(QString::fromStdString(device));
+  for (const Device& device : devices_) device_->addItem(QString::fromStdString(DeviceText(device)));
   device_->setToolTip(tr("Where the model runs: the CPU or a GPU of this machine"));
   model_label_->setWordWrap(true);
   status_->setWordWrap(true);
@@ -268,7 +270,7 @@ CaptureSettings CaptureDialog::Settings() const {
   settings.rows = rows_->text().trimmed().toStdString();
   settings.decode_tokens = decode_->value();
   settings.dtype = dtype_->currentText().toStdString();
-  settings.device = device_->currentText().toStdString();
+  settings.device = devices_[static_cast<size_t>(device_->currentIndex())];
   settings.output_path = output_->text().toStdString();
   return settings;
 }

@@ -53,6 +53,7 @@ class CaptureDialog : public QDialog {
   void Finish(const QString& sentence, bool error);
 
   Workbench* const workbench_;
+  const std::vector<Device> devices_;  // as they are listed
   std::optional<ModelDescription> model_;
   QString asked_dir_;  // the folder that was asked for last
   QTimer typing_;      // since the last letter of the model folder

@@ -2,9 +2,9 @@
 // Runs methods on a head: what the mask keeps (fast, follows a slider), and the measured run beside dense.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "analysis/measured_heads.h"
 #include "analysis/types/comparison.h"
 #include "analysis/types/kept_steps.h"
+#include "base/device.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
 #include "kernels/sparse_index.h"
@@ -31,15 +32,14 @@ class HeadMass {
  public:
   // nullptr when cancelled. visit (compare/probability_pass.h), unless empty, sees every probability in the same pass;
   // on a GPU's head that pass is the CPU's, and there is none without it.
-  static std::shared_ptr<const HeadMass> Compute(HeadTensorsPtr head, int32_t num_threads,
-                                                 const std::atomic<bool>* cancelled,
+  static std::shared_ptr<const HeadMass> Compute(HeadTensorsPtr head, int32_t num_threads, const std::stop_token& stop,
                                                  const VisitProbabilities& visit = {});
 
   const HeadTensors& head() const { return *head_; }
   int32_t block_columns() const { return block_columns_; }
   // As the function below.
-  kernels::Status KeptMass(const kernels::SparseIndexView& index, int32_t num_threads,
-                           const std::atomic<bool>* cancelled, std::vector<float>* mass) const;
+  kernels::Status KeptMass(const kernels::SparseIndexView& index, int32_t num_threads, const std::stop_token& stop,
+                           std::vector<float>* mass) const;
 
  private:
   HeadMass() = default;
@@ -52,7 +52,7 @@ class HeadMass {
 // Kept mass of every recorded row under an index: mass[row] = sum over kept columns of exp(score - lse). Streaming,
 // exact; evaluates every kept pair. Errors: an index whose rows or columns are not the head's; cancelled.
 kernels::Status KeptMass(const HeadTensors& head, const kernels::SparseIndexView& index, int32_t num_threads,
-                         const std::atomic<bool>* cancelled, std::vector<float>* mass);
+                         const std::stop_token& stop, std::vector<float>* mass);
 
 struct MaskPreview {
   MaskSummary summary;
@@ -64,12 +64,12 @@ struct MaskPreview {
 // the method keeps inside it. Errors name the head and the reason (such as rows that are
 // not contiguous).
 kernels::Status PreviewMask(const HeadTensors& head, const kernels::PrefillMethod& method,
-                            const kernels::ParameterValues& values, int32_t num_threads,
-                            const std::atomic<bool>* cancelled, MaskPreview* preview);
+                            const kernels::ParameterValues& values, int32_t num_threads, const std::stop_token& stop,
+                            MaskPreview* preview);
 // The same, for a head whose mass is kept while it is open: what a slider calls.
 kernels::Status PreviewMask(const HeadMass& mass, const kernels::PrefillMethod& method,
-                            const kernels::ParameterValues& values, int32_t num_threads,
-                            const std::atomic<bool>* cancelled, MaskPreview* preview);
+                            const kernels::ParameterValues& values, int32_t num_threads, const std::stop_token& stop,
+                            MaskPreview* preview);
 
 struct DecodePreview {
   MaskSummary summary;  // over the steps; select_ms is one step's
@@ -83,7 +83,7 @@ struct DecodePreview {
 // key; the method's own; cancelled.
 kernels::Status PreviewDecode(const MeasuredHeads& measured, HeadId head, const kernels::DecodeMethod& method,
                               const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
-                              const std::atomic<bool>* cancelled, DecodePreview* preview);
+                              const std::stop_token& stop, DecodePreview* preview);
 
 // How far a measured run is.
 struct RepeatProgress {
@@ -111,13 +111,13 @@ struct CompareOptions {
   // what else the machine does in that moment would decide the median.
   double least_ms = 0;
   int32_t num_threads = 0;
-  // cpu or cuda. On cuda a prefill method whose selector the GPU does not have for this head selects on the CPU: the
-  // result's select_device and note say so.
-  std::string device = "cpu";
+  // On a GPU, which is the calling thread's (kernels/cuda_devices.h), a prefill method whose selector the GPU does not
+  // have for this head selects on the CPU: the result's select_device and note say so.
+  Device device = kCpu;
   int32_t decode_rows = 16;  // decode methods run on this many last recorded rows, one step each
   // Timed in turn with headscope's own dense decode on the CPU; the faster of both is the baseline.
   OtherDense other_dense = {};
-  const std::atomic<bool>* cancelled = nullptr;
+  std::stop_token stop = {};
   // Called before a repeat begins, outside the times, on the thread that runs the method. May be empty.
   std::function<void(const RepeatProgress&)> progress = {};
 
@@ -141,6 +141,8 @@ class LayerComparison {
  public:
   LayerComparison(MeasuredHeadsPtr measured, const CompareOptions& options);
   ~LayerComparison();
+  // From the next Run on this stops it, in place of CompareOptions::stop.
+  void StopBy(std::stop_token stop);
   // Measures `methods` once and judges each of `heads` (MeasuredHeads::Holds them): results[head * methods + method].
   // Errors: unknown name or parameter (with the known ones), heads or a method that the device does not take
   // (kUnsupported), no GPU or too little memory there, cancelled. *results is then unchanged.

@@ -18,7 +18,7 @@ namespace headscope::analysis {
 // threads, several at a time.
 using LookAtStatistics = std::function<void(size_t place, const HeadTensors& head, const HeadStatistics& statistics)>;
 
-// Statistics of the heads, in their order. `options` gives what is computed; threads and flag are the sweep's, as is
+// Statistics of the heads, in their order. `options` gives what is computed; threads and stop are the sweep's, as is
 // how many heads are under way at once. look: may be empty. Errors: kCancelled, and *results is then unchanged. Throws
 // as LoadHead.
 kernels::Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>& heads, HeadPlace place,
@@ -31,7 +31,7 @@ enum class Measure { kLayer, kHead };
 struct ComparisonSweep {
   std::vector<AskedMethod> methods;
   Measure measure = Measure::kLayer;
-  CompareOptions options;  // progress and flag are the sweep's
+  CompareOptions options;  // progress and stop are the sweep's
   // Looks at every head as it is judged. May be empty.
   std::function<void(const HeadTensors& head)> look = {};
 };
@@ -46,8 +46,8 @@ kernels::Status SweepComparisons(const data::TraceReader& trace, const std::vect
 // Runs on the first of `devices` that takes the work: what one does not do, has no memory for or is not there for, the
 // next one does, and the note of its results says so. Errors: the last one's.
 kernels::Status RunOnFirstDevice(
-    const std::vector<std::string>& devices,
-    const std::function<kernels::Status(const std::string& device, std::vector<MethodResult>* results)>& run,
+    const std::vector<Device>& devices,
+    const std::function<kernels::Status(const Device& device, std::vector<MethodResult>* results)>& run,
     std::vector<MethodResult>* results);
 
 }  // namespace headscope::analysis

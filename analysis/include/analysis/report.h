@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -32,11 +33,12 @@ struct RenderRequest {
   bool logarithmic = true;
   std::string color_map = "inferno";  // a name of analysis/types/color_map.h
   bool dark_ground = false;           // around the map and where there are no pairs: dark as the window, or white
-  // Called on the caller's thread with the share of the work that is done, 0 to 1; false stops it. May be empty.
-  std::function<bool(double share)> progress = {};
+  // Called on the caller's thread with the share of the work that is done, 0 to 1. May be empty.
+  std::function<void(double share)> progress = {};
+  std::stop_token stop = {};
 };
-// The head's map with axes, units and a colour bar; of no size when `progress` stopped it. `index` is the mask of kMask
-// and kDifference (else nullptr).
+// The head's map with axes, units and a colour bar; of no size when `request.stop` was requested. `index` is the mask
+// of kMask and kDifference (else nullptr).
 ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request);
 
 struct ReportInput {

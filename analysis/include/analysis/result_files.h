@@ -19,7 +19,7 @@ std::string ComparisonCsv(const std::vector<MethodResult>& results);
 // Whether a file of this name can be written: its extension is .json, .csv or .h5, in any case.
 bool IsResultsPath(const std::string& path);
 // The same fields in each of the three (analysis/result_fields.h). `path` must not exist when it ends in .h5. Throws
-// std::invalid_argument for another extension, data::TraceError or std::runtime_error when the file cannot be written.
+// std::invalid_argument for another extension, FailedError or std::runtime_error when the file cannot be written.
 void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path);
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path);
 

@@ -3,10 +3,10 @@
 // `headscope tune` do.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -25,7 +25,7 @@ struct BudgetTarget {
 
 struct BudgetSearchOptions {
   int32_t num_threads = 0;
-  const std::atomic<bool>* cancelled = nullptr;
+  std::stop_token stop = {};
   // The share that is done, 0 to 1, rising. Called on the caller's thread.
   std::function<void(double share)> progress = {};
 };

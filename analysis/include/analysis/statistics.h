@@ -2,8 +2,8 @@
 // Per-head statistics in one streaming pass over Q K^T. Definitions: docs/analysis.md.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 #include "analysis/head_tensors.h"
@@ -25,7 +25,7 @@ struct StatisticsOptions {
   // quick first look uses).
   int64_t max_rows = 0;
   int32_t num_threads = 0;
-  const std::atomic<bool>* cancelled = nullptr;
+  std::stop_token stop = {};
 };
 
 // Cancelled: returns with num_rows == 0. Throws std::invalid_argument when the head has no recorded query rows.

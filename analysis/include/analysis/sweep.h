@@ -7,11 +7,11 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +46,7 @@ struct SweepProgress {
 struct SweepOptions {
   int32_t num_threads = 0;   // of all cells together; 0: all cores
   int32_t most_at_once = 1;  // cells under way at the same time
-  const std::atomic<bool>* cancelled = nullptr;
+  std::stop_token stop = {};
   // One call at a time, on any of the sweep's threads. May be empty.
   std::function<void(const SweepProgress&)> progress = {};
   // Told of a cell that failed, by a status or by an exception, with its sentence; the others go on. Empty: the first
@@ -58,7 +58,7 @@ struct SweepOptions {
 // several threads, and each holds its own tensors, some 200 MiB at 128K tokens. One where they go to a GPU.
 int32_t HeadsAtOnce(HeadPlace place);
 
-// Runs every cell. kCancelled when the flag was raised or a cell said so; without options.failed also the status of the
+// Runs every cell. kCancelled when `stop` was requested or a cell said so; without options.failed also the status of the
 // cell that failed, and what a cell throws goes through. Cells under way are then finished, and no other begins.
 kernels::Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
                            const std::function<kernels::Status(const SweepCell& cell)>& run);

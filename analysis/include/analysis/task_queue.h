@@ -3,10 +3,10 @@
 // tag, results are handed to the caller's dispatcher (the UI thread). One queue serves a window.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 namespace headscope::analysis {
@@ -18,17 +18,17 @@ class TaskQueue {
   TaskQueue(int32_t num_workers, Dispatcher dispatcher);
   ~TaskQueue();  // cancels everything and joins
 
-  // Runs `work` on a worker; `work` looks at the flag, returns early when it is true, and does not throw. Then `done`
-  // on the owner's thread, unless cancelled. Higher priority first; equal: oldest first. What `work` captured is freed
-  // on the worker, what `done` captured where `done` ran; that of a cancelled task on either. Never under the queue's
-  // lock.
-  void Submit(const std::string& tag, int32_t priority, std::function<void(const std::atomic<bool>&)> work,
+  // Runs `work` on a worker; `work` looks at the token, returns early when it is asked to stop, and does not throw.
+  // Then `done` on the owner's thread, unless cancelled. Higher priority first; equal: oldest first. What `work`
+  // captured is freed on the worker, what `done` captured where `done` ran; that of a cancelled task on either. Never
+  // under the queue's lock.
+  void Submit(const std::string& tag, int32_t priority, std::function<void(const std::stop_token&)> work,
               std::function<void()> done);
   // Cancels queued and running tasks whose tag starts with `prefix`.
   void Cancel(const std::string& prefix);
   // For a task that measures: waits, inside its work, until no other task has run or waited for a moment, so that its
-  // times are its own; or until `cancelled`, or for `at_most`. With one worker nothing runs beside it.
-  void WaitUntilAlone(const std::atomic<bool>& cancelled, std::chrono::milliseconds at_most);
+  // times are its own; or until `stop` is requested, or for `at_most`. With one worker nothing runs beside it.
+  void WaitUntilAlone(const std::stop_token& stop, std::chrono::milliseconds at_most);
   bool Idle() const;
   void WaitIdle();
 

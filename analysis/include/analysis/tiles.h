@@ -2,7 +2,7 @@
 // Tiles of a head's map, computed when looked at from Q, K and LSE; nothing of size rows x columns is held.
 #pragma once
 
-#include <atomic>
+#include <stop_token>
 
 #include "analysis/head_tensors.h"
 #include "analysis/types/kept_steps.h"
@@ -13,12 +13,11 @@ namespace headscope::analysis {
 
 // Exact: every causal score of the tile is evaluated (cost 2^level squared x 65,536 scores). Cancelled: returns
 // nullptr.
-TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads,
-                    const std::atomic<bool>* cancelled);
+TilePtr ComputeTile(const HeadTensors& head, const TileKey& key, int32_t num_threads, const std::stop_token& stop);
 // All tiles of `level` and coarser of one head and reduction in a single pass over the scores: for the first look at a
 // head.
 std::vector<TilePtr> ComputePyramid(const HeadTensors& head, TileReduction reduction, int32_t level,
-                                    int32_t num_threads, const std::atomic<bool>* cancelled);
+                                    int32_t num_threads, const std::stop_token& stop);
 // `window` is the head's own (0: none); the index lies inside it.
 MaskTilePtr ComputeMaskTile(const kernels::SparseIndexView& index, int32_t window, const TileKey& key);
 // What a decode method keeps on some rows. The other rows, which are no steps, lose nothing: 255.

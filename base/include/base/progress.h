@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress and cancellation of long work.
+// Progress of long work.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -18,6 +17,5 @@ struct Progress {
   double remaining_s = -1;  // estimate; -1 while unknown
 };
 using ProgressFunction = std::function<void(const Progress&)>;
-using CancelFlag = std::atomic<bool>;
 
 }  // namespace headscope

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "base/errors.h"
 #include "base/progress.h"
 #include "model/attention_backend.h"
@@ -33,7 +35,7 @@ struct CaptureRequest {
   // auto, fp32 or bf16, as SessionOptions says: of the model, and of the trace, which holds exactly the numbers that
   // the model's attention used.
   std::string dtype = "auto";
-  std::string device = "cpu";   // cpu, cuda, cuda:N
+  Device device = kCpu;
   int32_t chunk_tokens = 1024;  // prefill chunk
   int32_t num_threads = 0;      // 0: all cores
   // What computes the model's attention; null: dense attention on LibTorch. It outlives the capture.
@@ -59,8 +61,8 @@ struct CaptureResult {
 std::vector<std::string> InputFiles(const CaptureRequest& request);
 
 // Replaces an existing trace only by a complete one; a failure's message says where the tokens recorded up to it are.
-// Throws BadInputError, DeviceError, data::TraceError, std::invalid_argument (usage: a field is named by the command
+// Throws BadInputError, DeviceError, FailedError, std::invalid_argument (usage: a field is named by the command
 // line's option for it, such as --rows). `progress` is called from this thread, at most ten times a second.
-CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const CancelFlag* cancelled);
+CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const std::stop_token& stop);
 
 }  // namespace headscope::capture

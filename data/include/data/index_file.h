@@ -37,12 +37,12 @@ struct IndexFile {
   std::vector<int32_t> columns;
 };
 
-// Creates `path`, which must not exist. Throws TraceError when the file cannot be written; one that could not be
+// Creates `path`, which must not exist. Throws FailedError when the file cannot be written; one that could not be
 // written whole is removed.
 void WriteIndexFile(const std::string& path, const IndexFile& index);
 
 // Reads a file that anybody may have made: types, links, filters and extents are checked before data is read, lists
-// must have one length. What the numbers say is the caller's to validate. Throws BadTraceError naming file and field.
+// must have one length. What the numbers say is the caller's to validate. Throws BadInputError naming file and field.
 IndexFile ReadIndexFile(const std::string& path);
 
 }  // namespace headscope::data

@@ -18,7 +18,7 @@ struct ResultsColumn {
   std::variant<std::vector<double>, std::vector<std::string>> values;
 };
 
-// Creates `path`, which must not exist. Throws TraceError naming the column when lengths differ or a name cannot be
+// Creates `path`, which must not exist. Throws FailedError naming the column when lengths differ or a name cannot be
 // used, and when the file cannot be written; a file that could not be written whole is removed. `attributes` (name,
 // text) describe the table: model, trace, device.
 void WriteResults(const std::string& path, const std::vector<ResultsColumn>& columns,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -20,17 +21,17 @@ struct ExportSelection {
   int64_t end_token = -1;              // -1: to the end
 };
 
-// Called now and then with the share done, 0 to 1; return false to stop.
-using ExportProgress = std::function<bool(double)>;
+// Called now and then with the share done, 0 to 1.
+using ExportProgress = std::function<void(double)>;
 
-// All three create `path`, which must not exist, and throw TraceError naming the field when the selection asks for what
-// the trace does not hold. They return false when `progress` stopped them; the unfinished file is removed then and
+// All three create `path`, which must not exist, and throw FailedError naming the field when the selection asks for
+// what the trace does not hold. They return false when `stop` was requested; the unfinished file is removed then and
 // after an error. Memory use: a bounded part of the vectors, and some bytes a token.
 
 // A complete trace of the part. Token positions start at 0 again; TraceLayout::first_token tells where they were, and
 // the log-sum-exp of every row stays the one of the full context, over the keys that /attention/lse_keys counts.
 bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-                 const ExportProgress& progress = {});
+                 const ExportProgress& progress = {}, const std::stop_token& stop = {});
 
 // One line per vector: tensor (q, k or v), layer, head, token (position in the cut), position (in the whole prompt),
 // lse and lse_keys (of q only: the log-sum-exp, natural, over the lse_keys newest tokens up to the row's own, which are
@@ -38,7 +39,7 @@ bool ExportTrace(const TraceReader& trace, const ExportSelection& selection, con
 // d<N - 1>, where N is the longest vector of any layer and shorter ones leave their last cells empty. Numbers read
 // back exactly as fp32.
 bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-               const ExportProgress& progress = {});
+               const ExportProgress& progress = {}, const std::stop_token& stop = {});
 
 // {"format": "headscope-export", "version": 1, "model": {..} (model_json.h), "encoding" (how the trace stores q, k and
 // v: float32, bfloat16 or float16), "softmax_scale" (null where layers differ), "layers" (their facts: model_json.h),
@@ -47,6 +48,6 @@ bool ExportCsv(const TraceReader& trace, const ExportSelection& selection, const
 // "tokens" is the position. Bytes of a token that are no valid UTF-8 appear as U+FFFD, numbers that are not finite as
 // null.
 bool ExportJson(const TraceReader& trace, const ExportSelection& selection, const std::string& path,
-                const ExportProgress& progress = {});
+                const ExportProgress& progress = {}, const std::stop_token& stop = {});
 
 }  // namespace headscope::data

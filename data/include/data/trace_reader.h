@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads traces, also while they are still being written and after their writer was killed. Files are untrusted: their
 // metadata is read by a process without rights, then types, ranks, links, filters, extents and places are checked
-// before any data is read (BadTraceError). One reader may be used from several threads, which read at the same time.
+// before any data is read (BadInputError). One reader may be used from several threads, which read at the same time.
 #pragma once
 
 #include <cstdint>

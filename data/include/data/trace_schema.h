@@ -4,22 +4,10 @@
 
 #include <array>
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace headscope::data {
-
-// Any refusal of a trace: one sentence that names the file, the field and the remedy.
-class TraceError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-// The trace itself is at fault or is not there (exit code 3), as opposed to the disk or the caller.
-class BadTraceError : public TraceError {
- public:
-  using TraceError::TraceError;
-};
 
 enum class Encoding : uint8_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
 inline int64_t SizeOf(Encoding encoding) {

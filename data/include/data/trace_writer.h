@@ -52,8 +52,8 @@ struct LayerBlock {
 class TraceWriter {
  public:
   // `expected_rows`: query rows that will be recorded, as far as known (0: as many as tokens). It only sizes chunks, so
-  // that a trace of few rows leaves none of them nearly empty. Throws TraceError when the file exists (and !overwrite),
-  // the folder cannot be written or the layout is inconsistent.
+  // that a trace of few rows leaves none of them nearly empty. Throws FailedError when the file exists (and
+  // !overwrite), the folder cannot be written or the layout is inconsistent.
   TraceWriter(const std::string& path, const TraceLayout& layout, bool overwrite, int64_t expected_rows = 0);
   ~TraceWriter();  // as if killed: what was flushed stays readable
   TraceWriter(const TraceWriter&) = delete;
@@ -63,7 +63,7 @@ class TraceWriter {
   // Token positions of the query rows that the next blocks record, the same for all layers; called once per forward
   // pass, before its blocks.
   void AppendRowPositions(std::span<const int32_t> positions);
-  // Throws TraceError when the disk is (nearly) full: what was flushed before stays intact and readable.
+  // Throws FailedError when the disk is (nearly) full: what was flushed before stays intact and readable.
   void Append(const LayerBlock& block);
   // Makes everything appended so far durable against a kill of the process, and counts it in the attribute
   // tokens_flushed.

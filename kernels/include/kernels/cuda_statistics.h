@@ -23,10 +23,10 @@
 // without CUDA.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <vector>
 
 #include "kernels/attention_problem.h"
@@ -102,7 +102,7 @@ struct RowNumbersRequest {
   std::vector<int32_t> agreement_r, agreement_k;
   // The far mass of a block of query positions by key blocks, one query block after the other, from 0.
   std::function<void(int64_t query_block, const float* masses, int64_t num_key_blocks)> take_blocks;
-  const std::atomic<bool>* cancelled = nullptr;
+  std::stop_token stop = {};
 };
 struct RowNumbers {
   std::vector<float> entropy;  // [rows] nats

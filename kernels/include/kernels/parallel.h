@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parallel loop of every room: fresh threads, work handed out on demand, a flag that stops it.
+// The parallel loop of every room: fresh threads, work handed out on demand, a token that stops it.
 //
 // Threads are started per call (about 20 microseconds each; kernels/internal/waiting_threads.h is for loops that take
 // no longer) and nothing runs or waits between calls, so two callers never share a queue. Work starts in ascending
@@ -12,14 +12,11 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
 namespace headscope::kernels {
-
-inline bool IsCancelled(const std::atomic<bool>* cancelled) {
-  return cancelled != nullptr && cancelled->load(std::memory_order_relaxed);
-}
 
 // Threads that a loop of `count` steps uses, at least 1; num_threads 0: all cores. Workers are numbered below it.
 inline int32_t NumWorkers(int32_t num_threads, int64_t count) {
@@ -29,13 +26,13 @@ inline int32_t NumWorkers(int32_t num_threads, int64_t count) {
   return static_cast<int32_t>(std::clamp<int64_t>(std::min(wanted, count), 1, 1024));
 }
 
-// The chunks of [0, count), of at most `grain` (>= 1) each, and how a loop over them ended. The flag is looked at
-// before each chunk; it and the first exception that a body throws end the loop.
+// The chunks of [0, count), of at most `grain` (>= 1) each, and how a loop over them ended. The token is looked
+// at before each chunk; it and the first exception that a body throws end the loop.
 template <typename Body>
 class ChunkQueue {
  public:
-  ChunkQueue(int64_t count, int64_t grain, const std::atomic<bool>* cancelled, Body& body)
-      : count_(count), grain_(grain), cancelled_(cancelled), body_(body) {}
+  ChunkQueue(int64_t count, int64_t grain, const std::stop_token& stop, Body& body)
+      : count_(count), grain_(grain), stop_(stop), body_(body) {}
 
   int32_t NumWorkers(int32_t num_threads) const {
     return kernels::NumWorkers(num_threads, (count_ + grain_ - 1) / grain_);
@@ -47,7 +44,7 @@ class ChunkQueue {
       while (!failed_.load(std::memory_order_relaxed)) {
         const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
         if (begin >= count_) return;
-        if (IsCancelled(cancelled_)) {
+        if (stop_.stop_requested()) {
           stopped_.store(true, std::memory_order_relaxed);
           return;
         }
@@ -69,7 +66,7 @@ class ChunkQueue {
  private:
   const int64_t count_;
   const int64_t grain_;
-  const std::atomic<bool>* const cancelled_;
+  const std::stop_token& stop_;
   Body& body_;
   std::atomic<int64_t> next_{0};
   std::atomic<bool> stopped_{false}, failed_{false};
@@ -93,20 +90,19 @@ void WorkOnFreshThreads(int32_t num_workers, ChunkQueue<Body>& queue) {
 }
 
 // Calls body(begin, end, worker) until [0, count) is covered by chunks of at most `grain` (>= 1); worker <
-// NumWorkers(num_threads, number of chunks). The flag is looked at before each chunk; false when it ended the loop
-// early. The first exception that a body throws ends the loop and is rethrown here.
+// NumWorkers(num_threads, number of chunks). The token is looked at before each chunk; false when it ended the
+// loop early. The first exception that a body throws ends the loop and is rethrown here.
 template <typename Body>
-bool ParallelChunks(int64_t count, int64_t grain, int32_t num_threads, const std::atomic<bool>* cancelled,
-                    Body&& body) {
-  ChunkQueue queue(count, grain, cancelled, body);
+bool ParallelChunks(int64_t count, int64_t grain, int32_t num_threads, const std::stop_token& stop, Body&& body) {
+  ChunkQueue queue(count, grain, stop, body);
   WorkOnFreshThreads(queue.NumWorkers(num_threads), queue);
   return queue.Finish();
 }
 
 // The same index by index: body(index, worker).
 template <typename Body>
-bool ParallelFor(int64_t count, int32_t num_threads, const std::atomic<bool>* cancelled, Body&& body) {
-  return ParallelChunks(count, 1, num_threads, cancelled,
+bool ParallelFor(int64_t count, int32_t num_threads, const std::stop_token& stop, Body&& body) {
+  return ParallelChunks(count, 1, num_threads, stop,
                         [&](int64_t index, int64_t, int32_t worker) { body(index, worker); });
 }
 

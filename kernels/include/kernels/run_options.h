@@ -2,15 +2,14 @@
 // How a selector or executor runs on the CPU.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <stop_token>
 
 namespace headscope::kernels {
 
 struct RunOptions {
-  int32_t num_threads = 0;  // 0: all cores
-  const std::atomic<bool>* cancelled =
-      nullptr;  // looked at between row tiles; kCancelled is returned soon after it turns true
+  int32_t num_threads = 0;    // 0: all cores
+  std::stop_token stop = {};  // looked at between row tiles; kCancelled is returned soon after a request to stop
 };
 
 }  // namespace headscope::kernels

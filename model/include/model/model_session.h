@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "base/progress.h"
 
 namespace headscope::model {
@@ -36,7 +38,7 @@ struct SessionOptions {
   // ones, the weights are widened to fp32 (exactly) and only q, k and v are rounded to bf16 before attention uses them.
   // What a trace holds is then still exactly what the model used, in half the space. fp32 for every other checkpoint.
   std::string dtype = "auto";
-  std::string device = "cpu";   // cpu, cuda, cuda:N
+  Device device = kCpu;
   int32_t chunk_tokens = 1024;  // tokens per forward pass of a prompt; activations take memory in proportion
   int32_t num_threads = 0;      // 0: all cores
 };
@@ -49,7 +51,7 @@ class ModelSession {
   // Feeds tokens after those fed before; returns the logits of the last one [vocabulary_size], fp32. Empty when
   // cancelled. Throws std::invalid_argument when the model has no position left or an id is not in its vocabulary.
   std::vector<float> Feed(std::span<const int32_t> tokens, const ProgressFunction& progress = {},
-                          const CancelFlag* cancelled = nullptr);
+                          const std::stop_token& stop = {});
   // Logits of every fed token [tokens, vocabulary_size]: for tests and losses (the caller keeps the count small).
   std::vector<float> FeedAllLogits(std::span<const int32_t> tokens);
   // Greedy continuation; stops at `stop_token` (not returned) or after max_tokens.

@@ -49,6 +49,6 @@ class ReferenceAttention {
 // device: cpu, cuda or cuda:N. num_threads: 0 for all cores; a setting of the process. Host tensors are copied to a GPU
 // here; tensors that lie where they are used must outlive the result. Throws DeviceError, std::invalid_argument.
 std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,
-                                                           const std::string& device, int32_t num_threads);
+                                                           const Device& device, int32_t num_threads);
 
 }  // namespace headscope::model

@@ -17,6 +17,7 @@
 #include "analysis/types/kept_steps.h"
 #include "analysis/types/mass_distribution.h"
 #include "analysis/types/tile.h"
+#include "base/device.h"
 #include "kernels/method_spec.h"
 #include "ui/memory_budget.h"
 
@@ -48,7 +49,8 @@ struct CaptureSettings {
   std::string layers, heads;  // as typed; empty: all
   std::string rows = "all";
   int64_t decode_tokens = 0;
-  std::string dtype = "auto", device = "cpu";
+  std::string dtype = "auto";
+  Device device = kCpu;
   std::string output_path;
   bool overwrite = false;
 };
@@ -131,7 +133,7 @@ class Workbench {
   virtual std::vector<std::string> task_names() const = 0;
   virtual std::string task_help(const std::string& name) const = 0;  // one line: what the prompt holds and asks for
   virtual std::string default_model_dir() const = 0;
-  virtual std::vector<std::string> capture_devices() const = 0;  // of this machine: cpu, then cuda:0, ..
+  virtual std::vector<Device> capture_devices() const = 0;  // of this machine: the CPU, then its GPUs
 
   virtual void OpenTrace(const std::string& path, Reply<TraceSummary> done, ErrorReply failed) = 0;
   // Statistics of all heads, each as soon as it is known (quick ones first, then exact); `finished` at the end. Kept in

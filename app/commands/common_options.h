@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that several commands have: one name, one line of help and one check each. What a command adds to the
+// help is given with the call.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "base/device.h"
+
+namespace headscope::app {
+
+// --device, parsed where it is read: the commands see a device and no text. `note` follows the choices.
+void AddDeviceOption(CLI::App* command, Device* device, const std::string& note = "");
+// --threads, 0 for all cores.
+void AddThreadsOption(CLI::App* command, int32_t* num_threads);
+// --heads of a trace, by layer and head: L:H,.. (commands/head_selection.h).
+void AddRecordedHeadsOption(CLI::App* command, std::string* heads);
+// --layers and --heads by their numbers in the model. `heads_note` follows the word.
+void AddModelHeadsOptions(CLI::App* command, std::string* layers, std::string* heads,
+                          const std::string& heads_note = "");
+// --repeat.
+CLI::Option* AddRepeatOption(CLI::App* command, int32_t* repeats);
+// -o,--output and --force, which lets it replace what is there. `what` is the help of the first.
+CLI::Option* AddOutputOptions(CLI::App* command, std::string* output, bool* force, const std::string& what,
+                              const std::string& type_name = "OUT");
+// --json. `what` says what is printed and the name of its schema.
+void AddJsonOption(CLI::App* command, bool* json, const std::string& what);
+// --quiet.
+void AddQuietOption(CLI::App* command, bool* quiet);
+
+}  // namespace headscope::app

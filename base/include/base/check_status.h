@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place where a status becomes an exception. kernels/, which stands alone, never throws and says by a status
+// (kernels/status.h) how a call ended; whoever calls it for a person hands that status on as an error.
+#pragma once
+
+#include <string>
+
+#include "base/errors.h"
+
+namespace headscope {
+
+// Throws the error of the kind that `status` says, unless it is ok. The sentence begins with `where`, unless that is
+// empty: what was being done, and on which head of which file. A template, because this room lies below the statuses'.
+template <typename Status>
+void CheckStatus(const Status& status, const std::string& where = "") {
+  using Code = decltype(status.code());
+  const auto fault = [&] { return Fault{.file = where, .problem = status.message()}; };
+  switch (status.code()) {
+    case Code::kOk:
+      return;
+    case Code::kInvalidArgument:
+    case Code::kUnsupported:
+      throw UsageError(fault());
+    case Code::kOutOfMemory:
+    case Code::kDeviceMissing:
+      throw DeviceError(fault());
+    case Code::kDeviceError:
+      throw FailedError(fault());
+    case Code::kCancelled:
+      throw CancelledError(fault());
+  }
+}
+
+}  // namespace headscope
