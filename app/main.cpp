@@ -78,12 +78,9 @@ int Main(int argc, char** argv) {
     std::error_code unreadable;
     return !open_path.empty() && !std::filesystem::exists(open_path, unreadable);
   };
-  if (const std::string refusal = EmptyElement(app, argc, argv); !refusal.empty()) {
-    Say(refusal);
-    return kWrongUsage;
-  }
   bool ended = false;  // by what was asked for, or by the refusal of the command line
   const int parsed = Run(app, [&] {
+    if (const std::string refusal = EmptyElement(app, argc, argv); !refusal.empty()) throw UsageError(refusal);
     try {
       app.parse(argc, argv);
     } catch (const CLI::Success& asked) {  // --help and --version

@@ -80,7 +80,7 @@ std::string FolderName(const std::string& path) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-// What of the request depends on the model's sizes alone. Throws std::invalid_argument before any weight is read.
+// What of the request depends on the model's sizes alone. Throws UsageError before any weight is read.
 struct RecordedHeads {
   std::vector<int32_t> layers, qo_heads;
 };
@@ -175,7 +175,7 @@ class CaptureRun {
       : model_(model), tokenizer_(tokenizer), recorder_(recorder), unfinished_(unfinished), stop_(stop) {}
 
   void KeepWhatIsThere() { unfinished_->Keep(); }
-  bool Cancelled() const { return stop_.stop_requested(); }
+  const std::stop_token& stop() const { return stop_; }
 
   std::vector<float> Pass(std::span<const int32_t> tokens, data::TokenPhase phase, model::LogitsOf logits) {
     std::vector<data::TokenRecord> records;
@@ -216,7 +216,7 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
   const std::span<const int32_t> tokens(prompt.tokens);
   std::vector<float> logits;
   ProgressMeter prefill("prefill", "tokens", prompt_tokens, progress);
-  for (int64_t done = 0; done < prompt_tokens && !run->Cancelled();) {
+  for (int64_t done = 0; done < prompt_tokens && !run->stop().stop_requested();) {
     const int64_t count = std::min<int64_t>(request.chunk_tokens, prompt_tokens - done);
     const bool last = done + count == prompt_tokens;
     logits = run->Pass(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), data::TokenPhase::kPrompt,
@@ -226,7 +226,7 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
   }
   std::vector<int32_t> generated;
   ProgressMeter decode("decode", "tokens", request.decode_tokens, progress);
-  while (static_cast<int64_t>(generated.size()) < request.decode_tokens && !run->Cancelled()) {
+  while (static_cast<int64_t>(generated.size()) < request.decode_tokens && !run->stop().stop_requested()) {
     generated.push_back(ArgMax(logits));
     logits = run->Pass(std::span(generated).last(1), data::TokenPhase::kDecode, model::LogitsOf::kLastToken);
     decode.Report(static_cast<int64_t>(generated.size()));

@@ -12,7 +12,7 @@ namespace headscope::capture {
 // are always recorded: they exist only because they were asked for.
 class RowSelection {
  public:
-  explicit RowSelection(const std::string& text);  // throws std::invalid_argument
+  explicit RowSelection(const std::string& text);  // throws UsageError
   // `position` of a token in a prompt of `prompt_tokens`, or after it.
   bool Keeps(int64_t position, int64_t prompt_tokens) const;
   // Rows kept of a prompt of `prompt_tokens`, decode rows not counted.
@@ -23,7 +23,7 @@ class RowSelection {
   int64_t count_ = 1;
 };
 
-// `chosen` sorted without repeats, all of [0, count) when it is empty. Throws std::invalid_argument naming `what` for a
+// `chosen` sorted without repeats, all of [0, count) when it is empty. Throws UsageError naming `what` for a
 // number outside.
 std::vector<int32_t> ChooseNumbers(const std::vector<int32_t>& chosen, int32_t count, const std::string& what);
 

@@ -106,9 +106,9 @@ void TraceTarget::RequireSpace(int64_t bytes) const {
 void TraceTarget::Complete() const {
   if (!Replaces()) return;
   if (std::rename(writing_path_.c_str(), path_.c_str()) != 0) {
-    throw FailedError(
-        {.file = path_,
-         .problem = "cannot be replaced (" + std::strerror(errno) + "); the whole new trace is " + writing_path_});
+    throw FailedError({.file = path_,
+                       .problem = std::string("cannot be replaced (") + std::strerror(errno) +
+                                  "); the whole new trace is " + writing_path_});
   }
 }
 

@@ -63,8 +63,6 @@ class Evaluation {
         stop_(stop),
         meter_("evaluating", "tokens", total_tokens, progress, ProgressMeter::RateOver::kWholeStage) {}
 
-  bool Cancelled() const { return stop_.stop_requested(); }
-
   TaskScore Score(const std::string& task, int64_t length) {
     const auto begin = std::chrono::steady_clock::now();
     TaskScore score;
@@ -90,16 +88,16 @@ class Evaluation {
     int64_t exact = 0;
     int64_t preferred = 0;
     int64_t answer_tokens = 0;
-    while (score->samples < request_.samples && !Cancelled()) {
+    while (score->samples < request_.samples && !stop_.stop_requested()) {
       const TaskSet set = questionnaire_.NextSet(*score);
       ++score->contexts;
       session_.Reset();
       session_.Feed(
           set.context, [this](const Progress& context) { meter_.Report(tokens_done_ + context.done); }, stop_);
-      if (Cancelled()) return;
+      if (stop_.stop_requested()) return;
       Done(static_cast<int64_t>(set.context.size()));
       for (const TaskQuestion& question : set.questions) {
-        if (Cancelled()) return;
+        if (stop_.stop_requested()) return;
         const auto context = static_cast<int64_t>(set.context.size());
         session_.Rewind(context);
         session_.Feed(question.tokens);
@@ -129,13 +127,13 @@ class Evaluation {
     double trigram_nats = 0;
     int64_t tokens_scored = 0;
     const auto vocabulary = static_cast<size_t>(session_.summary().vocabulary_size);
-    while (score->samples < questionnaire_.NumWindows() && !Cancelled()) {
+    while (score->samples < questionnaire_.NumWindows() && !stop_.stop_requested()) {
       const TaskMaker::ProseWindow window = questionnaire_.NextWindow(*score);
       TrigramModel trigram(session_.summary().vocabulary_size);
       trigram.Count(window.rest);
       const std::span<const int32_t> tokens(window.tokens);
       session_.Reset();
-      for (size_t done = 0; done < tokens.size() && !Cancelled(); done += kSlice) {
+      for (size_t done = 0; done < tokens.size() && !stop_.stop_requested(); done += kSlice) {
         const size_t count = std::min(kSlice, tokens.size() - done);
         const std::vector<float> logits = session_.FeedAllLogits(tokens.subspan(done, count));
         for (size_t i = 0; i < count && done + i + 1 < tokens.size(); ++i) {
@@ -179,7 +177,7 @@ std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::funct
   for (const std::string& task : request.tasks) {
     for (const int64_t length : request.lengths) {
       const TaskScore score = evaluation.Score(task, length);
-      if (evaluation.Cancelled()) return scores;
+      if (stop.stop_requested()) return scores;
       scores.push_back(score);
       if (on_score) on_score(score);
     }

@@ -25,7 +25,7 @@ class Questionnaire {
   static int64_t TokensOf(const TaskQuestion& question);
   static int64_t TokensOf(const TaskSet& set);
   // Of the whole request; fewer when cancelled. Makes every context once, which takes milliseconds where the model
-  // takes seconds, so that a length that is too short for any of them is refused here: throws std::invalid_argument.
+  // takes seconds, so that a length that is too short for any of them is refused here: throws UsageError.
   int64_t CountTokens(const std::stop_token& stop) const;
 
  private:

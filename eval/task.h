@@ -69,7 +69,7 @@ class Task {
 
 // Every task, in the order in which lists show them.
 const std::vector<const Task*>& Tasks();
-// Throws std::invalid_argument, which names those that there are.
+// Throws UsageError, which names those that there are.
 const Task& FindTask(std::string_view name);
 
 }  // namespace headscope::eval

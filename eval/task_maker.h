@@ -20,11 +20,11 @@ struct TaskSet {
 
 class TaskMaker {
  public:
-  // Throws std::invalid_argument when the text has no line. `tokenizer` outlives the maker.
+  // Throws UsageError when the text has no line. `tokenizer` outlives the maker.
   TaskMaker(const model::Tokenizer& tokenizer, std::string_view text);
 
   // Context and the longest of the questions with its answer make `length` tokens. At most `num_questions` questions: a
-  // task has no more of them than it has facts. Throws std::invalid_argument for a length that is too short.
+  // task has no more of them than it has facts. Throws UsageError for a length that is too short.
   TaskSet Make(const Task& task, int64_t length, uint64_t seed, int32_t num_questions) const;
   // `length` tokens of the filler, with the leading special token, from a random line on; the filler's other tokens
   // (none when the window is longer).

@@ -44,7 +44,7 @@ void CheckFinite(const std::vector<float>& values, const char* tensor, HeadId id
   for (const float value : values) sum += value * 0.0f;
   if (std::isfinite(sum)) return;
   throw BadInputError({.file = path,
-                       .problem = tensor + " of head " + HeadName(id) +
+                       .problem = std::string(tensor) + " of head " + HeadName(id) +
                                   " holds values that are not finite: capture again in fp32, and if they "
                                   "stay, the model's weights hold such values"});
 }

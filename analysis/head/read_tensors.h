@@ -15,7 +15,7 @@ struct HeadSlots {
   int32_t layer = -1, qo_head = -1, kv_head = -1;
   int32_t kv_number = 0;  // of the KV head in its layer
 };
-// Throws std::invalid_argument, naming what was recorded, when the head is not in the trace.
+// Throws UsageError, naming what was recorded, when the head is not in the trace.
 HeadSlots FindHead(const data::TraceReader& trace, HeadId id);
 
 // What heads of that layer have in common. Throws BadInputError when rows lie behind the recorded tokens.

@@ -20,7 +20,7 @@ struct MapValues {
 };
 
 // `edges` inside the map; view, reduction and stop and progress of the request are used, and without texels it was
-// stopped. Throws std::invalid_argument when the view needs an index of this head and has none.
+// stopped. Throws UsageError when the view needs an index of this head and has none.
 MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexView* index, const RenderRequest& request,
                            const TexelEdges& edges);
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "kernels/attention_problem.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"

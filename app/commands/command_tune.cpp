@@ -88,7 +88,8 @@ Traces OpenTraces(const std::vector<std::string>& paths) {
     traces.push_back(std::make_unique<data::TraceReader>(path));
     CheckQueryRows(*traces.back());
     if (!data::RowsContiguous(traces.back()->row_positions()))
-      throw UsageError({.file = path, .problem = "its query rows have gaps; capture with --rows all or --rows last:N"});
+      throw BadInputError(
+          {.file = path, .problem = "its query rows have gaps", .remedy = "capture with --rows all or --rows last:N"});
     CheckSameModel(*traces.back(), *traces.front());
   }
   return traces;

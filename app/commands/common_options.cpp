@@ -2,6 +2,8 @@
 #include "base/device.h"
 #include "commands/common_options.h"
 
+#include "base/device.h"
+
 namespace headscope::app {
 
 void AddDeviceOption(CLI::App* command, Device* device, const std::string& note) {
@@ -26,13 +28,14 @@ void AddModelHeadsOptions(CLI::App* command, std::string* layers, std::string* h
 }
 
 CLI::Option* AddRepeatOption(CLI::App* command, int32_t* repeats) {
-  return command->add_option("--repeat,--repeats", *repeats, "Timed repeats; medians are told")->capture_default_str();
+  return command->add_option("--repeat,--repeats", *repeats, "Timed repeats; the median is reported")
+      ->capture_default_str();
 }
 
 CLI::Option* AddOutputOptions(CLI::App* command, std::string* output, bool* force, const std::string& what,
                               const std::string& type_name) {
   CLI::Option* const option = command->add_option("-o,--output", *output, what)->type_name(type_name);
-  command->add_flag("--force", *force, "Replace what is there of that name");
+  command->add_flag("--force", *force, "Replace an existing output");
   return option;
 }
 

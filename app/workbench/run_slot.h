@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "analysis/head_sweeps.h"
+#include "base/device.h"
 
 namespace headscope::app {
 

@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/device.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/method.h"
@@ -144,7 +145,7 @@ void Compare(const Shape& shape, int rounds, const RunOptions& options) {
                                                 .num_kv_heads = shape.num_kv_heads,
                                                 .head_dim = shape.head_dim,
                                                 .seq_len = shape.seq_len},
-                                               "cpu", options.num_threads);
+                                               headscope::kCpu, options.num_threads);
   const SparseIndex dense =
       MakeIndex(shape, 128, [&](SparseIndexBuilder& builder, int32_t) { builder.AddRange(0, shape.seq_len); });
   const SparseIndex blocks = RandomBlocks(shape, random);

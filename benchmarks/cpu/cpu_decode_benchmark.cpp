@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
@@ -177,7 +178,7 @@ class Comparison {
                                               .head_dim = shape_.head_dim,
                                               .seq_len = shape_.seq_len,
                                               .seq_q = 1},
-                                             "cpu", options_.num_threads);
+                                             headscope::kCpu, options_.num_threads);
     const DecodeMethod* const dense = FindDecodeMethod("dense");
     Require(dense->Select(problem, ParameterValues(dense->spec()), options_, &place->dense));
     Require(TransposeKeysCpu(problem, options_, &place->memory, &place->keys));

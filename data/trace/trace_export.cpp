@@ -230,7 +230,7 @@ class TextFile {
     }
     if (file_ == nullptr) {
       throw FailedError({.file = path,
-                         .problem = "cannot be created (" + std::strerror(errno) +
+                         .problem = std::string("cannot be created (") + std::strerror(errno) +
                                     "); choose a new name in a folder that can be written"});
     }
   }

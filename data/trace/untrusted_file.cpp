@@ -49,8 +49,10 @@ int64_t RequireSuperblock(const std::string& path, int descriptor, int64_t size,
     return value;
   };
   if (bytes[kWidths] != 8 || bytes[kWidths + 1] != 8 || number(kBase) != 0 || number(kExtension) != kNoAddress) {
-    throw BadInputError(
-        {.file = path, .problem = "superblock: is of a kind that " + kind.noun + " never has; " + kind.damaged});
+    throw BadInputError({.file = path,
+                         .field = "superblock",
+                         .problem = std::string("is of a kind that ") + kind.noun + " never has",
+                         .remedy = kind.damaged});
   }
   return number(kEndOfFile) > kMostAddress ? 0 : static_cast<int64_t>(number(kEndOfFile));
 }
@@ -119,15 +121,15 @@ void UntrustedFile::Open() {
   struct stat status {};
   // Before it is opened, because opening a pipe or a device may wait or do something.
   if (stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    throw BadInputError({.file = path_, .problem = "is not a regular file; " + kind_.not_one});
+    throw BadInputError({.file = path_, .problem = "is not a regular file", .remedy = kind_.not_one});
   }
   descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0 || fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
     const int error = errno;
     if (descriptor_ >= 0) close(descriptor_);
-    throw BadInputError(
-        {.file = path_,
-         .problem = "cannot be opened (" + std::strerror(error) + "); check the name and the permissions"});
+    throw BadInputError({.file = path_,
+                         .problem = std::string("cannot be opened (") + std::strerror(error) +
+                                    "); check the name and the permissions"});
   }
   Measure();
   try {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/device.h"
 #include "network/torch_library.h"
 #include "network/torch_runtime.h"
 

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "base/device.h"
 #include "base/errors.h"
 
 namespace headscope::model {
@@ -30,7 +31,7 @@ const TorchLibrary* Load() {
 }
 
 // Loaded once, by whoever asks first, and never unloaded: its operators stay registered. After a failure the next call
-// tries again. Throws std::runtime_error.
+// tries again. Throws FailedError.
 const TorchLibrary& Torch() {
   static const TorchLibrary* const library = Load();
   return *library;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/device.h"
 #include "model/ceilings.h"
 #include "model/reference_attention.h"
 #include "model/transformer.h"

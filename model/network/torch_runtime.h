@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/device.h"
+
 namespace headscope::model {
 
 // The number types of one run. They differ only in the mixed mode (see DTypeOf in model_session.h).
@@ -25,10 +27,10 @@ struct NumberTypes {
 // pays for it. Throws DeviceError when there is none.
 c10::Device OpenDevice(const Device& device);
 
-// "auto", "fp32" or "bf16"; `stored` is the checkpoint's main dtype ("BF16", ...). Throws std::invalid_argument.
+// "auto", "fp32" or "bf16"; `stored` is the checkpoint's main dtype ("BF16", ...). Throws UsageError.
 NumberTypes ChooseNumberTypes(const std::string& dtype, const std::string& stored, const c10::Device& device);
 
-// fp32, bf16 or fp16. Throws std::invalid_argument for another name.
+// fp32, bf16 or fp16. Throws UsageError for another name.
 at::ScalarType ParseScalarType(const std::string& dtype);
 
 // Threads inside LibTorch's CPU operators; 0: all cores. A setting of the process. They are started here, and tried
@@ -41,7 +43,7 @@ inline constexpr std::string_view kSmallerRun = "use a shorter prompt or bf16";
 
 // To be called in a catch block, so that no error of LibTorch's own leaves this room: those carry a trace of C++
 // frames. Throws DeviceError when LibTorch, CUDA or the allocator ran out of memory while `doing` (`smaller` may be
-// empty: nothing that the caller chose is too large), std::runtime_error with the first line of any other error of
+// empty: nothing that the caller chose is too large), FailedError with the first line of any other error of
 // LibTorch, and what is not LibTorch's as it is.
 [[noreturn]] void RethrowTorchError(const std::string& doing, std::string_view smaller = kSmallerRun);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "analysis/compare.h"
+#include "base/device.h"
 #include "compare/decode_device.h"
 #include "evicting_method.h"
 #include "head_pair.h"
@@ -37,7 +38,7 @@ class OnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {
     options.repeats = 2;
     options.decode_rows = 5;
     on_cpu_ = std::make_unique<HeadComparison>(pair_.cpu, options);
-    options.device = "cuda";
+    options.device = CudaDevice(0);
     on_gpu_ = std::make_unique<HeadComparison>(pair_.gpu, options);
   }
 
@@ -129,7 +130,7 @@ class LayerOnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {
     }
   }
 
-  std::vector<MethodResult> RunOn(const std::string& device) const {
+  std::vector<MethodResult> RunOn(const Device& device) const {
     CompareOptions options;
     options.repeats = 3;
     options.decode_rows = 5;
@@ -147,7 +148,7 @@ class LayerOnTheGpu : public ::testing::TestWithParam<RandomHeadShape> {
 };
 
 TEST_P(LayerOnTheGpu, KeepsWhatTheCpuKeepsOfEveryHead) {
-  const std::vector<MethodResult> cpu = RunOn("cpu"), gpu = RunOn("cuda");
+  const std::vector<MethodResult> cpu = RunOn(kCpu), gpu = RunOn(CudaDevice(0));
   for (size_t i = 0; i < gpu.size(); ++i) {
     SCOPED_TRACE(gpu[i].method + ":" + gpu[i].parameters + " of head " + std::to_string(gpu[i].head.head));
     const bool sparq = gpu[i].method == "sparq";
@@ -173,7 +174,7 @@ TEST_P(LayerOnTheGpu, KeepsWhatTheCpuKeepsOfEveryHead) {
 TEST_P(LayerOnTheGpu, RunsAMethodThatSelectsOnTheCpu) {
   CompareOptions options;
   options.decode_rows = 5;
-  options.device = "cuda";
+  options.device = CudaDevice(0);
   const DecodeSteps steps(*layer_.measured, {3, 0}, options.decode_rows);
   std::unique_ptr<DecodeDevice> device;
   ASSERT_TRUE(MakeDecodeDevice(layer_.measured, steps, options, &device).ok());

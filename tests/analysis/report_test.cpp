@@ -15,6 +15,7 @@
 #include "analysis/result_files.h"
 #include "analysis/statistics.h"
 #include "analysis/types/color_map.h"
+#include "base/errors.h"
 #include "report/axis.h"
 #include "report/map_values.h"
 #include "synthetic_heads.h"
@@ -144,13 +145,13 @@ TEST(Render, RefusesRangesAndMasksThatDoNotFit) {
   RenderRequest request;
   request.row_begin = 50;
   request.row_end = 101;
-  EXPECT_THROW(RenderHead(*head, nullptr, request), std::invalid_argument);
+  EXPECT_THROW(RenderHead(*head, nullptr, request), UsageError);
   request = {};
   request.view = ViewKind::kMask;
-  EXPECT_THROW(RenderHead(*head, nullptr, request), std::invalid_argument);
+  EXPECT_THROW(RenderHead(*head, nullptr, request), UsageError);
   request = {};
   request.color_map = "nonesuch";
-  EXPECT_THROW(RenderHead(*head, nullptr, request), std::invalid_argument);
+  EXPECT_THROW(RenderHead(*head, nullptr, request), UsageError);
 }
 
 TEST(Render, TellsHowFarItIsAndStops) {
@@ -162,16 +163,17 @@ TEST(Render, TellsHowFarItIsAndStops) {
     request.view = kind;
     const ImageRgb whole = RenderHead(*head, &view, request);
     std::vector<double> shares;
-    request.progress = [&](double share) {
-      shares.push_back(share);
-      return true;
-    };
+    request.progress = [&](double share) { shares.push_back(share); };
     EXPECT_EQ(RenderHead(*head, &view, request).rgb, whole.rgb) << "watching changes nothing";
     ASSERT_GE(shares.size(), 10U);
     EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
     EXPECT_EQ(shares.back(), 1.0);
     int calls = 0;
-    request.progress = [&](double) { return ++calls < 3; };
+    std::stop_source stop;
+    request.stop = stop.get_token();
+    request.progress = [&](double) {
+      if (++calls == 3) stop.request_stop();
+    };
     const ImageRgb stopped = RenderHead(*head, &view, request);
     EXPECT_EQ(calls, 3);
     EXPECT_EQ(stopped.width, 0);

@@ -15,6 +15,7 @@
 #include "analysis/result_files.h"
 #include "analysis/statistics.h"
 #include "analysis/types/number_text.h"
+#include "base/errors.h"
 #include "synthetic_heads.h"
 
 namespace headscope::analysis {
@@ -188,7 +189,7 @@ TEST(ResultFields, WhatIsNoTableOfRunsIsOneSentence) {
   const auto refusal = [](const auto& parse, const std::string& text) -> std::string {
     try {
       parse(text, "mine.txt");
-    } catch (const std::invalid_argument& refused) {
+    } catch (const BadInputError& refused) {
       return refused.what();
     }
     return "";
@@ -224,10 +225,10 @@ TEST(ResultFields, TheExtensionChoosesTheForm) {
   EXPECT_EQ(contents(folder / "heads.csv"), StatisticsCsv({Analysed()}));
   EXPECT_EQ(ReadComparison((folder / "runs.CSV").string()).size(), 1u);
   EXPECT_EQ(ReadComparison((folder / "runs.json").string()).size(), 1u);
-  EXPECT_THROW(ReadComparison((folder / "runs.h5").string()), std::invalid_argument);
-  EXPECT_THROW(ReadComparison((folder / "missing.csv").string()), std::invalid_argument);
-  EXPECT_THROW(WriteComparison({Measured()}, (folder / "runs.txt").string()), std::invalid_argument);
-  EXPECT_THROW(WriteStatistics({}, (folder / "missing" / "heads.csv").string()), std::runtime_error);
+  EXPECT_THROW(ReadComparison((folder / "runs.h5").string()), BadInputError);
+  EXPECT_THROW(ReadComparison((folder / "missing.csv").string()), BadInputError);
+  EXPECT_THROW(WriteComparison({Measured()}, (folder / "runs.txt").string()), UsageError);
+  EXPECT_THROW(WriteStatistics({}, (folder / "missing" / "heads.csv").string()), FailedError);
   for (const char* name : {"a.json", "b.Csv", "c/d.h5"}) EXPECT_TRUE(IsResultsPath(name)) << name;
   for (const char* name : {"a.json.txt", "csv", ".h5/a", "a.hdf5"}) EXPECT_FALSE(IsResultsPath(name)) << name;
   std::filesystem::remove_all(folder);

@@ -188,7 +188,7 @@ class Tune(TraceCase):
         self.assertIn("is given twice", refused.stderr)
         gaps = self.path / "gaps.h5"
         run("capture", MODEL, "--text", "A row here and a row there, but not the ones between them.", "--rows", "every:2", "-o", gaps, "--quiet")
-        refused = run("tune", self.trace, gaps, "--method", "block-sparse", "--target", "cra=0.9", code=2)
+        refused = run("tune", self.trace, gaps, "--method", "block-sparse", "--target", "cra=0.9", code=3)
         self.assertIn(f"{gaps}: its query rows have gaps", refused.stderr)
 
     def test_a_target_out_of_reach_is_said_and_marked(self):

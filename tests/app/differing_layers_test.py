@@ -139,7 +139,7 @@ class DifferingLayers(unittest.TestCase):
                          {("q", 0): 192, ("k", 0): 192, ("v", 0): 128, ("q", 1): 64, ("k", 1): 64, ("v", 1): 64, ("q", 3): 64, ("k", 3): 64, ("v", 3): 48})
         run("export", self.trace, "--heads", "5", "-o", self.path / "of_layer_1.h5")
         self.assertEqual(json.loads(run("info", self.path / "of_layer_1.h5", "--json").stdout)["layers"], [1])
-        refused = run("export", self.trace, "--layers", "0,1", "--heads", "5", "-o", self.path / "none.h5", code=1)
+        refused = run("export", self.trace, "--layers", "0,1", "--heads", "5", "-o", self.path / "none.h5", code=2)
         self.assertIn("layer 0 holds none of the chosen heads", refused.stderr)
 
     def test_a_head_that_only_another_layer_has_is_named(self):

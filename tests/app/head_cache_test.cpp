@@ -90,7 +90,7 @@ TEST_F(HeadCacheTest, EveryThreadIsToldWhyAHeadCannotBeReadAndTheNextOneTriesAga
     AtOnce([&](size_t i) {
       try {
         cache_.Get(kBad);
-      } catch (const FailedError& refused) {
+      } catch (const Error& refused) {
         said[i] = refused.what();
       }
     });

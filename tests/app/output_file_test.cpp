@@ -111,7 +111,7 @@ TEST_F(OutputFileTest, KeepsAnExistingFileUnlessForced) {
 TEST_F(OutputFileTest, FailuresNameTheTargetAndNotTheTemporaryFile) {
   const OutputFile output(Path("a.h5"), false);
   try {
-    output.Write([](const std::string& path) { throw std::runtime_error(path + ": the disk is full"); });
+    output.Write([](const std::string& path) { throw FailedError({.file = path, .problem = "the disk is full"}); });
     FAIL();
   } catch (const FailedError& error) {
     EXPECT_EQ(error.what(), Path("a.h5") + ": the disk is full");

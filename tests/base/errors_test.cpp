@@ -41,8 +41,8 @@ TEST(Errors, TakeWhatACatcherKnowsAndStayWhatTheyAre) {
       throw;
     }
   };
-  EXPECT_THAT(with_context,
-              ThrowsMessage<DeviceError>("a.h5: /attention/q: no memory; close programs; the first 3 tokens are in a.h5"));
+  EXPECT_THAT(with_context, ThrowsMessage<DeviceError>(
+                                "a.h5: /attention/q: no memory; close programs; the first 3 tokens are in a.h5"));
 }
 
 // Of the shape of kernels/status.h, which this room does not see.

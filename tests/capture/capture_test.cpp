@@ -37,8 +37,8 @@ TEST(Capture, RecordsPromptAndDecodeSteps) {
   CaptureRequest request = Request(folder);
   request.decode_tokens = 3;
   std::vector<std::string> stages;
-  const CaptureResult result = Capture(
-      request, [&](const Progress& progress) { stages.push_back(progress.stage); }, nullptr);
+  const CaptureResult result =
+      Capture(request, [&](const Progress& progress) { stages.push_back(progress.stage); }, {});
   const model::Tokenizer tokenizer = model::Tokenizer::Load(ReferenceModel() + "/tokenizer.json");
   const std::vector<int32_t> tokens = tokenizer.Encode(*request.text, true);
   EXPECT_EQ(result.num_tokens, static_cast<int64_t>(tokens.size()) + 3);
@@ -56,22 +56,22 @@ TEST(Capture, RefusalLeavesNoFile) {
   const TemporaryFolder folder;
   CaptureRequest request = Request(folder);
   request.rows = "some";
-  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  EXPECT_THROW(Capture(request, {}, {}), UsageError);
   request = Request(folder);
   request.layers = {10};
-  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  EXPECT_THROW(Capture(request, {}, {}), UsageError);
   request = Request(folder);
   request.task = "passkey";
-  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  EXPECT_THROW(Capture(request, {}, {}), UsageError);
   request = Request(folder);
   request.text = "";
-  EXPECT_THROW(Capture(request, {}, nullptr), BadInputError);
+  EXPECT_THROW(Capture(request, {}, {}), BadInputError);
   request = Request(folder);
   request.decode_tokens = 20000;
-  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  EXPECT_THROW(Capture(request, {}, {}), UsageError);
   EXPECT_FALSE(std::filesystem::exists(request.output_path));
   folder.Write("trace.h5", "precious");
-  EXPECT_THROW(Capture(Request(folder), {}, nullptr), FailedError);
+  EXPECT_THROW(Capture(Request(folder), {}, {}), UsageError);
   EXPECT_EQ(ReadWholeFile(request.output_path), "precious");
 }
 
@@ -99,7 +99,7 @@ TEST(Capture, ReplacesATraceByACompleteOneOnly) {
   const CaptureResult again = Capture(request, CancelAt("prefill", &stop), stop.get_token());
   EXPECT_EQ(again.path, folder.File("trace.partial-2.h5")) << "what an earlier run left stays";
 
-  const CaptureResult whole = Capture(request, {}, nullptr);
+  const CaptureResult whole = Capture(request, {}, {});
   EXPECT_EQ(whole.path, request.output_path);
   EXPECT_EQ(data::TraceReader(whole.path).num_tokens(), whole.num_tokens);
   EXPECT_FALSE(std::filesystem::exists(folder.File("trace.partial-3.h5")));
@@ -119,7 +119,7 @@ TEST(Capture, RefusesWhatTheModelHasNoPositionsForBeforeMakingIt) {
   request.text.reset();
   request.task = "prose";
   request.task_length = 1'000'000'000'000;  // making it would not fit any memory
-  EXPECT_THROW(Capture(request, {}, nullptr), std::invalid_argument);
+  EXPECT_THROW(Capture(request, {}, {}), UsageError);
 }
 
 TEST(Capture, NeverReplacesWhatItReads) {
@@ -139,9 +139,9 @@ TEST(Capture, NeverReplacesWhatItReads) {
     request.output_path = folder.File(name);
     const std::string before = ReadWholeFile(request.output_path);
     try {
-      Capture(request, {}, nullptr);
+      Capture(request, {}, {});
       ADD_FAILURE() << name;
-    } catch (const std::invalid_argument& error) {
+    } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr("is the same file as")) << name;
     }
     EXPECT_EQ(ReadWholeFile(request.output_path), before) << name;
@@ -189,7 +189,7 @@ TEST(RowSelection, KeepsWhatItsTextSays) {
   EXPECT_THAT(kept("last:99"), ::testing::SizeIs(12));
   EXPECT_THAT(kept("every:4"), ElementsAre(0, 4, 8, 10, 11));
   for (const char* bad : {"", "last", "last:", "last:0", "every:-1", "every:4x", "first:3", "all:1"})
-    EXPECT_THROW(RowSelection{bad}, std::invalid_argument) << bad;
+    EXPECT_THROW(RowSelection{bad}, UsageError) << bad;
 }
 
 TEST(Selection, QueryHeadsBringTheirKvHeads) {
@@ -198,7 +198,7 @@ TEST(Selection, QueryHeadsBringTheirKvHeads) {
   const auto refusal = [](const std::vector<int32_t>& chosen) -> std::string {
     try {
       ChooseNumbers(chosen, 4, "head");
-    } catch (const std::invalid_argument& refused) {
+    } catch (const UsageError& refused) {
       return refused.what();
     }
     return "";

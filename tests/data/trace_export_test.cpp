@@ -156,7 +156,7 @@ TEST_F(TraceExport, RangeWithoutRecordedRowsExportsKeysAndValuesOnly) {
 TEST_F(TraceExport, WhatTheTraceLacksIsNamedAndNothingIsWritten) {
   const auto expect = [&](const ExportSelection& selection, const std::string& text) {
     EXPECT_THAT([&] { ExportTrace(*whole_, selection, folder_.File("cut.h5")); },
-                ThrowsMessage<FailedError>(HasSubstr(text)));
+                ThrowsMessage<UsageError>(HasSubstr(text)));
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
   };
   expect({.layers = {1}}, "layers 1: the trace holds no layer 1, only ");
@@ -169,7 +169,7 @@ TEST_F(TraceExport, ATraceWithoutTokensIsRefusedAsSuch) {
   WriteTrace(folder_.File("empty.h5"), SmallLayout(Encoding::kFloat32, 10), 0, 10);
   const TraceReader empty(folder_.File("empty.h5"));
   for (const auto write : {ExportTrace, ExportCsv, ExportJson}) {
-    EXPECT_THAT([&] { write(empty, {}, folder_.File("cut.h5"), {}); },
+    EXPECT_THAT([&] { write(empty, {}, folder_.File("cut.h5"), {}, {}); },
                 ThrowsMessage<BadInputError>(HasSubstr("empty.h5: the trace holds no token")));
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut.h5")));
   }
@@ -177,15 +177,18 @@ TEST_F(TraceExport, ATraceWithoutTokensIsRefusedAsSuch) {
 
 TEST_F(TraceExport, StoppedExportLeavesNoFile) {
   double last = 0;
+  std::stop_source stop;
   const auto stop_half_way = [&](double share) {
     EXPECT_GE(share, last);
     last = share;
-    return share < 0.5;
+    if (share >= 0.5) stop.request_stop();
   };
-  using Export = bool (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&);
+  using Export = bool (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&,
+                          const std::stop_token&);
   for (const Export function : {&ExportTrace, &ExportCsv, &ExportJson}) {
     last = 0;
-    EXPECT_FALSE(function(*whole_, {}, folder_.File("cut"), stop_half_way));
+    stop = {};
+    EXPECT_FALSE(function(*whole_, {}, folder_.File("cut"), stop_half_way, stop.get_token()));
     EXPECT_LT(last, 0.7);
     EXPECT_FALSE(std::filesystem::exists(folder_.File("cut")));
   }
@@ -196,10 +199,11 @@ TEST_F(TraceExport, StoppedExportLeavesNoFile) {
 TEST_F(TraceExport, WhatStandsThereAlreadyIsKept) {
   std::ofstream(folder_.File("cut")) << "precious";
   std::filesystem::create_symlink(folder_.File("nowhere"), folder_.File("link"));
-  using Export = bool (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&);
+  using Export = bool (*)(const TraceReader&, const ExportSelection&, const std::string&, const ExportProgress&,
+                          const std::stop_token&);
   for (const Export function : {&ExportTrace, &ExportCsv, &ExportJson}) {
     for (const char* name : {"cut", "link"}) {
-      EXPECT_THAT([&] { function(*whole_, {}, folder_.File(name), {}); },
+      EXPECT_THAT([&] { function(*whole_, {}, folder_.File(name), {}, {}); },
                   ThrowsMessage<FailedError>(HasSubstr("exists already")));
     }
     EXPECT_EQ(std::filesystem::file_size(folder_.File("cut")), 8u);

@@ -394,7 +394,7 @@ void ExpectRefusal(const std::string& path, const std::string& problem) {
   try {
     TraceReader reader(path);
     FAIL() << path << " was read";
-  } catch (const FailedError& error) {
+  } catch (const BadInputError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(path), HasSubstr(problem)));
   }
 }

@@ -93,13 +93,13 @@ TEST_F(Tasks, TooShortLengthNamesTheLeast) {
   try {
     MakeTask("kv", 1000, 1, tokenizer, prose);
     FAIL();
-  } catch (const std::invalid_argument& error) {
+  } catch (const UsageError& error) {
     const std::string text = error.what();
     const int64_t least = std::stoll(text.substr(text.find("at least ") + 9));
     EXPECT_EQ(static_cast<int64_t>(MakeTask("kv", least, 1, tokenizer, prose).tokens.size()) + 5, least);
-    EXPECT_THROW(MakeTask("kv", least - 1, 1, tokenizer, prose), std::invalid_argument);
+    EXPECT_THROW(MakeTask("kv", least - 1, 1, tokenizer, prose), UsageError);
   }
-  EXPECT_THROW(MakeTask("chess", 4096, 1, tokenizer, prose), std::invalid_argument);
+  EXPECT_THROW(MakeTask("chess", 4096, 1, tokenizer, prose), UsageError);
 }
 
 TEST_F(Tasks, QuestionsOfOneContextDiffer) {
@@ -131,7 +131,7 @@ class EvaluateWithoutWeights : public ::testing::Test {
     try {
       Evaluate(
           request, [](const TaskScore&) { ADD_FAILURE() << "a refused run gave a score"; },
-          [](const Progress&) { ADD_FAILURE() << "a refused run began"; }, nullptr);
+          [](const Progress&) { ADD_FAILURE() << "a refused run began"; }, {});
     } catch (const Error& error) {
       return error.what();
     }
@@ -144,18 +144,18 @@ class EvaluateWithoutWeights : public ::testing::Test {
 TEST_F(EvaluateWithoutWeights, RefusesTheRequestFirst) {
   EXPECT_THAT(Refusal<BadInputError>(), HasSubstr("model.safetensors")) << "a good request gets as far as the weights";
   request.lengths = {4096, 17000};
-  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("length 17000: the model has 16384 positions"));
+  EXPECT_THAT(Refusal<UsageError>(), StartsWith("length 17000: the model has 16384 positions"));
   request.lengths = {4096, 600};
   request.tasks = {"passkey", "kv"};
-  EXPECT_THAT(Refusal<std::invalid_argument>(), HasSubstr("the task kv needs at least"));
+  EXPECT_THAT(Refusal<UsageError>(), HasSubstr("the task kv needs at least"));
   request.tasks = {"passkey", "nosuch"};
-  EXPECT_THAT(Refusal<std::invalid_argument>(), HasSubstr("\"nosuch\""));
+  EXPECT_THAT(Refusal<UsageError>(), HasSubstr("\"nosuch\""));
   request = Request();
   request.samples = 0;
-  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("samples 0"));
+  EXPECT_THAT(Refusal<UsageError>(), StartsWith("samples 0"));
   request = Request();
   request.prose_path.clear();
-  EXPECT_THAT(Refusal<std::invalid_argument>(), StartsWith("prose_path"));
+  EXPECT_THAT(Refusal<UsageError>(), StartsWith("prose_path"));
   request.prose_path = folder.File("no-such.txt");
   EXPECT_THAT(Refusal<BadInputError>(), HasSubstr("no-such.txt"));
   request = Request();
@@ -209,7 +209,7 @@ TEST_F(Tasks, ModelFindsWhatItsContextHolds) {
       [&](const Progress& progress) {
         if (progress.stage != "loading model") seen.push_back(progress);
       },
-      nullptr);
+      {});
   ASSERT_EQ(scores.size(), 4U);
   EXPECT_EQ(reported, 4);
   // One count over all tasks: a context, its questions (passkey 4, variables 4, repeat 4), and the window of prose.

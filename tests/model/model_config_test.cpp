@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "base/errors.h"
 
@@ -119,7 +118,7 @@ TEST(ModelConfig, TakesTheFamilysPositionsWhereTheFileNamesNone) {
     try {
       RequirePositions(Parse(config), "--length", 200000);
       ADD_FAILURE() << "200000 tokens were accepted";
-    } catch (const std::invalid_argument& error) {
+    } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), HasSubstr("config.json has no max_position_embeddings"));
     }
   }

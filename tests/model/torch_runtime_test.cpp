@@ -78,7 +78,7 @@ TEST(TorchErrors, AnyOtherErrorOfLibTorchKeepsItsSentenceOnly) {
   const auto fault =
       Failing("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be reported elsewhere.");
   EXPECT_THAT(Translated(fault),
-              ThrowsMessage<std::runtime_error>("loading m: CUDA error: an illegal memory access was encountered"));
+              ThrowsMessage<FailedError>("loading m: CUDA error: an illegal memory access was encountered"));
   try {
     Translated(fault)();
   } catch (const DeviceError&) {

@@ -174,7 +174,7 @@ TEST(MethodAttention, RefusalsNameMethodAndLayer) {
   call.lse = lse.data();
   const auto baseline = AttendByMethods({});
   EXPECT_THAT([&] { baseline->Attend(call); },
-              ThrowsMessage<std::invalid_argument>(AllOf(HasSubstr("dense in layer 3"), HasSubstr("head_dim is 12"))));
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("dense in layer 3"), HasSubstr("head_dim is 12"))));
   call.on_device = true;
   EXPECT_THAT([&] { baseline->Attend(call); }, ThrowsMessage<DeviceError>(HasSubstr("on the CPU only")));
 }

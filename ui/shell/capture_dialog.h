@@ -15,6 +15,7 @@
 #include <QTimer>
 #include <optional>
 
+#include "base/device.h"
 #include "ui/workbench.h"
 
 namespace headscope::ui {

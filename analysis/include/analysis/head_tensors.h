@@ -74,7 +74,7 @@ using HeadTensorsPtr = std::shared_ptr<const HeadTensors>;
 // kGpuWhereExact: the head is copied to the GPU as well, if there is one and it gives the CPU's numbers (CopyToGpu in
 // head/head_on_gpu.h); otherwise the CPU computes them, and the head says why.
 enum class HeadPlace { kCpu, kGpuWhereExact };
-// Throws FailedError; std::invalid_argument (naming what was recorded) when the head is not in the trace.
+// Throws BadInputError; UsageError (naming what was recorded) when the head is not in the trace.
 HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
 // Share of every row's attention mass that lies on the trace's own tokens: exactly 1 for a row that sees all its keys
 // and has no sink, 1 - exp(sink - lse) for one that has; of the others the sum of exp(score - lse), which costs one

@@ -62,7 +62,7 @@ int64_t MeasuredBytes(const data::TraceReader& trace, int32_t layer, int32_t num
 // The part of the head's layer that is measured with it: every KV head whose whole group of query heads is recorded, as
 // far as their numbers are consecutive round the head; where the head's own group is not recorded whole, the recorded
 // heads of that group round it. Where that takes more than `most_bytes`, as many whole KV groups round the head as fit,
-// and at least its own. Throws std::invalid_argument when the head is not in the trace.
+// and at least its own. Throws UsageError when the head is not in the trace.
 LayerPart PartOfLayer(const data::TraceReader& trace, HeadId head, int64_t most_bytes);
 // Half of the memory that this machine has available now.
 int64_t MostMeasuredBytes();

@@ -21,7 +21,7 @@ struct ImageRgb {
   std::vector<uint8_t> rgb;    // [height, width, 3]
   std::string device = "cpu";  // where what it shows was computed, or the GPU's name
 };
-// PNG by zlib/libpng; throws std::runtime_error naming the file.
+// PNG by zlib/libpng; throws FailedError naming the file.
 void WritePng(const ImageRgb& image, const std::string& path);
 
 enum class ViewKind { kScores, kMask, kDifference };

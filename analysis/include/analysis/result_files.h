@@ -19,12 +19,12 @@ std::string ComparisonCsv(const std::vector<MethodResult>& results);
 // Whether a file of this name can be written: its extension is .json, .csv or .h5, in any case.
 bool IsResultsPath(const std::string& path);
 // The same fields in each of the three (analysis/result_fields.h). `path` must not exist when it ends in .h5. Throws
-// std::invalid_argument for another extension, FailedError or std::runtime_error when the file cannot be written.
+// UsageError for another extension, FailedError when the file cannot be written.
 void WriteStatistics(const std::vector<HeadStatistics>& statistics, const std::string& path);
 void WriteComparison(const std::vector<MethodResult>& results, const std::string& path);
 
 // Runs as ComparisonJson or ComparisonCsv wrote them: of `text`, or of a file by its extension (.json or .csv). Fields
-// that are missing keep their defaults. Throws std::invalid_argument with one sentence that names `source` and what is
+// that are missing keep their defaults. Throws BadInputError with one sentence that names `source` and what is
 // wrong with it: no such table, or an entry without a method.
 std::vector<MethodResult> ParseComparisonJson(const std::string& text, const std::string& source);
 std::vector<MethodResult> ParseComparisonCsv(const std::string& text, const std::string& source);

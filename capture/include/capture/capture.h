@@ -61,7 +61,7 @@ struct CaptureResult {
 std::vector<std::string> InputFiles(const CaptureRequest& request);
 
 // Replaces an existing trace only by a complete one; a failure's message says where the tokens recorded up to it are.
-// Throws BadInputError, DeviceError, FailedError, std::invalid_argument (usage: a field is named by the command
+// Throws BadInputError, DeviceError, FailedError, UsageError (usage: a field is named by the command
 // line's option for it, such as --rows). `progress` is called from this thread, at most ten times a second.
 CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const std::stop_token& stop);
 

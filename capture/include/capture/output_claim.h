@@ -12,7 +12,7 @@ namespace headscope::capture {
 
 class OutputClaim {
  public:
-  // Throws std::invalid_argument, which names the process, when a capture of this user to that path is running. Where
+  // Throws UsageError, which names the process, when a capture of this user to that path is running. Where
   // such a socket cannot be had nothing is claimed, and the file's own name decides.
   explicit OutputClaim(const std::string& path);
   ~OutputClaim();

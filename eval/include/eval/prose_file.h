@@ -6,7 +6,7 @@
 
 namespace headscope::eval {
 
-// The text at `path`. Throws BadInputError when it cannot be read, std::invalid_argument when `path` is empty: this
+// The text at `path`. Throws BadInputError when it cannot be read, UsageError when `path` is empty: this
 // room knows no folder of shipped files.
 std::string ReadProse(const std::string& path);
 

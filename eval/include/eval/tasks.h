@@ -22,7 +22,7 @@ struct TaskPrompt {
 const std::vector<std::string>& TaskNames();
 std::string TaskHelp(std::string_view name);
 // Exactly `length` tokens (prompt and answer together), the same for the same seed on every machine. `text`: the filler
-// prose, from data/prompts. Throws std::invalid_argument for an unknown name or a length that is too short, naming the
+// prose, from data/prompts. Throws UsageError for an unknown name or a length that is too short, naming the
 // least.
 TaskPrompt MakeTask(std::string_view name, int64_t length, uint64_t seed, const model::Tokenizer& tokenizer,
                     std::string_view text);

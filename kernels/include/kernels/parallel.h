@@ -45,7 +45,7 @@ class ChunkQueue {
         const int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
         if (begin >= count_) return;
         if (stop_.stop_requested()) {
-          stopped_.store(true, std::memory_order_relaxed);
+          ended_early_.store(true, std::memory_order_relaxed);
           return;
         }
         body_(begin, std::min(begin + grain_, count_), worker);
@@ -60,7 +60,7 @@ class ChunkQueue {
   // When all workers have returned: whether everything was covered; rethrows what a body threw.
   bool Finish() const {
     if (error_ != nullptr) std::rethrow_exception(error_);
-    return !stopped_.load();
+    return !ended_early_.load();
   }
 
  private:
@@ -69,7 +69,7 @@ class ChunkQueue {
   const std::stop_token& stop_;
   Body& body_;
   std::atomic<int64_t> next_{0};
-  std::atomic<bool> stopped_{false}, failed_{false};
+  std::atomic<bool> ended_early_{false}, failed_{false};
   std::exception_ptr error_;
   std::mutex error_mutex_;
 };

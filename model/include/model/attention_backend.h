@@ -35,7 +35,7 @@ struct AttentionCall {
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
-  // Called for every layer of a pass in turn. Throws DeviceError, std::invalid_argument (naming what is not supported).
+  // Called for every layer of a pass in turn. Throws DeviceError, UsageError (naming what is not supported).
   virtual void Attend(const AttentionCall& call) = 0;
   // The model forgot its tokens after the first `num_tokens`.
   virtual void Rewind(int64_t /*num_tokens*/) {}

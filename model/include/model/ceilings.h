@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/device.h"
 #include "base/errors.h"
 
 namespace headscope::model {

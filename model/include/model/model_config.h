@@ -54,7 +54,7 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file);
 
 // "4096 positions (max_position_embeddings)", for messages.
 std::string PositionsText(const ModelConfig& config);
-// Throws std::invalid_argument, naming `what` (such as "length"), when the model has fewer positions than `count`.
+// Throws UsageError, naming `what` (such as "length"), when the model has fewer positions than `count`.
 void RequirePositions(const ModelConfig& config, std::string_view what, int64_t count);
 
 }  // namespace headscope::model

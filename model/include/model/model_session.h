@@ -45,11 +45,11 @@ struct SessionOptions {
 
 class ModelSession {
  public:
-  // Throws BadInputError, DeviceError, std::invalid_argument (an option's value).
+  // Throws BadInputError, DeviceError, UsageError (an option's value).
   ModelSession(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress = {});
   ~ModelSession();
   // Feeds tokens after those fed before; returns the logits of the last one [vocabulary_size], fp32. Empty when
-  // cancelled. Throws std::invalid_argument when the model has no position left or an id is not in its vocabulary.
+  // cancelled. Throws UsageError when the model has no position left or an id is not in its vocabulary.
   std::vector<float> Feed(std::span<const int32_t> tokens, const ProgressFunction& progress = {},
                           const std::stop_token& stop = {});
   // Logits of every fed token [tokens, vocabulary_size]: for tests and losses (the caller keeps the count small).

@@ -60,8 +60,8 @@ class Transformer {
 
   // One pass over `tokens` (at least one), which follow those fed before. Returns logits [0, 1 or tokens,
   // vocabulary_size]: the large product with the head is made for the rows that are asked for only. Throws
-  // std::invalid_argument for an id outside the vocabulary or a position past the model's maximum, DeviceError when
-  // memory runs out.
+  // BadInputError for an id outside the vocabulary, UsageError for a position past the model's maximum, DeviceError
+  // when memory runs out.
   virtual std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr) = 0;
   // Says that the passes up to that position are the chunks of one prompt, which positions that depend on its length
   // want to know (rope.h). Later passes, and all of them without this call, are steps of their own.
@@ -80,7 +80,7 @@ class Transformer {
   virtual bool captures_bf16() const = 0;  // q, k and v are bf16 numbers
 };
 
-// Reads the checkpoint. Throws BadInputError, DeviceError, std::invalid_argument.
+// Reads the checkpoint. Throws BadInputError, DeviceError, UsageError.
 std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const SessionOptions& options,
                                              const ProgressFunction& progress);
 

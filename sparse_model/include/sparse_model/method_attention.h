@@ -37,7 +37,7 @@ class MethodAttention : public model::AttentionBackend {
 
 // A decode method is shown the keys that a layer's window holds; prefill methods choose without knowing of a window,
 // and all without sinks, as they do in comparisons; the executor keeps to both. Attend() throws DeviceError for a model
-// on a GPU (its tensors are not in host memory), std::invalid_argument with the method's sentence where it refuses a
+// on a GPU (its tensors are not in host memory), UsageError with the method's sentence where it refuses a
 // problem.
 std::unique_ptr<MethodAttention> AttendByMethods(const MethodChoice& choice);
 

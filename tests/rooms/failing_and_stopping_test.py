@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One way to fail and one to stop (docs/design.md, section 7), in every source.
+
+usage: failing_and_stopping_test.py SOURCE_FOLDER
+
+Exit codes are made of an error's type in one file, and nobody else decides by the type of a standard exception what a failure was. What
+a person's input causes is thrown as an Error (base/errors.h): a std::invalid_argument is a defect of the caller. A request to stop is a
+std::stop_token everywhere: no flag, no callback that says whether to go on.
+"""
+
+import pathlib
+import re
+import sys
+import unittest
+
+SOURCE = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else pathlib.Path(".")
+ROOMS = ("base", "data", "kernels", "model", "sparse_model", "eval", "capture", "analysis", "ui", "app", "benchmarks")
+SUFFIXES = {".cpp", ".h", ".cu", ".cuh"}
+
+# The policy; what ends a process whose exceptions nobody sees any more; the helper process, which has no other exit.
+POLICY = {"app/support/exit_codes.h", "app/support/failure.h", "app/support/failure.cpp", "app/support/sudden_end.cpp", "data/contents/contents_main.cpp"}
+EXIT_CODES = re.compile(r"(?<!ErrorKind::)\b(kWrongUsage|kBadInput|kDeviceOrMemoryMissing|kFailed)\b")
+CATCHES_STANDARD = re.compile(r"catch \((?:const )?std::(invalid_argument|out_of_range|logic_error|runtime_error|length_error|domain_error|range_error)\b")
+
+# Names that requests to stop have had; each line of code of one of these is another form.
+STOP_FORMS = {
+    "a flag": re.compile(r"atomic(?:<bool>|_bool|_flag)[*&]?(?:>\(?\w*\)?)? *(?:const )?\w*(?:cancel|stop|interrupt|abort|quit|halt)", re.IGNORECASE),
+    "a flag behind a pointer": re.compile(r"std::atomic(?:<bool>|_bool|_flag) *[*&]"),
+    "a shared flag": re.compile(r"shared_ptr<std::atomic(?:<bool>|_bool|_flag)> *\w*(?:cancel|stop|interrupt|current)", re.IGNORECASE),
+    "a volatile": re.compile(r"\bvolatile\b.*(?:cancel|stop|interrupt|sig_atomic)", re.IGNORECASE),
+    "an own type": re.compile(r"\b(?:class|struct|using) \w*(?:CancelFlag|CancelToken|StopToken|StopFlag|CancellationToken)\b"),
+    "an own test": re.compile(r"\b(?:bool|auto) (?:Is)?(?:Cancelled|Canceled|Interrupted|StopRequested)\("),
+    "a callback": re.compile(r"std::function<bool\([^)]*\)>[^;]*\b\w*(?:cancel|stop|interrupt|progress|go_on)", re.IGNORECASE),
+    "a callback of a token": re.compile(r"\bstop_callback\b"),  # Ctrl-C's token may have none (app/support/interrupt.h)
+}
+
+
+def sources(folder):
+    for room in ROOMS:
+        for path in sorted((folder / room).rglob("*")):
+            if path.suffix in SUFFIXES:
+                yield path.relative_to(folder)
+
+
+def code_of(text):
+    """The lines without comments."""
+    return [re.sub(r"//.*", "", line) for line in text.splitlines()]
+
+
+def policy_errors(name, text):
+    errors = []
+    for number, line in enumerate(code_of(text), 1):
+        if CATCHES_STANDARD.search(line) and not name.startswith("kernels/"):  # which turns them into statuses
+            errors.append(f"{name}:{number}: catches a standard exception by its type; let what is foreseen be thrown as an Error (base/errors.h)")
+        if EXIT_CODES.search(line) and name.startswith("app/") and name not in POLICY:
+            errors.append(f"{name}:{number}: chooses an exit code; throw the error of that kind, and app/support/failure.cpp gives it")
+    return errors
+
+
+def stop_errors(name, text):
+    return [
+        f"{name}:{number}: {form} asks somebody to stop; pass a std::stop_token"
+        for number, line in enumerate(code_of(text), 1) for form, pattern in STOP_FORMS.items() if pattern.search(line)
+    ]
+
+
+class Repository(unittest.TestCase):
+    def test_every_source(self):
+        errors, files = [], list(sources(SOURCE))
+        self.assertGreater(len(files), 300)
+        for path in files:
+            text = (SOURCE / path).read_text(errors="replace")
+            errors += policy_errors(str(path), text) + stop_errors(str(path), text)
+        self.assertEqual(errors, [])
+
+
+class Checks(unittest.TestCase):
+    """What the checks above find."""
+
+    def test_other_ways_to_fail(self):
+        for line in ("} catch (const std::invalid_argument& error) {", "} catch (std::out_of_range&) {", "  return kBadInput;"):
+            self.assertEqual(len(policy_errors("app/commands/a.cpp", line)), 1, line)
+        for line in ("} catch (const std::exception& error) {", "} catch (const std::bad_alloc&) {", "// catch (const std::out_of_range&)", "return kDone;"):
+            self.assertEqual(policy_errors("app/commands/a.cpp", line), [], line)
+        self.assertEqual(policy_errors("app/support/failure.cpp", "return kBadInput;"), [])
+
+    def test_other_ways_to_stop(self):
+        for line in ("const std::atomic<bool>* cancelled = nullptr;", "std::atomic<bool> stop_ = false;", "void Work(const std::atomic<bool>& flag);",
+                     "std::shared_ptr<std::atomic<bool>> stop;", "volatile std::sig_atomic_t interrupted;", "struct CancelFlag {", "bool Interrupted() {",
+                     "inline bool IsCancelled(const RunOptions& options) {", "std::function<bool(double share)> progress;", "std::stop_callback on_stop(token, f);"):
+            self.assertGreaterEqual(len(stop_errors("a.h", line)), 1, line)
+        for line in ("std::atomic<bool> failed_{false};", "const std::stop_token& stop", "std::function<void(double)> progress;", "// std::atomic<bool>* cancelled"):
+            self.assertEqual(stop_errors("a.h", line), [], line)
+
+
+if __name__ == "__main__":
+    unittest.main()
