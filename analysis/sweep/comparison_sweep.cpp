@@ -113,8 +113,9 @@ Status RunOnFirstDevice(const std::vector<Device>& devices,
     }
     if (refusal.empty()) return {};
     for (MethodResult& result : *results) {
-      const std::string own = std::exchange(
-          result.note, result.method + " ran on " + (devices[i].is_gpu() ? DeviceText(devices[i]) : "the CPU") + ": " + refusal);
+      const std::string own =
+          std::exchange(result.note, result.method + " ran on " +
+                                         (devices[i].is_gpu() ? DeviceText(devices[i]) : "the CPU") + ": " + refusal);
       AddNote(own, &result);
     }
     return {};

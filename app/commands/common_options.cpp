@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/device.h"
 #include "commands/common_options.h"
 
 #include "base/device.h"

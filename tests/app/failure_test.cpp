@@ -62,8 +62,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Threads", [] { throw std::system_error(EAGAIN, std::generic_category()); }, kDeviceOrMemoryMissing,
              kOutOfThreads},
         // A library's own, which nobody translated, are nobody's wrong usage.
-        Case{"OutOfRange", [] { (void)std::string().at(1); throw std::logic_error("not reached"); }, kFailed,
-             "basic_string::at: __n (which is 1) >= this->size() (which is 0)"},
+        Case{"OutOfRange",
+             [] {
+               (void)std::string().at(1);
+               throw std::logic_error("not reached");
+             },
+             kFailed, "basic_string::at: __n (which is 1) >= this->size() (which is 0)"},
         Case{"InvalidArgument", [] { throw std::invalid_argument("stoi"); }, kFailed, "stoi"},
         Case{"OfSeveralLines", [] { throw std::runtime_error("it failed\nframe #0: .."); }, kFailed, "it failed"},
         Case{"StatusArgument", OfStatus(StatusCode::kInvalidArgument), kWrongUsage, kWhy},

@@ -58,8 +58,8 @@ struct SweepOptions {
 // several threads, and each holds its own tensors, some 200 MiB at 128K tokens. One where they go to a GPU.
 int32_t HeadsAtOnce(HeadPlace place);
 
-// Runs every cell. kCancelled when `stop` was requested or a cell said so; without options.failed also the status of the
-// cell that failed, and what a cell throws goes through. Cells under way are then finished, and no other begins.
+// Runs every cell. kCancelled when `stop` was requested or a cell said so; without options.failed also the status of
+// the cell that failed, and what a cell throws goes through. Cells under way are then finished, and no other begins.
 kernels::Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
                            const std::function<kernels::Status(const SweepCell& cell)>& run);
 

@@ -6,6 +6,7 @@
 // where one is expected it is translated where it is caught, and any other is a failure of no kind.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -32,7 +33,9 @@ enum class ErrorKind : uint8_t {
 // The root, for those who catch any of the family.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& problem) : Error(Fault{.problem = problem}) {}
+  // A template, so that a list of a fault's parts is never taken for a string's.
+  template <std::convertible_to<std::string> Text>
+  explicit Error(const Text& problem) : Error(Fault{.problem = problem}) {}
   explicit Error(Fault fault);
   virtual ErrorKind kind() const noexcept = 0;
   const Fault& fault() const noexcept { return fault_; }
