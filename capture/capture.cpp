@@ -270,8 +270,10 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   for (const std::string& input : InputFiles(request)) {
     std::error_code not_there;
     if (std::filesystem::equivalent(request.output_path, input, not_there)) {
-      throw UsageError("output " + request.output_path + " is the same file as " + input +
-                       ", which the capture reads; name another");
+      throw UsageError({.field = "output",
+                        .value = request.output_path,
+                        .problem = "it is the same file as " + input + ", which the capture reads",
+                        .remedy = "name another"});
     }
   }
   const RowSelection rows(request.rows);

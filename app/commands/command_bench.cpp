@@ -142,7 +142,7 @@ void CheckSaveTargets(const BenchArguments& arguments, const std::vector<bench::
 int RunBench(const BenchArguments& arguments) {
   if (!arguments.output.empty()) {
     if (Extension(arguments.output) != "json")
-      throw UsageError("output " + arguments.output + ": the extension must be .json");
+      throw UsageError(OutputFault(arguments.output, "the extension must be .json"));
     CheckOutputTarget(arguments.output, arguments.force, arguments.index_files);
   }
   const Defaults defaults = DefaultsOf(arguments.device.is_gpu());

@@ -37,9 +37,8 @@ struct CaptureArguments {
 void CheckTraceName(const std::string& path) {
   const std::string extension = Extension(path);
   if (extension == "h5" || extension == "hdf5") return;
-  throw UsageError("output " + path +
-                   ": a trace is an HDF5 file, so the extension must be .h5 or .hdf5; `headscope export` writes one as "
-                   ".csv or .json");
+  throw UsageError(OutputFault(path, "a trace is an HDF5 file, so the extension must be .h5 or .hdf5",
+                               "`headscope export` writes one as .csv or .json"));
 }
 
 std::string CapturePointNames() {

@@ -9,6 +9,7 @@
 #include "base/device.h"
 #include "base/errors.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "commands/comparison_table.h"
 #include "commands/device_choice.h"
 #include "commands/head_notes.h"

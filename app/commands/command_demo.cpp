@@ -16,6 +16,7 @@
 #include "base/check_status.h"
 #include "capture/capture.h"
 #include "commands/command.h"
+#include "commands/common_options.h"
 #include "commands/head_results.h"
 #include "commands/head_selection.h"
 #include "commands/method_choice.h"

@@ -25,7 +25,7 @@ struct ExportArguments {
 int RunExport(const ExportArguments& arguments) {
   const std::string extension = Extension(arguments.output);
   if (extension != "h5" && extension != "csv" && extension != "json") {
-    throw UsageError("output " + arguments.output + ": the extension must be .h5, .csv or .json");
+    throw UsageError(OutputFault(arguments.output, "the extension must be .h5, .csv or .json"));
   }
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   const data::TraceReader trace(arguments.trace);

@@ -61,7 +61,7 @@ int RunRender(const RenderArguments& arguments) {
   }
   request.color_map = arguments.color_map;
   const std::string extension = Extension(arguments.output);
-  if (extension != "png") throw UsageError("output " + arguments.output + ": the extension must be .png");
+  if (extension != "png") throw UsageError(OutputFault(arguments.output, "the extension must be .png"));
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
   std::tie(request.width, request.height) = ParseSize(arguments.size, "--size");
   if (request.view != ViewKind::kScores && arguments.method.empty())

@@ -63,7 +63,7 @@ void CheckOutput(const TuneArguments& arguments) {
   if (arguments.output.empty()) return;
   const std::string extension = Extension(arguments.output);
   if (extension != "json" && extension != "csv")
-    throw UsageError("output " + arguments.output + ": the extension must be .json or .csv");
+    throw UsageError(OutputFault(arguments.output, "the extension must be .json or .csv"));
   CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
 }
 

@@ -74,7 +74,7 @@ std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* 
 }
 
 void CheckResultsTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
-  if (!analysis::IsResultsPath(path)) throw UsageError("output " + path + ": the extension must be .json, .csv or .h5");
+  if (!analysis::IsResultsPath(path)) throw UsageError(OutputFault(path, "the extension must be .json, .csv or .h5"));
   CheckOutputTarget(path, force, inputs);
 }
 

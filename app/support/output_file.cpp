@@ -44,7 +44,11 @@ int RenameToFreeName(const char* from, const char* to) {
 
 }  // namespace
 
-std::string WriteRefusal(const std::string& path, int error) {
+Fault OutputFault(const std::string& path, const std::string& problem, const std::string& remedy) {
+  return {.field = "output", .value = path, .problem = problem, .remedy = remedy};
+}
+
+Fault WriteRefusal(const std::string& path, int error) {
   const char* remedy = "choose another folder";
   switch (error) {
     case EACCES:
@@ -63,11 +67,11 @@ std::string WriteRefusal(const std::string& path, int error) {
     default:
       break;
   }
-  return "output " + path + ": " + std::strerror(error) + "; " + remedy;
+  return OutputFault(path, std::strerror(error), remedy);
 }
 
 void CheckOutputTarget(const std::string& path, bool force, const std::vector<std::string>& inputs) {
-  if (path.empty()) throw UsageError("output '': the name is empty; name a file");
+  if (path.empty()) throw UsageError(OutputFault("''", "the name is empty", "name a file"));
   const fs::path target(path);
   const std::string folder = FolderOf(target);
   std::error_code error;
@@ -75,27 +79,28 @@ void CheckOutputTarget(const std::string& path, bool force, const std::vector<st
     if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
       throw UsageError(WriteRefusal(path, error.value()));
     }
-    throw UsageError("output " + path + ": the folder " + folder + " does not exist; make it first");
+    throw UsageError(OutputFault(path, "the folder " + folder + " does not exist", "make it first"));
   }
   const fs::file_status status = fs::symlink_status(target, error);
   if (status.type() == fs::file_type::none) throw UsageError(WriteRefusal(path, error.value()));
-  if (fs::is_directory(status)) throw UsageError("output " + path + " is a folder; name a file");
+  if (fs::is_directory(status)) throw UsageError(OutputFault(path, "it is a folder", "name a file"));
   const auto read_too = std::ranges::find_if(inputs, [&](const std::string& input) {
     std::error_code unreadable;
     return !input.empty() && fs::equivalent(target, input, unreadable);
   });
   if (read_too != inputs.end()) {
-    throw UsageError("output " + path + " is the same file as " + *read_too +
-                     ", which this command reads; name another");
+    throw UsageError(
+        OutputFault(path, "it is the same file as " + *read_too + ", which this command reads", "name another"));
   }
   if (fs::is_symlink(status)) {
-    throw UsageError("output " + path + " is a symbolic link, and links are not written through; name the file itself");
+    throw UsageError(
+        OutputFault(path, "it is a symbolic link, and links are not written through", "name the file itself"));
   }
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    throw UsageError("output " + path + " is there and is no regular file; choose another name");
+    throw UsageError(OutputFault(path, "it is there and is no regular file", "choose another name"));
   }
   if (fs::exists(status) && !force) {
-    throw UsageError("output " + path + " exists; choose another name or give --force");
+    throw UsageError(OutputFault(path, "it exists", "choose another name or give --force"));
   }
   if (::access(folder.c_str(), W_OK | X_OK) != 0) throw UsageError(WriteRefusal(path, errno));
 }
@@ -123,8 +128,8 @@ void OutputFile::Commit() {
   if (force_) {
     if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) throw FailedError(WriteRefusal(path_, errno));
   } else if (const int error = RenameToFreeName(temporary_path_.c_str(), path_.c_str()); error == EEXIST) {
-    throw UsageError("output " + path_ +
-                     " was made by something else during this run and is kept; choose another name or give --force");
+    throw UsageError(OutputFault(path_, "it was made by something else during this run and is kept",
+                                 "choose another name or give --force"));
   } else if (error != 0) {
     throw FailedError(WriteRefusal(path_, error));
   }

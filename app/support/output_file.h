@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "data/extension.h"
 #include "data/unfinished_file.h"
 
@@ -48,8 +49,10 @@ class OutputFile {
 // `text` to `path` through an OutputFile, or to stdout when path is empty or "-".
 void WriteText(const std::string& text, const std::string& path, bool force);
 
-// What to say of a file that the system refuses to write for the reason `error` (of errno): the reason and its remedy.
-std::string WriteRefusal(const std::string& path, int error);
+// A fault of the field "output", which is what commands call the option.
+Fault OutputFault(const std::string& path, const std::string& problem, const std::string& remedy = "");
+// That of a file which the system refuses to write for the reason `error` (of errno): the reason and its remedy.
+Fault WriteRefusal(const std::string& path, int error);
 
 using data::Extension;
 

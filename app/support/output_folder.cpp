@@ -21,7 +21,8 @@ OutputFolder::OutputFolder(const std::string& option, const std::string& path) {
   if (!error && fs::is_directory(path, error)) return;
   if (!error) error = std::make_error_code(std::errc::not_a_directory);
   RemoveEmpty();
-  throw UsageError(option + " " + path + ": " + error.message() + "; name a folder that can be made");
+  throw UsageError(
+      {.field = option, .value = path, .problem = error.message(), .remedy = "name a folder that can be made"});
 }
 
 OutputFolder::~OutputFolder() {

@@ -268,9 +268,9 @@ TEST_F(OutputFileTest, LeavesNothingAtAnEndThatNoHandlerSees) {
 }
 
 TEST(WriteRefusal, NamesTheRemedyForTheReason) {
-  EXPECT_THAT(WriteRefusal("a.csv", EACCES), testing::HasSubstr("a folder that you may write to"));
-  EXPECT_THAT(WriteRefusal("a.csv", ENAMETOOLONG), testing::HasSubstr("a shorter name"));
-  EXPECT_THAT(WriteRefusal("a.csv", ENOSPC), testing::HasSubstr("free some disk space"));
+  EXPECT_THAT(WriteRefusal("a.csv", EACCES).remedy, testing::HasSubstr("a folder that you may write to"));
+  EXPECT_THAT(WriteRefusal("a.csv", ENAMETOOLONG).remedy, testing::HasSubstr("a shorter name"));
+  EXPECT_THAT(WriteRefusal("a.csv", ENOSPC).remedy, testing::HasSubstr("free some disk space"));
 }
 
 TEST_F(OutputFileTest, RefusesAnInputUnderAnyNameEvenWhenForced) {
