@@ -20,8 +20,9 @@ Device ParseDevice(const std::string& text) {
     const auto [end, error] = std::from_chars(first, last, gpu);
     if (error == std::errc() && end == last && gpu >= 0 && gpu < kMostGpus) return CudaDevice(gpu);
   }
-  throw UsageError(
-      {.field = "device", .value = text, .problem = "it must be cpu, cuda or cuda:N (N is a GPU's number, from 0)"});
+  throw UsageError({.field = "device",
+                    .value = text.empty() ? "''" : text,
+                    .problem = "it must be cpu, cuda or cuda:N (N is a GPU's number, from 0)"});
 }
 
 std::string DeviceText(const Device& device) {
