@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/device.h"
 #include "commands/model_attention.h"
 
+#include "base/device.h"
+#include "base/errors.h"
 #include "commands/method_choice.h"
 #include "kernels/method_names.h"
-#include "base/errors.h"
 
 namespace headscope::app {
 namespace {

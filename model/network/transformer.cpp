@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/device.h"
-#include "base/errors.h"
 #include "model/transformer.h"
 
 #include <ATen/TensorOperators.h>
@@ -22,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
+#include "base/errors.h"
 #include "families/family.h"
 #include "model/checkpoint.h"
 #include "network/attention.h"

@@ -141,11 +141,11 @@ TEST(MethodAttention, ACaptureRecordsWhatTheModelThenComputes) {
   request.chunk_tokens = 8;
   request.num_threads = 2;
   request.output_path = folder.File("dense.h5");
-  const capture::CaptureResult dense = capture::Capture(request, {}, nullptr);
+  const capture::CaptureResult dense = capture::Capture(request, {}, {});
   const auto baseline = AttendByMethods({});
   request.attention = baseline.get();
   request.output_path = folder.File("methods.h5");
-  const capture::CaptureResult by_methods = capture::Capture(request, {}, nullptr);
+  const capture::CaptureResult by_methods = capture::Capture(request, {}, {});
   EXPECT_EQ(by_methods.generated_text, dense.generated_text);
   const data::TraceReader one(folder.File("dense.h5")), other(folder.File("methods.h5"));
   EXPECT_EQ(other.layout().facts, one.layout().facts);
