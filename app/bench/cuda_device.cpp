@@ -52,8 +52,8 @@ class CudaDevice : public Device {
     Check(cudaGetDevice(&number), "asking for the current GPU");
     device_ = {DeviceKind::kCuda, number};
     flush_ = AllocateOnGpu(kFlushBytes, kFreeSome);
-    Require(kernels::MakeEvent(&start_));
-    Require(kernels::MakeEvent(&stop_));
+    CheckStatus(kernels::MakeEvent(&start_));
+    CheckStatus(kernels::MakeEvent(&stop_));
   }
 
   std::string name() const override { return name_; }
@@ -79,7 +79,7 @@ class CudaDevice : public Device {
     Check(cudaEventRecord(stop_.get(), nullptr), "stopping the GPU's clock");
     Check(cudaEventSynchronize(stop_.get()), "a timed run on the GPU");
     double ms = 0;
-    Require(kernels::MillisecondsBetween(start_, stop_, &ms));
+    CheckStatus(kernels::MillisecondsBetween(start_, stop_, &ms));
     return ms;
   }
 
