@@ -68,7 +68,7 @@ class CpuMethods final : public MethodAttention {
         decode_(choice.decode != nullptr ? *choice.decode : kernels::DecodeBaseline()),
         prefill_values_(choice.prefill != nullptr ? choice.prefill_values : kernels::ParameterValues(prefill_.spec())),
         decode_values_(choice.decode != nullptr ? choice.decode_values : kernels::ParameterValues(decode_.spec())),
-        options_{choice.num_threads, nullptr},
+        options_{.num_threads = choice.num_threads},
         trace_lse_(choice.trace_lse) {}
 
   void Attend(const model::AttentionCall& call) override {
