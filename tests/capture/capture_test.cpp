@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "../support/stopped.h"
 #include "base/device.h"
 #include "base/errors.h"
 #include "checkpoint_files.h"
@@ -15,7 +16,6 @@
 #include "model/transformer.h"
 #include "recorder.h"
 #include "row_selection.h"
-#include "support/stopped.h"
 #include "trace_target.h"
 
 namespace headscope::capture {
