@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../support/stopped.h"
 #include "base/device.h"
 #include "base/errors.h"
 #include "checkpoint_files.h"
@@ -16,6 +15,7 @@
 #include "model/transformer.h"
 #include "recorder.h"
 #include "row_selection.h"
+#include "support/stopped.h"
 #include "trace_target.h"
 
 namespace headscope::capture {

@@ -7,8 +7,8 @@
 #include <random>
 #include <stop_token>
 
-#include "../support/stopped.h"
 #include "cpu_attend_run.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {

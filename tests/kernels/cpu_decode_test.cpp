@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "../support/stopped.h"
 #include "cpu_test_support.h"
 #include "kernels/cpu_executor.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <stop_token>
 
-#include "../support/stopped.h"
 #include "kept_sets.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/decode_driver.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {

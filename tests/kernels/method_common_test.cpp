@@ -7,9 +7,9 @@
 #include <stop_token>
 #include <thread>
 
-#include "../support/stopped.h"
 #include "kept_sets.h"
 #include "kernels/cpu_executor.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {

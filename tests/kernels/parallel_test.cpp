@@ -10,9 +10,9 @@
 #include <string>
 #include <thread>
 
-#include "../support/stopped.h"
 #include "internal/parallel_for.h"
 #include "internal/waiting_threads.h"
+#include "support/stopped.h"
 
 namespace headscope::kernels {
 namespace {
