@@ -42,7 +42,7 @@ KeptSet KeptBy(const kernels::SparseIndexView& index) {
 KeptSet ExpectedKept(const HeadTensors& head, const kernels::PrefillMethod& method,
                      const kernels::ParameterValues& values) {
   kernels::SparseIndex index;
-  EXPECT_TRUE(method.Select(head.Problem(), values, {2, nullptr}, &index).ok());
+  EXPECT_TRUE(method.Select(head.Problem(), values, {.num_threads = 2}, &index).ok());
   EXPECT_EQ(index.tile_rows, kTileRows);
   KeptSet kept = KeptBy(index.View());
   const bool two_windows = index.rule.kind == MaskKind::kCausalWindow && index.rule.window < head.window;

@@ -159,7 +159,7 @@ TEST(StatisticsOnGpu, EqualScoresAreTheCpus) {
     std::copy_n(head.k.begin() + static_cast<std::ptrdiff_t>(token % 50 * 64), 64,
                 head.k.begin() + static_cast<std::ptrdiff_t>(token * 64));
   }
-  ASSERT_TRUE(kernels::RowLse(head.Problem(), 0, {2, nullptr}, head.lse.data()).ok());
+  ASSERT_TRUE(kernels::RowLse(head.Problem(), 0, {.num_threads = 2}, head.lse.data()).ok());
   HeadTensors on_gpu = head;
   on_gpu.gpu_name = "the GPU";
   ASSERT_TRUE(CopyToGpu(on_gpu, &on_gpu.gpu).ok());

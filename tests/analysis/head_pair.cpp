@@ -15,7 +15,7 @@ HeadTensors Bf16Head(const RandomHeadShape& shape, uint32_t seed) {
   for (std::vector<float>* values : {&head.q, &head.k, &head.v}) {
     for (float& value : *values) value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000u);
   }
-  EXPECT_TRUE(kernels::RowLse(head.Problem(), head.window, {2, nullptr}, head.lse.data()).ok());
+  EXPECT_TRUE(kernels::RowLse(head.Problem(), head.window, {.num_threads = 2}, head.lse.data()).ok());
   return head;
 }
 

@@ -112,7 +112,7 @@ TEST(LayerComparison, SparqChoosesPerKvHeadInALayerAndPerQueryHeadAlone) {
   for (int64_t step = 0; step < 5; ++step) {
     kernels::DecodeSelection selection;
     const kernels::AttentionProblem problem = steps.Problem(layer.measured->Problem(), step);
-    ASSERT_TRUE(kernels::FindDecodeMethod("sparq")->Select(problem, sparq.values, {1, nullptr}, &selection).ok());
+    ASSERT_TRUE(kernels::FindDecodeMethod("sparq")->Select(problem, sparq.values, {.num_threads = 1}, &selection).ok());
     ASSERT_EQ(selection.page_begin.size(), 3u);
     const std::vector<int32_t> tokens(selection.pages.begin() + selection.page_begin[1], selection.pages.end());
     mean += steps.KeptMass(*layer.heads[6], step, tokens) / 5;
