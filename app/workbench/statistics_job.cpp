@@ -140,7 +140,7 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
           run.trace->heads.GetUncached(id, exact ? analysis::HeadPlace::kGpuWhereExact : analysis::HeadPlace::kCpu);
       if (!run.lse_told) TellOfWrongLse(run, *head);
       analysis::HeadStatistics statistics = analysis::ComputeStatistics(*head, options);
-      if (statistics.num_rows == 0) continue;  // stopped half-way: stop, or to be done again after a pause
+      if (statistics.num_rows == 0) continue;  // stopped half-way: cancelled, or to be done again after a pause
       post_([current = run.current, one = run.callbacks.one, statistics] {
         if (!current.stop_requested()) one(statistics);
       });
