@@ -16,6 +16,7 @@
 #include "commands/model_attention.h"
 #include "eval/tasks.h"
 #include "model/capture_points.h"
+#include "model/model_types.h"
 #include "support/exit_codes.h"
 #include "support/interrupt.h"
 #include "support/listed.h"
@@ -99,7 +100,10 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       app.add_subcommand("capture", "Run a model on a prompt and record every head's Q, K, V and LSE into a trace");
   auto arguments = std::make_shared<CaptureArguments>();
   capture::CaptureRequest& request = arguments->request;
-  command->add_option("model", request.model_dir, "Checkpoint folder (config.json, safetensors, tokenizer.json)")
+  command
+      ->add_option("model", request.model_dir,
+                   "Checkpoint folder (config.json, safetensors, tokenizer.json) whose model_type is one of: " +
+                       model::KnownModelTypes())
       ->required()
       ->type_name("MODEL_DIR");
   command->add_option("--text", request.text, "The prompt itself");

@@ -87,7 +87,8 @@ void AddEvalCommand(CLI::App& app, Action& action) {
       app.add_subcommand("eval", "Score a model on tasks with a known answer, in headscope's own generation");
   auto arguments = std::make_shared<EvalArguments>();
   eval::EvaluateRequest& request = arguments->request;
-  command->add_option("model", request.model_dir, "Checkpoint folder (the shipped model)")->type_name("MODEL_DIR");
+  command->add_option("model", request.model_dir, "Checkpoint folder, as capture takes it (the shipped model)")
+      ->type_name("MODEL_DIR");
   command->add_option("--task", request.tasks, "Tasks")->delimiter(',')->capture_default_str()->type_name("a,b");
   command->add_option("--length", request.lengths, "Tokens of prompt and answer")
       ->delimiter(',')

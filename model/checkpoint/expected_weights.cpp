@@ -89,9 +89,12 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
     Require(checkpoint, head, table);
   }
   for (int32_t layer = 0; layer < config.num_layers; ++layer) RequireLayer(checkpoint, config, layer);
-  // Old checkpoints hold RoPE's frequencies, which follow from config.json.
-  for (int32_t layer = 0; layer < config.num_layers; ++layer)
-    checkpoint->Find(std::string(row.layer_prefix) + std::to_string(layer) + ".self_attn.rotary_emb.inv_freq");
+  // Old checkpoints hold RoPE's frequencies and masks, which follow from config.json.
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const std::string_view name : row.derived)
+      if (!name.empty())
+        checkpoint->Find(std::string(row.layer_prefix) + std::to_string(layer) + "." + std::string(name));
+  }
   checkpoint->RefuseUnread();
 }
 

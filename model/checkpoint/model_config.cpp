@@ -12,6 +12,7 @@
 #include "checkpoint/strict_json.h"
 #include "families/family.h"
 #include "model/input_file.h"
+#include "model/model_types.h"
 
 namespace headscope::model {
 namespace {
@@ -24,12 +25,6 @@ constexpr int64_t kMaxSize = 1 << 24;
 constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr int64_t kMaxConfigBytes = 16 << 20;
 
-std::string KnownModelTypes() {
-  std::string names;
-  for (const Family* family : Families()) names += (names.empty() ? "" : ", ") + std::string(family->model_type);
-  return names;
-}
-
 // A window of that length, or 0 where it could never hide a token: a trace counts tokens in 31 bits.
 int32_t WindowOf(const JsonFields& root, std::optional<int64_t> absent) {
   const int64_t window = root.Integer("sliding_window", 1, INT64_MAX, absent);
@@ -37,20 +32,21 @@ int32_t WindowOf(const JsonFields& root, std::optional<int64_t> absent) {
 }
 
 // Whether the configuration gives its layers windows at all.
-bool HasWindows(const JsonFields& root, WindowRule rule) {
+bool HasWindows(const JsonFields& root, const Family& family) {
+  const WindowRule rule = family.window;
   if (rule == WindowRule::kNone || root.IsNull("sliding_window")) return false;  // null means none
+  if (family.absent_window == 0 && !root.Has("sliding_window")) return false;
   return rule != WindowRule::kByUseSlidingWindow || root.Boolean("use_sliding_window", false);
 }
 
 // Which layers have a window; the defaults of absent keys are the families' own.
 std::vector<int32_t> ReadWindows(const JsonFields& root, const Family& family, int32_t num_layers) {
-  constexpr int64_t kAbsentWindow = 4096;
   constexpr int64_t kAbsentFullLayers = 28;
   const WindowRule rule = family.window;
   const bool by_layer = rule == WindowRule::kByUseSlidingWindow || rule == WindowRule::kByPattern;
   std::vector<int32_t> windows(static_cast<size_t>(num_layers), 0);
-  const bool on = HasWindows(root, rule);
-  const int32_t window = on ? WindowOf(root, kAbsentWindow) : 0;
+  const bool on = HasWindows(root, family);
+  const int32_t window = on ? WindowOf(root, family.absent_window) : 0;
   const std::optional<JsonValue> types = root.Find("layer_types");
   if (types) {
     const JsonValue list = root.Array("layer_types");
@@ -164,7 +160,7 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   }
   config.max_positions_given = root.Has("max_position_embeddings");
   config.max_positions = root.Integer("max_position_embeddings", 1, kMaxPositions, family.absent_max_positions);
-  config.norm_eps = root.Number(family.norm_eps_key, family.norm == NormKind::kLayer ? 1e-5 : 1e-6);
+  config.norm_eps = root.Number(family.norm_eps_key, family.absent_norm_eps);
   if (!(config.norm_eps > 0)) root.RefuseField(family.norm_eps_key, "must be positive", "correct it");
   config.activation = ReadActivation(root, family);
   config.tied_embeddings = root.Boolean("tie_word_embeddings", family.absent_tied_embeddings);
@@ -183,7 +179,7 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   if (family.read_ropes != nullptr) {
     family.read_ropes(root, &config);
   } else {
-    config.ropes = {ReadRopeConfig(root, config.head_dim, config.max_positions)};
+    config.ropes = {ReadRopeConfig(root, family.rope, config.head_dim, config.max_positions)};
   }
   for (RopeConfig& rope : config.ropes) {
     rope.interleaved = family.rope_interleaved;

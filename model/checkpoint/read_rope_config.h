@@ -6,12 +6,15 @@
 #include <string_view>
 
 #include "checkpoint/strict_json.h"
+#include "families/rope_keys.h"
 #include "model/rope_config.h"
 
 namespace headscope::model {
 
-// `kind`: where the positions differ from layer to layer, the kind of layers whose they are ("full_attention"), which
-// rope_parameters then has by that name; empty: they are those of all layers. Throws BadInputError.
-RopeConfig ReadRopeConfig(const JsonFields& root, int32_t head_dim, int64_t max_positions, std::string_view kind = {});
+// `keys`: the family's at the top level. `kind`: where the positions differ from layer to layer, the kind of layers
+// whose they are ("full_attention"), which rope_parameters then has by that name; empty: they are those of all layers.
+// Throws BadInputError.
+RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t head_dim, int64_t max_positions,
+                          std::string_view kind = {});
 
 }  // namespace headscope::model

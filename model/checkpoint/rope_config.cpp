@@ -102,12 +102,11 @@ void ReadLlama3(const JsonFields& fields, RopeConfig* rope) {
 }
 
 // How much of a head is turned, in whole pairs.
-int32_t RotaryDim(const JsonFields& holder, int32_t head_dim) {
-  const double part = holder.Number("partial_rotary_factor", 1.0);
+int32_t RotaryDim(const JsonFields& holder, std::string_view key, double absent, int32_t head_dim) {
+  const double part = holder.Number(key, absent);
   const auto dim = part > 0 && part <= 1 ? static_cast<int32_t>(head_dim * part) : 0;
   if (dim < 2 || dim % 2 != 0) {
-    holder.RefuseField("partial_rotary_factor",
-                       "turns " + std::to_string(dim) + " of " + std::to_string(head_dim) + " components",
+    holder.RefuseField(key, "turns " + std::to_string(dim) + " of " + std::to_string(head_dim) + " components",
                        "it must be at most 1 and turn whole pairs");
   }
   return dim;
@@ -115,11 +114,12 @@ int32_t RotaryDim(const JsonFields& holder, int32_t head_dim) {
 
 }  // namespace
 
-RopeConfig ReadRopeConfig(const JsonFields& root, int32_t head_dim, int64_t max_positions, std::string_view kind) {
+RopeConfig ReadRopeConfig(const JsonFields& root, const RopeKeys& keys, int32_t head_dim, int64_t max_positions,
+                          std::string_view kind) {
   RopeConfig rope;
-  rope.theta = root.Number("rope_theta", 10000.0);
+  rope.theta = root.Number(keys.theta, keys.absent_theta);
   rope.max_positions = max_positions;
-  rope.rotary_dim = RotaryDim(root, head_dim);
+  rope.rotary_dim = RotaryDim(root, keys.part, keys.absent_part, head_dim);
   const char* key = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (root.Has("rope_parameters") && root.Has("rope_scaling")) {
     root.RefuseField("rope_scaling", "stands beside rope_parameters, and only one of them can hold",
@@ -135,7 +135,8 @@ RopeConfig ReadRopeConfig(const JsonFields& root, int32_t head_dim, int64_t max_
       }
     }
     rope.theta = fields.Number("rope_theta", rope.theta);
-    if (fields.Has("partial_rotary_factor")) rope.rotary_dim = RotaryDim(fields, head_dim);
+    if (fields.Has("partial_rotary_factor"))
+      rope.rotary_dim = RotaryDim(fields, "partial_rotary_factor", 1.0, head_dim);
     rope.type = ReadType(fields);
     // The top level wins where both name the original length.
     const JsonFields& holder = root.Has("original_max_position_embeddings") ? root : fields;
@@ -162,7 +163,7 @@ RopeConfig ReadRopeConfig(const JsonFields& root, int32_t head_dim, int64_t max_
         break;
     }
   }
-  if (!(rope.theta > 1)) root.RefuseField("rope_theta", "must be larger than 1", "correct it");
+  if (!(rope.theta > 1)) root.RefuseField(keys.theta, "must be larger than 1", "correct it");
   return rope;
 }
 

@@ -4,10 +4,12 @@
 // none of the switches says needs a new one here, and its lines in network/transformer.cpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "families/rope_keys.h"
 #include "model/attention_layer.h"
 
 namespace headscope::model {
@@ -21,7 +23,7 @@ enum class BiasRule : uint8_t { kNever, kAlways, kByAttentionBias, kByMlpBias };
 // Which layers of a model have a sliding window.
 enum class WindowRule : uint8_t {
   kNone,                // the family has none
-  kBySlidingWindow,     // every layer, of sliding_window tokens; null means none, and an absent key 4096
+  kBySlidingWindow,     // every layer, of sliding_window tokens; null means none
   kByUseSlidingWindow,  // with use_sliding_window, those that layer_types names, or those from max_window_layers on
   kByPattern,           // those that layer_types names, or all but every sliding_window_pattern-th
 };
@@ -57,6 +59,8 @@ struct Family {
   std::string_view embedding = {}, final_norm = {}, head = {};  // tensor names, without ".weight"
   std::string_view layer_prefix = {};                           // followed by the layer's number and a dot
   LayerNames layer = {};
+  // Whole names of what old checkpoints hold of a layer beside its weights: it follows from config.json.
+  std::array<std::string_view, 3> derived = {"self_attn.rotary_emb.inv_freq"};
   QkvLayout qkv_layout = QkvLayout::kApart;
   BiasRule qkv_bias = BiasRule::kNever;
   BiasRule output_bias = BiasRule::kNever;
@@ -67,10 +71,13 @@ struct Family {
   bool parallel = false;          // attention and MLP read the same, and both are added at once
   bool rope_interleaved = false;  // turns components 2j and 2j + 1; else j and j + half
   WindowRule window = WindowRule::kNone;
+  int32_t absent_window = 4096;       // when sliding_window is absent; 0: no window
   int32_t absent_window_pattern = 0;  // WindowRule::kByPattern, when sliding_window_pattern is absent
 
   // Keys of config.json, and what an absent one means.
   std::string_view norm_eps_key = "rms_norm_eps";
+  double absent_norm_eps = 1e-6;
+  RopeKeys rope = {};
   std::string_view activation_key = "hidden_act";
   std::string_view absent_activation = "silu";
   bool absent_tied_embeddings = false;

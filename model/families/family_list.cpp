@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "families/family_list.h"
 
+#include <string>
 #include <vector>
+
+#include "model/model_types.h"
 
 namespace headscope::model {
 
@@ -17,6 +20,12 @@ const Family* FindFamily(std::string_view model_type) {
     if (family->model_type == model_type) return family;
   }
   return nullptr;
+}
+
+std::string KnownModelTypes() {
+  std::string names;
+  for (const Family* family : Families()) names += (names.empty() ? "" : ", ") + std::string(family->model_type);
+  return names;
 }
 
 }  // namespace headscope::model

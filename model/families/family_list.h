@@ -15,6 +15,14 @@
   FAMILY(Mistral)                  \
   FAMILY(Qwen2)                    \
   FAMILY(Qwen3)                    \
+  FAMILY(Gemma2)                   \
+  FAMILY(Gemma3)                   \
+  FAMILY(Phi3)                     \
+  FAMILY(Granite)                  \
+  FAMILY(Olmo2)                    \
+  FAMILY(SmolLm3)                  \
+  FAMILY(Cohere)                   \
+  FAMILY(GptNeox)                  \
   HEADSCOPE_MORE_FAMILIES(FAMILY)
 
 namespace headscope::model {

@@ -73,6 +73,10 @@ def seeds():
                                          rope_parameters={"rope_type": "dynamic", "rope_theta": 1e6, "factor": 2.0, "partial_rotary_factor": 0.5})
     yield "config", "longrope.json", config("llama", rope_parameters={"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8,
                                                                       "original_max_position_embeddings": 256, "attention_factor": 1.2})
+    yield "config", "gemma3.json", config("gemma3_text", head_dim=32, rope_theta=1e6, rope_local_base_freq=1e4, sliding_window=64, sliding_window_pattern=2,
+                                          rope_scaling={"rope_type": "linear", "factor": 8.0}, query_pre_attn_scalar=32, final_logit_softcapping=30.0)
+    yield "config", "gpt_neox.json", config("gpt_neox", rotary_pct=0.25, rotary_emb_base=10000, layer_norm_eps=1e-5, use_parallel_residual=True)
+    yield "config", "smollm3.json", config("smollm3", no_rope_layers=[1, 0], use_sliding_window=True, sliding_window=64)
     for name, spec in tokenizers():
         text = json.dumps(spec, ensure_ascii=False, separators=(",", ":")).encode()
         yield "tokenizer", name + ".json", text

@@ -138,48 +138,41 @@ class Extension(TraceCase):
         table = run("analyze", self.trace, "--heads", "8:4", "--metrics", "effective_keys", "--quiet").stdout
         self.assertIn("8:4", table)
 
-    def test_a_family_is_captured_and_its_layers_are_in_the_trace(self):
-        config = {"model_type": "gemma2", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
-                  "head_dim": 16, "max_position_embeddings": 512, "sliding_window": 32, "query_pre_attn_scalar": 24, "attn_logit_softcapping": 5.0,
+    def test_a_family_is_captured_like_its_twin(self):
+        """The added family is llama with q, k and v in one tensor: the same weights give the same heads."""
+        config = {"model_type": "llama", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+                  "head_dim": 16, "max_position_embeddings": 512, "tie_word_embeddings": True,
                   "vocab_size": json.loads(pathlib.Path(MODEL, "config.json").read_text())["vocab_size"]}
-        folder = self.path / "gemma2"
-        folder.mkdir()
-        for name in ("tokenizer.json", "tokenizer_config.json"):
-            (folder / name).write_text(pathlib.Path(MODEL, name).read_text())
-        (folder / "config.json").write_text(json.dumps(config))
         random = numpy.random.default_rng(9)
         shapes = {"model.embed_tokens": (config["vocab_size"], 48), "model.norm": (48,)}
-        for layer in range(3):
+        for layer in range(2):
             for name, shape in (("self_attn.q_proj", (96, 48)), ("self_attn.k_proj", (32, 48)), ("self_attn.v_proj", (32, 48)), ("self_attn.o_proj", (48, 96)),
                                 ("mlp.gate_proj", (80, 48)), ("mlp.up_proj", (80, 48)), ("mlp.down_proj", (48, 80)), ("input_layernorm", (48,)),
-                                ("post_attention_layernorm", (48,)), ("pre_feedforward_layernorm", (48,)), ("post_feedforward_layernorm", (48,))):
+                                ("post_attention_layernorm", (48,))):
                 shapes[f"model.layers.{layer}.{name}"] = shape
-        safetensors.numpy.save_file({f"{name}.weight": random.normal(0, 0.3, shape).astype(numpy.float32) for name, shape in shapes.items()},
-                                    folder / "model.safetensors")
-        self.assertIn("checkpoint, gemma2", run("info", folder).stdout)
-        trace = self.path / "gemma2.h5"
-        run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 2, "-o", trace, "--quiet")
-        facts = json.loads(run("info", trace, "--json").stdout)["facts"]
-        self.assertEqual([layer["window"] for layer in facts], [32, 0, 32])
-        self.assertEqual([layer["soft_cap"] for layer in facts], [5.0] * 3)
-        with h5py.File(trace) as file:
-            q, k, lse = (file["attention"][name][...].astype(numpy.float64) for name in ("q", "k", "lse"))
-        distance = numpy.arange(q.shape[2])[:, None] - numpy.arange(k.shape[2])
-        for layer, window in enumerate((32, 0, 32)):
-            for head in range(6):
-                scores = 5 * numpy.tanh(q[layer, head] @ k[layer, head // 3].T / numpy.sqrt(24) / 5)
-                seen = (distance >= 0) & (distance < (window or 1000))
-                numpy.testing.assert_allclose(lse[layer, head], numpy.log((numpy.exp(scores) * seen).sum(axis=1)), atol=1e-4)
-        # The executors of headscope's own compute what LibTorch does, caps and windows included.
-        run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 2, "--attention", "dense", "-o", self.path / "own.h5", "--quiet")
-        with h5py.File(self.path / "own.h5") as file:
-            numpy.testing.assert_allclose(file["attention/k"][...], k, atol=1e-4)
-            numpy.testing.assert_allclose(file["attention/lse"][...], lse, atol=1e-4)
-        run("analyze", trace, "--heads", "1:*", "--all", "--quiet")
+        weights = {f"{name}.weight": random.normal(0, 0.3, shape).astype(numpy.float32) for name, shape in shapes.items()}
+        heads = {}
+        for model_type in ("llama", "llama_by_kv_head"):
+            if model_type != "llama":
+                for layer in range(2):
+                    parts = [weights.pop(f"model.layers.{layer}.self_attn.{name}_proj.weight").reshape(2, -1, 48) for name in "qkv"]
+                    weights[f"model.layers.{layer}.self_attn.qkv_proj.weight"] = numpy.concatenate(parts, axis=1).reshape(-1, 48)
+            folder, trace = self.path / model_type, self.path / f"{model_type}.h5"
+            folder.mkdir()
+            for name in ("tokenizer.json", "tokenizer_config.json"):
+                (folder / name).write_text(pathlib.Path(MODEL, name).read_text())
+            (folder / "config.json").write_text(json.dumps({**config, "model_type": model_type}))
+            safetensors.numpy.save_file(weights, folder / "model.safetensors")
+            self.assertIn(f"checkpoint, {model_type}", run("info", folder).stdout)
+            run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 2, "-o", trace, "--quiet")
+            with h5py.File(trace) as file:
+                heads[model_type] = {name: file["attention"][name][...].astype(numpy.float64) for name in ("q", "k", "v", "lse")}
+        for name, wanted in heads["llama"].items():
+            numpy.testing.assert_allclose(heads["llama_by_kv_head"][name], wanted, atol=1e-4)
         run("compare", trace, "--method", "every-nth:n_local=16", "--method", "heavy-hitters:k=16", "--heads", "1:*", "--decode-rows", 8, "--quiet")
-        config["model_type"] = "gemma1"
-        (folder / "config.json").write_text(json.dumps(config))
-        self.assertIn("gemma2", run("info", folder, code=3).stderr)
+        self.assertIn("llama_by_kv_head", run("capture", "--help").stdout)
+        (folder / "config.json").write_text(json.dumps({**config, "model_type": "gemma1"}))
+        self.assertIn("llama_by_kv_head", run("info", folder, code=3).stderr)
 
     def test_the_report_has_all_of_them(self):
         run("demo", "-o", self.path / "demo", "--task", "counting", "--length", 512, "--repeat", 1, "--quiet")

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "families/family.h"
 
 namespace headscope::model {
 namespace {
@@ -62,7 +63,9 @@ TEST(ModelConfig, ReadsBothPlacesOfRope) {
 }
 
 TEST(ModelConfig, RefusesWhatWouldBeAnotherModel) {
-  EXPECT_THAT(RefusalWith("model_type", "gemma2"), AllOf(HasSubstr("model_type"), HasSubstr("llama, mistral")));
+  EXPECT_THAT(RefusalWith("model_type", "gemma1"), AllOf(HasSubstr("model_type"), HasSubstr("llama, mistral")));
+  for (const auto* family : Families())
+    EXPECT_THAT(RefusalWith("model_type", "gemma1"), HasSubstr(" " + std::string(family->model_type)));
   EXPECT_THAT(RefusalWith("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config"));
   EXPECT_THAT(RefusalWith("rope_scaling", {{"rope_type", "mrope"}, {"factor", 2}}),
               AllOf(HasSubstr("rope_scaling.rope_type"), HasSubstr("mrope"), HasSubstr("yarn, longrope")));
@@ -108,6 +111,39 @@ TEST(ModelConfig, TakesWindowsAsTheFamiliesMeanThem) {
     qwen["sliding_window"] = 0;
     EXPECT_THAT(RefusalWith("sliding_window", 0, qwen), HasSubstr("sliding_window"));
   }
+}
+
+// The meaning of absent keys is that of transformers' configuration classes.
+TEST(ModelConfig, FillsInWhatPublishedFilesLeaveOut) {
+  EXPECT_EQ(Windows(Family("phi3")), (std::vector<int32_t>{0, 0})) << "no window, not mistral's";
+  EXPECT_EQ(Windows(Family("gemma2")), (std::vector<int32_t>{4096, 0}));
+  EXPECT_EQ(Parse(Family("phi3")).norm_eps, 1e-5);
+  EXPECT_EQ(Parse(Family("olmo2")).norm_eps, 1e-5);
+  EXPECT_EQ(Parse(Family("cohere")).ropes[0].theta, 500000);
+  EXPECT_EQ(Parse(Family("gpt_neox")).ropes[0].rotary_dim, 4) << "a quarter of 16";
+  EXPECT_EQ(Parse(Family("gemma3_text")).ropes[0].theta, 1e6);
+  EXPECT_EQ(Parse(Family("gemma3_text")).ropes[1].theta, 1e4);
+  json smol = Family("smollm3");
+  EXPECT_EQ(Parse(smol).ropes[0].theta, 2e6);
+  smol["num_hidden_layers"] = 8;
+  const ModelConfig config = Parse(smol);
+  for (size_t layer = 0; layer < 8; ++layer) EXPECT_EQ(config.layers[layer].rope, layer % 4 == 3 ? -1 : 0) << layer;
+}
+
+TEST(ModelConfig, RefusesVariantsThatItsFamiliesDoNotRun) {
+  const json yarn = {{"type", "yarn"}, {"factor", 4}};
+  EXPECT_THAT(RefusalWith("rope_scaling", yarn, Family("phi3")), HasSubstr("default and longrope are"));
+  const std::vector<int> ones(8, 1);
+  const json longrope = {{"type", "longrope"}, {"short_factor", ones}, {"long_factor", ones}};
+  EXPECT_THAT(RefusalWith("rope_scaling", longrope, Family("phi3")), HasSubstr("original_max_position_embeddings"));
+  for (const char* type : {"gemma2", "gemma3_text"})
+    EXPECT_THAT(RefusalWith("use_bidirectional_attention", true, Family(type)), HasSubstr("true is not supported"));
+  EXPECT_THAT(RefusalWith("attn_logit_softcapping", 50, Family("gemma3_text")), HasSubstr("attn_logit_softcapping"));
+  EXPECT_THAT(RefusalWith("use_qk_norm", true, Family("cohere")), HasSubstr("use_qk_norm"));
+  EXPECT_THAT(RefusalWith("use_parallel_residual", false, Family("gpt_neox")), HasSubstr("use_parallel_residual"));
+  EXPECT_THAT(RefusalWith("logits_scaling", 0, Family("granite")), HasSubstr("logits_scaling"));
+  EXPECT_THAT(RefusalWith("no_rope_layers", {1, 2}, Family("smollm3")), HasSubstr("0 or 1"));
+  EXPECT_THAT(RefusalWith("no_rope_layers", {1}, Family("smollm3")), HasSubstr("one entry for each layer"));
 }
 
 TEST(ModelConfig, TakesTheFamilysPositionsWhereTheFileNamesNone) {

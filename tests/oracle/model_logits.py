@@ -15,6 +15,7 @@ import sys
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -42,6 +43,35 @@ def mistral(**options):
         **{**SIZES, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 16, "sliding_window": None, **rope(1e6), **options}))
 
 
+def family(kind, name, **options):
+    config = getattr(transformers, f"{name}Config")(**{**SIZES, "num_attention_heads": 6, "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1,
+                                                       "eos_token_id": 2, **options})
+    return getattr(transformers, f"{kind}ForCausalLM")(config)
+
+
+def gemma2(**options):
+    return family("Gemma2", "Gemma2", **{**rope(1e4), "head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 32, "attn_logit_softcapping": 5.0,
+                                         "final_logit_softcapping": 3.0, **options})
+
+
+def gemma3(**options):
+    kinds = {"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 2e6}, "sliding_attention": {"rope_type": "default", "rope_theta": 3e4}}
+    return family("Gemma3", "Gemma3Text", **{**dict(head_dim=16, query_pre_attn_scalar=24, sliding_window=32, layer_types=WINDOWS_IN_TURN, rope_parameters=kinds),
+                                             **options})
+
+
+def phi3(**options):
+    return family("Phi3", "Phi3", **{**rope(1e4, partial_rotary_factor=0.5), "sliding_window": 32, **options})
+
+
+def smollm3(**options):
+    return family("SmolLM3", "SmolLM3", **{**rope(1e4), "no_rope_layers": [1, 0, 1], "layer_types": ["full_attention"] * 3, **options})
+
+
+def neox(**options):
+    return family("GPTNeoX", "GPTNeoX", **{**rope(2e4, partial_rotary_factor=0.5), "num_key_value_heads": None, **options})
+
+
 def partial(model):
     """The Llama modules of transformers turn whole heads only; Phi 3's functions for the same rotation take a part."""
     from transformers.models.phi3 import modeling_phi3
@@ -57,6 +87,7 @@ def partial(model):
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=48)
 FACTORS = {"short_factor": [1.0 + 0.05 * j for j in range(8)], "long_factor": [1.0 + 0.9 * j for j in range(8)]}
 LONG = dict(rope_type="longrope", original_max_position_embeddings=60, **FACTORS)
+WINDOWS_IN_TURN = ["sliding_attention", "full_attention", "sliding_attention"]
 SHORT_POSITIONS = dict(max_position_embeddings=64)
 # A window of 32 tokens is shorter than every prompt here; the longest prompt crosses 64 positions and the decode steps of the shorter one do.
 MODELS = {
@@ -82,7 +113,23 @@ MODELS = {
     "qwen2_yarn": lambda: qwen("qwen2", **rope(1e6, **YARN)),
     "qwen3": lambda: qwen("qwen3"),
     "qwen3_layer_types": lambda: qwen("qwen3", use_sliding_window=True, sliding_window=32,
-                                      layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+                                      layer_types=WINDOWS_IN_TURN),
+    "gemma2": gemma2,
+    "gemma2_without_caps": lambda: gemma2(attn_logit_softcapping=None, final_logit_softcapping=None),
+    "gemma3": lambda: gemma3(attention_bias=True, final_logit_softcapping=3.0),
+    "gemma3_old_spelling": gemma3,
+    "phi3": phi3,
+    # transformers makes its cache anew where a text crosses from short to long factors: the greedy text stays short, and the prompt is long.
+    "phi3_longrope": lambda: phi3(sliding_window=None, original_max_position_embeddings=100, rope_parameters={
+        "rope_theta": 1e4, "rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.0]}),
+    "granite": lambda: family("Granite", "Granite", **rope(1e4), embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5, attention_multiplier=0.2),
+    "olmo2": lambda: family("Olmo2", "Olmo2", **rope(1e4)),
+    "smollm3": smollm3,
+    "smollm3_windows": lambda: smollm3(no_rope_layers=None, no_rope_layer_interval=2, layer_types=None, use_sliding_window=True, sliding_window=32),
+    "cohere": lambda: family("Cohere", "Cohere", **rope(1e4), logit_scale=0.25),
+    "gpt_neox": neox,
+    "gpt_neox_old_spelling": neox,
+    "gpt_neox_without_biases": lambda: neox(attention_bias=False),
 }
 
 
@@ -98,6 +145,25 @@ def rewrite_config(folder, name):
         del config["max_position_embeddings"]
     if name == "qwen2_window_from_layer":
         del config["layer_types"]
+    if name == "gemma3_old_spelling":  # as google publishes it
+        kinds = config.pop("rope_parameters")
+        config["rope_theta"] = kinds["full_attention"].pop("rope_theta")
+        config["rope_local_base_freq"] = kinds["sliding_attention"]["rope_theta"]
+        config["rope_scaling"] = kinds["full_attention"]
+        del config["layer_types"]
+        config["sliding_window_pattern"] = 2
+    if name == "gpt_neox_old_spelling":  # as Pythia's
+        old = config.pop("rope_parameters")
+        config["rotary_emb_base"], config["rotary_pct"] = old["rope_theta"], old["partial_rotary_factor"]
+        weights = load_file(os.path.join(folder, "model.safetensors"))
+        for layer in range(config["num_hidden_layers"]):
+            prefix = f"gpt_neox.layers.{layer}.attention."
+            weights |= {prefix + "bias": torch.ones(1, 1, 8, 8, dtype=torch.bool).tril(), prefix + "masked_bias": torch.tensor(-1e9),
+                        prefix + "rotary_emb.inv_freq": torch.ones(2)}
+        save_file(weights, os.path.join(folder, "model.safetensors"))
+    if name == "smollm3_windows":
+        for key in ("layer_types", "no_rope_layers"):
+            del config[key]
     json.dump(config, open(path, "w"))
 
 

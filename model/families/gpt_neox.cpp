@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the switches that it has: other names, q, k and v in one tensor head by head, norms with a mean and a bias, an
-// MLP without a gate, attention and MLP in parallel or not.
+// GPT-NeoX and Pythia: q, k and v in one tensor head by head, norms with a mean and a bias, an MLP without a gate, and
+// attention and MLP in parallel.
 #include "checkpoint/strict_json.h"
 #include "families/family_list.h"
 
@@ -27,6 +27,7 @@ const Family& GptNeox() {
                 .mlp_norm = "post_attention_layernorm",
                 .up = "mlp.dense_h_to_4h",
                 .down = "mlp.dense_4h_to_h"},
+      .derived = {"attention.rotary_emb.inv_freq", "attention.bias", "attention.masked_bias"},
       .qkv_layout = QkvLayout::kByKvHead,
       .qkv_bias = BiasRule::kByAttentionBias,
       .output_bias = BiasRule::kByAttentionBias,
@@ -35,6 +36,8 @@ const Family& GptNeox() {
       .norm_bias = true,
       .parallel = true,
       .norm_eps_key = "layer_norm_eps",
+      .absent_norm_eps = 1e-5,
+      .rope = {.theta = "rotary_emb_base", .part = "rotary_pct", .absent_part = 0.25},
       .absent_activation = "gelu",
       .absent_attention_bias = true,
       .absent_max_positions = 2048,

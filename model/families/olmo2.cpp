@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the switches that it has: norms after attention and MLP only, one norm of all heads of q, and of k.
+// OLMo 2: norms after attention and MLP only, one norm of all heads of q, and of k.
 #include "families/family_list.h"
 
 namespace headscope::model {
@@ -17,6 +17,7 @@ const Family& Olmo2() {
     row.qkv_bias = BiasRule::kByAttentionBias;
     row.output_bias = BiasRule::kByAttentionBias;
     row.qk_norm = QkNorm::kAllHeads;
+    row.absent_norm_eps = 1e-5;
     row.absent_max_positions = 2048;
     return row;
   }();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the switches that it has: factors of embeddings, of what layers add, of scores and of logits.
+// Granite: factors of embeddings, of what layers add, of scores and of logits.
 #include "checkpoint/strict_json.h"
 #include "families/family_list.h"
 #include "model/model_config.h"
@@ -10,7 +10,9 @@ namespace {
 void Read(const JsonFields& root, ModelConfig* config) {
   config->embedding_multiplier = root.Number("embedding_multiplier", 1.0);
   config->residual_multiplier = root.Number("residual_multiplier", 1.0);
-  config->logit_multiplier = 1 / root.Number("logits_scaling", 1.0);
+  const double scaling = root.Number("logits_scaling", 1.0);
+  if (!(scaling > 0)) root.RefuseField("logits_scaling", "must be positive", "correct it");
+  config->logit_multiplier = 1 / scaling;
   for (AttentionLayer& layer : config->layers) layer.scale = root.Number("attention_multiplier", 1.0);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A family as an extension adds it: Gemma 2, whose scores and logits are capped, whose layers see a window in turn, and
-// which has norms around attention and MLP ("Gemma 2: Improving Open Language Models at a Practical Size", section 2).
+// Gemma 2, whose scores and logits are capped, whose layers see a window in turn, and which has norms around attention
+// and MLP ("Gemma 2: Improving Open Language Models at a Practical Size", section 2).
 #include <cmath>
 
 #include "checkpoint/strict_json.h"
@@ -11,6 +11,9 @@ namespace headscope::model {
 namespace {
 
 void Read(const JsonFields& root, ModelConfig* config) {
+  if (root.Boolean("use_bidirectional_attention", false))
+    root.RefuseField("use_bidirectional_attention", "true is not supported",
+                     "use a model whose tokens see earlier ones");
   config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
   if (!root.IsNull("final_logit_softcapping")) config->logit_soft_cap = root.Number("final_logit_softcapping", 30.0);
   const double scalar = root.Number("query_pre_attn_scalar", 256.0);

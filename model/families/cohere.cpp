@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the switches that it has: one norm for attention and MLP in parallel, interleaved positions, logits with a
-// factor.
+// Command R: one norm for attention and MLP in parallel, interleaved positions, logits with a factor.
 #include "checkpoint/strict_json.h"
 #include "families/family_list.h"
 #include "model/model_config.h"
@@ -27,6 +26,8 @@ const Family& Cohere() {
     row.parallel = true;
     row.rope_interleaved = true;
     row.norm_eps_key = "layer_norm_eps";
+    row.absent_norm_eps = 1e-5;
+    row.rope.absent_theta = 500000;
     row.absent_tied_embeddings = true;
     row.absent_max_positions = 8192;
     row.read = &Read;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the switches that it has: positions that differ from layer to layer, norms of q and k.
+// Gemma 3 without images: positions that differ between the layers with and without a window, norms of q and k.
 #include <cmath>
 
 #include "checkpoint/read_rope_config.h"
@@ -11,14 +11,31 @@ namespace headscope::model {
 namespace {
 
 void ReadRopes(const JsonFields& root, ModelConfig* config) {
-  for (const char* kind : {"full_attention", "sliding_attention"})
-    config->ropes.push_back(ReadRopeConfig(root, config->head_dim, config->max_positions, kind));
+  const RopeKeys full = {.absent_theta = 1e6}, sliding = {.theta = "rope_local_base_freq", .absent_theta = 1e4};
+  if (root.Has("rope_parameters")) {
+    config->ropes = {ReadRopeConfig(root, full, config->head_dim, config->max_positions, "full_attention"),
+                     ReadRopeConfig(root, sliding, config->head_dim, config->max_positions, "sliding_attention")};
+  } else {  // older files, whose rope_scaling is of the layers without a window
+    RopeConfig local;
+    local.theta = root.Number(sliding.theta, sliding.absent_theta);
+    if (!(local.theta > 1)) root.RefuseField(sliding.theta, "must be larger than 1", "correct it");
+    local.max_positions = config->max_positions;
+    local.rotary_dim = config->head_dim;
+    config->ropes = {ReadRopeConfig(root, full, config->head_dim, config->max_positions), local};
+  }
   for (AttentionLayer& layer : config->layers) layer.rope = layer.window > 0 ? 1 : 0;
 }
 
 void Read(const JsonFields& root, ModelConfig* config) {
+  if (root.Boolean("use_bidirectional_attention", false))
+    root.RefuseField("use_bidirectional_attention", "true is not supported",
+                     "use a model whose tokens see earlier ones");
+  if (root.Has("attn_logit_softcapping"))
+    root.RefuseField("attn_logit_softcapping", "is not supported in this family", "use a model without it");
+  if (root.Has("final_logit_softcapping")) config->logit_soft_cap = root.Number("final_logit_softcapping");
   config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
   const double scalar = root.Number("query_pre_attn_scalar", 256.0);
+  if (!(scalar > 0)) root.RefuseField("query_pre_attn_scalar", "must be positive", "correct it");
   for (AttentionLayer& layer : config->layers) layer.scale = 1 / std::sqrt(scalar);
 }
 
@@ -33,6 +50,8 @@ const Family& Gemma3() {
     row.layer.attention_output_norm = "post_attention_layernorm";
     row.layer.mlp_norm = "pre_feedforward_layernorm";
     row.layer.mlp_output_norm = "post_feedforward_layernorm";
+    row.qkv_bias = BiasRule::kByAttentionBias;
+    row.output_bias = BiasRule::kByAttentionBias;
     row.norm = NormKind::kRmsAboutOne;
     row.qk_norm = QkNorm::kEachHead;
     row.window = WindowRule::kByPattern;

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a family spells its rotary positions at the top level of config.json, and what an absent key means. In
+// rope_parameters the keys of all families are rope_theta and partial_rotary_factor.
+#pragma once
+
+#include <string_view>
+
+namespace headscope::model {
+
+struct RopeKeys {
+  std::string_view theta = "rope_theta";
+  std::string_view part = "partial_rotary_factor";
+  double absent_theta = 10000;
+  double absent_part = 1;
+};
+
+}  // namespace headscope::model

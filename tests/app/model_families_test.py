@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each shipped family's checkpoint from outside: info, capture and eval run it. Its numbers are tests/model/families_test.cpp's.
+
+    model_families_test.py HEADSCOPE DATA_DIR ORACLE_DIR     the tiny models of tests/oracle/model_logits.py
+"""
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import h5py
+import numpy
+import safetensors.numpy
+
+import command_line
+from command_line import MODEL, run
+
+ORACLE = pathlib.Path(sys.argv[3])
+FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_old_spelling": "gemma3_text",
+            "phi3": "phi3", "granite": "granite", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox"}
+
+
+class ModelFamilies(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = pathlib.Path(cls.folder.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def checkpoint(self, name):
+        """The tiny model with as many tokens as the shipped tokenizer has."""
+        folder = self.path / name
+        folder.mkdir(exist_ok=True)
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            (folder / file).write_text(pathlib.Path(MODEL, file).read_text())
+        config = json.loads((ORACLE / name / "config.json").read_text())
+        tokens, config["vocab_size"] = config["vocab_size"], json.loads(pathlib.Path(MODEL, "config.json").read_text())["vocab_size"]
+        (folder / "config.json").write_text(json.dumps(config))
+        random = numpy.random.default_rng(9)
+        weights = {}
+        for file in sorted((ORACLE / name).glob("*.safetensors")):
+            weights.update(safetensors.numpy.load_file(file))
+        for key, weight in weights.items():
+            if weight.shape[:1] == (tokens,):
+                more = random.normal(0, weight.std(), (config["vocab_size"] - tokens, weight.shape[1]))
+                weights[key] = numpy.concatenate([weight, more]).astype(numpy.float32)
+        safetensors.numpy.save_file(weights, folder / "model.safetensors")
+        return folder
+
+    def test_every_family_is_opened_captured_and_evaluated(self):
+        for name, model_type in FAMILIES.items():
+            with self.subTest(name):
+                folder = self.checkpoint(name)
+                self.assertIn(f"checkpoint, {model_type}", run("info", folder).stdout)
+                trace = self.path / f"{name}.h5"
+                run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 1, "-o", trace, "--quiet")
+                with h5py.File(trace) as file:
+                    self.assertEqual(file["attention/q"].shape[:2], (3, 4 if name == "qwen3" else 6))
+                    self.assertTrue(numpy.isfinite(file["attention/lse"][...]).all())
+                scores = run("eval", folder, "--task", "passkey", "--length", 400, "--samples", 1, "--questions", 1, "--quiet").stdout
+                self.assertRegex(scores, r"passkey +400 +1 ")
+
+    def test_an_unknown_type_is_refused_with_the_list(self):
+        folder = self.checkpoint("llama_gqa")
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "model_type": "gemma1"}))
+        for text in (run("info", folder, code=3).stderr, run("capture", "--help").stdout, run("--man-page").stdout.replace("\\", "")):
+            for model_type in FAMILIES.values():
+                self.assertRegex(text, rf"\b{model_type}\b")
+
+    def test_windows_caps_and_scales_of_a_layer_are_in_its_trace(self):
+        folder, trace = self.checkpoint("gemma2"), self.path / "capped.h5"
+        run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 2, "-o", trace, "--quiet")
+        facts = json.loads(run("info", trace, "--json").stdout)["facts"]
+        self.assertEqual([layer["window"] for layer in facts], [32, 0, 32])
+        self.assertEqual([layer["soft_cap"] for layer in facts], [5.0] * 3)
+        with h5py.File(trace) as file:
+            q, k, lse = (file["attention"][name][...].astype(numpy.float64) for name in ("q", "k", "lse"))
+        distance = numpy.arange(q.shape[2])[:, None] - numpy.arange(k.shape[2])
+        for layer, window in enumerate((32, 0, 32)):
+            for head in range(6):
+                scores = 5 * numpy.tanh(q[layer, head] @ k[layer, head // 3].T / numpy.sqrt(24) / 5)
+                seen = (distance >= 0) & (distance < (window or 1000))
+                numpy.testing.assert_allclose(lse[layer, head], numpy.log((numpy.exp(scores) * seen).sum(axis=1)), atol=1e-4)
+        # The executors of headscope's own compute what LibTorch does, caps and windows included.
+        run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 2, "--attention", "dense", "-o", self.path / "own.h5", "--quiet")
+        with h5py.File(self.path / "own.h5") as file:
+            numpy.testing.assert_allclose(file["attention/k"][...], k, atol=1e-4)
+            numpy.testing.assert_allclose(file["attention/lse"][...], lse, atol=1e-4)
+        run("analyze", trace, "--heads", "1:*", "--all", "--quiet")
+
+
+if __name__ == "__main__":
+    command_line.main()
