@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/check_status.h"
-#include "bench/device.h"
+#include "bench/bench_device.h"
 #include "bench/host_decode_step.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "bench/device.h"
+#include "bench/bench_device.h"
 
 namespace headscope::app::bench {
 

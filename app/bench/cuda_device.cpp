@@ -6,8 +6,8 @@
 
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "bench/bench_device.h"
 #include "bench/cuda_decode_work.h"
-#include "bench/device.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"

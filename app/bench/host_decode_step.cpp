@@ -2,7 +2,7 @@
 #include "bench/host_decode_step.h"
 
 #include "base/check_status.h"
-#include "bench/device.h"
+#include "bench/bench_device.h"
 
 namespace headscope::app::bench {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "bench/device.h"
+#include "bench/bench_device.h"
 #include "kernels/seeded_problem.h"
 
 namespace headscope::app::bench {

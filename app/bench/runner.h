@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench_device.h"
 #include "bench/bench_report.h"
-#include "bench/device.h"
 #include "bench/workload.h"
 
 namespace headscope::app::bench {

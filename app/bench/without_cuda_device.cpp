@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU of a build without CUDA: a sentence.
 #include "base/check_status.h"
-#include "bench/device.h"
+#include "bench/bench_device.h"
 #include "kernels/cuda_devices.h"
 
 namespace headscope::app::bench {

@@ -82,7 +82,7 @@ class Manual(unittest.TestCase):
         self.assertEqual(complete("headscope", "cap"), ["capture"])
         for command, options in OPTIONS.items():
             self.assertEqual(complete("headscope", command, "-"), options)
-        self.assertEqual(complete("headscope", "compare", "--rep"), ["--repeat"])
+        self.assertEqual(complete("headscope", "compare", "--rep"), ["--repeat", "--repeats"])
         self.assertIn("etc", complete("headscope", "info", "et"))
         self.assertIn("etc", complete("headscope", "capture", "x", "--prompt", "et"))
         self.assertEqual(complete("headscope", "compare", "--repeat", "et"), [], "a number is no file")

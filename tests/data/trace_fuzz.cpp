@@ -18,7 +18,7 @@
 
 namespace {
 
-using BadInputError;
+using headscope::BadInputError;
 using headscope::data::TraceReader;
 using headscope::data::TraceTensor;
 
