@@ -65,7 +65,7 @@ std::string Document(const char* schema, const char* list, const std::vector<Ent
 // RFC 4180: quotes where a comma or a quote is inside. Tables are looked at in terminals, too: no line end, and no
 // other character that a terminal obeys, is left as it was.
 std::string CsvText(const std::string& raw) {
-  const std::string text = Printable(raw);
+  std::string text = Printable(raw);
   if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char character : text) quoted.append(character == '"' ? 2 : 1, character);

@@ -45,6 +45,7 @@ void KeepLargest(float* q, int32_t head_dim, int32_t r) {
   if (r >= head_dim) return;
   // By magnitude, then by index, in one number: the bits of a float without a sign order as it does.
   std::vector<uint64_t> components;
+  components.reserve(static_cast<size_t>(head_dim));
   for (int32_t i = 0; i < head_dim; ++i)
     components.push_back(uint64_t{std::bit_cast<uint32_t>(std::fabs(q[i]))} << 32 | ~static_cast<uint32_t>(i));
   const auto first_dropped = components.begin() + std::max(r, 0);

@@ -105,7 +105,7 @@ Status RunOnFirstDevice(const std::vector<Device>& devices,
                         std::vector<MethodResult>* results) {
   std::string refusal;
   for (size_t i = 0; i < devices.size(); ++i) {
-    const Status status = run(devices[i], results);
+    Status status = run(devices[i], results);
     if (!status.ok()) {
       if (i + 1 == devices.size() || !IsLeftToTheNext(status)) return status;
       refusal = status.message();

@@ -68,7 +68,7 @@ class H2oPolicy final : public DecodePolicy {
 
   Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions* evictions) override {
     const AttentionProblem& cache = prompt.cache;
-    lists_.assign(static_cast<size_t>(cache.batch * cache.num_kv_heads), {});
+    lists_.assign(static_cast<size_t>(int64_t{cache.batch} * cache.num_kv_heads), {});
     end_ = prompt.first_token + cache.seq_k;
     if (cache.seq_k == 0) return {};
     if (Status status = internal::CheckLastQueries(spec_, prompt, 1); !status.ok()) return status;

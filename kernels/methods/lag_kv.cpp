@@ -91,7 +91,7 @@ void AddPartitionScores(int32_t begin, int32_t lag, size_t width, const Row& row
   double total = 0;
   for (const double x : deviations) total += std::exp(x - top);
   for (int32_t i = 0; i < lag; ++i) {
-    (*scores)[static_cast<size_t>(begin + i)] +=
+    (*scores)[static_cast<size_t>(int64_t{begin} + i)] +=
         static_cast<float>(std::exp(deviations[static_cast<size_t>(i)] - top) / total / 2);
   }
 }

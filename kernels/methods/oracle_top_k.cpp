@@ -61,7 +61,7 @@ class OracleTopKMethod final : public internal::PrefillSelector {
               const int32_t end = std::min(row + tile_rows, problem.seq_q);
               probe.SumColumns(keys, group.sequence, group.first_head + i, row, end, &sums);
               if (options.stop.stop_requested()) return;
-              const auto seen = static_cast<size_t>(problem.first_position + end);
+              const auto seen = static_cast<size_t>(int64_t{problem.first_position} + end);
               for (const int32_t column :
                    internal::TopK(std::span<const float>(sums.columns).first(seen), values.Integer("k")))
                 builder->AddColumn(column);

@@ -15,7 +15,7 @@ void PageBounds::Clear() {
 }
 
 void PageBounds::Update(const AttentionProblem& problem, int32_t first_token) {
-  const auto num_lists = static_cast<size_t>(problem.batch * problem.num_kv_heads);
+  const auto num_lists = static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads);
   if (least_.size() != num_lists || first_token != first_token_ || problem.seq_k < num_tokens_) Clear();
   least_.resize(num_lists);
   largest_.resize(num_lists);

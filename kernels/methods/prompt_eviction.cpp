@@ -56,7 +56,7 @@ class PromptPolicy final : public DecodePolicy {
 
   Status Begin(const DecodePrompt& prompt, const RunOptions& options, DecodeEvictions* evictions) override {
     const AttentionProblem& cache = prompt.cache;
-    const auto num_lists = static_cast<size_t>(cache.batch * cache.num_kv_heads);
+    const auto num_lists = static_cast<size_t>(int64_t{cache.batch} * cache.num_kv_heads);
     kept_.assign(num_lists, {});
     end_ = prompt.first_token + cache.seq_k;
     if (cache.seq_k == 0) return {};

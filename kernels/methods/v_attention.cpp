@@ -146,6 +146,7 @@ class HeadSampler {
         problems::RandomAt(static_cast<uint64_t>(values_.Integer("seed")), static_cast<uint64_t>(list_)),
         static_cast<uint64_t>(problem_.seq_k));
     std::vector<float> numbers;
+    numbers.reserve(others.size());
     for (const int32_t token : others)
       numbers.push_back(static_cast<float>(problems::RandomAt(stream, static_cast<uint64_t>(token)) >> 40));
     const auto all = static_cast<double>(others.size());

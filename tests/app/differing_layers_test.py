@@ -102,7 +102,7 @@ class DifferingLayers(unittest.TestCase):
             self.assertAlmostEqual(masked[layer, head]["relative_error"], expected, delta=2e-4 * max(1, expected), msg=f"{layer}:{head}")
 
     def test_sparq_names_what_it_does_not_know(self):
-        done = run("compare", self.trace, "--heads", "1:0", "--method", "sparq", "--repeat", 1, "--quiet", code=2)
+        done = run("compare", self.trace, "--heads", "1:0", "--method", "sparq:reallocate=1", "--repeat", 1, "--quiet", code=2)
         self.assertIn("sinks", done.stderr)
         self.assertIn("reallocate", done.stderr)
 

@@ -112,7 +112,7 @@ TEST(MethodAttention, ADecodeMethodIsShownTheWindowOfItsLayer) {
   model->UseAttention(whole.get());
   EXPECT_LE(Difference(Logits(model.get()), dense), 1e-5);
   EXPECT_EQ(whole->Pairs().kept, whole->Pairs().seen);
-  const auto few = AttendByMethods(Choose("dense", "", "sparq", "k=8,r=64"));
+  const auto few = AttendByMethods(Choose("dense", "", "sparq", "k=8,r=64,reallocate=1"));
   model->UseAttention(few.get());
   const double with_mean = Difference(Logits(model.get()), dense);
   EXPECT_GT(with_mean, 1e-4);
