@@ -46,7 +46,7 @@ class ExactTopKMethod final : public internal::DecodeSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
-    std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(problem.batch * problem.num_kv_heads));
+    std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads));
     Status status = internal::ParallelFor(
         static_cast<int64_t>(tokens.size()), 1, options, [&](int64_t begin, int64_t end, int32_t) {
           for (int64_t list = begin; list < end; ++list) {

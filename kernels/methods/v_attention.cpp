@@ -193,7 +193,7 @@ class VAttentionMethod final : public internal::DecodeSelector {
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
                 DecodeSelection* selection) const override {
-    std::vector<Sample> samples(static_cast<size_t>(problem.batch * problem.num_kv_heads));
+    std::vector<Sample> samples(static_cast<size_t>(int64_t{problem.batch} * problem.num_kv_heads));
     Status status = internal::ParallelFor(
         static_cast<int64_t>(samples.size()), 1, options, [&](int64_t begin, int64_t end, int32_t) {
           for (int64_t list = begin; list < end; ++list)
