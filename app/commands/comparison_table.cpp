@@ -10,6 +10,7 @@
 
 #include "commands/head_selection.h"
 #include "kernels/method_spec.h"
+#include "support/listed.h"
 
 namespace headscope::app {
 namespace {
@@ -164,12 +165,17 @@ std::string Footer(const std::vector<MethodResult>& results,
       say_once("What ran on the CPU had " + std::to_string(result.num_threads) +
                (result.num_threads == 1 ? " thread." : " threads."));
   }
+  std::map<int32_t, std::vector<std::string>> sharing;  // by how many query heads share a choice
   for (const MethodResult& result : results) {
-    if (result.chosen_per == kernels::NameOf(kernels::ChosenPer::kKvHead)) {
-      say_once(result.method + " chooses once per KV head, for its " +
-               std::to_string(result.measured_heads / result.measured_kv_heads) +
-               " query heads together, as its paper does for grouped queries (--measure head: per query head).");
-    }
+    if (result.chosen_per != kernels::NameOf(kernels::ChosenPer::kKvHead)) continue;
+    std::vector<std::string>& methods = sharing[result.measured_heads / result.measured_kv_heads];
+    if (std::find(methods.begin(), methods.end(), result.method) == methods.end()) methods.push_back(result.method);
+  }
+  for (const auto& [group_size, methods] : sharing) {
+    say_once("Chosen once per KV head, for its " + std::to_string(group_size) +
+             " query heads together (--measure head: per query head): " + Listed(methods) + ".");
+  }
+  for (const MethodResult& result : results) {
     if (result.phase == "decode") say_once("Decode times are per step, the mean over the rows of each repeat.");
     if (!std::isnan(result.dense_of_reading)) {
       say_once(result.measured + ": dense decode (" + result.baseline + ") ran at " +

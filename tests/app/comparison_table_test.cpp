@@ -83,7 +83,8 @@ TEST(ComparisonTable, SaysWhatTheBytesAllow) {
 TEST(ComparisonTable, SaysWhatWasTimedAndWhoShareAChoice) {
   const std::string table = ComparisonTable({Result("sparq", "k=64", 16), Result("sparq", "k=64", 16)});
   EXPECT_THAT(table, HasSubstr("layer 8: 8 heads in one launch, batch 1, with 2 KV heads"));
-  EXPECT_THAT(table, HasSubstr("once per KV head, for its 4 query heads"));
+  EXPECT_THAT(table,
+              HasSubstr("once per KV head, for its 4 query heads together (--measure head: per query head): sparq.\n"));
 }
 
 }  // namespace

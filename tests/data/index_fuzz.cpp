@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   try {
     headscope::data::ReadIndexFile("/proc/self/fd/" + std::to_string(descriptor));
-  } catch (const BadInputError&) {
+  } catch (const headscope::BadInputError&) {
   }
   close(descriptor);
   return 0;
