@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "model/tokenizer.h"
 #include "tokenizer/unicode_text.h"
 
 namespace headscope::model {
@@ -69,7 +70,7 @@ void Splitter::ForEachPart(std::string_view text, const Visit& visit) const {
     return;
   }
   while (!text.empty()) {
-    const size_t valid = ValidAtFront(text);
+    const size_t valid = Utf8Length(text);
     if (valid > 0) SplitValid(text.substr(0, valid), visit);
     text.remove_prefix(valid);
     const size_t invalid = InvalidAtFront(text);

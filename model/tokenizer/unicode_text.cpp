@@ -67,10 +67,6 @@ size_t WhiteSpaceAtBack(std::string_view text) {
 }
 
 size_t Utf8Length(std::string_view text) {
-  return ValidAtFront(text);
-}
-
-size_t ValidAtFront(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
     const size_t length = FrontCharacter(text.substr(at)).length;

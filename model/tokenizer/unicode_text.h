@@ -25,8 +25,7 @@ bool IsWhiteSpace(uint32_t code);
 size_t WhiteSpaceAtFront(std::string_view text);
 size_t WhiteSpaceAtBack(std::string_view text);
 
-// Length of the valid UTF-8 at the front of `text`, and of what is not valid at its front.
-size_t ValidAtFront(std::string_view text);
+// Length of what is not valid UTF-8 at the front of `text`; Utf8Length (model/tokenizer.h) is that of what is.
 size_t InvalidAtFront(std::string_view text);
 
 }  // namespace headscope::model

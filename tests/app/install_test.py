@@ -41,15 +41,15 @@ class Install(unittest.TestCase):
         first.rename(cls.prefix)  # nothing may know where it was installed
         cls.program = cls.prefix / "bin/headscope"
         cls.share = cls.prefix / "share/headscope"
-        (cls.library,) = cls.prefix.glob("lib*/**/headscope-contents")
-        cls.library = cls.library.parent
+        (cls.parts,) = cls.prefix.glob("lib*/**/headscope-contents")
+        cls.parts = cls.parts.parent
 
     @classmethod
     def tearDownClass(cls):
         cls.folder.cleanup()
 
     def test_every_part_is_there(self):
-        self.assertTrue((self.library / "libheadscope_torch.so").is_file())
+        self.assertTrue((self.parts / "libheadscope_torch.so").is_file())
         for name in ("headscope/reference_model/config.json", "headscope/reference_model/model.safetensors.index.json", "headscope/prompts/prose.txt",
                      "man/man1/headscope.1", "bash-completion/completions/headscope", "zsh/site-functions/_headscope",
                      "fish/vendor_completions.d/headscope.fish", "doc/headscope/LICENSE"):
@@ -61,7 +61,7 @@ class Install(unittest.TestCase):
         self.assertEqual(sorted(path.name for path in (self.share / "reference_model").glob("*.safetensors")), shards)
 
     def test_nothing_installed_names_the_checkout_or_the_build_in_its_search_path(self):
-        for path in (self.program, self.library / "headscope-contents", self.library / "libheadscope_torch.so"):
+        for path in (self.program, self.parts / "headscope-contents", self.parts / "libheadscope_torch.so"):
             dynamic = subprocess.run(["readelf", "-d", path], check=True, capture_output=True, text=True).stdout
             searched = [line for line in dynamic.splitlines() if "PATH" in line]
             self.assertFalse([line for line in searched if str(BUILD) in line], path)
@@ -76,7 +76,7 @@ class Install(unittest.TestCase):
         self.assertIn("512", run(self.program, "info", trace).stdout)
         self.assertEqual(run(self.program, "info", self.share / "reference_model").stdout, run(HEADSCOPE, "info", DATA / "reference_model").stdout
                          .replace(str(DATA / "reference_model"), str(self.share / "reference_model")))
-        helper, away = self.library / "headscope-contents", self.library / "elsewhere"
+        helper, away = self.parts / "headscope-contents", self.parts / "elsewhere"
         helper.rename(away)
         try:  # the build's own is not taken instead
             self.assertIn(f"{helper}: is missing", run(self.program, "info", trace, code=1).stderr)
