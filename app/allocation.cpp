@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// malloc, calloc and realloc, for the whole process. libhdf5 and libcrypto go on with what they were not given, or exit
-// in silence, and the dynamic linker ends the process in words of its own; none can be told to do otherwise. Whoever
-// else asks is given nothing and copes with it.
+// malloc, calloc, realloc and aligned_alloc, for the whole process. libhdf5 and libcrypto go on with what they were not
+// given, or exit in silence, and the dynamic linker ends the process in words of its own; none can be told to do
+// otherwise. Whoever else asks is given nothing and copes with it.
 #include <dlfcn.h>
 #include <unwind.h>
 
@@ -17,18 +17,21 @@
 extern "C" void* __libc_malloc(size_t);
 extern "C" void* __libc_calloc(size_t, size_t);
 extern "C" void* __libc_realloc(void*, size_t);
+extern "C" void* __libc_memalign(size_t, size_t);
 
 namespace {
 
 using Malloc = void* (*)(size_t);
 using Calloc = void* (*)(size_t, size_t);
 using Realloc = void* (*)(void*, size_t);
+using Aligned = void* (*)(size_t alignment, size_t size);
 
 struct Next {
   std::atomic<bool> asked{false}, known{false};
   Malloc malloc = nullptr;
   Calloc calloc = nullptr;
   Realloc realloc = nullptr;
+  Aligned aligned_alloc = nullptr;
 };
 constinit Next next;
 
@@ -38,8 +41,10 @@ bool Known() {
   next.malloc = reinterpret_cast<Malloc>(::dlsym(RTLD_NEXT, "malloc"));
   next.calloc = reinterpret_cast<Calloc>(::dlsym(RTLD_NEXT, "calloc"));
   next.realloc = reinterpret_cast<Realloc>(::dlsym(RTLD_NEXT, "realloc"));
-  next.known.store(next.malloc != nullptr && next.calloc != nullptr && next.realloc != nullptr,
-                   std::memory_order_release);
+  next.aligned_alloc = reinterpret_cast<Aligned>(::dlsym(RTLD_NEXT, "aligned_alloc"));
+  next.known.store(
+      next.malloc != nullptr && next.calloc != nullptr && next.realloc != nullptr && next.aligned_alloc != nullptr,
+      std::memory_order_release);
   return next.known.load();
 }
 
@@ -99,4 +104,10 @@ extern "C" void* calloc(size_t number, size_t size) {
 
 extern "C" void* realloc(void* block, size_t size) {
   return Given(Known() ? next.realloc(block, size) : __libc_realloc(block, size), size, __builtin_return_address(0));
+}
+
+// libgomp's way to the memory of a team of threads.
+extern "C" void* aligned_alloc(size_t alignment, size_t size) {
+  return Given(Known() ? next.aligned_alloc(alignment, size) : __libc_memalign(alignment, size), size,
+               __builtin_return_address(0));
 }
