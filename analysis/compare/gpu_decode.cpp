@@ -40,11 +40,10 @@ class GpuDecode final : public DecodeDevice {
 
   Status Prepare(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, DecodeRun* run,
                  std::unique_ptr<DecodeWork>* work) override {
-    kernels::SparqCudaOptions sparq;
     const bool fused = !method.spec().reads_output;  // these launches are not asked for what a method learns from
-    const Way way = fused && method.IsSparq(values, steps_.Problem(Problem(), 0), &sparq) ? Way::kSparq
-                    : fused && method.spec().IsStatic()                                   ? Way::kKnownTokens
-                                                                                          : Way::kSelection;
+    const Way way = fused && method.FusedStep(values, steps_.Problem(Problem(), 0)) ? Way::kSparq
+                    : fused && method.spec().IsStatic()                             ? Way::kKnownTokens
+                                                                                    : Way::kSelection;
     run->selections.resize(static_cast<size_t>(steps_.count()));
     run->select_device = way == Way::kSelection ? "cpu" : name();
     if (way == Way::kSelection)
@@ -239,8 +238,7 @@ class GpuDecode final : public DecodeDevice {
   Status RunSparq(const kernels::DecodeMethod& method, const kernels::ParameterValues& values, int64_t step,
                   const kernels::DecodeSelection& selection, double* milliseconds, int32_t* chosen_tokens) {
     const AttentionProblem problem = steps_.Problem(timed_.heads->problem(), step);
-    kernels::SparqCudaOptions options;
-    method.IsSparq(values, problem, &options);
+    const kernels::EstimatedTopTokens options = method.FusedStep(values, problem).value();
     const auto mean_bytes = static_cast<int64_t>(selection.mean_value.size() * sizeof(float));
     const int64_t chosen_bytes = int64_t{problem.num_kv_heads} * options.num_tokens * int64_t{sizeof(int32_t)};
     kernels::DeviceMemory mean, chosen;

@@ -8,6 +8,7 @@
 #include "compare/prefill_device.h"
 #include "compare/timed_gpu.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
 #include "kernels/cuda_select.h"
 
 namespace headscope::analysis {
@@ -15,21 +16,6 @@ namespace {
 
 using kernels::Status;
 using kernels::StatusCode;
-
-// Grows, never shrinks: what the selections of several methods take turns at.
-struct SharedMemory {
-  kernels::DeviceMemory memory;
-  size_t bytes = 0;
-
-  Status Reserve(size_t wanted, const std::string& what) {
-    if (memory != nullptr && bytes >= wanted) return {};
-    memory.reset();
-    bytes = 0;
-    Status status = kernels::AllocateOnDevice(static_cast<int64_t>(wanted), what, &memory);
-    if (status.ok()) bytes = wanted;
-    return status;
-  }
-};
 
 class GpuPrefill final : public PrefillDevice {
  public:
@@ -180,7 +166,7 @@ class GpuPrefill final : public PrefillDevice {
   }
 
   const TimedGpu timed_;
-  SharedMemory index_, workspace_;
+  kernels::GrowingDeviceMemory index_, workspace_;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ inline kernels::AttentionProblem HeadOfProblem(const kernels::AttentionProblem& 
   };
   const int64_t kv_head = head / problem.GroupSize();
   kernels::AttentionProblem one = problem;
+  one.layer_group_size = problem.LayerGroupSize();
   one.num_qo_heads = one.num_kv_heads = 1;
   one.first_qo_head += static_cast<int32_t>(head);
   one.first_kv_head += static_cast<int32_t>(kv_head);

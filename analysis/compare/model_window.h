@@ -24,17 +24,8 @@ int64_t AttendedPairs(const HeadFrame& frame);
 // Pairs that an index of one head inside its window keeps, as a share of the attended ones; 0 when there are none.
 double KeptFraction(const HeadFrame& frame, const kernels::SparseIndexView& index);
 
-// The part of an index that lies inside a window of `window` >= 1 tokens. `index` is causal and as SparseIndexBuilder
-// makes it: its full runs and single columns obey its rule. Cost: linear in its entries, but for sorting each list.
-//
-// An index has one element rule, so it can cut by one window only. Where an index has sinks and a window of its own
-// that is the shorter one, its rule stays, and the model's window is taken for whole row tiles: a sink leaves a tile
-// when the window of the tile's last row has passed it, at most tile_rows - 1 rows early. A window shorter than a tile
-// leaves such an index no sinks.
-kernels::SparseIndex InsideWindow(const kernels::SparseIndexView& index, int32_t window);
-
-// method.Select on a problem of heads with that frame, then InsideWindow where the window hides anything. Errors are
-// the method's.
+// method.Select on a problem of heads with that frame, then kernels::CutToWindow where the window hides anything.
+// Errors are the method's.
 kernels::Status SelectInside(const HeadFrame& frame, const kernels::AttentionProblem& problem,
                              const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
                              const kernels::RunOptions& options, kernels::SparseIndex* index);

@@ -13,6 +13,7 @@ namespace headscope::analysis {
 // caller sets the numbers of heads, and then the tensors (SetContiguousTensors), whose strides follow from them.
 inline kernels::AttentionProblem FrameProblem(const HeadFrame& frame) {
   kernels::AttentionProblem problem;
+  problem.layer_group_size = frame.layer_group_size;
   problem.head_dim = frame.head_dim;
   problem.v_head_dim = frame.v_head_dim;
   problem.seq_q = static_cast<int32_t>(frame.num_rows);

@@ -102,8 +102,7 @@ class CpuDevice : public Device {
 
   std::vector<DecodeWork> Decode(const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                  const kernels::ParameterValues& values) override {
-    if (kernels::SparqCudaOptions sparq; method.IsSparq(values, placed.problem, &sparq))
-      return SparqWork(placed, sparq);
+    if (const auto fused = method.FusedStep(values, placed.problem)) return SparqWork(placed, *fused);
     const auto step = std::make_shared<HostDecodeStep>(method, values, placed.problem, options_);
     const kernels::DecodeSelection& selection = step->Select();
     DecodeWork work;

@@ -169,8 +169,8 @@ DecodeWork SelectOnCpu(Device& device, const PlacedProblem& placed, const kernel
 std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& placed, const kernels::DecodeMethod& method,
                                        const kernels::ParameterValues& values, const kernels::RunOptions& options) {
   if (method.spec().baseline) return {DenseWork(device, placed)};
-  if (kernels::SparqCudaOptions sparq; method.IsSparq(values, placed.problem, &sparq))
-    return SparqWork(device, placed, sparq, options.num_threads);
+  if (const auto fused = method.FusedStep(values, placed.problem))
+    return SparqWork(device, placed, *fused, options.num_threads);
   return {SelectOnCpu(device, placed, method, values, options)};
 }
 

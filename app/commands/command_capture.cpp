@@ -70,8 +70,7 @@ int RunCapture(CaptureArguments arguments) {
   CheckOutputTarget(request.output_path, request.overwrite, capture::InputFiles(request));
   CheckTraceName(request.output_path);
 
-  const ModelAttention attention =
-      ChooseAttention(arguments.attention, request.device, request.num_threads, /*trace_lse=*/true);
+  const ModelAttention attention = ChooseAttention(arguments.attention, request.num_threads, /*trace_lse=*/true);
   request.attention = attention.backend.get();
   request.attention_text = attention.text;
   for (const std::string& name : arguments.record) request.record.push_back(ParseCapturePoint(name));
@@ -83,6 +82,7 @@ int RunCapture(CaptureArguments arguments) {
     result = capture::Capture(
         request, [&](const Progress& progress) { line.Show(progress); }, stop);
   }
+  TellNotes(attention);
   const char* verdict = !result.interrupted   ? ""
                         : result.path.empty() ? "interrupted before a token was recorded, so there is no trace: "
                                               : "interrupted; the trace is valid and shorter: ";

@@ -54,8 +54,8 @@ std::string KeptText(const sparse_model::KeptPairs& pairs) {
 int RunEval(EvalArguments arguments) {
   arguments.request.model_dir = ModelDirOrShipped(arguments.request.model_dir);
   arguments.request.prose_path = ProsePath();
-  const ModelAttention attention = ChooseAttention(arguments.attention, arguments.request.session.device,
-                                                   arguments.request.session.num_threads, /*trace_lse=*/false);
+  const ModelAttention attention =
+      ChooseAttention(arguments.attention, arguments.request.session.num_threads, /*trace_lse=*/false);
   arguments.request.attention = attention.backend.get();
   const std::stop_token stop = StopOnInterrupt();
   {
@@ -77,6 +77,7 @@ int RunEval(EvalArguments arguments) {
     eval::Evaluate(
         arguments.request, print, [&](const Progress& progress) { line.Show(progress); }, stop);
   }
+  TellNotes(attention);
   return stop.stop_requested() ? kInterrupted : kDone;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/model_attention.h"
 
-#include "base/device.h"
+#include <iostream>
+
 #include "base/errors.h"
 #include "commands/method_choice.h"
 #include "kernels/method_names.h"
@@ -19,18 +20,13 @@ std::string TextOf(const kernels::MethodSpec& spec, const kernels::ParameterValu
 void AddAttentionOption(CLI::App* command, std::vector<std::string>* texts) {
   command
       ->add_option("--attention", *texts,
-                   "Method that computes the model's attention, on the CPU: a prefill method for passes of several "
-                   "tokens, a decode method for those of one; give one of each, or dense runs the rest (dense)")
+                   "Method that computes the model's attention: a prefill method for the prompt, a decode method for "
+                   "the tokens behind it; give one of each, or dense runs the rest (dense)")
       ->type_name("METHOD[:k=v,..]");
 }
 
-ModelAttention ChooseAttention(const std::vector<std::string>& texts, const Device& device, int32_t num_threads,
-                               bool trace_lse) {
+ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t num_threads, bool trace_lse) {
   if (texts.empty()) return {};
-  if (device.is_gpu()) {
-    throw UsageError("--attention runs on the CPU only, and --device is " + DeviceText(device) +
-                     "; use --device cpu, or leave --attention out");
-  }
   sparse_model::MethodChoice choice;
   choice.num_threads = num_threads;
   choice.trace_lse = trace_lse;
@@ -55,6 +51,11 @@ ModelAttention ChooseAttention(const std::vector<std::string>& texts, const Devi
   const std::string text = said(choice.prefill, kernels::PrefillBaseline(), choice.prefill_values) + " and " +
                            said(choice.decode, kernels::DecodeBaseline(), choice.decode_values);
   return {sparse_model::AttendByMethods(choice), text};
+}
+
+void TellNotes(const ModelAttention& attention) {
+  if (attention.backend == nullptr) return;
+  for (const std::string& note : attention.backend->Notes()) std::cerr << "note: " << note << '\n';
 }
 
 }  // namespace headscope::app

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
 #include "sparse_model/method_attention.h"
 
 namespace headscope::app {
@@ -18,10 +17,11 @@ struct ModelAttention {
   std::unique_ptr<sparse_model::MethodAttention> backend;  // null: the option was not given
   std::string text;                                        // "a-shape:n_local=16,.. and decode/dense"
 };
-// A prefill method attends in passes of several tokens, a decode method in those of one; dense where there is none.
-// trace_lse: the log-sum-exp that is recorded counts every key that a layer lets a row see, as traces want it. Throws
-// UsageError: an unknown method or value, two of one phase, a device other than the CPU.
-ModelAttention ChooseAttention(const std::vector<std::string>& texts, const Device& device, int32_t num_threads,
-                               bool trace_lse);
+// A prefill method attends the prompt, a decode method the tokens behind it; dense where there is none. trace_lse: the
+// log-sum-exp that is recorded counts every key that a layer lets a row see, as traces want it. Throws UsageError: an
+// unknown method or value, two of one phase.
+ModelAttention ChooseAttention(const std::vector<std::string>& texts, int32_t num_threads, bool trace_lse);
+// Says on stderr what selected elsewhere than where the model ran.
+void TellNotes(const ModelAttention& attention);
 
 }  // namespace headscope::app

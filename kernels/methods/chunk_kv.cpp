@@ -42,9 +42,7 @@ MethodSpec MakeSpec() {
 class ChunkKvMethod final : public internal::PromptEvictor {
  public:
   ChunkKvMethod() : PromptEvictor(MakeSpec()) {}
-  Status CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const override {
-    return internal::CheckLastQueries(spec(), prompt, values.Integer("window"));
-  }
+  int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
   // A chunk's mean, so that a shorter last one competes alike. Chunks are counted from the prompt's first token; the
   // window's tokens are in none.
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {

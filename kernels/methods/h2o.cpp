@@ -176,6 +176,7 @@ class H2oMethod final : public DecodeMethod {
  public:
   H2oMethod() : spec_(MakeSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
+  int32_t PromptRows(const ParameterValues&) const override { return kAllRows; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<H2oPolicy>(spec_, values);
   }

@@ -176,6 +176,10 @@ std::unique_ptr<DecodePolicy> PromptEvictor::NewPolicy(const ParameterValues& va
   return std::make_unique<PromptPolicy>(*this, values);
 }
 
+Status PromptEvictor::CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const {
+  return CheckLastQueries(spec_, prompt, PromptRows(values));
+}
+
 Status CheckLastQueries(const MethodSpec& spec, const DecodePrompt& prompt, int32_t rows) {
   const int32_t wanted = std::min(rows, prompt.cache.seq_k);
   if (prompt.cache.seq_q >= wanted) return {};

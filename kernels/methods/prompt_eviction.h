@@ -39,8 +39,8 @@ class PromptEvictor : public DecodeMethod {
   const MethodSpec& spec() const final { return spec_; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const final;
 
-  // Before any score: what the prompt must bring (kUnsupported).
-  virtual Status CheckPrompt(const DecodePrompt& /*prompt*/, const ParameterValues& /*values*/) const { return {}; }
+  // Before any score: what the prompt must bring (kUnsupported); this one asks for PromptRows() queries.
+  virtual Status CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const;
   // [NumTokens()].
   virtual std::vector<float> Score(const PromptHead& head, const ParameterValues& values) const = 0;
   // Tokens that a KV head keeps of a prompt on average; `uniform` is the common budget.

@@ -49,9 +49,7 @@ MethodSpec MakeSpec() {
 class PyramidKvMethod final : public internal::PromptEvictor {
  public:
   PyramidKvMethod() : PromptEvictor(MakeSpec()) {}
-  Status CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const override {
-    return internal::CheckLastQueries(spec(), prompt, values.Integer("window"));
-  }
+  int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
     return internal::WindowVotes(head, values);
   }

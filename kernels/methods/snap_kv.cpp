@@ -30,9 +30,7 @@ MethodSpec MakeSpec() {
 class SnapKvMethod final : public internal::PromptEvictor {
  public:
   SnapKvMethod() : PromptEvictor(MakeSpec()) {}
-  Status CheckPrompt(const DecodePrompt& prompt, const ParameterValues& values) const override {
-    return internal::CheckLastQueries(spec(), prompt, values.Integer("window"));
-  }
+  int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
     return internal::WindowVotes(head, values);
   }

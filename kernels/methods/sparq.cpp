@@ -467,10 +467,10 @@ class SparQMethod final : public internal::DecodeSelector {
     return std::make_unique<SparQPolicy>(values);
   }
 
-  bool IsSparq(const ParameterValues& values, const AttentionProblem& problem,
-               SparqCudaOptions* options) const override {
-    *options = SparqOptions(values, problem);
-    return values.Choice<Temperature>("temperature") == Temperature::kEquation9;
+  std::optional<EstimatedTopTokens> FusedStep(const ParameterValues& values,
+                                              const AttentionProblem& problem) const override {
+    if (values.Choice<Temperature>("temperature") != Temperature::kEquation9) return {};
+    return SparqOptions(values, problem);
   }
 
   ParameterValues Used(const ParameterValues& values, const AttentionProblem& problem) const override {

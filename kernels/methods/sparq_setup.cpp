@@ -13,11 +13,10 @@ SparqCudaOptions SparqOptions(const ParameterValues& values, const AttentionProb
   // Rounded down, but a product that is whole but for its rounding is that number: 0.29 of 100 tokens is 29, not 28.
   constexpr double kRounding = 1e-9;
   const double num_local = std::floor(values.Real("local_share") * num_tokens + kRounding);
-  // "auto" follows the paper, section 4: no reallocation for grouped queries.
+  // "auto" follows the paper, section 4: no reallocation where the layer groups its queries.
   enum class Reallocate : uint8_t { kNo, kYes, kAuto };
   const auto asked = values.Choice<Reallocate>("reallocate");
-  const bool reallocate =
-      asked == Reallocate::kAuto ? problem.num_qo_heads == problem.num_kv_heads : asked == Reallocate::kYes;
+  const bool reallocate = asked == Reallocate::kAuto ? problem.LayerGroupSize() == 1 : asked == Reallocate::kYes;
   return {.rank = std::min(values.Integer("r"), problem.head_dim),
           .num_tokens = num_tokens,
           .num_local = static_cast<int32_t>(num_local),

@@ -119,6 +119,7 @@ class TovaMethod final : public DecodeMethod {
  public:
   TovaMethod() : spec_(MakeSpec()) {}
   const MethodSpec& spec() const override { return spec_; }
+  int32_t PromptRows(const ParameterValues&) const override { return 1; }
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const override {
     return std::make_unique<TovaPolicy>(spec_, values);
   }

@@ -159,6 +159,7 @@ struct Decoder {
     call.is_bf16 = types.compute == at::kBFloat16;
     call.on_device = device.is_cuda();
     call.device_ordinal = q.is_cuda() ? q.get_device() : 0;
+    call.of_prompt = length + rows <= prompt_end;
     call.num_rows = rows;
     call.num_tokens = length + rows;
     call.q = tensor(q);

@@ -292,6 +292,9 @@ TEST_F(PartOfLayerTest, ALoadedLayerHoldsWhatItsHeadsHold) {
     EXPECT_EQ(made->v, own->v);
     EXPECT_EQ(made->lse, own->lse);
     EXPECT_EQ(made->row_positions, own->row_positions);
+    // By itself, too, it is a head of a layer that groups its queries.
+    EXPECT_EQ(AloneHead(own)->Problem().LayerGroupSize(), 2);
+    EXPECT_EQ(layer->Problem().LayerGroupSize(), 2);
   }
 }
 

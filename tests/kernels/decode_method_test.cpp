@@ -376,9 +376,8 @@ TEST(SparQ, TheTemperatureDividesTheScores) {
   EXPECT_LT(select("sqrt_head_dim").alpha[0], select("sqrt_r").alpha[0]);
   EXPECT_LT(select("sqrt_r").alpha[0], select("one").alpha[0]);
   const DecodeMethod& sparq = *FindDecodeMethod("sparq");
-  SparqCudaOptions options;
-  EXPECT_TRUE(sparq.IsSparq(testing::Values(sparq.spec(), ""), data.View(), &options));
-  EXPECT_FALSE(sparq.IsSparq(testing::Values(sparq.spec(), "temperature=one"), data.View(), &options))
+  EXPECT_TRUE(sparq.FusedStep(testing::Values(sparq.spec(), ""), data.View()));
+  EXPECT_FALSE(sparq.FusedStep(testing::Values(sparq.spec(), "temperature=one"), data.View()))
       << "kernels know equation 9 alone";
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 SparqCudaOptions OptionsOf(const std::string& parameters, int32_t head_dim, int32_t seq_k) {
   AttentionProblem problem;
+  problem.num_qo_heads = problem.num_kv_heads = 1;
   problem.head_dim = head_dim;
   problem.seq_k = seq_k;
   return SparqOptions(testing::Values(FindDecodeMethod("sparq")->spec(), parameters), problem);
@@ -59,6 +60,19 @@ TEST(SparqOptions, ReallocateByItselfWhereAKvHeadHasOneQueryHead) {
     const ParameterValues asked = testing::Values(sparq.spec(), "r=999");
     EXPECT_EQ(sparq.Used(asked, problem).Difference(sparq.spec(), asked),
               group == 1 ? "r=64,reallocate=1" : "r=64,reallocate=0");
+  }
+}
+
+// One head of a layer that groups its queries is no head of a layer that does not.
+TEST(SparqOptions, ReallocateByItselfAsTheLayerOfAHeadDoes) {
+  const DecodeMethod& sparq = *FindDecodeMethod("sparq");
+  AttentionProblem problem;
+  problem.head_dim = 64;
+  problem.seq_k = 90;
+  problem.num_qo_heads = problem.num_kv_heads = 1;
+  for (const int32_t group : {1, 4}) {
+    problem.layer_group_size = group;
+    EXPECT_EQ(SparqOptions(ParameterValues(sparq.spec()), problem).mean_value, group == 1);
   }
 }
 

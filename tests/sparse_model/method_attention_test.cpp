@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "attention_calls.h"
 #include "base/device.h"
 #include "base/errors.h"
 #include "capture/capture.h"
@@ -57,17 +58,6 @@ double Difference(const std::vector<float>& a, const std::vector<float>& b) {
     largest = std::max(largest, std::fabs(static_cast<double>(b[i])));
   }
   return worst / largest;
-}
-
-MethodChoice Choose(const char* prefill, const char* prefill_values, const char* decode, const char* decode_values) {
-  MethodChoice choice;
-  choice.prefill = kernels::FindPrefillMethod(prefill);
-  choice.prefill_values = kernels::ParameterValues(choice.prefill->spec());
-  EXPECT_EQ(choice.prefill_values.Parse(choice.prefill->spec(), prefill_values), "");
-  choice.decode = kernels::FindDecodeMethod(decode);
-  choice.decode_values = kernels::ParameterValues(choice.decode->spec());
-  EXPECT_EQ(choice.decode_values.Parse(choice.decode->spec(), decode_values), "");
-  return choice;
 }
 
 TEST(MethodAttention, EverythingKeptGivesTheDenseLogits) {
@@ -175,8 +165,6 @@ TEST(MethodAttention, RefusalsNameMethodAndLayer) {
   const auto baseline = AttendByMethods({});
   EXPECT_THAT([&] { baseline->Attend(call); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("dense in layer 3"), HasSubstr("head_dim is 12"))));
-  call.on_device = true;
-  EXPECT_THAT([&] { baseline->Attend(call); }, ThrowsMessage<DeviceError>(HasSubstr("on the CPU only")));
 }
 
 }  // namespace

@@ -20,16 +20,12 @@
 #include <cstdint>
 
 #include "kernels/attention_problem.h"
+#include "kernels/estimated_top_tokens.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels {
 
-struct SparqCudaOptions {
-  int32_t rank = 32;         // r: components of q and K that the estimate reads
-  int32_t num_tokens = 128;  // k: tokens that are attended, the local window included; at most 1024
-  int32_t num_local = 32;    // l: newest tokens that are always attended; at most num_tokens
-  bool mean_value = true;    // y = alpha * attention + (1 - alpha) * mean_value; false: alpha is 1
-};
+using SparqCudaOptions = EstimatedTopTokens;
 
 // K once more, component-major, for the estimate: [batch, num_kv_heads, head_dim, >= seq_k] in the problem's dtype,
 // tokens contiguous, a component's tokens component_stride elements behind those of the one before, room for seq_k

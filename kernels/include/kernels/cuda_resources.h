@@ -54,6 +54,21 @@ inline Status AllocateOnDevice(int64_t bytes, const std::string& what, DeviceMem
                  " of GPU memory for " + what);
 }
 
+// What calls of several sizes take turns at: grows, never shrinks.
+struct GrowingDeviceMemory {
+  DeviceMemory memory;
+  size_t bytes = 0;
+
+  Status Reserve(size_t wanted, const std::string& what) {
+    if (memory != nullptr && bytes >= wanted) return {};
+    memory.reset();
+    bytes = 0;
+    Status status = AllocateOnDevice(static_cast<int64_t>(wanted), what, &memory);
+    if (status.ok()) bytes = wanted;
+    return status;
+  }
+};
+
 // Synchronous copies.
 inline Status CopyToDevice(const void* host, int64_t bytes, void* device) {
   return CudaStatus(cudaMemcpy(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), "copying to the GPU");

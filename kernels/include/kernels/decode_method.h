@@ -4,20 +4,22 @@
 // kernels/methods/registry.cpp.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "kernels/attention_problem.h"
 #include "kernels/decode_policy.h"
 #include "kernels/decode_selection.h"
+#include "kernels/estimated_top_tokens.h"
 #include "kernels/method_spec.h"
 #include "kernels/run_options.h"
 #include "kernels/status.h"
 
 namespace headscope::kernels {
-
-struct SparqCudaOptions;
 
 class DecodeMethod {
  public:
@@ -39,12 +41,17 @@ class DecodeMethod {
     return values;
   }
 
-  // Whether the method is SparQ Attention, and with what numbers on this problem: devices that choose and attend in one
-  // go then do so.
-  virtual bool IsSparq(const ParameterValues& /*values*/, const AttentionProblem& /*problem*/,
-                       SparqCudaOptions* /*options*/) const {
-    return false;
+  // What a device needs that chooses and attends a step of this problem in one launch; empty: the method's choice
+  // cannot be put so.
+  virtual std::optional<EstimatedTopTokens> FusedStep(const ParameterValues& /*values*/,
+                                                      const AttentionProblem& /*problem*/) const {
+    return {};
   }
+
+  // How many of the prompt's last queries, with their LSE, the method begins with: a running model keeps as many.
+  // kAllRows: it takes as many as there are.
+  static constexpr int32_t kAllRows = std::numeric_limits<int32_t>::max();
+  virtual int32_t PromptRows(const ParameterValues& /*values*/) const { return 0; }
 };
 
 // Every registered method, in the order in which tables show them; "dense" is first.

@@ -23,6 +23,7 @@ struct AttentionCall {
   bool is_bf16 = false;    // q, k, v and o; else fp32
   bool on_device = false;  // in a GPU's memory; else in host memory
   int32_t device_ordinal = 0;
+  bool of_prompt = false;  // a part of a prompt, of whatever length; else a step, or a pass that nobody announced
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
   Tensor q;              // [num_qo_heads, num_rows, head_dim]

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a running model by methods of the registry: a prefill method for passes of several rows, a decode method
-// for those of one, both on the CPU executors.
+// Attention of a running model by methods of the registry: a prefill method for the passes of a prompt, a decode method
+// for the steps behind it. They attend where the model runs, and select there where they can.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
@@ -33,12 +35,19 @@ struct KeptPairs {
 class MethodAttention : public model::AttentionBackend {
  public:
   virtual KeptPairs Pairs() const = 0;
+  // Where selection did not run on the model's device, why not, a sentence each, in the order in which it came up.
+  virtual const std::vector<std::string>& Notes() const = 0;
 };
 
-// A decode method is shown the keys that a layer's window holds; prefill methods choose without knowing of a window,
-// and all without sinks, as they do in comparisons; the executor keeps to both. Attend() throws DeviceError for a model
-// on a GPU (its tensors are not in host memory), UsageError with the method's sentence where it refuses a
-// problem.
+// A pass of a prompt is the prefill method's, however long; of passes that nobody announced as a prompt's, those of
+// several rows. A decode method is shown the keys that a layer's window holds, and begins with the prompt's last
+// queries, as many as it asks for and at most 1024 of those that ask for all; prefill methods choose without knowing of
+// a window, and all without sinks, as they do in comparisons; the executor keeps to both.
+//
+// For a model on a GPU the prefill method's own selector there chooses, if it has one that takes the layer; everything
+// else chooses on the CPU, over a copy of Q, K and V, which costs a second cache in host memory (Notes()). Attend()
+// throws UsageError with the method's sentence where it refuses a problem, DeviceError for what the GPU's executors do
+// not take and for a build without CUDA.
 std::unique_ptr<MethodAttention> AttendByMethods(const MethodChoice& choice);
 
 }  // namespace headscope::sparse_model

@@ -39,6 +39,8 @@ struct AttentionProblem {
   // (S2-Attention), and a problem may hold one head of many.
   int32_t first_qo_head = 0;
   int32_t first_kv_head = 0;
+  // Query heads per KV head in their layer, where the problem may hold fewer of them; 0: GroupSize().
+  int32_t layer_group_size = 0;
   DType dtype = DType::kFloat32;
   StridedTensor<const void> q;  // [batch, num_qo_heads, seq_q, head_dim]
   StridedTensor<const void> k;  // [batch, num_kv_heads, seq_k, head_dim]
@@ -54,6 +56,7 @@ struct AttentionProblem {
   int32_t window = 0;
 
   int32_t GroupSize() const { return num_qo_heads / num_kv_heads; }
+  int32_t LayerGroupSize() const { return layer_group_size > 0 ? layer_group_size : GroupSize(); }
   int32_t ValueDim() const { return v_head_dim > 0 ? v_head_dim : head_dim; }
 };
 

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model in a GPU's memory. A prefill method's own selector for GPUs chooses there, in front of the executor; every
+// other choice is the CPU's, over a copy of Q, K and V in host memory, of which each pass brings what it added.
+//
+// All of it goes to the default stream, on which LibTorch runs the model as well.
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kernels/contiguous.h"
+#include "kernels/cpu_scores.h"
+#include "kernels/cuda_decode_selection.h"
+#include "kernels/cuda_devices.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
+#include "kernels/cuda_select.h"
+#include "kernels/cuda_statistics.h"
+#include "kernels/index_window.h"
+#include "model_device.h"
+
+namespace headscope::sparse_model {
+namespace {
+
+using kernels::AttentionProblem;
+using kernels::Status;
+using kernels::StatusCode;
+
+// Rows [first, first + rows) of every head, in memory of the same strides.
+Status CopyRows(const kernels::StridedTensor<const void>& from, int64_t heads, int64_t first, int64_t rows, int64_t dim,
+                int64_t element_bytes, int64_t to_head_stride, std::byte* to) {
+  if (rows == 0) return {};
+  if (from.row_stride != dim)
+    return {StatusCode::kUnsupported, "rows of the model's heads do not lie side by side on the GPU"};
+  return kernels::CudaStatus(
+      cudaMemcpy2D(to + first * dim * element_bytes, static_cast<size_t>(to_head_stride * element_bytes),
+                   static_cast<const std::byte*>(from.data) + first * dim * element_bytes,
+                   static_cast<size_t>(from.head_stride * element_bytes),
+                   static_cast<size_t>(rows * dim * element_bytes), static_cast<size_t>(heads), cudaMemcpyDeviceToHost),
+      "copying heads from the GPU");
+}
+
+float FromBf16(uint16_t bits) {
+  const uint32_t wide = uint32_t{bits} << 16;
+  float value = 0;
+  static_assert(sizeof value == sizeof wide);
+  std::copy_n(reinterpret_cast<const std::byte*>(&wide), sizeof wide, reinterpret_cast<std::byte*>(&value));
+  return value;
+}
+
+// K and V of a layer in host memory, with room for as many tokens as the model's cache has.
+struct HostCache {
+  const void* of = nullptr;  // the model's keys
+  int64_t capacity = 0;      // tokens
+  int64_t num_tokens = 0;    // that are here
+  std::vector<std::byte> k, v;
+};
+
+class GpuDevice final : public ModelDevice {
+ public:
+  explicit GpuDevice(const kernels::RunOptions& options) : options_(options) {}
+
+  Status Begin(const model::AttentionCall& call) override {
+    if (const auto found = caches_.find(call.layer); found != caches_.end()) {
+      // What was forgotten and came anew is not what was copied.
+      found->second.num_tokens = std::min(found->second.num_tokens, call.num_tokens - call.num_rows);
+    }
+    if (chosen_by_ == std::this_thread::get_id() && ordinal_ == call.device_ordinal) return {};
+    Status status = kernels::UseCudaDevice(call.device_ordinal);
+    if (!status.ok()) return status;
+    chosen_by_ = std::this_thread::get_id();
+    ordinal_ = call.device_ordinal;
+    return {};
+  }
+
+  Status OnHost(const model::AttentionCall& call, AttentionProblem* host) override {
+    *host = ProblemOf(call);
+    const int64_t bytes = SizeOf(host->dtype);
+    HostCache& cache = caches_[call.layer];
+    const int64_t capacity = host->k.row_stride == 0 ? 0 : host->k.head_stride / host->k.row_stride;
+    if (cache.of != host->k.data || cache.capacity != capacity) {
+      cache = {.of = host->k.data, .capacity = capacity, .num_tokens = 0, .k = {}, .v = {}};
+      cache.k.resize(static_cast<size_t>(host->num_kv_heads * capacity * host->head_dim * bytes));
+      cache.v.resize(static_cast<size_t>(host->num_kv_heads * capacity * host->ValueDim() * bytes));
+    }
+    const int64_t rows = call.num_tokens - cache.num_tokens;
+    const int64_t k_head = capacity * host->head_dim, v_head = capacity * host->ValueDim();
+    Status status =
+        CopyRows(host->k, host->num_kv_heads, cache.num_tokens, rows, host->head_dim, bytes, k_head, cache.k.data());
+    if (status.ok())
+      status = CopyRows(host->v, host->num_kv_heads, cache.num_tokens, rows, host->ValueDim(), bytes, v_head,
+                        cache.v.data());
+    if (!status.ok()) return status;
+    cache.num_tokens = call.num_tokens;
+    const int64_t q_head = call.num_rows * host->head_dim;
+    q_.resize(static_cast<size_t>(host->num_qo_heads * q_head * bytes));
+    status = CopyRows(host->q, host->num_qo_heads, 0, call.num_rows, host->head_dim, bytes, q_head, q_.data());
+    host->q = {q_.data(), 0, q_head, host->head_dim};
+    host->k = {cache.k.data(), 0, k_head, host->head_dim};
+    host->v = {cache.v.data(), 0, v_head, host->ValueDim()};
+    return status;
+  }
+
+  Status Prefill(const model::AttentionCall& call, const kernels::PrefillMethod& method,
+                 const kernels::ParameterValues& values, kernels::SparseIndex* index, std::string* note) override {
+    AttentionProblem problem = ProblemOf(call);
+    const int32_t window = problem.window > 0 && problem.window < problem.seq_k ? problem.window : 0;
+    problem.window = 0;  // the executors take it from the index
+    kernels::CudaSelectSizes sizes;
+    const kernels::CudaSelector* const selector = kernels::FindCudaSelector(method);
+    Status selects = CheckSelector(selector, problem, window, values, &sizes);
+    if (selects.ok()) return SelectHere(call, *selector, problem, values, sizes, index);
+    if (selects.code() != StatusCode::kUnsupported) return selects;
+    if (!method.spec().baseline) *note = method.spec().name + " selects on the CPU: " + selects.message();
+    AttentionProblem host = ProblemOf(call);
+    if (!method.spec().IsStatic()) {  // others look at no tensor
+      if (Status status = OnHost(call, &host); !status.ok()) return status;
+    }
+    if (Status status = method.Select(host, values, options_, index); !status.ok()) return status;
+    if (window > 0) *index = kernels::CutToWindow(index->View(), window);
+    kernels::CudaIndexBuffers uploaded;
+    Status status = kernels::UploadIndex(index->View(), &uploaded);
+    if (status.ok()) status = kernels::AttendCuda(problem, uploaded.view, OutputOf(call), /*stream=*/nullptr);
+    kernels::FreeIndex(&uploaded);
+    return status;
+  }
+
+  Status Decode(const model::AttentionCall& call, int32_t first_token,
+                const kernels::DecodeSelection& selection) override {
+    const AttentionProblem step = StepFrom(ProblemOf(call), first_token);
+    kernels::CudaSelectionBuffers uploaded;
+    Status status = kernels::UploadSelection(step, selection, &uploaded);
+    const size_t bytes = status.ok() ? kernels::SelectionWorkspaceBytes(step, uploaded.view) : 0;
+    if (status.ok()) status = workspace_.Reserve(bytes, "a decode step");
+    // Dense steps begin with zeros, and other steps leave anything.
+    if (status.ok() && bytes > 0) {
+      status = kernels::CudaStatus(cudaMemsetAsync(workspace_.memory.get(), 0, bytes, nullptr),
+                                   "clearing a decode step's memory");
+    }
+    if (status.ok())
+      status =
+          kernels::AttendSelectionCuda(step, uploaded.view, OutputOf(call), workspace_.memory.get(), bytes, nullptr);
+    kernels::FreeSelection(&uploaded);
+    return status;
+  }
+
+  Status WholeLse(const model::AttentionCall& call) override {
+    AttentionProblem problem = ProblemOf(call);
+    const int32_t window = std::exchange(problem.window, 0);
+    Status status = kernels::RowLseCuda(problem, window, call.lse, /*stream=*/nullptr);
+    if (status.code() != StatusCode::kUnsupported) return status;
+    // A shape or a number format that the GPU's statistics do not take.
+    AttentionProblem host;
+    if (status = OnHost(call, &host); !status.ok()) return status;
+    std::vector<float> lse(static_cast<size_t>(call.num_rows * problem.num_qo_heads));
+    status = kernels::RowLse(host, window, options_, lse.data());
+    return status.ok() ? kernels::CopyToDevice(lse.data(), static_cast<int64_t>(lse.size() * sizeof(float)), call.lse)
+                       : status;
+  }
+
+  Status Output(const model::AttentionCall& call, kernels::AttentionOutput* output) override {
+    const model::AttentionLayer& facts = *call.facts;
+    const int64_t rows = call.num_rows * facts.num_qo_heads, values = rows * facts.v_head_dim;
+    o_.resize(static_cast<size_t>(values));
+    lse_.resize(static_cast<size_t>(rows));
+    Status status = kernels::CopyFromDevice(call.lse, rows * int64_t{sizeof(float)}, lse_.data());
+    if (!status.ok()) return status;
+    if (call.is_bf16) {
+      std::vector<uint16_t> narrow(o_.size());
+      status = kernels::CopyFromDevice(call.o, values * 2, narrow.data());
+      std::transform(narrow.begin(), narrow.end(), o_.begin(), FromBf16);
+    } else {
+      status = kernels::CopyFromDevice(call.o, values * 4, o_.data());
+    }
+    *output = {kernels::ContiguousTensor<void>(o_.data(), facts.num_qo_heads, call.num_rows, facts.v_head_dim),
+               lse_.data()};
+    return status;
+  }
+
+  bool DecodeSelectsElsewhere() const override { return true; }
+
+ private:
+  static kernels::AttentionOutput OutputOf(const model::AttentionCall& call) {
+    return {kernels::ContiguousTensor<void>(call.o, call.facts->num_qo_heads, call.num_rows, call.facts->v_head_dim),
+            call.lse};
+  }
+
+  // Whether the GPU's selector, if there is one, chooses for this pass: kUnsupported says why not.
+  static Status CheckSelector(const kernels::CudaSelector* selector, const AttentionProblem& problem, int32_t window,
+                              const kernels::ParameterValues& values, kernels::CudaSelectSizes* sizes) {
+    if (selector == nullptr) return {StatusCode::kUnsupported, "it has no selector for GPUs."};
+    if (window > 0) {
+      return {StatusCode::kUnsupported, "a layer attends only the newest " + std::to_string(window) +
+                                            " tokens, and the GPU's selectors know no window of a model."};
+    }
+    return kernels::SelectCudaBufferSizes(*selector, problem, values, sizes);
+  }
+
+  Status SelectHere(const model::AttentionCall& call, const kernels::CudaSelector& selector,
+                    const AttentionProblem& problem, const kernels::ParameterValues& values,
+                    const kernels::CudaSelectSizes& sizes, kernels::SparseIndex* index) {
+    Status status = index_.Reserve(sizes.index_bytes, "the index of " + selector.spec->name);
+    if (status.ok()) status = selection_.Reserve(sizes.workspace_bytes, "the selection of " + selector.spec->name);
+    kernels::SparseIndexView view;
+    if (status.ok()) {
+      status =
+          kernels::SelectCuda(selector, problem, values,
+                              {index_.memory.get(), index_.bytes, selection_.memory.get(), selection_.bytes}, &view,
+                              /*stream=*/nullptr);
+    }
+    if (status.ok()) status = kernels::AttendCuda(problem, view, OutputOf(call), /*stream=*/nullptr);
+    return status.ok() ? kernels::DownloadIndex(view, index, /*stream=*/nullptr) : status;
+  }
+
+  const kernels::RunOptions options_;
+  std::thread::id chosen_by_;
+  int32_t ordinal_ = 0;
+  std::map<int32_t, HostCache> caches_;  // by layer
+  std::vector<std::byte> q_;
+  std::vector<float> o_, lse_;
+  kernels::GrowingDeviceMemory index_, selection_, workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<ModelDevice> MakeGpuDevice(const kernels::RunOptions& options) {
+  return std::make_unique<GpuDevice>(options);
+}
+
+}  // namespace headscope::sparse_model

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last queries of a layer's prompt, with their log-sum-exp: what decode methods that learn from the prompt begin
+// with. The model itself forgets them with the pass that made them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention_problem.h"
+#include "kernels/decode_policy.h"
+
+namespace headscope::sparse_model {
+
+class QueryRows {
+ public:
+  // Keeps `most` rows, and some behind them, so that a sequence may be taken back by as many tokens and go on.
+  explicit QueryRows(int32_t most) : most_(most) {}
+
+  // Rows that Append() needs of a pass of `num_rows`: its last ones.
+  int64_t Wanted(int64_t num_rows) const;
+  // A pass's last rows (host memory, batch 1), Wanted() of them, with `lse` [num_qo_heads, seq_q]. `first`: the
+  // position of the first in the sequence. Rows that do not follow those before take their place.
+  void Append(const kernels::AttentionProblem& rows, int64_t first, const float* lse);
+  // The sequence forgot its tokens after the first `num_tokens`.
+  void Rewind(int64_t num_tokens);
+  // Sets q, seq_q, first_position and the LSE of a prompt whose K and V are there: the rows that end where it ends.
+  // None where they are not at hand. Valid until the next call.
+  void Show(kernels::DecodePrompt* prompt);
+
+ private:
+  static constexpr int64_t kSpareRows = 256;
+
+  const int32_t most_;
+  int64_t first_ = 0, count_ = 0;  // positions of the rows
+  int64_t num_heads_ = 0, head_dim_ = 0, element_bytes_ = 0;
+  std::vector<std::byte> q_;  // [count, num_qo_heads, head_dim]
+  std::vector<float> lse_;    // [count, num_qo_heads]
+  std::vector<float> shown_;  // [num_qo_heads, rows]
+};
+
+}  // namespace headscope::sparse_model

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention of a model on a GPU is that of the same model in host memory, pass by pass, whatever selects where.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "attention_calls.h"
+#include "base/errors.h"
+#include "kernels/cuda_executor.h"
+#include "kernels/cuda_resources.h"
+
+namespace headscope::sparse_model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
+
+bool HasGpu() {
+  kernels::CudaDeviceInfo info;
+  return kernels::QueryCudaDevice(0, &info).ok();
+}
+
+class OnGpu {
+ public:
+  explicit OnGpu(const SequenceData& data) : data_(data) {
+    Upload(data.q, &q_);
+    Upload(data.k, &k_);
+    Upload(data.v, &v_);
+  }
+
+  PassOutput Attend(MethodAttention& backend, int64_t first, int64_t rows, bool of_prompt) const {
+    const int64_t vectors = rows * data_.layer.num_qo_heads;
+    std::vector<std::byte> o(static_cast<size_t>(vectors * data_.layer.v_head_dim * data_.ElementBytes()),
+                             std::byte{0xff});
+    PassOutput output;
+    output.lse.resize(static_cast<size_t>(vectors), NAN);
+    kernels::DeviceMemory device_o, device_lse;
+    Upload(o, &device_o);
+    EXPECT_TRUE(kernels::AllocateOnDevice(vectors * 4, "lse", &device_lse).ok());
+    model::AttentionCall call = data_.Call(first, rows, of_prompt, q_.get(), k_.get(), v_.get());
+    call.on_device = true;
+    call.o = device_o.get();
+    call.lse = static_cast<float*>(device_lse.get());
+    backend.Attend(call);
+    EXPECT_TRUE(kernels::CopyFromDevice(device_o.get(), static_cast<int64_t>(o.size()), o.data()).ok());
+    EXPECT_TRUE(kernels::CopyFromDevice(device_lse.get(), vectors * 4, output.lse.data()).ok());
+    output.o = Widened(o, data_.is_bf16);
+    return output;
+  }
+
+ private:
+  static void Upload(const std::vector<std::byte>& from, kernels::DeviceMemory* to) {
+    EXPECT_TRUE(kernels::AllocateOnDevice(static_cast<int64_t>(from.size()), "a tensor", to).ok());
+    EXPECT_TRUE(kernels::CopyToDevice(from.data(), static_cast<int64_t>(from.size()), to->get()).ok());
+  }
+
+  const SequenceData& data_;
+  kernels::DeviceMemory q_, k_, v_;
+};
+
+// Numbers of the two: o to bf16's rounding or fp32's, lse alike.
+void ExpectAlike(const SequenceData& data, const MethodChoice& choice, const std::string& name) {
+  const auto host = AttendByMethods(choice), gpu = AttendByMethods(choice);
+  const OnGpu on_gpu(data);
+  const float tolerance = data.is_bf16 ? 2e-2f : 1e-3f;
+  const auto pass = [&](int64_t first, int64_t rows, bool of_prompt) {
+    const PassOutput expected = AttendOnHost(*host, data, first, rows, of_prompt);
+    const PassOutput made = on_gpu.Attend(*gpu, first, rows, of_prompt);
+    const std::string where = name + ", rows " + std::to_string(first) + " + " + std::to_string(rows);
+    EXPECT_LE(LargestDifference(made.o, expected.o), tolerance) << where;
+    EXPECT_LE(LargestDifference(made.lse, expected.lse), 2e-3f) << where;
+  };
+  const int64_t prompt = data.num_tokens - 8;
+  pass(0, prompt - 70, true);
+  pass(prompt - 70, 69, true);
+  pass(prompt - 1, 1, true);
+  for (int64_t step = 0; step < 4; ++step) pass(prompt + step, 1, false);
+  // Another answer to the same prompt.
+  host->Rewind(prompt - 1);
+  gpu->Rewind(prompt - 1);
+  pass(prompt - 1, 1, true);
+  for (int64_t step = 0; step < 3; ++step) pass(prompt + step, 1, false);
+  EXPECT_NEAR(static_cast<double>(gpu->Pairs().kept), static_cast<double>(host->Pairs().kept),
+              0.01 * static_cast<double>(host->Pairs().kept))
+      << name;
+  EXPECT_EQ(gpu->Pairs().seen, host->Pairs().seen) << name;
+}
+
+struct Case {
+  const char *prefill, *prefill_values, *decode, *decode_values;
+};
+constexpr Case kCases[] = {
+    {"dense", "", "dense", ""},
+    {"a-shape", "n_local=64,n_sink=4", "sliding-window", ""},
+    {"vertical-slash", "", "h2o", "k=100"},
+    {"streaming-llm", "", "sparq", "r=16,k=64"},
+    {"moba", "", "snap-kv", "window=32,budget=96"},
+};
+
+TEST(GpuAttention, IsTheHosts) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  for (const Case& one : kCases) {
+    for (const bool bf16 : {true, false}) {
+      for (const int32_t head_dim : {64, 128}) {
+        const SequenceData data(LayerOf(head_dim), 600, bf16, 11);
+        ExpectAlike(
+            data, Choose(one.prefill, one.prefill_values, one.decode, one.decode_values),
+            std::string(one.prefill) + " and " + one.decode + (bf16 ? " bf16 " : " fp32 ") + std::to_string(head_dim));
+      }
+    }
+  }
+}
+
+TEST(GpuAttention, KeepsToTheWindowOfALayer) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  model::AttentionLayer layer = LayerOf(64);
+  layer.window = 100;
+  for (const Case& one : {kCases[0], kCases[1], kCases[3]}) {
+    const SequenceData data(layer, 500, /*bf16=*/true, 12);
+    ExpectAlike(data, Choose(one.prefill, one.prefill_values, one.decode, one.decode_values), one.prefill);
+  }
+}
+
+TEST(GpuAttention, TheTracesLogSumExpCountsEveryKey) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  MethodChoice choice = Choose("a-shape", "n_local=32,n_sink=4", "sparq", "k=16");
+  choice.trace_lse = true;
+  for (const bool bf16 : {true, false})
+    ExpectAlike(SequenceData(LayerOf(64), 300, bf16, 13), choice, bf16 ? "bf16" : "fp32");
+}
+
+TEST(GpuAttention, SaysWhatSelectsOnTheCpu) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  const SequenceData data(LayerOf(64), 200, /*bf16=*/true, 14);
+  const OnGpu on_gpu(data);
+  const auto notes = [&](const Case& one) {
+    const auto backend = AttendByMethods(Choose(one.prefill, one.prefill_values, one.decode, one.decode_values));
+    on_gpu.Attend(*backend, 0, 198, true);
+    on_gpu.Attend(*backend, 198, 1, false);
+    on_gpu.Attend(*backend, 199, 1, false);
+    return backend->Notes();
+  };
+  EXPECT_THAT(notes(kCases[0]), IsEmpty());
+  EXPECT_THAT(notes(kCases[1]), IsEmpty());
+  EXPECT_THAT(notes({"vertical-slash", "", "sparq", ""}), ElementsAre(HasSubstr("sparq selects on the CPU")));
+  EXPECT_THAT(notes({"moba", "", "dense", ""}), ElementsAre(HasSubstr("moba selects on the CPU: it has no selector")));
+}
+
+TEST(GpuAttention, RefusesWhatTheExecutorsDoNotTake) {
+  if (!HasGpu()) GTEST_SKIP() << "no usable GPU";
+  model::AttentionLayer layer = LayerOf(64);
+  layer.sinks = {0, 0, 0, 0};
+  const SequenceData data(layer, 64, /*bf16=*/true, 15);
+  const OnGpu on_gpu(data);
+  const auto backend = AttendByMethods({});
+  EXPECT_THAT([&] { on_gpu.Attend(*backend, 0, 64, true); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("dense in layer 0"), HasSubstr("run on the CPU"))));
+}
+
+}  // namespace
+}  // namespace headscope::sparse_model

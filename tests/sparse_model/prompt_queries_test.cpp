@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a decode method in the running model knows of the prompt: its last queries and their log-sum-exp, as recorded
+// steps have them, however the prompt came in.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "attention_calls.h"
+#include "checkpoint_files.h"
+#include "kernels/contiguous.h"
+#include "kernels/cpu_executor.h"
+#include "kernels/cpu_scores.h"
+#include "kernels/decode_driver.h"
+#include "model/model_session.h"
+#include "model/transformer.h"
+
+namespace headscope::sparse_model {
+namespace {
+
+// The step at token `at` behind a prompt of all tokens before it, whose last `rows` queries are known, by a driver of
+// its own.
+std::vector<float> Expected(const SequenceData& data, const MethodChoice& choice, int32_t at, int32_t rows) {
+  const model::AttentionLayer& layer = data.layer;
+  kernels::AttentionProblem prompt;
+  prompt.num_qo_heads = layer.num_qo_heads;
+  prompt.num_kv_heads = layer.num_kv_heads;
+  prompt.head_dim = layer.head_dim;
+  prompt.scale = static_cast<float>(layer.scale);
+  prompt.seq_q = rows;
+  prompt.seq_k = at;
+  prompt.first_position = at - rows;
+  const int64_t head = data.num_tokens * layer.head_dim;
+  prompt.q = {data.q.data() + int64_t{at - rows} * layer.head_dim * 4, 0, head, layer.head_dim};
+  prompt.k = {data.k.data(), 0, head, layer.head_dim};
+  prompt.v = {data.v.data(), 0, head, layer.head_dim};
+  std::vector<float> lse(static_cast<size_t>(rows * layer.num_qo_heads));
+  EXPECT_TRUE(kernels::RowLse(prompt, 0, {}, lse.data()).ok());
+  kernels::DecodeStep step{.problem = prompt};
+  step.problem.seq_q = 1;
+  step.problem.seq_k = at + 1;
+  step.problem.first_position = at;
+  step.problem.q.data = data.q.data() + int64_t{at} * layer.head_dim * 4;
+  kernels::DecodeDriver driver(*choice.decode, choice.decode_values);
+  const kernels::Status begun = driver.Begin({.cache = prompt, .lse = lse.data(), .lse_head_stride = rows}, {});
+  EXPECT_TRUE(begun.ok()) << begun.message();
+  kernels::DecodeSelection selection;
+  EXPECT_TRUE(driver.Append(step, {}).ok());
+  const kernels::Status stepped = driver.Step(step, {}, &selection);
+  EXPECT_TRUE(stepped.ok()) << stepped.message();
+  std::vector<float> o(static_cast<size_t>(layer.num_qo_heads * layer.head_dim));
+  EXPECT_TRUE(kernels::DecodeCpu(
+                  step.problem, selection,
+                  {kernels::ContiguousTensor<void>(o.data(), layer.num_qo_heads, 1, layer.head_dim), nullptr}, {})
+                  .ok());
+  return o;
+}
+
+// Sums of attention are sensitive to every row that is missing, or counted twice.
+TEST(PromptQueries, AreThoseOfTheWholePromptHoweverItCameIn) {
+  constexpr int32_t kPrompt = 300;
+  const SequenceData data(LayerOf(32), kPrompt + 8, /*bf16=*/false, 5);
+  for (const char* decode : {"h2o", "snap-kv", "tova"}) {
+    const MethodChoice choice =
+        Choose("dense", "", decode, std::string(decode) == "snap-kv" ? "window=20,budget=40" : "k=40");
+    const int32_t rows = choice.decode->PromptRows(choice.decode_values);
+    ASSERT_GT(rows, 0) << decode;
+    const std::vector<float> expected = Expected(data, choice, kPrompt, std::min(rows, kPrompt));
+    for (const std::vector<int64_t>& passes :
+         {std::vector<int64_t>{300}, {64, 64, 64, 64, 44}, {299, 1}, {1, 150, 148, 1}}) {
+      const auto backend = AttendByMethods(choice);
+      int64_t done = 0;
+      for (const int64_t count : passes) {
+        AttendOnHost(*backend, data, done, count, /*of_prompt=*/true);
+        done += count;
+      }
+      ASSERT_EQ(done, kPrompt);
+      const PassOutput step = AttendOnHost(*backend, data, done, 1, /*of_prompt=*/false);
+      EXPECT_LE(LargestDifference(step.o, expected), 1e-5f) << decode << " in " << passes.size() << " passes";
+    }
+  }
+}
+
+TEST(PromptQueries, SurviveThatTheSequenceIsTakenBack) {
+  constexpr int32_t kPrompt = 200;
+  const SequenceData data(LayerOf(32), kPrompt + 40, /*bf16=*/false, 6);
+  const MethodChoice choice = Choose("a-shape", "n_local=32,n_sink=4", "snap-kv", "window=64,budget=80");
+  const std::vector<float> expected = Expected(data, choice, kPrompt, 64);
+  const auto backend = AttendByMethods(choice);
+  AttendOnHost(*backend, data, 0, kPrompt - 10, true);
+  AttendOnHost(*backend, data, kPrompt - 10, 40, true);  // a longer question, and its answer
+  AttendOnHost(*backend, data, kPrompt + 30, 1, false);
+  AttendOnHost(*backend, data, kPrompt + 31, 1, false);
+  backend->Rewind(kPrompt - 10);
+  AttendOnHost(*backend, data, kPrompt - 10, 10, true);
+  EXPECT_LE(LargestDifference(AttendOnHost(*backend, data, kPrompt, 1, false).o, expected), 1e-5f);
+}
+
+// A question of one token is prefilled; a step of generation is not.
+TEST(PromptQueries, OneRowOfAPromptIsThePrefillMethods) {
+  const SequenceData data(LayerOf(32), 100, /*bf16=*/false, 7);
+  const auto backend = AttendByMethods(Choose("a-shape", "n_local=16,n_sink=0", "dense", ""));
+  AttendOnHost(*backend, data, 0, 98, true);
+  const int64_t before = backend->Pairs().kept;
+  AttendOnHost(*backend, data, 98, 1, true);
+  EXPECT_LE(backend->Pairs().kept - before, 4 * 16);
+  const int64_t prompt = backend->Pairs().kept;
+  AttendOnHost(*backend, data, 99, 1, false);
+  EXPECT_EQ(backend->Pairs().kept - prompt, 4 * 100) << "dense";
+}
+
+// Notes what the model says of its passes.
+class Witness final : public model::AttentionBackend {
+ public:
+  void Attend(const model::AttentionCall& call) override {
+    if (call.layer == 0) passes.emplace_back(call.num_rows, call.of_prompt);
+    dense->Attend(call);
+  }
+  std::vector<std::pair<int64_t, bool>> passes;
+  std::unique_ptr<MethodAttention> dense = AttendByMethods({});
+};
+
+TEST(PromptQueries, TheModelSaysWhatBelongsToAPrompt) {
+  model::ModelSession session(ReferenceModel(), {"fp32", kCpu, 8, 2});
+  Witness witness;
+  session.UseAttention(&witness);
+  std::vector<int32_t> tokens(17);
+  std::iota(tokens.begin(), tokens.end(), 30);
+  session.Feed(tokens);
+  session.Generate(2);
+  session.Feed(std::span(tokens).first(1));
+  session.Generate(1);
+  const std::vector<std::pair<int64_t, bool>> expected = {{8, true},  {8, true}, {1, true}, {1, false},
+                                                          {1, false}, {1, true}, {1, false}};
+  EXPECT_EQ(witness.passes, expected);
+  session.UseAttention(nullptr);
+}
+
+// Each begins with what it asks of the prompt, and keeps something.
+TEST(PromptQueries, EveryRegisteredDecodeMethodRunsInAModel) {
+  model::ModelSession session(ReferenceModel(), {"fp32", kCpu, 64, 2});
+  std::vector<int32_t> tokens(100);
+  std::iota(tokens.begin(), tokens.end(), 300);
+  for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
+    MethodChoice choice;
+    choice.num_threads = 2;
+    choice.decode = method;
+    choice.decode_values = kernels::ParameterValues(method->spec());
+    const auto backend = AttendByMethods(choice);
+    session.Reset();
+    session.UseAttention(backend.get());
+    session.Feed(tokens);
+    const int64_t before = backend->Pairs().kept;
+    EXPECT_NO_THROW(session.Generate(3)) << method->spec().name;
+    EXPECT_GT(backend->Pairs().kept, before) << method->spec().name;
+    session.UseAttention(nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace headscope::sparse_model
