@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a layer is, for the trace: read from the call of its attention, its module and the configuration."""
+import dataclasses
+import sys
+
+import torch
+
+from headscope import layout as trace_layout
+from headscope.errors import BadInputError
+from headscope.layout import LayerFacts
+
+# Families that turn neighbours and have no rotate_half that would show it.
+_INTERLEAVED = ("llama4", "llama4_text", "deepseek_v2")
+# Those whose layers with a window alone know positions.
+_ROPE_ON_WINDOWS_ONLY = ("cohere2", "cohere2_moe", "exaone4", "exaone4_5", "exaone_moe", "afmoe")
+_GATED_EACH_COMPONENT = ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "afmoe")
+_GATED_EACH_HEAD = ("laguna", "step3p5", "step3p7")
+_NORM_AFTER_ROPE = ("llama4", "llama4_text", "hunyuan_v1_dense", "hunyuan_v1_moe")
+_LINEAR_KINDS = ("linear_attention", "mamba", "recurrent", "gated_deltanet", "lightning")
+
+
+@dataclasses.dataclass
+class Call:
+    """One attention call: shapes and what the module handed over by keyword."""
+
+    module: torch.nn.Module
+    layer: int
+    num_qo_heads: int
+    num_kv_heads: int
+    head_dim: int
+    v_head_dim: int
+    num_queries: int
+    num_keys: int
+    dtype: torch.dtype
+    scaling: float
+    soft_cap: float
+    window: int
+    is_causal: bool
+    sinks: torch.Tensor | None
+    refused: str  # the keyword of something that a trace cannot hold
+
+    @classmethod
+    def of(cls, module, query, key, value, options):
+        window = options.get("sliding_window", getattr(module, "sliding_window", None))
+        causal = options.get("is_causal")
+        scaling = options.get("scaling")
+        return cls(
+            module=module,
+            layer=getattr(module, "layer_idx", None),
+            num_qo_heads=query.shape[1],
+            num_kv_heads=key.shape[1],
+            head_dim=query.shape[3],
+            v_head_dim=value.shape[3],
+            num_queries=query.shape[2],
+            num_keys=key.shape[2],
+            dtype=query.dtype,
+            scaling=float(query.shape[3] ** -0.5 if scaling is None else scaling),
+            soft_cap=float(options.get("softcap") or 0.0),
+            window=int(window) if isinstance(window, int) and not isinstance(window, bool) else 0,
+            is_causal=bool(getattr(module, "is_causal", True) if causal is None else causal),
+            sinks=options.get("s_aux"),
+            refused="position_bias" if options.get("position_bias") is not None else "cache" if options.get("cache") is not None else "",
+        )
+
+
+def text_config(model):
+    return model.config.get_text_config(decoder=True)
+
+
+def layer_type(config, layer):
+    """transformers' name of a layer's kind, or an empty text."""
+    types = getattr(config, "layer_types", None)
+    return types[layer] if types and layer < len(types) else ""
+
+
+def layer_kind(config, layer):
+    """Of a layer that is not recorded, as far as the configuration says it."""
+    name = layer_type(config, layer)
+    if any(part in name for part in _LINEAR_KINDS):
+        return trace_layout.LINEAR
+    if name in ("conv", "moe", "mlp"):
+        return trace_layout.NONE
+    if "sliding" in name and getattr(config, "sliding_window", None):
+        return trace_layout.SLIDING
+    return trace_layout.CHUNKED if "chunked" in name else trace_layout.ATTENTION
+
+
+def facts_of(model, call, rotary):
+    """LayerFacts of a layer, all heads recorded. `rotary`: the model's module that makes cosines and sines, or None where it has none."""
+    config = text_config(model)
+    if call.refused:
+        raise BadInputError(f"{name_of(model)}: layer {call.layer}: it hands over {call.refused}, which a trace cannot hold; record a model without it")
+    if call.num_qo_heads % call.num_kv_heads:
+        raise BadInputError(f"{name_of(model)}: layer {call.layer}: {call.num_qo_heads} query heads over {call.num_kv_heads} KV heads do not divide; a trace cannot hold that")
+    kind = layer_type(config, call.layer)
+    facts = LayerFacts(call.num_qo_heads, call.num_kv_heads, call.head_dim, call.v_head_dim)
+    facts.qo_heads, facts.kv_heads = tuple(range(call.num_qo_heads)), tuple(range(call.num_kv_heads))
+    facts.softmax_scale, facts.soft_cap = call.scaling, call.soft_cap
+    facts.window = 0 if kind.startswith("full") or kind.startswith("chunked") else call.window
+    facts.chunk = int(getattr(config, "attention_chunk_size", 0) or 0) if kind.startswith("chunked") else 0
+    if call.sinks is not None:
+        facts.sinks = call.sinks.detach().float().flatten().cpu().numpy()
+    facts.norm = _norm(config, call)
+    gates = (_GATED_EACH_HEAD, _GATED_EACH_COMPONENT)
+    facts.output_gate = next((number for number, families in enumerate(gates, 1) if config.model_type in families), 0)
+    facts.kv_layer = _kv_layer(call)
+    _set_rope(facts, config, call, kind, rotary)
+    return facts
+
+
+def name_of(model):
+    return f"model {model.config.model_type} ({type(model).__name__})"
+
+
+def _norm(config, call):
+    module, after = call.module, config.model_type in _NORM_AFTER_ROPE
+    norm = next((getattr(module, name) for name in ("q_norm", "q_layernorm", "query_layernorm", "qk_norm") if getattr(module, name, None) is not None), None)
+    if norm is None:
+        return 1
+    weight = getattr(norm, "weight", None)
+    all_heads = weight is not None and weight.ndim == 1 and weight.numel() == call.num_qo_heads * call.head_dim and call.num_qo_heads > 1
+    return (5 if after else 4) if all_heads else (3 if after else 2)
+
+
+def _kv_layer(call):
+    """The earlier layer whose keys and values this one reads, as Gemma 3n's last layers do."""
+    if not getattr(call.module, "is_kv_shared_layer", False):
+        return -1
+    layer = getattr(call.module, "kv_shared_layer_index", None)
+    return -1 if layer is None else int(layer)
+
+
+def _turns(config, call, rotary):
+    if rotary is None or getattr(call.module, "use_rope", True) in (False, 0):
+        return False
+    pattern = getattr(config, "layer_types", None) or []
+    if config.model_type in _ROPE_ON_WINDOWS_ONLY and any("sliding" in kind for kind in pattern):
+        return "sliding" in layer_type(config, call.layer)
+    return True
+
+
+def _interleaved(config, call):
+    """Whether neighbours turn together. The family's own rotate_half tells it: of 0, 1, 2, 3 it makes -2, -3, 0, 1 or -1, 0, -3, 2."""
+    rotate_half = getattr(sys.modules[type(call.module).__module__], "rotate_half", None)
+    if rotate_half is None:
+        return config.model_type in _INTERLEAVED
+    return rotate_half(torch.arange(4.0)).tolist()[0] == -1.0
+
+
+def _set_rope(facts, config, call, kind, rotary):
+    if not _turns(config, call, rotary):
+        facts.rope_convention = 0
+        return
+    facts.rope_convention = 2 if _interleaved(config, call) else 1
+    rope = getattr(config, "rope_parameters", None) or {}
+    if kind in rope and isinstance(rope[kind], dict):
+        rope = rope[kind]
+    theta = rope.get("rope_theta", getattr(config, "rope_theta", 0.0))
+    facts.rope_theta = float(theta) if isinstance(theta, (int, float)) else 0.0
+    scaling = getattr(rotary, f"{kind}_attention_scaling", getattr(rotary, "attention_scaling", 1.0))
+    facts.rope_attention_factor = float(scaling) if isinstance(scaling, (int, float)) else 1.0
+    if (nope := getattr(call.module, "qk_nope_head_dim", None)) is not None:  # MLA: the last components turn
+        facts.rope_first_dim, facts.rope_dims = int(nope), int(call.module.qk_rope_head_dim)
+        return
+    partial = rope.get("partial_rotary_factor", getattr(config, "partial_rotary_factor", 1.0)) or 1.0
+    turning = int(call.head_dim * partial)
+    facts.rope_dims = 0 if turning >= call.head_dim else turning

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries tensors from the model to the writers on a thread of its own: through pinned buffers and a side stream from a GPU, as copies on a CPU.
+
+What waits is bounded, so memory does not depend on the trace: whoever brings more waits until the disk has taken some.
+"""
+import queue
+import threading
+import time
+
+import torch
+
+_PIECE_BYTES = 8 << 20
+_WAITING_BYTES = 64 << 20
+_BETWEEN_FLUSHES = 1.0  # seconds
+_RAW = {torch.bfloat16: torch.int16}  # what NumPy has no type for travels as its bytes
+
+
+class Pump:
+    def __init__(self):
+        self._jobs = queue.SimpleQueue()
+        self._room = threading.Semaphore(_WAITING_BYTES // _PIECE_BYTES)
+        self._error = None
+        self._side, self._pinned = {}, queue.SimpleQueue()
+        self._flushed = {}
+        self._thread = threading.Thread(target=self._work, name="headscope-writer", daemon=True)
+        self._thread.start()
+
+    def call(self, action):
+        """Has the thread call `action` after everything brought before. Raises what an earlier job failed with."""
+        self._raise()
+        self._jobs.put((action, 0))
+
+    def put(self, writer, slot, name, first, values):
+        """Brings a piece of a layer's tensor, [heads, n] or [heads, n, width] on any device; it may change as soon as this returns."""
+        step = max(1, _PIECE_BYTES // max(1, values.element_size() * values[:, :1].numel()))
+        for begin in range(0, values.shape[1], step):
+            piece = values[:, begin : begin + step]
+            self._raise()
+            self._room.acquire()
+            take = self._from_gpu(piece) if piece.is_cuda else self._from_cpu(piece)
+            self._jobs.put((lambda take=take, begin=begin: take(lambda array: writer.write(slot, name, first + begin, array)), 1))
+
+    def flush(self, writer, now=False):
+        """Has the writer flush, at most once a second unless `now`."""
+        self.call(lambda: self._flush(writer, now))
+
+    def _flush(self, writer, now):
+        if now or time.monotonic() - self._flushed.get(id(writer), 0.0) >= _BETWEEN_FLUSHES:
+            writer.flush()
+            self._flushed[id(writer)] = time.monotonic()
+
+    def drain(self):
+        """Waits until everything is written."""
+        done = threading.Event()
+        self._jobs.put((done.set, -1))
+        done.wait()
+        self._raise()
+
+    def stop(self):
+        """Ends the thread; what still waits is written first unless something failed. Raises nothing."""
+        self._jobs.put((None, 0))
+        self._thread.join()
+
+    def _from_cpu(self, piece):
+        copy = piece.detach().to(copy=True, memory_format=torch.contiguous_format)
+        return lambda write: write(copy.view(_RAW.get(copy.dtype, copy.dtype)).numpy())
+
+    def _from_gpu(self, piece):
+        piece = piece.detach()
+        side = self._side.setdefault(piece.device, torch.cuda.Stream(piece.device))
+        side.wait_stream(torch.cuda.current_stream(piece.device))
+        buffer = self._buffer(piece.numel() * piece.element_size())
+        target = buffer[: piece.numel() * piece.element_size()].view(piece.dtype).view(piece.shape)
+        with torch.cuda.stream(side):
+            target.copy_(piece, non_blocking=True)
+            event = side.record_event()
+        piece.record_stream(side)
+
+        def take(write):
+            event.synchronize()
+            write(target.view(_RAW.get(target.dtype, target.dtype)).numpy())
+            self._pinned.put(buffer)
+
+        return take
+
+    def _buffer(self, size):
+        if size > _PIECE_BYTES:  # a single row of very many heads
+            return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        try:
+            return self._pinned.get_nowait()
+        except queue.Empty:
+            return torch.empty(_PIECE_BYTES, dtype=torch.uint8, pin_memory=True)
+
+    def _work(self):
+        while True:
+            job, room = self._jobs.get()
+            if job is None:
+                return
+            try:
+                if self._error is None or room < 0:
+                    job()
+            except BaseException as error:  # told to whoever records
+                self._error = error
+            finally:
+                if room > 0:
+                    self._room.release()
+
+    def _raise(self):
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a trace lazily: nothing is in memory but its layout until values are asked for.
+
+libhdf5 parses the file in this process. A trace of unknown origin is looked at with `headscope info` first, which does not trust it.
+"""
+import os
+
+import h5py
+import numpy as np
+from h5py import h5s
+
+from headscope import layout as trace_layout
+from headscope import program
+from headscope.errors import BadInputError, UsageError
+
+_USUAL = {name: usual for name, _, usual, _, _ in trace_layout.INTEGER_COLUMNS} | {name: usual for name, _, usual in trace_layout.FLOAT_COLUMNS}
+_NUMPY = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
+
+
+def open_trace(path):
+    """Opens a trace of format 1 or 2, complete or still being written. Raises BadInputError where it is none."""
+    return Trace(path)
+
+
+class Vectors:
+    """A head's vectors or numbers in the file, read when they are indexed: `view[10:20]` is float32 [10, head_dim], `view.torch()` a tensor as stored."""
+
+    def __init__(self, trace, dataset, place, length, encoding):
+        self._trace, self._dataset, self._place, self._length, self._encoding = trace, dataset, place, length, encoding
+        self.shape = (length, *dataset.shape[3:]) if dataset.ndim > 3 else (length,)
+
+    def __len__(self):
+        return self._length
+
+    def _stored(self, begin, end):
+        """The bytes of the file as an array of shape [end - begin, ..]; bfloat16 as uint16."""
+        values = np.empty((end - begin, *self.shape[1:]), _NUMPY[self._encoding] if self._encoding else self._dataset.dtype)
+        if end > begin:
+            space = self._dataset.id.get_space()
+            tail = (0,) * (len(self.shape) - 1)
+            space.select_hyperslab((*self._place, begin, *tail), (1,) * len(self._place) + values.shape)
+            self._trace.read(self._dataset, h5s.create_simple(values.shape), space, values)
+        return values
+
+    def __getitem__(self, chosen):
+        first, rest = (chosen[0], chosen[1:]) if isinstance(chosen, tuple) else (chosen, ())
+        if isinstance(first, (int, np.integer)):
+            index = int(first) + (self._length if first < 0 else 0)
+            if not 0 <= index < self._length:
+                raise IndexError(f"{first} of {self._length}")
+            return _values(self._stored(index, index + 1), self._encoding)[(0, *rest)]
+        if isinstance(first, slice):
+            begin, end, step = first.indices(self._length)
+            if step < 1:
+                raise IndexError("a step must be positive")
+            return _values(self._stored(begin, max(begin, end)), self._encoding)[(slice(None, None, step), *rest)]
+        return _values(self._stored(0, self._length), self._encoding)[chosen]
+
+    def __array__(self, dtype=None, copy=None):
+        values = self[:]
+        return values if dtype is None else values.astype(dtype)
+
+    def torch(self, begin=0, end=None):
+        """Items begin to end as a tensor of the stored type, bfloat16 too."""
+        import torch
+
+        raw = self._stored(begin, self._length if end is None else end)
+        return torch.from_numpy(raw.view(np.int16)).view(torch.bfloat16) if self._encoding == "bfloat16" else torch.from_numpy(raw)
+
+
+def _values(raw, encoding):
+    if encoding == "bfloat16":
+        return (raw.astype(np.uint32) << 16).view(np.float32)
+    return raw.astype(np.float32) if encoding == "float16" else raw
+
+
+class Trace:
+    """A trace: `layers`, `facts(layer)`, `tokens`, `rows`; `q`, `k`, `v`, `lse` of a head; `scores` of any tile; `analyze` and `compare` by the program."""
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+        try:
+            self._file = h5py.File(self.path, "r", swmr=True)
+        except OSError as error:
+            raise BadInputError(f"{self.path}: cannot be opened as HDF5 ({error}); open a file that headscope wrote") from None
+        attributes = self._file.attrs
+        if _decoded(attributes.get("format", b"")) != trace_layout.FORMAT_NAME:
+            raise BadInputError(f"{self.path}: attribute format: is not \"{trace_layout.FORMAT_NAME}\"; open a file that headscope wrote")
+        self.version = int(attributes["version"])
+        if not 1 <= self.version <= trace_layout.FORMAT_VERSION:
+            raise BadInputError(f"{self.path}: attribute version: is {self.version}; this headscope reads versions 1 to {trace_layout.FORMAT_VERSION}: update it or capture again")
+        # In this order, because a living writer changes them in the opposite one.
+        self.complete = bool(attributes["complete"])
+        self.num_tokens = int(attributes["tokens_flushed"])
+        num_rows = int(attributes["rows_flushed"])
+        group = self._file["attention"]
+        self.encoding = _decoded(group.attrs["encoding"])
+        self.capture_point = _decoded(group.attrs["capture_point"])
+        self.rows = self._read_column(group["q_rows"], num_rows)
+        self.rows = self.rows[self.rows < self.num_tokens]
+        self.first_token = int(group.attrs["first_token"])
+        self._read_layers(group)
+
+    def _read_layers(self, group):
+        model = self._file["model"]
+        self.model = {name: _decoded(model.attrs[name]) for name in ("name", "model_type", "weights_sha256", "tokenizer_sha256")}
+        self.model |= {name: int(model.attrs[name]) for name in ("num_layers", "num_qo_heads", "num_kv_heads", "head_dim")}
+        if self.version == 1:
+            self.layers = [int(layer) for layer in group["layers"][:]]
+            rope = {"none": 0, "half": 1, "interleaved": 2}[_decoded(group.attrs["rope_convention"])]
+            same = {name: self.model[name] for name in ("num_qo_heads", "num_kv_heads", "head_dim")} | {"v_head_dim": self.model["head_dim"]}
+            same |= {"softmax_scale": float(group.attrs["softmax_scale"]), "soft_cap": float(group.attrs["soft_cap"]), "rope_convention": rope}
+            columns = [same | {"window": int(window)} for window in group.attrs["window_per_layer"]]
+            parts = [0] * len(self.layers)
+        else:
+            facts = self._file["layers"].attrs
+            self.layers = [int(layer) for layer in facts["layer"]]
+            columns = [{name: facts[name][slot].item() if name in facts else usual for name, usual in _USUAL.items()} for slot in range(len(self.layers))]
+            parts = [int(part) for part in facts["part"]]
+            self._read_sinks(facts, columns)
+        self._facts, self._groups, self._places = {}, {}, {}
+        for slot, layer in enumerate(self.layers):
+            part = group if parts[slot] == 0 else group[f"part_{parts[slot]}"]
+            heads = {name: tuple(int(head) for head in part[name][:]) for name in ("qo_heads", "kv_heads")}
+            self._facts[layer] = trace_layout.LayerFacts(**columns[slot], **heads)
+            self._groups[layer], self._places[layer] = part, parts[:slot].count(parts[slot])
+
+    def _read_sinks(self, facts, columns):
+        begin = 0
+        for slot, column in enumerate(columns):
+            if "has_sinks" in facts and facts["has_sinks"][slot]:
+                column["sinks"] = self._file["layers/sinks"][begin : begin + column["num_qo_heads"]]
+                begin += column["num_qo_heads"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self._file.close()
+
+    def __repr__(self):
+        state = "complete" if self.complete else "not complete"
+        return f"<trace of {self.model['name'] or self.model['model_type']}: {len(self.layers)} layers, {self.num_tokens} tokens, {len(self.rows)} query rows, {state}>"
+
+    def read(self, dataset, memory_space, file_space, values):
+        """Reads a selection in the file's own type into `values`."""
+        try:
+            dataset.id.read(memory_space, file_space, values, mtype=dataset.id.get_type())
+        except OSError as error:
+            remedy = "it may be in the middle of being written: open it again" if not self.complete else "the file is damaged: capture it again"
+            raise BadInputError(f"{self.path}: {dataset.name}: {error}; {remedy}") from None
+
+    def _read_column(self, dataset, count):
+        values = np.empty((count, *dataset.shape[1:]), dataset.dtype)
+        if count:
+            space = dataset.id.get_space()
+            space.select_hyperslab((0,) * dataset.ndim, values.shape)
+            self.read(dataset, h5s.create_simple(values.shape), space, values)
+        return values
+
+    @property
+    def tokens(self):
+        """Token ids, int32 [num_tokens]."""
+        return self._read_column(self._file["tokens/ids"], self.num_tokens)
+
+    @property
+    def phases(self):
+        """0 for a token of the prompt, 1 for a decoded one, int8 [num_tokens]."""
+        return self._read_column(self._file["tokens/phase"], self.num_tokens)
+
+    @property
+    def positions(self):
+        """What RoPE turned each token by, int32 [num_tokens, 1 to 3]."""
+        if "tokens/positions" in self._file:
+            return self._read_column(self._file["tokens/positions"], self.num_tokens)
+        return self.first_token + np.arange(self.num_tokens, dtype=np.int32)[:, None]
+
+    @property
+    def texts(self):
+        """The bytes of each token; a token may be a part of a UTF-8 sequence."""
+        offsets = self._read_column(self._file["tokens/text_offsets"], self.num_tokens + 1)
+        raw = self._read_column(self._file["tokens/text"], int(offsets[-1])).tobytes()
+        return [raw[begin:end] for begin, end in zip(offsets, offsets[1:])]
+
+    def facts(self, layer):
+        """What the trace says of a recorded layer (headscope.layout.LayerFacts)."""
+        if layer not in self._facts:
+            raise UsageError(f"{self.path}: layer {layer}: is not recorded; choose from {self.layers}")
+        return self._facts[layer]
+
+    def tensor(self, name, layer, head):
+        """A head's part of any tensor of docs/trace_format.md, lazily; `head` is the model's number of it (a set's or 0 where it has none)."""
+        facts = self.facts(layer)
+        spec = trace_layout.TENSORS.get(name)
+        if spec is None:
+            raise UsageError(f"tensor {name!r}: is not known; choose from {', '.join(trace_layout.TENSORS)}")
+        source = layer
+        group = self._groups[layer]
+        if name in ("k", "v") and name not in group and facts.kv_layer >= 0:
+            source = facts.kv_layer
+            group = self._groups[source]
+        if name == "v" and facts.v_is_k:
+            return _First(self.tensor("k", layer, head), facts.v_head_dim)
+        if name not in group:
+            raise UsageError(f"{self.path}: {name} of layer {layer}: is not recorded; record it, or choose another tensor")
+        numbers = {"qo_head": facts.qo_heads, "kv_head": facts.kv_heads}.get(spec.head_axis, range(group[name].shape[1]))
+        if head not in numbers:
+            raise UsageError(f"{self.path}: {spec.head_axis} {head} of layer {layer}: is not recorded; choose from {list(numbers)}")
+        place = (self._places[source], list(numbers).index(head))
+        return Vectors(self, group[name], place, len(self.rows) if spec.of_rows else self.num_tokens, self.encoding if spec.kind == "encoding" else None)
+
+    def q(self, layer, head):
+        """Queries of a query head, [rows, head_dim]."""
+        return self.tensor("q", layer, head)
+
+    def k(self, layer, kv_head):
+        """Keys of a KV head, [num_tokens, head_dim]."""
+        return self.tensor("k", layer, kv_head)
+
+    def v(self, layer, kv_head):
+        """Values of a KV head, [num_tokens, v_head_dim]."""
+        return self.tensor("v", layer, kv_head)
+
+    def lse(self, layer, head):
+        """Log-sum-exp of a query head's rows, natural logarithm, [rows]."""
+        return self.tensor("lse", layer, head)
+
+    def scores(self, layer, head, rows=slice(None), columns=slice(None), log=False):
+        """Attention probabilities of a tile, float32 [rows, columns]: `rows` are numbers of recorded query rows, `columns` tokens, both slices.
+
+        Where a row does not see a column it is 0; with `log` it is the score minus the row's log-sum-exp, and -inf there. Memory: the tile.
+        """
+        facts = self.facts(layer)
+        rows, columns = range(len(self.rows))[rows], range(self.num_tokens)[columns]
+        q = self.q(layer, head)[rows.start : rows.stop : rows.step]
+        k = self.k(layer, head // facts.group_size())[columns.start : columns.stop : columns.step]
+        scores = facts.softmax_scale * (q @ k.T)
+        if facts.soft_cap > 0:
+            scores = facts.soft_cap * np.tanh(scores / facts.soft_cap)
+        scores -= self.lse(layer, head)[rows.start : rows.stop : rows.step, None]
+        at, keys = self.rows[rows.start : rows.stop : rows.step].astype(np.int64), np.arange(columns.start, columns.stop, columns.step)
+        begin = np.maximum(0, facts.first_seen(at + self.first_token) - self.first_token)
+        scores[(keys[None] > at[:, None]) | (keys[None] < begin[:, None])] = -np.inf
+        return scores if log else np.exp(scores)
+
+    def analyze(self, heads="", **options):
+        """The statistics of `headscope analyze`: a list with a dict for each head. `heads` as for --heads ("4:3,2:*"); options as `max_rows=64`."""
+        return program.results("analyze", self.path, heads=heads, **options)["heads"]
+
+    def compare(self, *methods, heads="", **options):
+        """What `headscope compare` writes: `trace.compare("streaming-llm:window=64", "sparq", heads="3:*", measure="layer")`."""
+        if not methods:
+            raise UsageError("compare: no method is given; `headscope methods` lists them")
+        return program.results("compare", self.path, method=list(methods), heads=heads, **options)
+
+
+class _First:
+    """The first components of a head's vectors."""
+
+    def __init__(self, vectors, width):
+        self._vectors, self._width, self.shape = vectors, width, (len(vectors), width)
+
+    def __len__(self):
+        return len(self._vectors)
+
+    def __getitem__(self, chosen):
+        first, rest = (chosen[0], chosen[1:]) if isinstance(chosen, tuple) else (chosen, ())
+        values = self._vectors[first][..., : self._width]
+        return values[(slice(None), *rest)] if rest else values
+
+    def __array__(self, dtype=None, copy=None):
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+    def torch(self, begin=0, end=None):
+        return self._vectors.torch(begin, end)[..., : self._width]
+
+
+def _decoded(value):
+    return value.decode() if isinstance(value, bytes) else str(value)

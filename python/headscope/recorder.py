@@ -1,0 +1,522 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records the attention heads of a running model of transformers.
+
+    with headscope.record(model, "out.h5", layers=[0, 5], heads="0-3", rows="last:64"):
+        model(input_ids)                       # or in chunks with a cache, or model.generate(input_ids)
+
+What is recorded is what the model's own attention got (interception.py), so the model computes what it would compute alone. Before the first forward pass
+one of two tokens, without a cache, tells every layer's shapes (facts.py); everything the layers hand over later is compared with it, and what a trace
+cannot hold is refused by name.
+"""
+import contextlib
+import dataclasses
+import inspect
+
+import numpy as np
+import torch
+
+from headscope import facts as layer_facts
+from headscope import interception, layout, model_files, visibility
+from headscope.errors import BadInputError, HeadscopeError, UsageError
+from headscope.latent import Latent
+from headscope.pump import Pump
+from headscope.selection import Rows, chosen_of, numbers
+from headscope.target import Target
+from headscope.token_text import TokenText
+from headscope.writer import TraceWriter
+
+_ENCODINGS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+
+
+def record(
+    model, path, *, layers=None, heads=None, rows="all", tokenizer=None, prompt_tokens=None, max_tokens=None, latent=False, prompt_source="", task_answer="", overwrite=False
+):
+    """A context in which the forward passes of `model` are recorded into the trace `path`.
+
+    layers, heads: numbers of the model, a sequence or a text such as "0-3,7"; None: all. heads are query heads, of every layer.
+    rows: query rows of the prompt to record: all, last:N or every:N. Those of decoded tokens are all recorded.
+    tokenizer: gives the trace the tokens' texts.
+    prompt_tokens: length of the prompt; needed only where it comes in several passes and rows is last:N.
+    max_tokens: how many tokens the prompt and what is decoded will have at most; it also sizes the file's chunks.
+    latent: MLA alone: record the compressed keys (one KV head of kv_lora_rank + qk_rope_head_dim, whose first part is v) and the queries that meet them.
+    overwrite: replace an existing trace, when the new one is complete.
+
+    Several prompts, one after the other or in a batch padded on one side, make a trace each: `path` then has "{prompt}" in it, for their numbers from 0 on.
+    The trace is complete when the context ends; where it ends by an exception it is left as it stands and says that it is not complete.
+
+    Raises UsageError, BadInputError, FailedError: one sentence that names what is wrong and the remedy.
+    """
+    return Recording(model, path, layers, heads, rows, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite)
+
+
+@dataclasses.dataclass
+class _Pass:
+    """One forward pass of the model: `fed` columns from column `past` on, of which those from `new` on are recorded for the first time."""
+
+    past: int
+    fed: int
+    new: int
+    seen: set  # recorded layers whose attention was called
+    masks: dict  # what was said of the masks that came by
+
+    @property
+    def total(self):
+        return self.past + self.fed
+
+
+class _Stream:
+    """The trace of one sequence of the batch."""
+
+    def __init__(self, number, path, overwrite):
+        self.number, self.target, self.writer = number, Target(path, overwrite), None
+        self.pad = 0  # columns before its first token
+        self.ids = np.zeros(0, np.int64)
+        self.step = 0
+        self.prompt_tokens = 0
+        self.num_rows = 0  # announced
+        # Of the pass that runs:
+        self.tokens = range(0)
+        self.rows = np.zeros(0, np.int32)
+
+
+class Recording:
+    """See record. `paths`: the traces that are complete."""
+
+    def __init__(self, model, path, layers, heads, rows, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite):
+        self._model, self._path, self._overwrite = model, str(path), overwrite
+        self._layers, self._heads, self._rows = numbers(layers, "layers"), numbers(heads, "heads"), Rows(rows)
+        self._text, self._prompt_tokens, self._max_tokens = TokenText(tokenizer), prompt_tokens, max_tokens
+        self._latent = latent
+        self._prompt_source, self._task_answer = prompt_source, task_answer
+        self.paths = []
+        self._streams, self._num_prompts = [], 0
+        self._layout = None
+        self._slots = {}  # id of a recorded attention module: its slot
+        self._calls = None  # while the layers are looked at: their calls
+        self._pass = None
+        self._handles = []
+        self._position_axes, self._positions = 0, None
+        self._chosen = {}  # what an indexer said in this pass, by layer
+        self._failed = None
+
+    def __enter__(self):
+        if _compiled(self._model):
+            raise UsageError("model: it is compiled, and compiled passes cannot be listened to; give the model itself (model._orig_mod)")
+        self._check_paths(1)
+        self._pump = Pump()
+        interception.add(self._on_attention)
+        self._handles.append(self._model.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
+        self._handles.append(self._model.register_forward_hook(self._end_pass))
+        for module in self._model.modules():
+            kind = type(module).__name__
+            if kind.endswith("Indexer"):
+                self._handles.append(module.register_forward_hook(self._on_indexer))
+            elif "RotaryEmbedding" in kind and "Vision" not in kind:
+                self._handles.append(module.register_forward_pre_hook(self._on_rotary, with_kwargs=True))
+        return self
+
+    def __exit__(self, kind, error, _):
+        interception.remove(self._on_attention)
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        try:
+            if error is None and self._failed is None:
+                self._finish_streams()
+                if not self.paths:
+                    raise UsageError(f"{self._path}: the model was not called, so there is no trace; call it inside the with block")
+        except BaseException:
+            self._leave_streams()
+            raise
+        finally:
+            self._leave_streams(error if error is not None else self._failed)
+            self._pump.stop()
+        return False
+
+    # --- prompts and their files
+
+    def _check_paths(self, count):
+        several = "{prompt}" in self._path
+        if not several and self._num_prompts + count > 1:
+            raise UsageError(f"{self._path}: a second prompt begins, and a trace holds one; put {{prompt}} into the name, such as out-{{prompt}}.h5")
+
+    def _new_prompts(self, count):
+        self._finish_streams()
+        self._check_paths(count)
+        for number in range(self._num_prompts, self._num_prompts + count):
+            self._streams.append(_Stream(number, self._path.replace("{prompt}", str(number)), self._overwrite))
+        self._num_prompts += count
+
+    def _finish_streams(self):
+        while self._streams:
+            stream = self._streams[0]
+            if stream.writer is not None:
+                self._pump.call(stream.writer.finish)
+                self._pump.drain()
+                stream.target.complete()
+                self.paths.append(stream.target.path)
+            else:
+                stream.target.leave(0)
+            self._streams.pop(0)
+
+    def _leave_streams(self, error=None):
+        """What a killed capture would leave: whole tokens that say that the trace is not complete, or no file."""
+        left = []
+        for stream in self._streams:
+            flushed = 0
+            if stream.writer is not None:
+                with contextlib.suppress(BaseException):
+                    self._pump.flush(stream.writer, now=True)
+                    self._pump.drain()
+                flushed = stream.writer.tokens_flushed
+                stream.writer.close()
+            left.append(stream.target.leave(flushed))
+        self._streams = []
+        if left and isinstance(error, HeadscopeError) and error.args:
+            error.args = (f"{error.args[0]}; {', '.join(left)}", *error.args[1:])
+
+    # --- passes
+
+    def _begin_pass(self, model, arguments, options):
+        if self._calls is not None:
+            return
+        if self._failed is not None:
+            raise self._failed
+        try:
+            given = inspect.signature(model.forward).bind_partial(*arguments, **options).arguments
+            given = {**{name: value for name, value in given.items() if name != "kwargs"}, **given.get("kwargs", {})}
+            self._start(given)
+        except HeadscopeError as error:
+            self._failed = error
+            raise
+
+    def _start(self, given):
+        ids, shape = self._ids_of(given)
+        batch, fed = shape
+        past = _cached(given.get("past_key_values"))
+        recorded = len(self._streams[0].ids) + self._streams[0].pad if self._streams else 0
+        again = past == 0 and recorded and self._continues_without_cache(ids, batch, fed)
+        if past == 0 and not again:
+            self._new_prompts(batch)
+            self._begin_prompts(given, ids, batch, fed)
+            recorded = 0
+        elif not again and (past != recorded or batch != len(self._streams)):
+            raise UsageError(
+                f"past_key_values: the cache holds {past} tokens of {batch} sequences where {recorded} of {len(self._streams)} are recorded; "
+                "record from the first token on, without cutting the cache and without beams"
+            )
+        self._pass = _Pass(past, fed, recorded, set(), {})
+        self._chosen, self._positions = {}, None
+        if self._layout is None:
+            self._look_at_layers(given)
+        self._announce(ids)
+
+    def _ids_of(self, given):
+        """Token ids int64 [batch, fed] or None, and that shape."""
+        name = "decoder_input_ids" if self._model.config.is_encoder_decoder else "input_ids"
+        ids = given.get(name)
+        if ids is not None:
+            return ids.detach().cpu().numpy().astype(np.int64), tuple(ids.shape)
+        embedded = given.get("inputs_embeds")
+        if embedded is None or self._model.config.is_encoder_decoder:
+            raise UsageError(f"{name}: the model is called without them, and a trace holds tokens; give {name}")
+        return None, tuple(embedded.shape[:2])
+
+    def _continues_without_cache(self, ids, batch, fed):
+        """Whether the whole sequence is fed again with more tokens, as generation without a cache does."""
+        if ids is None or batch != len(self._streams):
+            return False
+        return all(fed > stream.pad + len(stream.ids) and np.array_equal(ids[b, stream.pad : stream.pad + len(stream.ids)], stream.ids) for b, stream in enumerate(self._streams))
+
+    def _begin_prompts(self, given, ids, batch, fed):
+        mask = given.get("decoder_attention_mask" if self._model.config.is_encoder_decoder else "attention_mask")
+        for b, stream in enumerate(self._streams):
+            stream.right = 0
+            if mask is not None and torch.is_tensor(mask) and mask.ndim == 2:
+                shown = np.flatnonzero(mask[b].detach().cpu().numpy())
+                if len(shown) == 0 or shown[-1] - shown[0] + 1 != len(shown):
+                    raise UsageError("attention_mask: it hides tokens in the middle of a sequence; pad on one side alone")
+                stream.pad, stream.right = int(shown[0]), fed - 1 - int(shown[-1])
+            stream.prompt_tokens = self._prompt_tokens or fed - stream.pad - stream.right
+
+    def _announce(self, ids):
+        """The pass's tokens and rows, for every sequence."""
+        now = self._pass
+        for b, stream in enumerate(self._streams):
+            first = len(stream.ids)
+            right = stream.right if now.new == 0 else 0
+            if now.new and stream.right:
+                raise UsageError("attention_mask: a sequence that is padded on the right goes on; pad on the left")
+            count = now.total - now.new - (stream.pad if now.new == 0 else 0) - right
+            stream.tokens = range(first, first + count)
+            fed_ids = np.zeros(count, np.int64) if ids is None else ids[b, now.new - now.past + (stream.pad if now.new == 0 else 0) :][:count]
+            if self._rows.kind == "last" and self._prompt_tokens is None and now.new and count > 1:
+                raise UsageError(f"rows {self._rows.text}: the prompt comes in several passes, so its end is not known; give prompt_tokens")
+            known = self._prompt_tokens is not None
+            phase = np.arange(first, first + count) >= stream.prompt_tokens if known else np.full(count, now.new > 0 and count == 1)
+            if not known and now.new and count > 1:
+                stream.prompt_tokens = first + count  # the prompt goes on
+            stream.rows = self._rows.keep(first, first + count, stream.prompt_tokens)
+            if stream.writer is None:
+                self._open(stream, count)
+            texts = [self._text[int(token)] for token in fed_ids]
+            roles = None if self._roles is None else np.array([self._roles.get(int(token), 0) for token in fed_ids], np.int8)
+            stream.announced = False
+            stream.announcement = (fed_ids, phase.astype(np.int8), stream.step, texts, roles)
+            stream.step += 1
+            stream.ids = np.concatenate([stream.ids, fed_ids])
+
+    def _open(self, stream, count):
+        tokens = self._max_tokens or max(self._prompt_tokens or 0, count)
+        rows = self._rows.expected(stream.prompt_tokens, max(0, tokens - stream.prompt_tokens)) if self._rows.kind != "all" else tokens
+        stream.writer = TraceWriter(stream.target.writing_path, self._layout, tokens, rows)
+
+    def _write_announcement(self, b, stream):
+        """Once a pass, at its first recorded attention, when the positions are known."""
+        stream.announced = True
+        ids, phase, step, texts, roles = stream.announcement
+        positions = self._positions_of(b, stream)
+        writer, rows = stream.writer, stream.rows
+        self._pump.call(lambda: writer.append_tokens(ids, phase, step, texts, positions, roles))
+        self._pump.call(lambda: writer.append_rows(rows))
+
+    def _positions_of(self, b, stream):
+        if self._positions is None:
+            return None
+        now, positions = self._pass, self._positions
+        columns = np.arange(stream.tokens.start, stream.tokens.stop) + stream.pad - now.past
+        if positions.ndim == 3:
+            return positions[-3:, b if positions.shape[1] > 1 else 0][:, columns].T
+        found = positions[b if positions.shape[0] > 1 else 0][columns]
+        if not np.array_equal(found, np.arange(stream.tokens.start, stream.tokens.stop)):
+            raise UsageError("position_ids: they do not count the tokens from 0 on; leave them to the model, or give an attention_mask with its padding")
+        return None
+
+    def _end_pass(self, model, arguments, output):
+        if self._calls is not None or self._pass is None:
+            return
+        now, self._pass = self._pass, None
+        missing = set(range(len(self._layout.layers))) - now.seen
+        if missing:
+            self._failed = UsageError(f"layer {self._layout.layers[min(missing)]}: its attention was not called in this pass; is the model compiled, or a layer skipped? record it as it is")
+            raise self._failed
+        for stream in self._streams:
+            self._pump.flush(stream.writer)
+
+    # --- what the layers are
+
+    def _look_at_layers(self, given):
+        """One pass over the first two tokens, without a cache: every layer's shapes and what it hands over."""
+        self._calls, self._rotary = [], None
+        options = {"use_cache": False}
+        if self._model.config.is_encoder_decoder:
+            kept = ("input_ids", "attention_mask", "input_features", "input_values", "encoder_outputs", "inputs_embeds")
+            options |= {name: given[name] for name in kept if given.get(name) is not None}
+            options["decoder_input_ids"] = given["decoder_input_ids"][:, :2]
+        else:
+            name = "input_ids" if given.get("input_ids") is not None else "inputs_embeds"
+            options[name] = given[name][:1, :2]
+        devices = [options[name].device for name in options if torch.is_tensor(options[name]) and options[name].is_cuda]
+        parameters = inspect.signature(self._model.forward).parameters
+        if "use_cache" not in parameters and not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+            del options["use_cache"]
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices[:1]):
+                self._model(**options)
+            calls = self._calls
+        finally:
+            self._calls = None
+        self._layout = self._layout_of(calls)
+
+    def _layout_of(self, calls):
+        model, config = self._model, layer_facts.text_config(self._model)
+        name = layer_facts.name_of(model)
+        if not calls:
+            raise BadInputError(f"{name}: no layer asks transformers for its attention, so there is nothing to listen to; use a family that has an attention interface")
+        calls = [call for call in calls if call.is_causal and call.layer is not None]
+        if not calls:
+            raise BadInputError(f"{name}: its rows see what comes after them, and a trace holds causal attention alone; record a decoder")
+        by_layer = {}
+        for call in calls:
+            if by_layer.setdefault(call.layer, call).module is not call.module:
+                raise BadInputError(f"{name}: layer {call.layer} has two attentions, and a trace holds one for each layer; record another model")
+        chosen = chosen_of(self._layers, sorted(by_layer), "layer")
+        all_facts = {layer: layer_facts.facts_of(model, call, self._rotary) for layer, call in by_layer.items()}
+        self._latents = {}
+        if self._latent:
+            self._latents = {layer: Latent(by_layer[layer].module, all_facts[layer], name) for layer in chosen}
+            self._handles += [latent.handle for latent in self._latents.values()]
+            all_facts |= {layer: latent.facts for layer, latent in self._latents.items()}
+        self._set_selection(config, sorted(by_layer), all_facts)
+        most = _most_common([(facts.num_qo_heads, facts.num_kv_heads, facts.head_dim) for facts in all_facts.values()])
+        for layer in chosen:
+            facts = all_facts[layer]
+            facts.qo_heads = tuple(chosen_of(self._heads, range(facts.num_qo_heads), "head"))
+            facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
+        num_layers = max(int(getattr(config, "num_hidden_layers", 0) or 0), max(by_layer) + 1)
+        kinds = [all_facts[layer].kind() if layer in all_facts else layer_facts.layer_kind(config, layer) for layer in range(num_layers)]
+        dtype = by_layer[chosen[0]].dtype
+        if dtype not in _ENCODINGS:
+            raise BadInputError(f"{name}: queries are {dtype}, and a trace holds float32, bfloat16 or float16; load the model in one of them")
+        self._dtype = dtype
+        self._by_layer = {layer: by_layer[layer] for layer in chosen}
+        self._slots = {id(by_layer[layer].module): slot for slot, layer in enumerate(chosen)}
+        self._sinks = {slot: by_layer[layer].sinks for slot, layer in enumerate(chosen)}
+        self._roles = _roles(model.config)
+        return layout.Layout(
+            *model_files.describe(model), num_layers, *most, chosen, [all_facts[layer] for layer in chosen],
+            **model_files.hashes(model), layer_kinds=kinds, encoding=_ENCODINGS[dtype], row_selection=self._rows.text,
+            prompt_source=self._prompt_source, task_answer=self._task_answer, max_tokens=self._max_tokens or layout.MAX_TOKENS,
+            has_roles=self._roles is not None, position_axes=self._position_axes,
+        )  # fmt: skip
+
+    def _set_selection(self, config, layers, all_facts):
+        """Layers whose model chooses keys by an indexer, or takes what a lower layer chose."""
+        last = -1
+        for layer in layers:
+            if layer in self._chosen:
+                last = layer
+                all_facts[layer].selection_sets = 1
+                all_facts[layer].selection_ids = min(int(config.index_topk), self._max_tokens or layout.MAX_TOKENS, layout.MAX_SELECTED_IDS)
+            elif last >= 0:
+                all_facts[layer].selection_layer = last
+
+    # --- what is heard
+
+    def _on_indexer(self, module, arguments, output):
+        chosen = output[0] if isinstance(output, tuple) else output
+        if torch.is_tensor(chosen) and not chosen.is_floating_point() and getattr(module, "layer_idx", None) is not None:
+            self._chosen[module.layer_idx] = chosen.detach()
+
+    def _on_rotary(self, module, arguments, options):
+        positions = options.get("position_ids", arguments[1] if len(arguments) > 1 else None)
+        if not torch.is_tensor(positions):
+            return
+        if self._calls is not None:
+            self._rotary = module
+            self._position_axes = 3 if positions.ndim == 3 else 0
+        elif self._pass is not None:
+            self._positions = positions.detach().cpu().numpy()
+
+    def _on_attention(self, implementation, module, query, key, value, mask, options):
+        if self._calls is not None:
+            if torch.is_tensor(query) and query.ndim == 4 and _belongs(self._model, module):
+                self._calls.append(layer_facts.Call.of(module, query, key, value, options))
+            return
+        slot = self._slots.get(id(module))
+        if slot is None:
+            return
+        try:
+            if self._pass is None:
+                raise UsageError("a part of the model is called by itself; call the model that is recorded")
+            self._record(slot, implementation, module, query, key, value, mask, options)
+        except BaseException as error:
+            self._failed = error
+            raise
+
+    def _record(self, slot, implementation, module, query, key, value, mask, options):
+        now, layer, facts = self._pass, self._layout.layers[slot], self._layout.facts[slot]
+        call = layer_facts.Call.of(module, query, key, value, options)
+        self._compare(self._by_layer[layer], call)
+        now.seen.add(slot)
+        if call.num_queries != now.fed or query.shape[0] != len(self._streams):
+            raise UsageError(f"layer {layer}: it got {query.shape[0]} sequences of {call.num_queries} queries in a pass of {len(self._streams)} times {now.fed} tokens; record plain passes")
+        offset = max(0, now.total - call.num_keys)
+        chosen = self._chosen.get(layer if facts.selection_layer < 0 else facts.selection_layer)
+        for b, stream in enumerate(self._streams):
+            if not stream.announced:
+                self._write_announcement(b, stream)
+            keys = visibility.Keys(offset, call.num_keys, now.total, stream.pad)
+            rows = torch.as_tensor(stream.rows, device=query.device, dtype=torch.int64) + stream.pad
+            columns = torch.arange(stream.tokens.start, stream.tokens.stop, device=query.device) + stream.pad
+            self._check_mask(implementation, layer, facts, mask, options, call, columns, keys, b, chosen is not None)
+            q = query[b].detach()[list(facts.qo_heads)][:, rows - now.past] if len(facts.qo_heads) < call.num_qo_heads or len(rows) < now.fed else query[b].detach()
+            new = slice(stream.tokens.start + stream.pad - offset, stream.tokens.stop + stream.pad - offset)
+            self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen)
+
+    def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen):
+        """One sequence's part of a layer: q [heads, rows, dim] of the recorded rows; key, value [all KV heads, columns, dim]."""
+        first_token, first_row, writer = stream.tokens.start, self._first_row(stream, slot), stream.writer
+        sinks = None if self._sinks[slot] is None else self._sinks[slot].detach().float().flatten()[list(facts.qo_heads)]
+        latent = self._latents.get(self._layout.layers[slot])
+        if latent is not None:
+            whole = latent.whole
+            picked = key[sorted({head // whole.group_size() for head in facts.qo_heads})]
+            kv_heads = sorted({head // whole.group_size() for head in facts.qo_heads})
+            lse = visibility.log_sum_exp(q, picked, whole, facts.qo_heads, kv_heads, rows, keys, sinks)
+            k = latent.keys(b, key, slice(new.start + keys.offset - self._pass.past, new.stop + keys.offset - self._pass.past), new)
+            q, v = latent.queries(q, facts.qo_heads), None
+        else:
+            picked = key if len(facts.kv_heads) == key.shape[0] else key[list(facts.kv_heads)]
+            lse = visibility.log_sum_exp(q, picked, facts, facts.qo_heads, facts.kv_heads, rows, keys, sinks)
+            k, v = picked[:, new], value[list(facts.kv_heads), new]
+        for name, values in (("q", q), ("k", k), ("v", v), ("lse", lse)):
+            if values is None or values.shape[1] == 0 or not layout.stores(self._layout, slot, name):
+                continue
+            first = first_row if layout.TENSORS[name].of_rows else first_token
+            self._pump.put(writer, slot, name, first, values if name == "lse" else values.to(self._dtype))
+        if facts.selection_sets and len(rows):
+            self._pump.put(writer, slot, "selection", first_row, self._sets(chosen[b], rows, stream, facts)[None])
+        num_tokens, num_rows = len(stream.tokens), len(stream.rows)
+        self._pump.call(lambda: writer.advance(slot, num_tokens, num_rows))
+
+    def _first_row(self, stream, slot):
+        if not hasattr(stream, "layer_rows"):
+            stream.layer_rows = [0] * len(self._layout.layers)
+        first = stream.layer_rows[slot]
+        stream.layer_rows[slot] += len(stream.rows)
+        return first
+
+    def _sets(self, chosen, rows, stream, facts):
+        """What the model chose for each row, as tokens; rising, filled up with -1. int32 [rows, selection_ids]."""
+        chosen = chosen[rows - self._pass.past].to(torch.int64)
+        chosen = torch.where((chosen <= rows[:, None]) & (chosen >= stream.pad), chosen - stream.pad, layout.MAX_TOKENS).sort(-1).values
+        result = torch.full((len(rows), facts.selection_ids), -1, dtype=torch.int32, device=chosen.device)
+        width = min(chosen.shape[1], facts.selection_ids)
+        result[:, :width] = torch.where(chosen < layout.MAX_TOKENS, chosen, -1)[:, :width].to(torch.int32)
+        return result
+
+    def _check_mask(self, implementation, layer, facts, mask, options, call, columns, keys, b, chosen_by_model):
+        # A mask is one tensor for all layers of a kind.
+        key = (b, facts.window, facts.chunk, keys.offset, keys.length, id(mask), implementation, options.get("sliding_window"), call.is_causal)
+        if chosen_by_model or key not in self._pass.masks:
+            problem = visibility.mask_problem(implementation, facts, mask, options, call.is_causal, columns, self._pass.past, keys, b, chosen_by_model)
+            if problem:
+                raise BadInputError(f"{layer_facts.name_of(self._model)}: layer {layer}: {problem}")
+            self._pass.masks[key] = mask  # kept, so that its id stays its own
+
+    def _compare(self, known, call):
+        for name in ("num_qo_heads", "num_kv_heads", "head_dim", "v_head_dim", "dtype", "scaling", "soft_cap", "window", "refused"):
+            if getattr(known, name) != getattr(call, name):
+                raise BadInputError(f"{layer_facts.name_of(self._model)}: layer {call.layer}: {name} is {getattr(call, name)} and was {getattr(known, name)}; a trace holds layers that stay as they are")
+
+
+def _compiled(model):
+    return hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
+
+
+def _belongs(model, module):
+    """Whether an attention is of the language model: not of a tower for pictures or sound beside it."""
+    config = getattr(module, "config", None)
+    whole = model.config
+    if config is None or config is whole:
+        return True
+    return config is layer_facts.text_config(model) or type(config) is type(layer_facts.text_config(model))
+
+
+def _cached(cache):
+    """Tokens in a cache, padding included."""
+    if cache is None:
+        return 0
+    return int(cache.get_seq_length())
+
+
+def _most_common(values):
+    return max(values, key=values.count)
+
+
+def _roles(config):
+    """Roles of the tokens that stand for pictures, sound and film; None where the model has none."""
+    found = {getattr(config, f"{name}_token_id", None): role for name, role in (("image", 2), ("audio", 3), ("video", 4))}
+    found.pop(None, None)
+    return found or None

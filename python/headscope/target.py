@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a trace goes: under its own name, or beside an existing file until it is complete; and one capture to a path at a time."""
+import os
+import pathlib
+import socket
+import stat
+import struct
+
+from headscope.errors import FailedError, UsageError
+
+_NAME_MAX = 255
+
+
+class Target:
+    """The file of a trace. An existing one is replaced only with `overwrite`, and only by a complete trace: until then it is NAME.partial.h5."""
+
+    def __init__(self, path, overwrite):
+        self.path = os.fspath(path)
+        if pathlib.Path(self.path).suffix not in (".h5", ".hdf5"):
+            raise UsageError(f"output {self.path}: a trace is an HDF5 file; let its name end in .h5 or .hdf5")
+        folder = os.path.dirname(self.path) or "."
+        if not os.path.isdir(folder):
+            raise UsageError(f"output {self.path}: the folder {folder} does not exist; make it first")
+        self._claim = _claim(self.path)
+        try:
+            self.writing_path = self._writing_path(overwrite)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise UsageError(f"output {self.path}: Permission denied; choose a folder that you may write to")
+        except BaseException:
+            self.release()
+            raise
+
+    def _writing_path(self, overwrite):
+        try:
+            mode = os.lstat(self.path).st_mode
+        except FileNotFoundError:
+            return self.path
+        if stat.S_ISDIR(mode):
+            raise UsageError(f"output {self.path}: it is a folder; name a file")
+        if not stat.S_ISREG(mode):
+            raise UsageError(f"output {self.path}: it is there and is no regular file; choose another name")
+        if not overwrite:
+            raise UsageError(f"output {self.path}: it exists; choose another name or allow overwriting")
+        stem, extension = os.path.splitext(os.path.basename(self.path))
+        number = 1
+        while True:
+            mark = f".partial{'' if number == 1 else f'-{number}'}{extension}"
+            name = stem.encode()[: _NAME_MAX - len(mark)].decode(errors="ignore") + mark
+            candidate = os.path.join(os.path.dirname(self.path), name)
+            if not os.path.lexists(candidate):
+                return candidate
+            number += 1
+
+    def complete(self):
+        """The trace is whole: it gets its name."""
+        try:
+            if self.writing_path != self.path:
+                os.replace(self.writing_path, self.path)
+        except OSError as error:
+            raise FailedError(f"{self.path}: cannot be replaced ({error.strerror}); the whole new trace is {self.writing_path}") from None
+        finally:
+            self.release()
+
+    def leave(self, tokens_flushed):
+        """The trace is not whole: kept where it holds tokens. Returns what is left, in words."""
+        self.release()
+        old = f" and {self.path} is as it was" if self.writing_path != self.path else ""
+        if tokens_flushed > 0:
+            return f"the first {tokens_flushed} tokens are in {self.writing_path}{old}"
+        if os.path.exists(self.writing_path):
+            os.unlink(self.writing_path)
+        return f"no token was recorded{old}"
+
+    def release(self):
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
+
+
+def _claim(path):
+    """A socket that exists as long as the process lives, under the name that `headscope capture` gives to it as well."""
+    status = os.stat(os.path.dirname(path) or ".")
+    number = 14695981039346656037
+    for byte in os.path.basename(path).encode():
+        number = ((number ^ byte) * 1099511628211) % 2**64
+    address = b"\0" + f"headscope-capture-{os.getuid()}-{status.st_dev}-{status.st_ino}-{number}".encode()
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        claim.bind(address)
+        claim.listen(16)
+        return claim
+    except OSError:
+        claim.close()
+    holder = _holder(address)
+    if holder is None:
+        return None
+    raise UsageError(f"output {path}: a capture to it is running ({holder}); wait for its end, interrupt it or choose another name")
+
+
+def _holder(address):
+    """Who has the name, in words; None where that is another user, whose claim counts for nothing."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(address)
+            process, user, _ = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        except OSError:
+            return "another process"
+    return f"process {process}" if user == os.getuid() else None
