@@ -38,6 +38,7 @@ class Call:
     is_causal: bool
     sinks: torch.Tensor | None
     refused: str  # the keyword of something that a trace cannot hold
+    key: torch.Tensor | None = None  # kept while the layers are looked at
 
     @classmethod
     def of(cls, module, query, key, value, options):
@@ -85,8 +86,11 @@ def layer_kind(config, layer):
     return trace_layout.CHUNKED if "chunked" in name else trace_layout.ATTENTION
 
 
-def facts_of(model, call, rotary):
-    """LayerFacts of a layer, all heads recorded. `rotary`: the model's module that makes cosines and sines, or None where it has none."""
+def facts_of(model, call, earlier, rotary):
+    """LayerFacts of a layer, all heads recorded.
+
+    earlier: calls of the layers before it, with their keys; rotary: the model's module that makes cosines and sines, or None where it has none.
+    """
     config = text_config(model)
     if call.refused:
         raise BadInputError(f"{name_of(model)}: layer {call.layer}: it hands over {call.refused}, which a trace cannot hold; record a model without it")
@@ -103,7 +107,7 @@ def facts_of(model, call, rotary):
     facts.norm = _norm(config, call)
     gates = (_GATED_EACH_HEAD, _GATED_EACH_COMPONENT)
     facts.output_gate = next((number for number, families in enumerate(gates, 1) if config.model_type in families), 0)
-    facts.kv_layer = _kv_layer(call)
+    facts.kv_layer = _kv_layer(call, earlier)
     _set_rope(facts, config, call, kind, rotary)
     return facts
 
@@ -122,12 +126,10 @@ def _norm(config, call):
     return (5 if after else 4) if all_heads else (3 if after else 2)
 
 
-def _kv_layer(call):
-    """The earlier layer whose keys and values this one reads, as Gemma 3n's last layers do."""
-    if not getattr(call.module, "is_kv_shared_layer", False):
-        return -1
-    layer = getattr(call.module, "kv_shared_layer_index", None)
-    return -1 if layer is None else int(layer)
+def _kv_layer(call, earlier):
+    """The earlier layer whose keys this one was given, the very same tensor, as Gemma 3n's last layers are; -1: its own."""
+    same = [other.layer for other in earlier if other.key.data_ptr() == call.key.data_ptr() and other.key.shape == call.key.shape]
+    return same[0] if same else -1
 
 
 def _turns(config, call, rotary):
@@ -161,6 +163,8 @@ def _set_rope(facts, config, call, kind, rotary):
     facts.rope_attention_factor = float(scaling) if isinstance(scaling, (int, float)) else 1.0
     if (nope := getattr(call.module, "qk_nope_head_dim", None)) is not None:  # MLA: the last components turn
         facts.rope_first_dim, facts.rope_dims = int(nope), int(call.module.qk_rope_head_dim)
+        return
+    if rope.get("rope_type") == "proportional":  # pairs over the whole head, of which the last do not turn, as a frequency of 0 says
         return
     partial = rope.get("partial_rotary_factor", getattr(config, "partial_rotary_factor", 1.0)) or 1.0
     turning = int(call.head_dim * partial)

@@ -251,10 +251,10 @@ class Trace:
         return program.results("analyze", self.path, heads=heads, **options)["heads"]
 
     def compare(self, *methods, heads="", **options):
-        """What `headscope compare` writes: `trace.compare("streaming-llm:window=64", "sparq", heads="3:*", measure="layer")`."""
+        """The results of `headscope compare`, a list with a dict for each head and method: `trace.compare("streaming-llm:n_local=64", "sparq", heads="3:*")`."""
         if not methods:
             raise UsageError("compare: no method is given; `headscope methods` lists them")
-        return program.results("compare", self.path, method=list(methods), heads=heads, **options)
+        return program.results("compare", self.path, method=list(methods), heads=heads, **options)["results"]
 
 
 class _First:

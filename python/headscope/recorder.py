@@ -341,7 +341,10 @@ class Recording:
             if by_layer.setdefault(call.layer, call).module is not call.module:
                 raise BadInputError(f"{name}: layer {call.layer} has two attentions, and a trace holds one for each layer; record another model")
         chosen = chosen_of(self._layers, sorted(by_layer), "layer")
-        all_facts = {layer: layer_facts.facts_of(model, call, self._rotary) for layer, call in by_layer.items()}
+        in_order = list(by_layer.values())
+        all_facts = {call.layer: layer_facts.facts_of(model, call, in_order[:i], self._rotary) for i, call in enumerate(in_order)}
+        for call in in_order:
+            call.key = None
         self._latents = {}
         if self._latent:
             self._latents = {layer: Latent(by_layer[layer].module, all_facts[layer], name) for layer in chosen}
@@ -402,6 +405,7 @@ class Recording:
         if self._calls is not None:
             if torch.is_tensor(query) and query.ndim == 4 and _belongs(self._model, module):
                 self._calls.append(layer_facts.Call.of(module, query, key, value, options))
+                self._calls[-1].key = key
             return
         slot = self._slots.get(id(module))
         if slot is None:

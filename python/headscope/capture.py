@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m headscope.capture MODEL (--text S | --prompt FILE) -o OUT.h5: what `headscope capture` does, for any model that transformers knows."""
+import argparse
+import pathlib
+import sys
+
+from headscope.errors import BadInputError, DeviceError, HeadscopeError, UsageError
+
+INTERRUPTED = 130
+
+
+def _options():
+    parser = argparse.ArgumentParser(prog="python -m headscope.capture", description="Run a model of transformers on a prompt and record every head's Q, K, V and LSE into a trace.")
+    parser.add_argument("model", metavar="MODEL", help="a checkpoint's folder, or a name that transformers' from_pretrained takes")
+    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("--text", metavar="S", help="the prompt itself")
+    prompt.add_argument("--prompt", metavar="FILE", help="the prompt, from a UTF-8 file")
+    parser.add_argument("-o", "--output", metavar="OUT.h5", required=True, help="the trace to write")
+    parser.add_argument("--force", action="store_true", help="replace an existing trace, when the new one is complete")
+    parser.add_argument("--layers", help="layers to record, such as 0-3,7 (all)")
+    parser.add_argument("--heads", help="query heads to record, of every layer (all)")
+    parser.add_argument("--rows", default="all", help="query rows to record: all, last:N or every:N (all)")
+    parser.add_argument("--decode", type=int, default=0, metavar="N", help="tokens to generate and record after the prompt (0)")
+    parser.add_argument("--chunk", type=int, default=0, metavar="N", help="tokens per prefill step (0: the whole prompt)")
+    parser.add_argument("--attention", default="sdpa", help="transformers' attention that the model uses: sdpa, eager, flash_attention_2, .. (sdpa)")
+    parser.add_argument("--dtype", default="auto", choices=("auto", "fp32", "bf16", "fp16"), help="of weights and values (auto: the checkpoint's)")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (cpu)")
+    parser.add_argument("--latent", action="store_true", help="MLA alone: record the compressed keys instead of the decompressed heads")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
+    return parser
+
+
+def _prompt(options):
+    """The text and where it came from."""
+    if options.text is not None:
+        text, where = options.text, "the prompt"
+    else:
+        where = f"the prompt {options.prompt}"
+        try:
+            text = pathlib.Path(options.prompt).read_bytes().decode()
+        except OSError as error:
+            raise UsageError(f"prompt {options.prompt}: {error.strerror}; name a file that can be read") from None
+        except UnicodeDecodeError as error:
+            raise BadInputError(f"{options.prompt}: is not UTF-8 at byte {error.start}; convert it, as iconv -f LATIN1 -t UTF-8 does") from None
+    if not text:
+        raise UsageError(f"{where} is empty; give at least one character")
+    return text, "text" if options.text is not None else f"prompt {pathlib.Path(options.prompt).name}"
+
+
+def _device(torch, name):
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageError(f"device {name}: must be cpu, cuda or cuda:N") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise DeviceError(f"device {name}: this machine has {torch.cuda.device_count()} GPUs that torch can use; choose cpu or another GPU")
+    return device
+
+
+def _load(options, torch, transformers, device):
+    dtype = {"auto": "auto", "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[options.dtype]
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
+        model = transformers.AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype, attn_implementation=options.attention)
+    except (OSError, ValueError, ImportError, KeyError) as error:
+        sentence = " ".join(str(error).split())
+        raise BadInputError(f"{options.model}: transformers cannot load it ({sentence}); name a checkpoint's folder with its tokenizer") from None
+    return tokenizer, model.to(device).eval()
+
+
+def capture(options):
+    """Runs one capture. Returns the exit code."""
+    if options.decode < 0 or options.chunk < 0:
+        raise UsageError(f"decode {options.decode}, chunk {options.chunk}: they must not be negative")
+    text, source = _prompt(options)
+    import torch
+    import transformers
+
+    from headscope import recorder
+
+    transformers.utils.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()
+    tokenizer, model = _load(options, torch, transformers, device := _device(torch, options.device))
+    ids = tokenizer(text, return_tensors="pt").input_ids.to(device)
+    length = ids.shape[1]
+    limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if limit and length + options.decode > limit:
+        raise UsageError(f"the prompt has {length} tokens and decoding adds {options.decode}, but the model has {limit} positions; use a shorter prompt or decode fewer tokens")
+
+    def say(text):
+        if not options.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    recording = recorder.record(
+        model, options.output, layers=options.layers, heads=options.heads, rows=options.rows, tokenizer=tokenizer, prompt_tokens=length,
+        max_tokens=length + options.decode, latent=options.latent, prompt_source=source, overwrite=options.force,
+    )  # fmt: skip
+    cache, step, generated = transformers.DynamicCache(config=model.config), options.chunk or length, []
+    with torch.no_grad(), recording:
+        for begin in range(0, length, step):
+            logits = model(ids[:, begin : begin + step], past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+            say(f"prefill: {min(begin + step, length)} of {length} tokens")
+        for _ in range(options.decode):
+            generated.append(int(logits[0, -1].argmax()))
+            logits = model(ids.new_tensor([[generated[-1]]]), past_key_values=cache, use_cache=True).logits
+        if options.decode:
+            say(f"decode: {options.decode} tokens: {tokenizer.decode(generated)!r}")
+    print(options.output)
+    return 0
+
+
+def main(arguments=None):
+    """The command line; returns the exit code (docs/design.md, section 7)."""
+    options = _options().parse_args(arguments)
+    try:
+        return capture(options)
+    except HeadscopeError as error:
+        print(f"headscope: {error}", file=sys.stderr)
+        return error.exit_code
+    except MemoryError:
+        print("headscope: the memory is used up; close other programs, or record fewer heads or tokens", file=sys.stderr)
+        return DeviceError.exit_code
+    except KeyboardInterrupt:
+        print("headscope: interrupted; what was recorded is a valid, shorter trace", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

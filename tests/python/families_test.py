@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every family of families.py, recorded: the model computes the same to the last bit, and what is in the trace is what its attention computed.
+
+The oracle is the model itself without a recorder: the probabilities that its eager attention returns, the output that goes into its output projection, and
+(for positions) that one token repeated has the same keys everywhere once the turn that the trace tells of is undone.
+"""
+import cases
+import families
+import numpy as np
+import torch
+
+import headscope
+
+NUM_TOKENS = 20
+OUTPUT_PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
+# Their output is multiplied by a gate before it is projected.
+GATED = ("qwen3_next",)
+# Positions reach the keys by another way: learned ones are added to the tokens, a recurrence or a sink makes rows differ, a norm follows the turn.
+NO_TURN = ("gpt2", "gpt2_scale_by_layer", "opt", "qwen3_next", "gpt_oss", "mimo_v2_flash", "hunyuan_v1_dense")
+SCALED = ("llama3", "ministral3", "gemma4_text")  # RoPE's frequencies are not those of theta alone
+
+
+def attention_modules(model):
+    return {module.layer_idx: module for module in model.modules() if getattr(module, "layer_idx", None) is not None and "Attention" in type(module).__name__}
+
+
+def watched(model, ids):
+    """Output of the model without a recorder, and of each layer the probabilities [heads, rows, keys] and what is projected [rows, heads * v_head_dim]."""
+    probabilities, outputs, handles = {}, {}, []
+    for layer, module in attention_modules(model).items():
+        handles.append(module.register_forward_hook(lambda _, __, output, layer=layer: probabilities.update({layer: output[1][0]})))
+        projection = next(getattr(module, name) for name in OUTPUT_PROJECTIONS if hasattr(module, name))
+        handles.append(projection.register_forward_pre_hook(lambda _, given, layer=layer: outputs.update({layer: given[0][0]})))
+    with torch.no_grad():
+        output = model(ids)[0]
+    for handle in handles:
+        handle.remove()
+    return output, probabilities, outputs
+
+
+def turned_back(k, facts, positions):
+    """Keys [tokens, head_dim] without the turn that the trace tells of, float64."""
+    if facts.rope_convention == 0:
+        return k
+    size = facts.rope_dims or facts.head_dim
+    part = k[:, facts.rope_first_dim : facts.rope_first_dim + size].astype(np.float64)
+    angles = np.outer(positions, facts.rope_theta ** (-np.arange(0, size, 2) / size))
+    one, two = (part[:, : size // 2], part[:, size // 2 :]) if facts.rope_convention == 1 else (part[:, 0::2], part[:, 1::2])
+    back = np.concatenate([one * np.cos(angles) + two * np.sin(angles), two * np.cos(angles) - one * np.sin(angles)], 1)
+    rest = np.delete(k.astype(np.float64), np.s_[facts.rope_first_dim : facts.rope_first_dim + size], 1)
+    return np.concatenate([back, rest], 1)
+
+
+class Families(cases.FolderCase):
+    def check(self, name):
+        torch.manual_seed(3)
+        ids = torch.randint(3, families.VOCABULARY, (1, NUM_TOKENS))
+        model = families.make(name)
+        output, probabilities, outputs = watched(model, ids)
+        path = self.folder / f"{name}.h5"
+        with torch.no_grad(), headscope.record(model, path):
+            self.assertTrue(torch.equal(model(ids)[0], output), "the recorder changed the model's output")
+        with headscope.open(path) as trace:
+            self.assertTrue(trace.complete)
+            self.assertEqual(trace.layers, sorted(probabilities))
+            for layer in trace.layers:
+                self.check_layer(name, trace, layer, probabilities[layer].numpy(), outputs[layer].numpy())
+        with torch.no_grad():
+            again = families.make(name, "sdpa") if "softcap" not in str(families.FAMILIES[name]) and name != "gpt_oss" and "mimo" not in name else None
+            if again is not None:
+                plain = again(ids)[0]
+                with headscope.record(again, self.folder / f"{name}-sdpa.h5"):
+                    self.assertTrue(torch.equal(again(ids)[0], plain), "the recorder changed the output of sdpa")
+        if name not in NO_TURN + SCALED:
+            self.check_turn(name, model)
+
+    def check_layer(self, name, trace, layer, probabilities, output):
+        facts = trace.facts(layer)
+        output = output.reshape(NUM_TOKENS, facts.num_qo_heads, facts.v_head_dim)
+        for head in facts.qo_heads:
+            scores = trace.scores(layer, head)
+            if facts.selection_sets or facts.selection_layer >= 0:  # dense scores: what the model chose is kept
+                scores = self.chosen(trace, layer, scores)
+            np.testing.assert_allclose(scores, probabilities[head], atol=5e-6, err_msg=f"layer {layer} head {head}")
+            if name not in GATED:
+                value = trace.v(layer, head // facts.group_size())[:]
+                np.testing.assert_allclose(probabilities[head] @ value, output[:, head], atol=5e-6)
+
+    def chosen(self, trace, layer, scores):
+        facts = trace.facts(layer)
+        sets = trace.tensor("selection", layer if facts.selection_layer < 0 else facts.selection_layer, 0)[:]
+        kept = np.zeros_like(scores)
+        for row, one in enumerate(sets):
+            ids = one[one >= 0]
+            self.assertEqual(len(ids), min(facts.selection_ids or 5, row + 1))
+            kept[row, ids] = scores[row, ids]
+        self.assertTrue((kept.sum(1) < 0.999).any(), "the sets leave nothing out")
+        return kept / kept.sum(1, keepdims=True)
+
+    def check_turn(self, name, model):
+        path = self.folder / f"{name}-same.h5"
+        with torch.no_grad(), headscope.record(model, path):
+            model(torch.full((1, NUM_TOKENS), 7))
+        with headscope.open(path) as trace:
+            for layer in trace.layers:
+                facts = trace.facts(layer)
+                k = trace.k(layer, 0)[:]
+                if facts.rope_convention:
+                    self.assertGreater(np.abs(k - k[0]).max(), 0.01)
+                back = turned_back(k, facts, np.arange(NUM_TOKENS))
+                np.testing.assert_allclose(back, np.broadcast_to(back[0], back.shape), atol=2e-4, err_msg=f"layer {layer}")
+
+
+for _name in families.FAMILIES:
+    setattr(Families, f"test_{_name}", lambda self, name=_name: self.check(name))
+
+
+class Facts(cases.FolderCase):
+    """What single families say of their layers, as their papers and configurations have it."""
+
+    WANTED = {
+        "mistral": dict(window=[7, 7]),
+        "qwen2": dict(window=[0, 5]),
+        "gemma2": dict(window=[6, 0], soft_cap=[5.0, 5.0], softmax_scale=[0.25, 0.25]),
+        "gemma3_text": dict(window=[6, 0], norm=[2, 2], rope_theta=[1e4, 1e6]),
+        "glm4": dict(rope_convention=[2, 2], rope_dims=[4, 4]),
+        "gpt2_scale_by_layer": dict(rope_convention=[0, 0], softmax_scale=[8**-0.5, 8**-0.5 / 2]),
+        "olmo2": dict(norm=[4, 4]),
+        "smollm3": dict(rope_convention=[1, 0]),
+        "cohere2": dict(rope_convention=[2, 0], window=[6, 0]),
+        "exaone4": dict(rope_convention=[1, 0], window=[6, 0]),
+        "granite": dict(softmax_scale=[0.3, 0.3]),
+        "llama4_text": dict(chunk=[8, 0], rope_convention=[2, 0], norm=[3, 1]),
+        "deepseek_v3": dict(head_dim=[12, 12], v_head_dim=[10, 10], rope_first_dim=[8, 8], rope_dims=[4, 4]),
+        "mimo_v2_flash": dict(head_dim=[12, 12], v_head_dim=[8, 8], window=[6, 0]),
+        "qwen3_next": dict(output_gate=[2], rope_dims=[2]),
+        "gemma3n_text": dict(kv_layer=[-1, -1, 0, 1], softmax_scale=[1.0] * 4),
+        "glm_moe_dsa": dict(selection_sets=[1, 0], selection_ids=[5, 0], selection_layer=[-1, 0]),
+    }
+
+    def test_facts_of_layers(self):
+        self.assertEqual(cases.transformers.__version__, families.VERSION, "look at the families again and raise VERSION")
+        for name, wanted in self.WANTED.items():
+            with self.subTest(name):
+                model, path = families.make(name), self.folder / f"{name}.h5"
+                with torch.no_grad(), headscope.record(model, path):
+                    model(torch.arange(3, 15)[None])
+                with headscope.open(path) as trace:
+                    for field, values in wanted.items():
+                        np.testing.assert_allclose([getattr(trace.facts(layer), field) for layer in trace.layers], values, rtol=1e-6, err_msg=field)
+                    sinks = [trace.facts(layer).sinks is not None for layer in trace.layers]
+                    self.assertEqual(sinks, [True, False] if name == "mimo_v2_flash" else [False] * len(sinks))
+                    self.assertEqual(cases_kinds(path), {"qwen3_next": [3, 0], "llama4_text": [2, 0]}.get(name, [int(trace.facts(layer).window > 0) for layer in trace.layers]))
+
+
+def cases_kinds(path):
+    import h5py
+
+    with h5py.File(path) as file:
+        return list(file["model"].attrs["layer_kinds"])
+
+
+class Latents(cases.FolderCase):
+    def test_latent_keys_give_the_same_probabilities(self):
+        for name in ("deepseek_v2", "deepseek_v3"):
+            with self.subTest(name):
+                model, ids = families.make(name), torch.arange(3, 23)[None]
+                output, probabilities, _ = watched(model, ids)
+                path = self.folder / f"{name}.h5"
+                with torch.no_grad(), headscope.record(model, path, latent=True, heads="1-3"):
+                    first = model(ids[:, :12], use_cache=True)
+                    model(ids[:, 12:], past_key_values=first.past_key_values)
+                with headscope.open(path) as trace:
+                    for layer in trace.layers:
+                        facts = trace.facts(layer)
+                        self.assertEqual((facts.num_kv_heads, facts.head_dim, facts.v_head_dim, facts.v_is_k), (1, 20, 16, 1))
+                        np.testing.assert_array_equal(trace.v(layer, 0)[:], trace.k(layer, 0)[:, :16])
+                        for head in (1, 2, 3):
+                            np.testing.assert_allclose(trace.scores(layer, head), probabilities[layer][head].numpy(), atol=2e-5)
+
+    def test_family_without_latent_keys_is_refused(self):
+        with self.assertRefused(headscope.BadInputError, "llama", "latent"):
+            with torch.no_grad(), headscope.record(families.make("llama"), self.folder / "no.h5", latent=True) as recording:
+                recording._model(torch.arange(3, 9)[None])
+        self.assertFalse((self.folder / "no.h5").exists())
+
+
+if __name__ == "__main__":
+    cases.main()

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recording is promised to be: however the tokens come (whole, in chunks, generated with any cache, in a batch), the trace is the same one; what is
+not whole says so; what a trace cannot hold is refused by name."""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import cases
+import families
+import h5py
+import numpy as np
+import torch
+import transformers
+
+import headscope
+from headscope import interception
+
+IDS = torch.tensor([[5, 17, 8, 40, 23, 9, 61, 77, 12, 5, 17, 8, 33, 34, 35, 90, 4, 11, 13, 80, 29, 30, 31, 5]])
+NUM_TOKENS = IDS.shape[1]
+
+
+def values(path):
+    """Everything in a trace that its tokens decide, by name."""
+    with headscope.open(path) as trace:
+        found = {"tokens": trace.tokens, "rows": trace.rows}
+        for layer in trace.layers:
+            facts = trace.facts(layer)
+            for name, heads in (("q", facts.qo_heads), ("k", facts.kv_heads), ("v", facts.kv_heads), ("lse", facts.qo_heads)):
+                for head in heads:
+                    found[f"{name} {layer}:{head}"] = np.asarray(trace.tensor(name, layer, head))
+        return found
+
+
+class RecordingCase(cases.FolderCase):
+    def setUp(self):
+        self.path = self.folder / f"{self.id()}.h5"
+
+    def whole(self, model, ids=IDS, **options):
+        path = self.folder / f"{self.id()}-whole.h5"
+        with torch.no_grad(), headscope.record(model, path, overwrite=True, **options):
+            model(ids)
+        return values(path)
+
+    def assertSame(self, path, wanted, tolerance=1e-5):  # noqa: N802
+        found = values(path)
+        self.assertEqual(list(found), list(wanted))
+        for name, one in wanted.items():
+            np.testing.assert_allclose(found[name], one, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+class Ways(RecordingCase):
+    """The ways in which tokens come to a model."""
+
+    def test_chunks(self):
+        for name in ("llama", "mistral", "llama4_text", "deepseek_v3", "gemma3n_text", "gpt_oss", "qwen3_next"):
+            with self.subTest(name):
+                model, path = families.make(name), self.folder / f"chunks-{name}.h5"
+                wanted = self.whole(model, rows="every:3")
+                cache = None
+                with torch.no_grad(), headscope.record(model, path, rows="every:3", prompt_tokens=NUM_TOKENS):
+                    for begin, end in ((0, 7), (7, 16), (16, NUM_TOKENS)):
+                        cache = model(IDS[:, begin:end], past_key_values=cache, use_cache=True).past_key_values
+                self.assertSame(path, wanted, 2e-5)
+                with h5py.File(path) as file:
+                    self.assertEqual(list(file["tokens/step"][:]), [0] * 7 + [1] * 9 + [2] * (NUM_TOKENS - 16))
+                    self.assertFalse(file["tokens/phase"][:].any())
+
+    def generated(self, model, path, **options):
+        with torch.no_grad():
+            output = model.generate(IDS[:, :9], max_new_tokens=NUM_TOKENS - 9, do_sample=False, pad_token_id=0, eos_token_id=None, **options)
+        with torch.no_grad(), headscope.record(model, path):
+            again = model.generate(IDS[:, :9], max_new_tokens=NUM_TOKENS - 9, do_sample=False, pad_token_id=0, eos_token_id=None, **options)
+        self.assertTrue(torch.equal(output, again), "the recorder changed what is generated")
+        return output
+
+    def test_generation_with_every_cache(self):
+        quantized = transformers.utils.is_optimum_quanto_available()
+        for name in ("llama", "mistral", "gemma3_text"):
+            model = families.make(name, "sdpa")
+            for cache in ("dynamic", "static", "offloaded", "none") + (("quantized",) if quantized else ()):
+                with self.subTest(f"{name} {cache}"):
+                    path = self.folder / f"generated-{name}-{cache}.h5"
+                    options = {"use_cache": False} if cache == "none" else {} if cache == "dynamic" else {"cache_implementation": cache, "disable_compile": True}
+                    if cache == "offloaded" and not torch.cuda.is_available():
+                        continue
+                    output = self.generated(model, path, **options)
+                    self.assertSame(path, self.whole(model, output[:, :-1]), 2e-5)
+                    with h5py.File(path) as file:
+                        self.assertEqual(list(file["tokens/phase"][:]), [0] * 9 + [1] * (NUM_TOKENS - 10))
+
+    def test_generation_under_eager_attention_with_a_static_cache(self):
+        model = families.make("gemma2")
+        output = self.generated(model, self.path, cache_implementation="static", disable_compile=True)
+        self.assertSame(self.path, self.whole(model, output[:, :-1]), 2e-5)
+
+    def test_batch_of_padded_prompts_is_a_trace_each(self):
+        lengths, width = (11, 24, 17), 24
+        for side in ("left", "right"):
+            for implementation in ("eager", "sdpa"):
+                with self.subTest(f"{side} {implementation}"):
+                    model = families.make("ministral", implementation)
+                    ids, mask = torch.zeros(3, width, dtype=torch.int64), torch.zeros(3, width, dtype=torch.int64)
+                    for b, length in enumerate(lengths):
+                        place = slice(width - length, width) if side == "left" else slice(0, length)
+                        ids[b, place], mask[b, place] = IDS[0, :length], 1
+                    name = str(self.folder / f"batch-{side}-{implementation}-{{prompt}}.h5")
+                    positions = (mask.cumsum(1) - 1).clamp(min=0)
+                    with torch.no_grad(), headscope.record(model, name, rows="last:5") as recording:
+                        model(ids, attention_mask=mask, position_ids=positions)
+                        model(IDS)
+                    self.assertEqual(recording.paths, [name.replace("{prompt}", str(b)) for b in range(4)])
+                    for b, length in enumerate((*lengths, NUM_TOKENS)):
+                        self.assertSame(recording.paths[b], self.whole(model, IDS[:, :length], rows="last:5"), 2e-5)
+
+    def test_batch_generates(self):
+        model = families.make("mistral", "sdpa")
+        ids, mask = torch.zeros(2, 12, dtype=torch.int64), torch.ones(2, 12, dtype=torch.int64)
+        ids[0, 4:], ids[1], mask[0, :4] = IDS[0, :8], IDS[0, 8:20], 0
+        name = str(self.folder / "generated-{prompt}.h5")
+        with torch.no_grad(), headscope.record(model, name) as recording:
+            output = model.generate(ids, attention_mask=mask, max_new_tokens=9, do_sample=False, pad_token_id=0, eos_token_id=None)
+        for b, pad in enumerate((4, 0)):
+            self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad:-1]), 2e-5)
+
+    def test_embeddings_instead_of_ids(self):
+        model = families.make("llama")
+        embedded = model.get_input_embeddings()(IDS).detach()
+        with torch.no_grad(), headscope.record(model, self.path):
+            model(inputs_embeds=embedded)
+        wanted = self.whole(model)
+        wanted["tokens"] = np.zeros(NUM_TOKENS, np.int32)
+        self.assertSame(self.path, wanted)
+
+    def test_half_precision(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            with self.subTest(str(dtype)):
+                model, path = families.make("qwen3", "sdpa", dtype), self.folder / f"{dtype}.h5"
+                queries = []
+                interception.add(listener := lambda *given: queries.append(given[2][0].clone()))
+                with torch.no_grad():
+                    model(IDS)
+                interception.remove(listener)
+                with torch.no_grad(), headscope.record(model, path):
+                    model(IDS)
+                with headscope.open(path) as trace:
+                    for layer in trace.layers:
+                        for head in range(4):
+                            self.assertEqual(trace.q(layer, head).torch().dtype, dtype)
+                            self.assertTrue(torch.equal(trace.q(layer, head).torch(), queries[layer][head]))
+                            np.testing.assert_array_equal(trace.q(layer, head)[:], queries[layer][head].float().numpy())
+                        row_sums = trace.scores(layer, 1).sum(1)
+                        np.testing.assert_allclose(row_sums, 1, atol=1e-4)
+
+
+class Choice(RecordingCase):
+    def test_layers_heads_and_rows(self):
+        model = families.make("llama")
+        wanted = self.whole(model)
+        with torch.no_grad(), headscope.record(model, self.path, layers=[1], heads="0,3", rows="last:4"):
+            model(IDS)
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.layers, trace.facts(1).qo_heads, trace.facts(1).kv_heads), ([1], (0, 3), (0, 1)))
+            np.testing.assert_array_equal(trace.rows, np.arange(NUM_TOKENS - 4, NUM_TOKENS))
+            np.testing.assert_array_equal(trace.q(1, 3)[:], wanted["q 1:3"][-4:])
+            np.testing.assert_array_equal(trace.k(1, 1)[:], wanted["k 1:1"])
+            np.testing.assert_allclose(trace.lse(1, 0)[:], wanted["lse 1:0"][-4:], rtol=1e-6)
+            with self.assertRefused(headscope.UsageError, "qo_head 1", "[0, 3]"):
+                trace.q(1, 1)
+            with self.assertRefused(headscope.UsageError, "layer 0", "[1]"):
+                trace.facts(0)
+
+    def test_wrong_choices_are_refused_and_leave_no_file(self):
+        model = families.make("llama")
+        for options, words in (
+            (dict(layers="2"), ("layer 2", "[0, 1]")),
+            (dict(heads="0-9"), ("head 4", "[0, 1, 2, 3]")),
+            (dict(layers="x"), ("layers", "neither a number nor a range")),
+            (dict(rows="first:2"), ("rows", "last:N")),
+        ):
+            with self.subTest(str(options)), self.assertRefused(headscope.UsageError, *words), torch.no_grad():
+                with headscope.record(model, self.path, **options):
+                    model(IDS)
+            self.assertFalse(self.path.exists())
+
+    def test_text_of_tokens(self):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(cases.SOURCE / "data/reference_model")
+        text = "Ein süßer Käse 🧀, 12 tokens\n"
+        ids = tokenizer(text, return_tensors="pt").input_ids
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**(families.COMMON | dict(vocab_size=len(tokenizer))))).eval()
+        with torch.no_grad(), headscope.record(model, self.path, tokenizer=tokenizer):
+            model(ids)
+        with headscope.open(self.path) as trace:
+            self.assertEqual(b"".join(trace.texts).decode().removeprefix(tokenizer.decode(ids[0, :1]) if ids[0, 0] in tokenizer.all_special_ids else ""), text)
+
+    def test_positions_of_pictures(self):
+        model = families.make("qwen2_vl_text")
+        positions = torch.stack([torch.arange(NUM_TOKENS), torch.arange(NUM_TOKENS) // 2, torch.arange(NUM_TOKENS) // 3])[:, None]
+        with torch.no_grad(), headscope.record(model, self.path):
+            model(IDS, position_ids=positions)
+        with headscope.open(self.path) as trace:
+            np.testing.assert_array_equal(trace.positions, positions[:, 0].T)
+
+
+class Refusals(RecordingCase):
+    """What a trace cannot hold is named."""
+
+    def refused(self, model, kind, *words, call=None, path=None, **options):
+        with self.assertRefused(kind, *words) as refusal, torch.no_grad():
+            with headscope.record(model, path or self.path, **options):
+                (call or (lambda: model(IDS)))()
+        self.assertEqual(interception._listeners, [])
+        return refusal
+
+    def test_bidirectional_encoder(self):
+        model = transformers.BertModel(transformers.BertConfig(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)).eval()
+        self.refused(model, headscope.BadInputError, "bert", "causal")
+        self.assertFalse(self.path.exists())
+
+    def test_family_without_an_interface(self):
+        model = transformers.BloomForCausalLM(transformers.BloomConfig(vocab_size=97, hidden_size=32, n_layer=2, n_head=4)).eval()
+        self.refused(model, headscope.BadInputError, "bloom")
+
+    def test_mask_of_its_own(self):
+        model = families.make("llama")
+        mask = torch.ones(NUM_TOKENS, NUM_TOKENS, dtype=torch.bool).tril()
+        mask[10, 3] = False
+        self.refused(model, headscope.BadInputError, "layer 0", "attention_mask", call=lambda: model(IDS, attention_mask=mask[None, None]))
+        self.assertFalse(self.path.exists())
+        bias = torch.zeros(1, 1, NUM_TOKENS, NUM_TOKENS).masked_fill(~torch.ones(NUM_TOKENS, NUM_TOKENS, dtype=torch.bool).tril(), torch.finfo(torch.float32).min)
+        bias[0, 0, 9, 4] = -0.5
+        self.refused(model, headscope.BadInputError, "bias", call=lambda: model(IDS, attention_mask=bias))
+
+    def test_second_prompt_needs_a_name(self):
+        model = families.make("llama")
+
+        def twice():
+            model(IDS)
+            model(IDS)
+
+        self.refused(model, headscope.UsageError, "second prompt", "{prompt}", call=twice)
+        with headscope.open(self.path) as trace:
+            self.assertTrue(trace.complete)
+            self.assertEqual(trace.num_tokens, NUM_TOKENS)
+
+    def test_cache_that_was_filled_before(self):
+        model = families.make("llama")
+        with torch.no_grad():
+            cache = model(IDS[:, :5], use_cache=True).past_key_values
+        self.refused(model, headscope.UsageError, "past_key_values", "from the first token on", call=lambda: model(IDS[:, 5:], past_key_values=cache))
+
+    def test_end_of_a_prompt_in_chunks(self):
+        model = families.make("llama")
+
+        def chunks():
+            cache = model(IDS[:, :5], use_cache=True).past_key_values
+            model(IDS[:, 5:9], past_key_values=cache)
+
+        self.refused(model, headscope.UsageError, "rows last:3", "prompt_tokens", call=chunks, rows="last:3")
+
+    def test_model_that_is_not_called(self):
+        model = families.make("llama")
+        self.refused(model, headscope.UsageError, "was not called", call=lambda: None)
+        self.refused(model, headscope.UsageError, "model that is recorded", call=lambda: (model(IDS), model.model(IDS)))
+
+    def test_existing_file_is_kept(self):
+        model = families.make("llama")
+        self.path.write_text("mine")
+        self.refused(model, headscope.UsageError, "it exists")
+        self.assertEqual(self.path.read_text(), "mine")
+        self.refused(model, headscope.UsageError, ".h5", path=self.folder / "trace.txt")
+        self.refused(model, headscope.UsageError, "does not exist", path=self.folder / "none" / "trace.h5")
+        with torch.no_grad(), headscope.record(model, self.path, overwrite=True):
+            model(IDS)
+            self.assertEqual(self.path.read_text(), "mine")  # until the new one is whole
+        with headscope.open(self.path) as trace:
+            self.assertTrue(trace.complete)
+        self.assertEqual([entry.name for entry in self.folder.glob(f"{self.id()}*")], [self.path.name])
+
+    def test_reader_refuses_what_is_no_trace(self):
+        self.path.write_text("text")
+        with self.assertRefused(headscope.BadInputError, "HDF5"):
+            headscope.open(self.path)
+        with h5py.File(self.path, "w") as file:
+            file.attrs["format"] = "other"
+        with self.assertRefused(headscope.BadInputError, "format"):
+            headscope.open(self.path)
+
+
+class Ends(RecordingCase):
+    """Runs that do not end as planned."""
+
+    def test_failing_run_leaves_whole_tokens_and_says_so(self):
+        model = families.make("llama")
+        with self.assertRaises(ZeroDivisionError), torch.no_grad():
+            with headscope.record(model, self.path):
+                cache = model(IDS[:, :11], use_cache=True).past_key_values
+                model(IDS[:, 11:15], past_key_values=cache)
+                raise ZeroDivisionError
+        with headscope.open(self.path) as trace:
+            self.assertFalse(trace.complete)
+            self.assertEqual(trace.num_tokens, 15)
+        whole = self.whole(model, IDS[:, :15])
+        self.assertSame(self.path, whole)
+
+    def test_failure_inside_a_pass_leaves_the_passes_before(self):
+        model = families.make("llama")
+        broken = model.model.layers[1].mlp.register_forward_pre_hook(lambda *_: 1 / 0 if self.armed else None)
+        self.armed = False
+        with self.assertRaises(ZeroDivisionError), torch.no_grad():
+            with headscope.record(model, self.path):
+                cache = model(IDS[:, :11], use_cache=True).past_key_values
+                self.armed = True
+                model(IDS[:, 11:15], past_key_values=cache)
+        broken.remove()
+        with headscope.open(self.path) as trace:
+            self.assertFalse(trace.complete)
+            self.assertIn(trace.num_tokens, (11, 15))  # both layers' attention had all 15
+        done = subprocess.run([cases.HEADSCOPE, "info", self.path], capture_output=True, text=True, check=False)
+        self.assertIn("NOT complete", done.stdout)
+
+    def test_killed_run_leaves_a_trace_that_reads(self):
+        script = (
+            "import sys; sys.argv[:] = ['x', '', '', sys.argv[1], sys.argv[2]]\n"
+            "sys.path[:0] = [sys.argv[3] + '/python', sys.argv[3] + '/tests/python']\n"
+            "import torch, families, headscope\n"
+            "torch.set_num_threads(1)\n"
+            "model, cache = families.make('llama'), None\n"
+            "with torch.no_grad(), headscope.record(model, sys.argv[4], prompt_tokens=100000) as recording:\n"
+            "    recording._pump.flush = lambda writer, now=False: recording._pump.call(writer.flush)\n"
+            "    for step in range(100000):\n"
+            "        cache = model(torch.full((1, 5), 3 + step % 90), past_key_values=cache, use_cache=True).past_key_values\n"
+            "        print(step, flush=True)\n"
+        )
+        process = subprocess.Popen([sys.executable, "-B", "-c", script, str(cases.SOURCE), str(self.path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(12):
+            self.assertTrue(process.stdout.readline())
+        with headscope.open(self.path) as trace:  # while it is written
+            self.assertFalse(trace.complete)
+            self.assertGreater(trace.num_tokens, 0)
+            with self.assertRefused(headscope.UsageError, "a capture to it is running", str(process.pid)), torch.no_grad():
+                with headscope.record(model := families.make("llama"), self.path, overwrite=True):
+                    model(IDS)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.stdout.read()
+        process.wait()
+        with headscope.open(self.path) as trace:
+            tokens = trace.num_tokens
+            self.assertGreaterEqual(tokens, 5)
+            np.testing.assert_array_equal(trace.tokens, 3 + np.arange(tokens) // 5 % 90)
+            self.assertTrue(np.isfinite(trace.lse(1, 3)[:]).all())
+        done = subprocess.run([cases.HEADSCOPE, "analyze", self.path, "--heads", "1:3", "--quiet"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_full_disk_is_told_before_data_is_lost(self):
+        model = families.make("llama")
+        known = os.statvfs
+
+        class Full:
+            f_bavail, f_frsize = 1, 4096
+
+        try:
+            with self.assertRefused(headscope.FailedError, "disk is nearly full", "free some disk space", "the first 11 tokens are in"), torch.no_grad():
+                with headscope.record(model, self.path):
+                    cache = model(IDS[:, :11], use_cache=True).past_key_values
+                    time.sleep(0.2)
+                    os.statvfs = lambda path: Full
+                    model(IDS[:, 11:], past_key_values=cache)
+        finally:
+            os.statvfs = known
+        with headscope.open(self.path) as trace:
+            self.assertEqual((trace.complete, trace.num_tokens), (False, 11))
+
+
+if __name__ == "__main__":
+    cases.main()

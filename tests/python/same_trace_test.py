@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped model captured by `headscope capture` and by the Python package: the same file, object by object, and the same numbers; and what the program
+says of what Python wrote."""
+import contextlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import cases
+import h5py
+import numpy as np
+
+import headscope
+from headscope import capture
+
+MODEL = cases.SOURCE / "data/reference_model"
+TEXT = "The pass key is 99405. Remember it. 99405 is the pass key. The grass is green, the sky is blue. What is the pass key? The pass key is"
+
+
+def run(*arguments, code=0):
+    done = subprocess.run([cases.HEADSCOPE, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == code, (arguments, done.returncode, done.stderr)
+    return done
+
+
+def captured(*arguments):
+    """Exit code, stdout and stderr of python -m headscope.capture, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = capture.main([str(argument) for argument in arguments])
+    return code, out.getvalue(), err.getvalue()
+
+
+class SameTrace(cases.FolderCase):
+    OPTIONS = ("--layers", "1,4-6", "--heads", "0,5-7", "--rows", "last:40", "--decode", "5", "--text", TEXT)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cpp, cls.python = cls.folder / "cpp.h5", cls.folder / "python.h5"
+        run("capture", MODEL, *cls.OPTIONS, "--dtype", "fp32", "-o", cls.cpp, "--quiet")
+        code, out, err = captured(MODEL, *cls.OPTIONS, "--dtype", "fp32", "-o", cls.python, "--quiet")
+        assert (code, out, err) == (0, f"{cls.python}\n", ""), (code, out, err)
+
+    def test_every_object_is_the_same(self):
+        """h5dump -H tells names, types, shapes, chunks, filters, attributes and their types."""
+        self.assertIsNotNone(shutil.which("h5dump"), "h5dump is missing; scripts/install-deps installs it")
+        texts = []
+        for path in (self.cpp, self.python):
+            text = subprocess.run(["h5dump", "-H", "-p", str(path)], capture_output=True, text=True, check=True).stdout
+            texts.append(text.replace(str(path), "TRACE"))
+        self.assertEqual(*texts)
+        self.assertGreater(len(texts[0]), 10000)
+
+    def test_every_value_is_the_same(self):
+        with h5py.File(self.cpp) as one, h5py.File(self.python) as other:
+            names = []
+            one.visititems(lambda name, item: names.append(name))
+            for name in names:
+                for attribute, value in one[name].attrs.items():
+                    np.testing.assert_array_equal(other[name].attrs[attribute], value, err_msg=f"{name}@{attribute}")
+                if not isinstance(one[name], h5py.Dataset):
+                    continue
+                wanted, found = one[name][()], other[name][()]
+                if name.split("/")[-1] in ("q", "k", "v", "lse"):
+                    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-5, err_msg=name)
+                else:
+                    np.testing.assert_array_equal(found, wanted, err_msg=name)
+            for attribute, value in one.attrs.items():
+                np.testing.assert_array_equal(other.attrs[attribute], value, err_msg=attribute)
+            self.assertIn("tokens/text", names)
+
+    def test_program_reads_it(self):
+        told = [json.loads(run("info", path, "--json").stdout) for path in (self.cpp, self.python)]
+        for one in told:
+            for changing in [key for key in one if "path" in key or "file" in key]:
+                del one[changing]
+        self.assertEqual(*told)
+
+    def test_statistics_and_methods_are_the_same(self):
+        traces = [headscope.open(path) for path in (self.cpp, self.python)]
+        one, other = (trace.analyze("4:5,6:*") for trace in traces)
+        self.assertEqual(len(one), 5)
+        for left, right in zip(one, other):
+            self.assertEqual((left["layer"], left["head"], left["class"]), (right["layer"], right["head"], right["class"]))
+            for name, value in left.items():
+                if isinstance(value, float):
+                    np.testing.assert_allclose(right[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+        kept = [json.dumps(trace.compare("streaming-llm", heads="5:6", repeat=1)) for trace in traces]
+        masses = [re.findall(r'"(?:cra|sparsity|kept)[^"]*": ([0-9.]+)', text) for text in kept]
+        self.assertTrue(masses[0])
+        np.testing.assert_allclose(np.array(masses[0], float), np.array(masses[1], float), rtol=1e-3, atol=1e-4)
+        for trace in traces:
+            trace.close()
+
+    def test_sparse_export_reads_it(self):
+        cut = self.folder / "cut.h5"
+        run("export", self.python, "--tokens", "3:30", "--layers", "5", "-o", cut)
+        with headscope.open(cut) as trace, headscope.open(self.python) as whole:
+            self.assertEqual((trace.first_token, trace.num_tokens, trace.layers), (3, 27, [5]))
+            np.testing.assert_array_equal(trace.k(5, 3)[:], whole.k(5, 3)[3:30])
+            inside = trace.scores(5, 6)
+            first = int(np.searchsorted(whole.rows, trace.rows[0] + 3))
+            np.testing.assert_allclose(inside, whole.scores(5, 6, slice(first, first + len(trace.rows)), slice(3, 30)), rtol=1e-6)
+
+
+class Reader(cases.FolderCase):
+    def test_trace_of_format_1(self):
+        path = cases.SOURCE / "tests/data/format_1.h5"
+        with headscope.open(path) as trace, h5py.File(path) as file:
+            layer, slot = trace.layers[-1], len(trace.layers) - 1
+            facts = trace.facts(layer)
+            self.assertEqual(trace.version, 1)
+            np.testing.assert_array_equal(np.asarray(trace.q(layer, facts.qo_heads[-1]))[: len(trace.rows)], file["attention/q"][slot, -1, : len(trace.rows)])
+            self.assertEqual(facts.window, file["attention"].attrs["window_per_layer"][slot])
+
+    def test_trace_that_the_program_wrote(self):
+        path = self.folder / "bf16.h5"
+        run("capture", MODEL, "--text", TEXT, "--dtype", "bf16", "-o", path, "--quiet")
+        with headscope.open(path) as trace:
+            self.assertEqual(trace.encoding, "bfloat16")
+            view = trace.k(9, 2)
+            self.assertEqual(view.shape, (trace.num_tokens, 64))
+            np.testing.assert_array_equal(view[:], view.torch().float().numpy())
+            with h5py.File(path) as file:  # by HDF5's own conversion
+                np.testing.assert_array_equal(view[3:17:5], file["attention/k"][9, 2, 3:17:5].astype(np.float32))
+                np.testing.assert_array_equal(view[-1, :7], view[:][-1, :7])
+            self.assertEqual(b"".join(trace.texts).decode()[-20:], TEXT[-20:])
+            np.testing.assert_allclose(trace.scores(3, 5).sum(1), 1, atol=2e-3)
+            tile = trace.scores(3, 5, slice(8, 20), slice(2, 14))
+            np.testing.assert_allclose(tile, trace.scores(3, 5)[8:20, 2:14], rtol=1e-5)
+            self.assertTrue(np.isneginf(trace.scores(3, 5, slice(0, 1), slice(1, 3), log=True)).all())
+
+    def test_refusals_of_the_program_keep_their_kind(self):
+        path = self.folder / "small.h5"
+        run("capture", MODEL, "--text", "Hello there.", "--layers", "0", "-o", path, "--quiet")
+        with headscope.open(path) as trace:
+            with self.assertRefused(headscope.UsageError, "no-such-method"):
+                trace.compare("no-such-method")
+            with self.assertRefused(headscope.UsageError, "no method"):
+                trace.compare()
+
+
+class CommandLine(cases.FolderCase):
+    def refused(self, code, *arguments, words=()):
+        found, out, err = captured(*arguments)
+        self.assertEqual((found, out), (code, ""), err)
+        self.assertTrue(err.startswith("headscope: ") and err.count("\n") == 1, err)
+        for word in words:
+            self.assertIn(word, err)
+
+    def test_refusals(self):
+        output = self.folder / "out.h5"
+        self.refused(3, self.folder, "--text", "a", "-o", output, words=(str(self.folder), "transformers cannot load it"))
+        self.refused(2, MODEL, "--text", "", "-o", output, words=("prompt", "empty"))
+        self.refused(2, MODEL, "--prompt", self.folder / "none.txt", "-o", output, words=("none.txt",))
+        (self.folder / "latin.txt").write_bytes(b"caf\xe9")
+        self.refused(3, MODEL, "--prompt", self.folder / "latin.txt", "-o", output, words=("UTF-8", "byte 3"))
+        self.refused(2, MODEL, "--text", "a", "-o", self.folder / "out.txt", words=("out.txt", ".h5"))
+        self.refused(2, MODEL, "--text", "a", "-o", output, "--decode", "100000", words=("positions",))
+        self.refused(2, MODEL, "--text", "a", "-o", output, "--layers", "10", words=("layer 10",))
+        self.refused(4, MODEL, "--text", "a", "-o", output, "--device", "cuda:77", words=("cuda:77",))
+        self.assertFalse(output.exists())
+
+    def test_chunks_make_the_same_trace(self):
+        paths = [self.folder / name for name in ("whole.h5", "chunks.h5")]
+        prompt = self.folder / "prompt.txt"
+        prompt.write_text(TEXT)
+        for path, chunk in zip(paths, ("0", "13")):
+            self.assertEqual(captured(MODEL, "--prompt", prompt, "--rows", "every:4", "--chunk", chunk, "-o", path, "--dtype", "fp32", "--layers", "2")[0], 0)
+        with headscope.open(paths[0]) as whole, headscope.open(paths[1]) as chunks:
+            np.testing.assert_array_equal(whole.rows, chunks.rows)
+            np.testing.assert_allclose(whole.q(2, 3)[:], chunks.q(2, 3)[:], rtol=1e-4, atol=1e-5)
+            with h5py.File(paths[1]) as file:
+                self.assertEqual(file["tokens"].attrs["prompt_source"], b"prompt prompt.txt")
+
+    def test_module_runs(self):
+        done = subprocess.run([sys.executable, "-B", "-m", "headscope.capture", "--help"], cwd=cases.SOURCE / "python", capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("--prompt FILE", done.stdout)
+
+
+if __name__ == "__main__":
+    cases.main()
