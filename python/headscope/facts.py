@@ -104,6 +104,9 @@ def facts_of(model, call, earlier, rotary):
     facts.chunk = int(getattr(config, "attention_chunk_size", 0) or 0) if kind.startswith("chunked") else 0
     if call.sinks is not None:
         facts.sinks = call.sinks.detach().float().flatten().cpu().numpy()
+    facts.bidirectional = int(not call.is_causal)
+    if facts.bidirectional and (facts.window or facts.chunk):
+        raise BadInputError(f"{name_of(model)}: layer {call.layer}: its window reaches to both sides, which a trace cannot hold; record a model without windows")
     facts.norm = _norm(config, call)
     gates = (_GATED_EACH_HEAD, _GATED_EACH_COMPONENT)
     facts.output_gate = next((number for number, families in enumerate(gates, 1) if config.model_type in families), 0)

@@ -9,11 +9,36 @@ compares names: what the model computes is the same to the last bit.
 import functools
 import threading
 
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.modeling_utils import AttentionInterface
+
+# Fused kernels whose second output is each row's log-sum-exp in any case, natural logarithm, [batch, heads, rows].
+_WITH_LSE = (torch.ops.aten._scaled_dot_product_flash_attention.default, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)
 
 _listeners = []
 _lock = threading.Lock()
 _original = None
+
+
+class _KernelsLse(TorchDispatchMode):
+    """Looks at what runs inside an attention function: torch's flash attention throws away a log-sum-exp that need not be computed again."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
+        output = operation(*arguments, **(options or {}))
+        if operation in _WITH_LSE:
+            self.found.append(output[1])
+        return output
+
+    def of(self, query):
+        """float32 [batch, heads, rows] for queries of that shape; None where no kernel told it, or several did."""
+        if len(self.found) != 1 or self.found[0].numel() != query.shape[:3].numel():
+            return None
+        return self.found[0].reshape(query.shape[:3])  # a decode step may have put a group's heads where the rows are
 
 
 def _interface_of(interfaces, attn_implementation, default):
@@ -23,16 +48,21 @@ def _interface_of(interfaces, attn_implementation, default):
 
     @functools.wraps(function)
     def told(module, query, key, value, attention_mask, *arguments, **options):
-        output = function(module, query, key, value, attention_mask, *arguments, **options)
+        with _KernelsLse() as kernels:
+            output = function(module, query, key, value, attention_mask, *arguments, **options)
+        lse = kernels.of(query)
         for listener in tuple(_listeners):
-            listener(attn_implementation or "eager", module, query, key, value, attention_mask, options)
+            listener(attn_implementation or "eager", module, query, key, value, attention_mask, options, lse)
         return output
 
     return told
 
 
 def add(listener):
-    """From now on listener(implementation, module, query, key, value, attention_mask, options) is called after every attention of every model."""
+    """From now on listener(implementation, module, query, key, value, attention_mask, options, lse) is called after every attention of every model.
+
+    lse: each row's log-sum-exp over the keys that the mask shows, float32 [batch, heads, rows], where the kernel told it; else None.
+    """
     global _original
     with _lock:
         if _original is None:

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 FORMAT_NAME, FORMAT_VERSION = "headscope-trace", 2
+BIDIRECTIONAL_VERSION = 3  # of a trace that has a layer whose rows see what comes after them
 MAX_LAYERS = MAX_HEADS = MAX_HEAD_DIM = 4096
 MAX_SELECTED_IDS = 65536
 MAX_TOKENS = 2**31 - 1
@@ -45,6 +46,7 @@ INTEGER_COLUMNS = (
     ("index_heads", False, 0, 0, MAX_HEADS),
     ("index_kv_heads", False, 0, 0, MAX_HEADS),
     ("index_dim", False, 0, 0, MAX_HEAD_DIM),
+    ("bidirectional", False, 0, 0, 1),
 )
 FLOAT_COLUMNS = (("softmax_scale", True, 0.0), ("soft_cap", False, 0.0), ("rope_theta", False, 0.0), ("rope_attention_factor", False, 1.0))
 
@@ -82,6 +84,7 @@ class LayerFacts:
     index_heads: int = 0
     index_kv_heads: int = 0
     index_dim: int = 0
+    bidirectional: int = 0
     sinks: np.ndarray | None = None  # float32 [num_qo_heads]
 
     def group_size(self):
@@ -121,6 +124,13 @@ class Layout:
     max_tokens: int = MAX_TOKENS
     has_roles: bool = False
     position_axes: int = 0
+    # Layers whose rows also attend to another sequence, of `source_tokens` positions: their numbers, and a LayerFacts for each of them.
+    cross_layers: list = dataclasses.field(default_factory=list)
+    cross_facts: list = dataclasses.field(default_factory=list)
+    source_tokens: int = 0
+
+    def version(self):
+        return BIDIRECTIONAL_VERSION if any(facts.bidirectional for facts in self.facts) else FORMAT_VERSION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,9 +208,11 @@ def parts_of(layout):
     return list(parts.values())
 
 
-def lse_keys(facts, positions):
-    """How many keys the log-sum-exp of the rows at `positions` counts, int64."""
+def lse_keys(facts, positions, num_tokens):
+    """How many keys the log-sum-exp of the rows at `positions` counts, int64; num_tokens: of the whole sequence."""
     positions = np.asarray(positions, np.int64)
+    if facts.bidirectional:
+        return np.full(positions.shape, num_tokens, np.int64)
     return positions + 1 - facts.first_seen(positions)
 
 
@@ -236,6 +248,8 @@ def _layer_problem(layout, slot):
         return f"kv_heads lacks {min(lacking)}, which a recorded query head reads: record it"
     if facts.window and facts.chunk:
         return f"chunk {facts.chunk}: must be 0 in a layer with a window"
+    if facts.bidirectional and (facts.window or facts.chunk):
+        return "bidirectional 1: must be 0 in a layer with a window or a chunk"
     if facts.rope_first_dim + facts.rope_dims > facts.head_dim:
         return f"rope_dims {facts.rope_dims} from rope_first_dim {facts.rope_first_dim}: must lie in head_dim {facts.head_dim}"
     if facts.v_is_k and facts.v_head_dim > facts.head_dim:

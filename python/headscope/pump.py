@@ -30,15 +30,15 @@ class Pump:
         self._raise()
         self._jobs.put((action, 0))
 
-    def put(self, writer, slot, name, first, values):
-        """Brings a piece of a layer's tensor, [heads, n] or [heads, n, width] on any device; it may change as soon as this returns."""
+    def put(self, write, slot, name, first, values):
+        """Brings a piece of a layer's tensor, [heads, n] or [heads, n, width] on any device, for write(slot, name, first, array); it may change after this."""
         step = max(1, _PIECE_BYTES // max(1, values.element_size() * values[:, :1].numel()))
         for begin in range(0, values.shape[1], step):
             piece = values[:, begin : begin + step]
             self._raise()
             self._room.acquire()
             take = self._from_gpu(piece) if piece.is_cuda else self._from_cpu(piece)
-            self._jobs.put((lambda take=take, begin=begin: take(lambda array: writer.write(slot, name, first + begin, array)), 1))
+            self._jobs.put((lambda take=take, begin=begin: take(lambda array: write(slot, name, first + begin, array)), 1))
 
     def flush(self, writer, now=False):
         """Has the writer flush, at most once a second unless `now`."""

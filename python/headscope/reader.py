@@ -87,8 +87,8 @@ class Trace:
         if _decoded(attributes.get("format", b"")) != trace_layout.FORMAT_NAME:
             raise BadInputError(f"{self.path}: attribute format: is not \"{trace_layout.FORMAT_NAME}\"; open a file that headscope wrote")
         self.version = int(attributes["version"])
-        if not 1 <= self.version <= trace_layout.FORMAT_VERSION:
-            raise BadInputError(f"{self.path}: attribute version: is {self.version}; this headscope reads versions 1 to {trace_layout.FORMAT_VERSION}: update it or capture again")
+        if not 1 <= self.version <= trace_layout.BIDIRECTIONAL_VERSION:
+            raise BadInputError(f"{self.path}: attribute version: is {self.version}; this headscope reads versions 1 to {trace_layout.BIDIRECTIONAL_VERSION}: update it or capture again")
         # In this order, because a living writer changes them in the opposite one.
         self.complete = bool(attributes["complete"])
         self.num_tokens = int(attributes["tokens_flushed"])
@@ -241,10 +241,36 @@ class Trace:
         if facts.soft_cap > 0:
             scores = facts.soft_cap * np.tanh(scores / facts.soft_cap)
         scores -= self.lse(layer, head)[rows.start : rows.stop : rows.step, None]
+        if facts.bidirectional:
+            return scores if log else np.exp(scores)
         at, keys = self.rows[rows.start : rows.stop : rows.step].astype(np.int64), np.arange(columns.start, columns.stop, columns.step)
         begin = np.maximum(0, facts.first_seen(at + self.first_token) - self.first_token)
         scores[(keys[None] > at[:, None]) | (keys[None] < begin[:, None])] = -np.inf
         return scores if log else np.exp(scores)
+
+    @property
+    def cross_layers(self):
+        """Layers whose rows also attend to another sequence, as a decoder's to its encoder's."""
+        return [int(layer) for layer in self._file["cross_attention/layers"][:]] if "cross_attention" in self._file else []
+
+    def cross_tensor(self, name, layer, head):
+        """q, k, v or lse of a head's attention to the other sequence, lazily; k and v have its positions, q and lse the rows of this one."""
+        if layer not in self.cross_layers:
+            raise UsageError(f"{self.path}: layer {layer}: its attention to another sequence is not recorded; choose from {self.cross_layers}")
+        group, spec = self._file["cross_attention"], trace_layout.TENSORS[name]
+        heads = [int(one) for one in group["qo_heads" if spec.head_axis == "qo_head" else "kv_heads"][:]]
+        if head not in heads:
+            raise UsageError(f"{self.path}: {spec.head_axis} {head} of layer {layer}: is not recorded; choose from {heads}")
+        length = len(self.rows) if spec.of_rows else int(group.attrs["source_tokens"])
+        return Vectors(self, group[name], (self.cross_layers.index(layer), heads.index(head)), length, self.encoding if spec.width else None)
+
+    def cross_scores(self, layer, head, rows=slice(None), columns=slice(None)):
+        """Attention probabilities to the other sequence, float32 [rows, columns]; as scores."""
+        slot = self.cross_layers.index(layer) if layer in self.cross_layers else 0
+        attributes = self._file["cross_attention"].attrs if self.cross_layers else {}
+        group = int(attributes["num_qo_heads"][slot]) // int(attributes["num_kv_heads"][slot]) if self.cross_layers else 1
+        q, k, lse = (self.cross_tensor(name, layer, one) for name, one in (("q", head), ("k", head // group), ("lse", head)))
+        return np.exp(float(attributes["softmax_scale"][slot]) * (q[rows] @ k[columns].T) - lse[rows][:, None])
 
     def analyze(self, heads="", **options):
         """The statistics of `headscope analyze`: a list with a dict for each head. `heads` as for --heads ("4:3,2:*"); options as `max_rows=64`."""

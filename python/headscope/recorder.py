@@ -90,7 +90,8 @@ class Recording:
         self._prompt_source, self._task_answer = prompt_source, task_answer
         self.paths = []
         self._streams, self._num_prompts = [], 0
-        self._layout = None
+        self._layout, self._bidirectional = None, False
+        self._cross_slots = {}  # the same of those that attend to another sequence
         self._slots = {}  # id of a recorded attention module: its slot
         self._calls = None  # while the layers are looked at: their calls
         self._pass = None
@@ -195,7 +196,7 @@ class Recording:
         batch, fed = shape
         past = _cached(given.get("past_key_values"))
         recorded = len(self._streams[0].ids) + self._streams[0].pad if self._streams else 0
-        again = past == 0 and recorded and self._continues_without_cache(ids, batch, fed)
+        again = past == 0 and recorded and not self._bidirectional and self._continues_without_cache(ids, batch, fed)
         if past == 0 and not again:
             self._new_prompts(batch)
             self._begin_prompts(given, ids, batch, fed)
@@ -333,9 +334,14 @@ class Recording:
         name = layer_facts.name_of(model)
         if not calls:
             raise BadInputError(f"{name}: no layer asks transformers for its attention, so there is nothing to listen to; use a family that has an attention interface")
-        calls = [call for call in calls if call.is_causal and call.layer is not None]
+        crossing = self._crossing(calls)
+        # Of a model with encoder and decoder the decoder; of an encoder alone its layers, whose rows see what comes after them.
+        causal = [call for call in calls if call.is_causal]
+        if not causal and all(call.layer is None for call in calls):
+            calls = [dataclasses.replace(call, layer=number) for number, call in enumerate(calls)]  # one after the other
+        calls = [call for call in causal or calls if call.layer is not None and call not in crossing]
         if not calls:
-            raise BadInputError(f"{name}: its rows see what comes after them, and a trace holds causal attention alone; record a decoder")
+            raise BadInputError(f"{name}: its attentions have no layer_idx, so its layers cannot be told apart; use a family of language models")
         by_layer = {}
         for call in calls:
             if by_layer.setdefault(call.layer, call).module is not call.module:
@@ -363,6 +369,14 @@ class Recording:
             raise BadInputError(f"{name}: queries are {dtype}, and a trace holds float32, bfloat16 or float16; load the model in one of them")
         self._dtype = dtype
         self._by_layer = {layer: by_layer[layer] for layer in chosen}
+        self._bidirectional = any(all_facts[layer].bidirectional for layer in chosen)
+        crossing = [call for call in crossing if call.layer in chosen]
+        self._cross_slots = {id(call.module): slot for slot, call in enumerate(crossing)}
+        cross_facts = [layer_facts.facts_of(model, call, [], None) for call in crossing]
+        for facts in cross_facts:
+            facts.qo_heads = tuple(chosen_of(self._heads, range(facts.num_qo_heads), "head"))
+            facts.kv_heads = tuple(sorted({head // facts.group_size() for head in facts.qo_heads}))
+        source_tokens = crossing[0].num_keys if crossing else 0
         self._slots = {id(by_layer[layer].module): slot for slot, layer in enumerate(chosen)}
         self._sinks = {slot: by_layer[layer].sinks for slot, layer in enumerate(chosen)}
         self._roles = _roles(model.config)
@@ -371,7 +385,15 @@ class Recording:
             **model_files.hashes(model), layer_kinds=kinds, encoding=_ENCODINGS[dtype], row_selection=self._rows.text,
             prompt_source=self._prompt_source, task_answer=self._task_answer, max_tokens=self._max_tokens or layout.MAX_TOKENS,
             has_roles=self._roles is not None, position_axes=self._position_axes,
+            cross_layers=[call.layer for call in crossing], cross_facts=cross_facts, source_tokens=source_tokens,
         )  # fmt: skip
+
+    def _crossing(self, calls):
+        """The calls by which a decoder attends to its encoder's sequence."""
+        if not self._model.config.is_encoder_decoder:
+            return []
+        decoder = {id(module) for module in self._model.get_decoder().modules()}
+        return [call for call in calls if not call.is_causal and id(call.module) in decoder and call.layer is not None]
 
     def _set_selection(self, config, layers, all_facts):
         """Layers whose model chooses keys by an indexer, or takes what a lower layer chose."""
@@ -401,24 +423,27 @@ class Recording:
         elif self._pass is not None:
             self._positions = positions.detach().cpu().numpy()
 
-    def _on_attention(self, implementation, module, query, key, value, mask, options):
+    def _on_attention(self, implementation, module, query, key, value, mask, options, kernels_lse):
         if self._calls is not None:
             if torch.is_tensor(query) and query.ndim == 4 and _belongs(self._model, module):
                 self._calls.append(layer_facts.Call.of(module, query, key, value, options))
                 self._calls[-1].key = key
             return
-        slot = self._slots.get(id(module))
-        if slot is None:
+        slot, cross_slot = self._slots.get(id(module)), self._cross_slots.get(id(module))
+        if slot is None and cross_slot is None:
             return
         try:
             if self._pass is None:
                 raise UsageError("a part of the model is called by itself; call the model that is recorded")
-            self._record(slot, implementation, module, query, key, value, mask, options)
+            if cross_slot is not None:
+                self._record_cross(cross_slot, query, key, value, mask)
+                return
+            self._record(slot, implementation, module, query, key, value, mask, options, kernels_lse)
         except BaseException as error:
             self._failed = error
             raise
 
-    def _record(self, slot, implementation, module, query, key, value, mask, options):
+    def _record(self, slot, implementation, module, query, key, value, mask, options, kernels_lse):
         now, layer, facts = self._pass, self._layout.layers[slot], self._layout.facts[slot]
         call = layer_facts.Call.of(module, query, key, value, options)
         self._compare(self._by_layer[layer], call)
@@ -430,43 +455,76 @@ class Recording:
         for b, stream in enumerate(self._streams):
             if not stream.announced:
                 self._write_announcement(b, stream)
-            keys = visibility.Keys(offset, call.num_keys, now.total, stream.pad)
+            keys = visibility.Keys(offset, call.num_keys, now.total, stream.pad, stream.pad + stream.tokens.stop)
             rows = torch.as_tensor(stream.rows, device=query.device, dtype=torch.int64) + stream.pad
             columns = torch.arange(stream.tokens.start, stream.tokens.stop, device=query.device) + stream.pad
             self._check_mask(implementation, layer, facts, mask, options, call, columns, keys, b, chosen is not None)
-            q = query[b].detach()[list(facts.qo_heads)][:, rows - now.past] if len(facts.qo_heads) < call.num_qo_heads or len(rows) < now.fed else query[b].detach()
+            heads, fed = list(facts.qo_heads), rows - now.past
+            # The kernel's sum has the keys that the model chose; a trace's has all.
+            lse = None if kernels_lse is None or chosen is not None else kernels_lse[b, heads][:, fed]
+            q = query[b].detach()
+            if len(heads) < call.num_qo_heads or len(rows) < now.fed:
+                q = q[heads][:, fed]
             new = slice(stream.tokens.start + stream.pad - offset, stream.tokens.stop + stream.pad - offset)
-            self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen)
+            self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen, lse)
 
-    def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen):
+    def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen, lse):
         """One sequence's part of a layer: q [heads, rows, dim] of the recorded rows; key, value [all KV heads, columns, dim]."""
         first_token, first_row, writer = stream.tokens.start, self._first_row(stream, slot), stream.writer
         sinks = None if self._sinks[slot] is None else self._sinks[slot].detach().float().flatten()[list(facts.qo_heads)]
         latent = self._latents.get(self._layout.layers[slot])
+        whole = facts if latent is None else latent.whole
+        kv_heads = sorted({head // whole.group_size() for head in facts.qo_heads})
+        picked = key if len(kv_heads) == key.shape[0] else key[kv_heads]
+        if lse is None:
+            lse = visibility.log_sum_exp(q, picked, whole, facts.qo_heads, kv_heads, rows, keys)
+        if sinks is not None:
+            lse = torch.logaddexp(lse, sinks.to(lse)[:, None])
         if latent is not None:
-            whole = latent.whole
-            picked = key[sorted({head // whole.group_size() for head in facts.qo_heads})]
-            kv_heads = sorted({head // whole.group_size() for head in facts.qo_heads})
-            lse = visibility.log_sum_exp(q, picked, whole, facts.qo_heads, kv_heads, rows, keys, sinks)
             k = latent.keys(b, key, slice(new.start + keys.offset - self._pass.past, new.stop + keys.offset - self._pass.past), new)
             q, v = latent.queries(q, facts.qo_heads), None
         else:
-            picked = key if len(facts.kv_heads) == key.shape[0] else key[list(facts.kv_heads)]
-            lse = visibility.log_sum_exp(q, picked, facts, facts.qo_heads, facts.kv_heads, rows, keys, sinks)
-            k, v = picked[:, new], value[list(facts.kv_heads), new]
+            k, v = picked[:, new], value[kv_heads, new]
         for name, values in (("q", q), ("k", k), ("v", v), ("lse", lse)):
             if values is None or values.shape[1] == 0 or not layout.stores(self._layout, slot, name):
                 continue
             first = first_row if layout.TENSORS[name].of_rows else first_token
-            self._pump.put(writer, slot, name, first, values if name == "lse" else values.to(self._dtype))
+            self._pump.put(writer.write, slot, name, first, values if name == "lse" else values.to(self._dtype))
         if facts.selection_sets and len(rows):
-            self._pump.put(writer, slot, "selection", first_row, self._sets(chosen[b], rows, stream, facts)[None])
+            self._pump.put(writer.write, slot, "selection", first_row, self._sets(chosen[b], rows, stream, facts)[None])
         num_tokens, num_rows = len(stream.tokens), len(stream.rows)
         self._pump.call(lambda: writer.advance(slot, num_tokens, num_rows))
 
+    def _record_cross(self, slot, query, key, value, mask):
+        """A decoder's attention to the encoder's sequence, all of which every row sees; its keys come with the first pass."""
+        facts, now = self._layout.cross_facts[slot], self._pass
+        where = f"{layer_facts.name_of(self._model)}: layer {self._layout.cross_layers[slot]}: attention to the encoder"
+        if key.shape[2] != self._layout.source_tokens:
+            raise UsageError(f"{where}: it has {key.shape[2]} positions and was {self._layout.source_tokens}; record inputs of one length")
+        for b, stream in enumerate(self._streams):
+            if torch.is_tensor(mask):
+                shown = mask[b if mask.shape[0] > 1 else 0]
+                if not (shown if shown.dtype == torch.bool else shown == 0).all():
+                    raise UsageError(f"{where}: attention_mask hides a part of it, which a trace cannot hold; give the encoder one input without padding")
+            if not stream.announced:
+                self._write_announcement(b, stream)
+            rows = torch.as_tensor(stream.rows, device=query.device, dtype=torch.int64) + stream.pad
+            q = query[b].detach()[list(facts.qo_heads)][:, rows - now.past]
+            k, v = key[b].detach()[list(facts.kv_heads)], value[b].detach()[list(facts.kv_heads)]
+            everything = visibility.Keys(0, key.shape[2], key.shape[2], 0, key.shape[2])
+            lse = visibility.log_sum_exp(q, k, facts, facts.qo_heads, facts.kv_heads, rows, everything)
+            first = self._first_row(stream, len(self._layout.layers) + slot)
+            writer = stream.writer
+            if now.new == 0:
+                self._pump.put(writer.write_cross, slot, "k", 0, k.to(self._dtype))
+                self._pump.put(writer.write_cross, slot, "v", 0, v.to(self._dtype))
+            if len(rows):
+                self._pump.put(writer.write_cross, slot, "q", first, q.to(self._dtype))
+                self._pump.put(writer.write_cross, slot, "lse", first, lse)
+
     def _first_row(self, stream, slot):
         if not hasattr(stream, "layer_rows"):
-            stream.layer_rows = [0] * len(self._layout.layers)
+            stream.layer_rows = [0] * (len(self._layout.layers) + len(self._layout.cross_layers))
         first = stream.layer_rows[slot]
         stream.layer_rows[slot] += len(stream.rows)
         return first

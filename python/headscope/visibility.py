@@ -13,17 +13,20 @@ _BLOCK_SCORES = {"cpu": 1 << 22, "cuda": 1 << 26}  # scores at a time
 
 @dataclasses.dataclass
 class Keys:
-    """The key axis of one attention call: columns offset to offset + length, of which those below `total` are there."""
+    """The key axis of one attention call: columns offset to offset + length, of which those below `total` are there and pad to `end` are the sequence."""
 
     offset: int
     length: int
     total: int
     pad: int
+    end: int
 
 
 def _seen(facts, rows, keys, begin, end):
     """Whether rows (columns of the queries, int64 [n]) see the columns begin to end; bool [n, end - begin]."""
     columns = torch.arange(begin, end, device=rows.device)
+    if facts.bidirectional:
+        return ((columns >= keys.pad) & (columns < keys.end))[None].expand(len(rows), -1)
     first = torch.full_like(rows, keys.pad)
     if facts.window:
         first = torch.maximum(first, rows - facts.window + 1)
@@ -65,23 +68,32 @@ def mask_problem(implementation, facts, mask, options, is_causal, rows, first_ro
     return ""
 
 
+def _after_problem(facts, flash, implementation, is_causal, num_rows):
+    """Without a mask, whether the function hides what comes after a row is as the layer says."""
+    causal = num_rows > 1 and is_causal and (flash or implementation != "eager")
+    if facts.bidirectional:
+        return "is_causal: rows do not see what comes after them, as they did before" if causal else ""
+    return "" if causal or num_rows == 1 else "attention_mask None: rows see what comes after them"
+
+
 def _unmasked_problem(flash, implementation, facts, mask, options, is_causal, rows, keys, batch):
     if mask is not None:  # padding, as flash attention takes it
         visible = mask[batch, -keys.length :].bool()
         columns = torch.arange(keys.offset, keys.offset + len(visible), device=visible.device)
-        if (visible != (columns >= keys.pad)).any():
+        wanted = columns >= keys.pad
+        if facts.bidirectional:
+            wanted &= columns < keys.end
+        if (visible & (columns < keys.end) != wanted & (columns < keys.end)).any():
             return "attention_mask: it hides tokens in the middle of the sequence, which a trace cannot hold; pad on the left alone"
     elif keys.pad:
         return "padding: the mask shows it to every row; give the model an attention_mask"
+    if problem := _after_problem(facts, flash, implementation, is_causal, len(rows)):
+        return problem
     if flash:
         window = options.get("sliding_window") or 0
-        if not is_causal and len(rows) > 1:
-            return "is_causal False: rows see what comes after them"
         if window != facts.window or (facts.chunk and not _same_as_all(facts, rows, keys)):
             return f"sliding_window {window}: the layer's other calls say {facts.window}; record a model whose layers do not change"
         return ""
-    if len(rows) > 1 and not (implementation != "eager" and is_causal):
-        return "attention_mask None: rows see what comes after them"
     whole = keys.length == keys.total - keys.offset or len(rows) > 1
     return "" if whole and _same_as_all(facts, rows, keys) else "attention_mask None: rows see more than the layer's window or chunk"
 
@@ -89,13 +101,13 @@ def _unmasked_problem(flash, implementation, facts, mask, options, is_causal, ro
 def _same_as_all(facts, rows, keys):
     """Whether the last row sees everything in the key tensor that is not after it, and with it every row before."""
     last = rows[-1:]
-    return bool(_seen(facts, last, keys, keys.offset, int(last) + 1).all())
+    return bool(_seen(facts, last, keys, keys.offset, keys.offset + keys.length if facts.bidirectional else int(last) + 1).all())
 
 
-def log_sum_exp(q, k, facts, heads, kv_heads, rows, keys, sinks):
-    """Natural log-sum-exp of recorded rows over all keys that they see, and over the head's sink; float32 [heads, n].
+def log_sum_exp(q, k, facts, heads, kv_heads, rows, keys):
+    """Natural log-sum-exp of recorded rows over all keys that they see, a sink not among them; float32 [heads, n].
 
-    q: [heads, n, dim] of the rows; k: [kv heads, length, dim] of the keys' columns; sinks: float32 [heads] or None. Memory: a block of scores.
+    q: [heads, n, dim] of the rows; k: [kv heads, length, dim] of the keys' columns. Products are summed in float32. Memory: a block of scores.
     """
     group = facts.group_size()
     result = torch.empty(len(heads), len(rows), dtype=torch.float32, device=q.device)
@@ -104,14 +116,20 @@ def log_sum_exp(q, k, facts, heads, kv_heads, rows, keys, sinks):
     for begin in range(0, len(rows), block):
         some = rows[begin : begin + block]
         # A window leaves most of a long key axis unseen.
-        low, high = keys.offset, min(int(some[-1]) + 1, keys.offset + k.shape[1])
+        low, high = keys.offset, min(keys.end if facts.bidirectional else int(some[-1]) + 1, keys.offset + k.shape[1])
         if facts.window or facts.chunk:
             low = max(low, int(some[0]) - max(facts.window, facts.chunk) + 1)
         seen = _seen(facts, some, keys, low, high)
         for kv_slot, slots in enumerate(of_kv):
-            key = k[kv_slot, low - keys.offset : high - keys.offset].float()
-            scores = (q[slots, begin : begin + block].float() * facts.softmax_scale) @ key.T
+            scores = _products(q[slots, begin : begin + block], k[kv_slot, low - keys.offset : high - keys.offset]).mul_(facts.softmax_scale)
             if facts.soft_cap:
-                scores = facts.soft_cap * torch.tanh(scores / facts.soft_cap)
-            result[slots, begin : begin + block] = torch.logsumexp(scores.masked_fill(~seen, -torch.inf), -1)
-    return result if sinks is None else torch.logaddexp(result, sinks.to(result)[:, None])
+                scores = scores.div_(facts.soft_cap).tanh_().mul_(facts.soft_cap)
+            result[slots, begin : begin + block] = torch.logsumexp(scores.masked_fill_(~seen, -torch.inf), -1)
+    return result
+
+
+def _products(q, k):
+    """float32 [heads, rows, keys]."""
+    if q.is_cuda and q.dtype != torch.float32:  # exact products of 16 bits, summed in 32, where there are units for it
+        return torch.bmm(q.contiguous(), k.T.expand(len(q), -1, -1), out_dtype=torch.float32)
+    return q.float() @ k.float().T

@@ -179,7 +179,7 @@ class TraceWriter:
         file, layout = self.file, self.layout
         root = h5g.open(file, b"/")
         _text(root, "format", trace_layout.FORMAT_NAME)
-        _integer(root, "version", trace_layout.FORMAT_VERSION)
+        _integer(root, "version", self.layout.version())
         _text(root, "NX_class", "NXroot")
         _text(root, "default", "attention")
         self._boolean = _enumeration("FALSE", "TRUE")
@@ -192,6 +192,7 @@ class TraceWriter:
         self._create_layers(root)
         self._create_tokens(root)
         self._create_attention(root)
+        self._create_cross_attention(root)
         h5f.flush(file, h5f.SCOPE_LOCAL)
         file.start_swmr_write()  # refused while an attribute is open
         self._complete, self._rows_flushed, self._tokens_flushed = (h5a.open(root, name) for name in (b"complete", b"rows_flushed", b"tokens_flushed"))
@@ -296,6 +297,40 @@ class TraceWriter:
         tensors["lse_keys"] = self._grow("rows", _Growing(group, "lse_keys", h5t.STD_I64LE, (layers, 0), 1, chunk, ("layer", "row"), "token", cache))
         self._tensors.append(tensors)
 
+    def _create_cross_attention(self, root):
+        """Layers that attend to another sequence as well, with its positions as the key axis; they are alike, and their rows are those of /attention."""
+        layout = self.layout
+        if not layout.cross_layers:
+            return
+        group, facts, layers = _group(root, "cross_attention"), layout.cross_facts[0], len(layout.cross_layers)
+        for name in ("num_qo_heads", "num_kv_heads", "head_dim", "v_head_dim"):
+            _attribute(group, name, h5t.STD_I32LE, np.asarray([getattr(one, name) for one in layout.cross_facts], "<i4"))
+        _attribute(group, "softmax_scale", h5t.IEEE_F32LE, np.asarray([one.softmax_scale for one in layout.cross_facts], "<f4"))
+        _integer(group, "source_tokens", layout.source_tokens, h5t.STD_I64LE)
+        _numbers(group, "layers", layout.cross_layers)
+        _numbers(group, "qo_heads", facts.qo_heads)
+        _numbers(group, "kv_heads", facts.kv_heads)
+        encoded = _float_type(layout.encoding)
+        self._cross = {}
+        for name in ("q", "k", "v", "lse"):
+            spec = TENSORS[name]
+            items, kind = self._expected_rows if spec.of_rows else layout.source_tokens, encoded if spec.width else h5t.IEEE_F32LE
+            extents, axes = [layers, spec.heads(facts), 0], ["layer", spec.head_axis, "row" if spec.of_rows else "source_token"]
+            item_bytes = 32
+            if spec.width:
+                extents.append(spec.width(facts))
+                axes.append("dim")
+                item_bytes = spec.width(facts) * kind.get_size()
+            chunk = trace_layout.chunk_items(item_bytes, items)
+            growing = _Growing(group, name, kind, extents, 2, chunk, axes, spec.unit, OPEN_CHUNK_BUDGET // 16)
+            self._cross[name] = self._grow("rows" if spec.of_rows else "source", growing)
+
+    def write_cross(self, slot, name, first, values):
+        """As write, of a layer's attention to the other sequence; `slot` counts the layout's cross_layers."""
+        values = np.ascontiguousarray(values)[None]
+        offset = (slot, 0, first) + (0,) * (values.ndim - 3)
+        self._guarded(lambda: self._cross[name].write(offset, values))
+
     def _guarded(self, action, what="what was flushed before is intact"):
         if self.broken:
             raise FailedError(f"{self.path}: the trace cannot be written any further after the earlier failure; what was flushed is intact")
@@ -307,7 +342,7 @@ class TraceWriter:
 
     def _require_space(self):
         """HDF5 notices a full disk only when it flushes, too late to stop cleanly. So the file's size is foreseen, every open chunk counted whole."""
-        lengths = {"tokens": self.num_tokens, "rows": len(self.row_positions), "text": self.text_bytes, "offsets": self.num_tokens + 1}
+        lengths = {"tokens": self.num_tokens, "rows": len(self.row_positions), "text": self.text_bytes, "offsets": self.num_tokens + 1, "source": self.layout.source_tokens}
         wanted = sum(dataset.stored_bytes(lengths[kind]) for kind, dataset in self._growing)
         try:
             size, disk = os.stat(self.path).st_size, os.statvfs(self.path)
@@ -367,7 +402,7 @@ class TraceWriter:
         first, end = self.layer_rows[slot], self.layer_rows[slot] + num_rows
         if num_rows:
             part, place = self.place[slot]
-            keys = trace_layout.lse_keys(self.layout.facts[slot], self.row_positions[first:end])[None]
+            keys = trace_layout.lse_keys(self.layout.facts[slot], self.row_positions[first:end], self.num_tokens)[None]
             self._guarded(lambda: self._tensors[part]["lse_keys"].write((place, first), keys))
         self.layer_tokens[slot] += num_tokens
         self.layer_rows[slot] = end

@@ -4,12 +4,15 @@
 The oracle is the model itself without a recorder: the probabilities that its eager attention returns, the output that goes into its output projection, and
 (for positions) that one token repeated has the same keys everywhere once the turn that the trace tells of is undone.
 """
+import subprocess
+
 import cases
 import families
 import numpy as np
 import torch
 
 import headscope
+from headscope import interception
 
 NUM_TOKENS = 20
 OUTPUT_PROJECTIONS = ("o_proj", "out_proj", "dense", "c_proj")
@@ -158,6 +161,93 @@ def cases_kinds(path):
 
     with h5py.File(path) as file:
         return list(file["model"].attrs["layer_kinds"])
+
+
+ENCODER = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, attn_implementation="eager")
+
+
+class Encoders(cases.FolderCase):
+    """Rows that see what comes after them: format 3, which `headscope` refuses by its version."""
+
+    def test_encoders(self):
+        ids = torch.arange(3, 23)[None]
+        for model_type in ("bert", "roberta", "distilbert", "electra"):
+            with self.subTest(model_type):
+                more = dict(dim=32, n_heads=4, n_layers=2, hidden_dim=48, attn_implementation="eager", vocab_size=97) if model_type == "distilbert" else ENCODER
+                torch.manual_seed(5)
+                model = cases.transformers.AutoModel.from_config(cases.transformers.AutoConfig.for_model(model_type, **more)).eval()
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.add_(torch.randn_like(parameter) * 0.2)
+                path, seen = self.folder / f"{model_type}-{{prompt}}.h5", []
+                interception.add(listener := lambda *given: seen.append(given[2:5]))
+                with torch.no_grad():
+                    output = model(ids)[0]
+                interception.remove(listener)
+                mask = torch.ones(2, 20, dtype=torch.int64)
+                mask[1, 13:] = 0
+                with torch.no_grad(), headscope.record(model, path, rows="every:2") as recording:
+                    self.assertTrue(torch.equal(model(ids)[0], output))
+                    model(torch.cat([ids, ids]), attention_mask=mask)
+                with headscope.open(recording.paths[0]) as trace, headscope.open(recording.paths[1]) as again, headscope.open(recording.paths[2]) as short:
+                    self.assertEqual((trace.version, trace.layers, short.num_tokens), (3, [0, 1], 13))
+                    for layer, (query, key, value) in zip(trace.layers, seen):
+                        wanted = torch.softmax(query[0] @ key[0].transpose(1, 2) * 8**-0.5, -1)[:, ::2].numpy()
+                        for head in range(4):
+                            np.testing.assert_allclose(trace.scores(layer, head), wanted[head], atol=1e-6)
+                            np.testing.assert_allclose(again.scores(layer, head), wanted[head], atol=1e-5)
+                            np.testing.assert_array_equal(trace.v(layer, head)[:], value[0, head].numpy())
+                            np.testing.assert_allclose(short.scores(layer, head).sum(1), 1, atol=1e-5)
+                done = subprocess.run([cases.HEADSCOPE, "analyze", recording.paths[0]], capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stdout), (3, ""))
+                self.assertIn("version", done.stderr)
+
+
+class CrossAttention(cases.FolderCase):
+    """Decoders that attend to an encoder's sequence: that has a key axis of its own."""
+
+    SIZES = dict(d_model=32, encoder_layers=1, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=97)
+
+    def check(self, model, given, source_tokens):
+        ids = torch.arange(3, 17)[None]
+        crossing = []
+
+        def listener(_, module, query, key, value, *rest):
+            if key.shape[2] == source_tokens and query.shape[2] == ids.shape[1]:
+                crossing.append((query[0], key[0], value[0]))
+
+        interception.add(listener)
+        with torch.no_grad():
+            output = model(**given, decoder_input_ids=ids)[0]
+        interception.remove(listener)
+        path = self.folder / f"{model.config.model_type}.h5"
+        with torch.no_grad(), headscope.record(model, path, heads="1,3"):
+            first = model(**given, decoder_input_ids=ids[:, :9], use_cache=True)
+            second = model(encoder_outputs=(first.encoder_last_hidden_state,), decoder_input_ids=ids[:, 9:], past_key_values=first.past_key_values, use_cache=True)
+        torch.testing.assert_close(torch.cat([first[0], second[0]], 1), output, rtol=1e-4, atol=1e-4)
+        with headscope.open(path) as trace:
+            self.assertEqual((trace.version, trace.layers, trace.cross_layers, trace.num_tokens), (2, [0, 1], [0, 1], 14))
+            for layer in trace.cross_layers:
+                query, key, value = crossing[layer]
+                scale = 1.0 if trace.facts(layer).softmax_scale == 1 else 8**-0.5
+                for head in (1, 3):
+                    wanted = torch.softmax(scale * query[head] @ key[head].T, -1).numpy()
+                    np.testing.assert_allclose(trace.cross_scores(layer, head), wanted, atol=1e-5)
+                    np.testing.assert_allclose(trace.cross_tensor("v", layer, head)[:], value[head].numpy(), rtol=1e-5, atol=1e-6)
+                    np.testing.assert_allclose(trace.scores(layer, head).sum(1), 1, atol=1e-5)
+        done = subprocess.run([cases.HEADSCOPE, "analyze", path, "--heads", "1:3", "--quiet"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)  # its self-attention
+
+    def test_whisper(self):
+        more = dict(max_source_positions=15, max_target_positions=64, num_mel_bins=8, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
+        torch.manual_seed(5)
+        model = cases.transformers.WhisperForConditionalGeneration(cases.transformers.WhisperConfig(**self.SIZES, **more)).eval()
+        self.check(model, {"input_features": torch.randn(1, 8, 30)}, 15)
+
+    def test_bart(self):
+        torch.manual_seed(5)
+        model = cases.transformers.BartForConditionalGeneration(cases.transformers.BartConfig(**self.SIZES)).eval()
+        self.check(model, {"input_ids": torch.arange(30, 57)[None]}, 27)
 
 
 class Latents(cases.FolderCase):

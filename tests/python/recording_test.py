@@ -133,6 +133,19 @@ class Ways(RecordingCase):
         wanted["tokens"] = np.zeros(NUM_TOKENS, np.int32)
         self.assertSame(self.path, wanted)
 
+    def test_kernels_log_sum_exp_is_the_one_over_the_scores(self):
+        for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 1e-3)):
+            model, told = families.make("mistral", "sdpa", dtype), []
+            interception.add(listener := lambda *given: told.append(given[7]))
+            with torch.no_grad(), headscope.record(model, path := self.folder / f"lse-{dtype}.h5"):
+                model(IDS)
+            interception.remove(listener)
+            self.assertTrue(all(one is not None for one in told), "no kernel told its log-sum-exp")
+            with headscope.open(path) as trace:
+                for layer in trace.layers:
+                    for head in range(4):
+                        np.testing.assert_allclose(trace.scores(layer, head).sum(1), 1, atol=tolerance)
+
     def test_half_precision(self):
         for dtype in (torch.bfloat16, torch.float16):
             with self.subTest(str(dtype)):
@@ -213,10 +226,16 @@ class Refusals(RecordingCase):
         self.assertEqual(interception._listeners, [])
         return refusal
 
-    def test_bidirectional_encoder(self):
-        model = transformers.BertModel(transformers.BertConfig(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)).eval()
-        self.refused(model, headscope.BadInputError, "bert", "causal")
+    def test_windows_to_both_sides(self):
+        sizes = dict(vocab_size=97, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=48, pad_token_id=0)
+        model = transformers.ModernBertModel(transformers.ModernBertConfig(**sizes)).eval()
+        self.refused(model, headscope.BadInputError, "modernbert", "both sides")
         self.assertFalse(self.path.exists())
+
+    def test_bias_of_positions(self):
+        sizes = dict(vocab_size=97, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0)
+        model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes)).eval()
+        self.refused(model, headscope.BadInputError, "t5", "position_bias", call=lambda: model(input_ids=IDS, decoder_input_ids=IDS))
 
     def test_family_without_an_interface(self):
         model = transformers.BloomForCausalLM(transformers.BloomConfig(vocab_size=97, hidden_size=32, n_layer=2, n_head=4)).eval()
