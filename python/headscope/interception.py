@@ -11,14 +11,17 @@ import threading
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers.cache_utils import Cache
 from transformers.modeling_utils import AttentionInterface
 
 # Fused kernels whose second output is each row's log-sum-exp in any case, natural logarithm, [batch, heads, rows].
 _WITH_LSE = (torch.ops.aten._scaled_dot_product_flash_attention.default, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default)
 
+_CHANGES = ("reorder_cache", "batch_select_indices", "batch_repeat_interleave")
 _listeners = []
 _lock = threading.Lock()
 _original = None
+_unmarked = {}
 
 
 class _KernelsLse(TorchDispatchMode):
@@ -46,6 +49,7 @@ def _interface_of(interfaces, attn_implementation, default):
     if not _listeners:
         return function
 
+    @torch.compiler.disable  # a compiled model calls this from outside of its graphs
     @functools.wraps(function)
     def told(module, query, key, value, attention_mask, *arguments, **options):
         with _KernelsLse() as kernels:
@@ -58,6 +62,20 @@ def _interface_of(interfaces, attn_implementation, default):
     return told
 
 
+def _marking(function):
+    @functools.wraps(function)
+    def marked(cache, *arguments, **options):
+        cache.headscope_mixed = True
+        return function(cache, *arguments, **options)
+
+    return marked
+
+
+def mixed(cache):
+    """Whether a cache's sequences were put in another order since a listener is there, as beams do."""
+    return getattr(cache, "headscope_mixed", False) or getattr(getattr(cache, "self_attention_cache", None), "headscope_mixed", False)
+
+
 def add(listener):
     """From now on listener(implementation, module, query, key, value, attention_mask, options, lse) is called after every attention of every model.
 
@@ -68,6 +86,9 @@ def add(listener):
         if _original is None:
             _original = AttentionInterface.get_interface
             AttentionInterface.get_interface = _interface_of
+            for name in _CHANGES:
+                _unmarked[name] = getattr(Cache, name)
+                setattr(Cache, name, _marking(_unmarked[name]))
         _listeners.append(listener)
 
 
@@ -78,3 +99,6 @@ def remove(listener):
         _listeners.remove(listener)
         if not _listeners and AttentionInterface.get_interface is _interface_of:
             AttentionInterface.get_interface, _original = _original, None
+            for name, function in _unmarked.items():
+                setattr(Cache, name, function)
+            _unmarked.clear()

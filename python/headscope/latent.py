@@ -22,6 +22,7 @@ class Latent:
         self.facts = dataclasses.replace(facts, num_kv_heads=1, kv_heads=(0,), head_dim=rank + turning, v_head_dim=rank, v_is_k=1, rope_first_dim=rank, rope_dims=turning)
         self.handle = module.kv_a_layernorm.register_forward_hook(self._on_compressed)
 
+    @torch.compiler.disable
     def _on_compressed(self, module, arguments, output):
         self._compressed = output.detach()
 

@@ -67,7 +67,9 @@ class Pump:
 
     def _from_gpu(self, piece):
         piece = piece.detach()
-        side = self._side.setdefault(piece.device, torch.cuda.Stream(piece.device))
+        if piece.device not in self._side:
+            self._side[piece.device] = torch.cuda.Stream(piece.device)
+        side = self._side[piece.device]
         side.wait_stream(torch.cuda.current_stream(piece.device))
         buffer = self._buffer(piece.numel() * piece.element_size())
         target = buffer[: piece.numel() * piece.element_size()].view(piece.dtype).view(piece.shape)

@@ -58,6 +58,7 @@ class _Pass:
     new: int
     seen: set  # recorded layers whose attention was called
     masks: dict  # what was said of the masks that came by
+    columns: dict = dataclasses.field(default_factory=dict)  # of each sequence: those of its recorded rows and of its tokens, on a device
 
     @property
     def total(self):
@@ -101,8 +102,8 @@ class Recording:
         self._failed = None
 
     def __enter__(self):
-        if _compiled(self._model):
-            raise UsageError("model: it is compiled, and compiled passes cannot be listened to; give the model itself (model._orig_mod)")
+        if hasattr(self._model, "_orig_mod"):
+            raise UsageError("model: it is the compiled form of a model; give the model itself (model._orig_mod), and call whichever you like")
         self._check_paths(1)
         self._pump = Pump()
         interception.add(self._on_attention)
@@ -178,6 +179,7 @@ class Recording:
 
     # --- passes
 
+    @torch.compiler.disable
     def _begin_pass(self, model, arguments, options):
         if self._calls is not None:
             return
@@ -195,6 +197,8 @@ class Recording:
         ids, shape = self._ids_of(given)
         batch, fed = shape
         past = _cached(given.get("past_key_values"))
+        if interception.mixed(given.get("past_key_values")):
+            raise UsageError("past_key_values: its sequences were put in another order, as beams are; generate without beams")
         recorded = len(self._streams[0].ids) + self._streams[0].pad if self._streams else 0
         again = past == 0 and recorded and not self._bidirectional and self._continues_without_cache(ids, batch, fed)
         if past == 0 and not again:
@@ -293,6 +297,7 @@ class Recording:
             raise UsageError("position_ids: they do not count the tokens from 0 on; leave them to the model, or give an attention_mask with its padding")
         return None
 
+    @torch.compiler.disable
     def _end_pass(self, model, arguments, output):
         if self._calls is not None or self._pass is None:
             return
@@ -408,11 +413,13 @@ class Recording:
 
     # --- what is heard
 
+    @torch.compiler.disable
     def _on_indexer(self, module, arguments, output):
         chosen = output[0] if isinstance(output, tuple) else output
         if torch.is_tensor(chosen) and not chosen.is_floating_point() and getattr(module, "layer_idx", None) is not None:
             self._chosen[module.layer_idx] = chosen.detach()
 
+    @torch.compiler.disable
     def _on_rotary(self, module, arguments, options):
         positions = options.get("position_ids", arguments[1] if len(arguments) > 1 else None)
         if not torch.is_tensor(positions):
@@ -456,17 +463,27 @@ class Recording:
             if not stream.announced:
                 self._write_announcement(b, stream)
             keys = visibility.Keys(offset, call.num_keys, now.total, stream.pad, stream.pad + stream.tokens.stop)
-            rows = torch.as_tensor(stream.rows, device=query.device, dtype=torch.int64) + stream.pad
-            columns = torch.arange(stream.tokens.start, stream.tokens.stop, device=query.device) + stream.pad
+            rows, columns = self._columns(b, stream, query.device)
             self._check_mask(implementation, layer, facts, mask, options, call, columns, keys, b, chosen is not None)
-            heads, fed = list(facts.qo_heads), rows - now.past
             # The kernel's sum has the keys that the model chose; a trace's has all.
-            lse = None if kernels_lse is None or chosen is not None else kernels_lse[b, heads][:, fed]
-            q = query[b].detach()
-            if len(heads) < call.num_qo_heads or len(rows) < now.fed:
-                q = q[heads][:, fed]
+            lse = None if kernels_lse is None or chosen is not None else self._picked(kernels_lse[b], facts, rows)
+            q = self._picked(query[b].detach(), facts, rows)
             new = slice(stream.tokens.start + stream.pad - offset, stream.tokens.stop + stream.pad - offset)
             self._put(stream, slot, facts, q, key[b].detach(), value[b].detach(), new, rows, keys, b, chosen, lse)
+
+    def _columns(self, b, stream, device):
+        """The columns of a sequence's recorded rows and of its tokens in this pass, int64."""
+        columns = self._pass.columns
+        if (b, device) not in columns:
+            rows = torch.as_tensor(stream.rows, device=device, dtype=torch.int64) + stream.pad
+            columns[b, device] = rows, torch.arange(stream.tokens.start, stream.tokens.stop, device=device) + stream.pad
+        return columns[b, device]
+
+    def _picked(self, values, facts, rows):
+        """Recorded heads and rows of values [all query heads, fed tokens, ..]; the values themselves where these are all."""
+        if len(facts.qo_heads) < values.shape[0]:
+            values = values[list(facts.qo_heads)]
+        return values if len(rows) == self._pass.fed else values[:, rows - self._pass.past]
 
     def _put(self, stream, slot, facts, q, key, value, new, rows, keys, b, chosen, lse):
         """One sequence's part of a layer: q [heads, rows, dim] of the recorded rows; key, value [all KV heads, columns, dim]."""
@@ -508,8 +525,8 @@ class Recording:
                     raise UsageError(f"{where}: attention_mask hides a part of it, which a trace cannot hold; give the encoder one input without padding")
             if not stream.announced:
                 self._write_announcement(b, stream)
-            rows = torch.as_tensor(stream.rows, device=query.device, dtype=torch.int64) + stream.pad
-            q = query[b].detach()[list(facts.qo_heads)][:, rows - now.past]
+            rows, _ = self._columns(b, stream, query.device)
+            q = self._picked(query[b].detach(), facts, rows)
             k, v = key[b].detach()[list(facts.kv_heads)], value[b].detach()[list(facts.kv_heads)]
             everything = visibility.Keys(0, key.shape[2], key.shape[2], 0, key.shape[2])
             lse = visibility.log_sum_exp(q, k, facts, facts.qo_heads, facts.kv_heads, rows, everything)
@@ -551,10 +568,6 @@ class Recording:
         for name in ("num_qo_heads", "num_kv_heads", "head_dim", "v_head_dim", "dtype", "scaling", "soft_cap", "window", "refused"):
             if getattr(known, name) != getattr(call, name):
                 raise BadInputError(f"{layer_facts.name_of(self._model)}: layer {call.layer}: {name} is {getattr(call, name)} and was {getattr(known, name)}; a trace holds layers that stay as they are")
-
-
-def _compiled(model):
-    return hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
 
 
 def _belongs(model, module):

@@ -2,6 +2,7 @@
 """What recording is promised to be: however the tokens come (whole, in chunks, generated with any cache, in a batch), the trace is the same one; what is
 not whole says so; what a trace cannot hold is refused by name."""
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,9 @@ import torch
 import transformers
 
 import headscope
-from headscope import interception
+from headscope import interception, layout
+from headscope.pump import Pump
+from headscope.writer import TraceWriter
 
 IDS = torch.tensor([[5, 17, 8, 40, 23, 9, 61, 77, 12, 5, 17, 8, 33, 34, 35, 90, 4, 11, 13, 80, 29, 30, 31, 5]])
 NUM_TOKENS = IDS.shape[1]
@@ -216,6 +219,54 @@ class Choice(RecordingCase):
             np.testing.assert_array_equal(trace.positions, positions[:, 0].T)
 
 
+class Pictures(RecordingCase):
+    def test_language_model_of_a_model_that_sees(self):
+        """Its tower for pictures asks for attention as well; what is recorded is the text's, with roles and three positions a token."""
+        text = families.COMMON | dict(rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[1, 1, 2]))
+        tower = dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2, patch_size=4, temporal_patch_size=2, spatial_merge_size=2, in_channels=3, mlp_ratio=2)
+        tokens = dict(image_token_id=90, video_token_id=91, vision_start_token_id=92, vision_end_token_id=93)
+        torch.manual_seed(5)
+        model = transformers.Qwen2VLForConditionalGeneration(transformers.Qwen2VLConfig(text_config=text, vision_config=tower, **tokens)).eval()
+        ids = torch.tensor([[5, 6, 92, 90, 90, 90, 90, 93, 7, 8]])
+        given = dict(input_ids=ids, pixel_values=torch.randn(16, 96), image_grid_thw=torch.tensor([[1, 4, 4]]), mm_token_type_ids=(ids == 90).int())
+        with torch.no_grad():
+            output = model(**given)[0]
+            with headscope.record(model, self.path):
+                self.assertTrue(torch.equal(model(**given)[0], output))
+        with headscope.open(self.path) as trace, h5py.File(self.path) as file:
+            self.assertEqual((trace.layers, trace.facts(0).num_qo_heads), ([0, 1], 4))
+            self.assertEqual(list(file["tokens/role"][:]), [0, 0, 0, 2, 2, 2, 2, 0, 0, 0])
+            self.assertEqual(trace.positions.T.tolist(), [[0, 1, 2, 3, 3, 3, 3, 5, 6, 7], [0, 1, 2, 3, 3, 4, 4, 5, 6, 7], [0, 1, 2, 3, 4, 3, 4, 5, 6, 7]])
+
+
+class Memory(RecordingCase):
+    def test_memory_does_not_depend_on_the_trace(self):
+        """What waits for a slow disk is bounded, whatever is brought."""
+        size, heads, step = 64, 8, 2048
+        facts = [layout.LayerFacts(heads, heads, size, size, tuple(range(heads)), tuple(range(heads)), 0.125)]
+        one = layout.Layout("m", "m", "{}", 1, heads, heads, size, [0], facts, encoding="float32")
+        writer, pump, waiting = TraceWriter(self.path, one, 20 * step), Pump(), []
+
+        def slow(*given):
+            waiting.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+            writer.write(*given)
+
+        values = torch.randn(heads, step, size)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for number in range(20):
+            pump.call(lambda: (writer.append_tokens([1] * step, [0] * step, 0, [b""] * step), writer.append_rows(np.arange(writer.num_tokens - step, writer.num_tokens))))
+            for name in ("q", "k", "v"):
+                pump.put(slow, 0, name, number * step, values)
+            pump.put(slow, 0, "lse", number * step, values[:, :, 0])
+            pump.call(lambda: writer.advance(0, step, step))
+        pump.call(writer.finish)
+        pump.drain()
+        pump.stop()
+        written = self.path.stat().st_size
+        self.assertGreater(written, 200 << 20)
+        self.assertLess((max(waiting) - before) << 10, 128 << 20)  # 64 MiB that wait, and open chunks
+
+
 class Refusals(RecordingCase):
     """What a trace cannot hold is named."""
 
@@ -268,6 +319,38 @@ class Refusals(RecordingCase):
         with torch.no_grad():
             cache = model(IDS[:, :5], use_cache=True).past_key_values
         self.refused(model, headscope.UsageError, "past_key_values", "from the first token on", call=lambda: model(IDS[:, 5:], past_key_values=cache))
+
+    def test_beams(self):
+        model = families.make("llama", "sdpa")
+        generate = lambda: model.generate(IDS[:, :5], num_beams=2, max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=None)  # noqa: E731
+        path = self.folder / "beams-{prompt}.h5"
+        self.refused(model, headscope.UsageError, "past_key_values", "beams", call=generate, path=path)
+        self.assertFalse(hasattr(transformers.DynamicCache.reorder_cache, "__wrapped__"), "the cache's class is not as it was")
+
+    def test_cache_that_is_cut(self):
+        model = families.make("llama", "sdpa")
+
+        def cut():
+            cache = model(IDS[:, :9], use_cache=True).past_key_values
+            cache.crop(-4)
+            model(IDS[:, 5:9], past_key_values=cache)
+
+        self.refused(model, headscope.UsageError, "past_key_values", "holds 5 tokens", call=cut)
+
+    def test_compiled_model(self):
+        model = families.make("llama", "sdpa")
+        self.refused(torch.compile(model, backend="eager"), headscope.UsageError, "compiled", call=lambda: None)
+
+        def skipping():  # as a model does whose graphs were compiled before
+            cache = model(IDS[:, :9], use_cache=True).past_key_values
+            model.model.layers[1].self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
+            model(IDS[:, 9:12], past_key_values=cache)
+
+        self.refused(model, headscope.UsageError, "layer 1", "is the model compiled", "the first 9 tokens are in", call=skipping)
+
+    def test_positions_of_its_own(self):
+        model = families.make("llama")
+        self.refused(model, headscope.UsageError, "position_ids", call=lambda: model(IDS, position_ids=torch.arange(NUM_TOKENS)[None] * 2))
 
     def test_end_of_a_prompt_in_chunks(self):
         model = families.make("llama")
