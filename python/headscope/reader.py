@@ -14,6 +14,7 @@ from headscope import program
 from headscope.errors import BadInputError, UsageError
 
 _USUAL = {name: usual for name, _, usual, _, _ in trace_layout.INTEGER_COLUMNS} | {name: usual for name, _, usual in trace_layout.FLOAT_COLUMNS}
+_CHECKSUM_BYTES = 4
 _NUMPY = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 
 
@@ -34,13 +35,7 @@ class Vectors:
 
     def _stored(self, begin, end):
         """The bytes of the file as an array of shape [end - begin, ..]; bfloat16 as uint16."""
-        values = np.empty((end - begin, *self.shape[1:]), _NUMPY[self._encoding] if self._encoding else self._dataset.dtype)
-        if end > begin:
-            space = self._dataset.id.get_space()
-            tail = (0,) * (len(self.shape) - 1)
-            space.select_hyperslab((*self._place, begin, *tail), (1,) * len(self._place) + values.shape)
-            self._trace.read(self._dataset, h5s.create_simple(values.shape), space, values)
-        return values
+        return self._trace.read(self._dataset, self._place, begin, end, _NUMPY[self._encoding] if self._encoding else self._dataset.dtype)
 
     def __getitem__(self, chosen):
         first, rest = (chosen[0], chosen[1:]) if isinstance(chosen, tuple) else (chosen, ())
@@ -145,21 +140,32 @@ class Trace:
         state = "complete" if self.complete else "not complete"
         return f"<trace of {self.model['name'] or self.model['model_type']}: {len(self.layers)} layers, {self.num_tokens} tokens, {len(self.rows)} query rows, {state}>"
 
-    def read(self, dataset, memory_space, file_space, values):
-        """Reads a selection in the file's own type into `values`."""
+    def read(self, dataset, place, begin, end, kind):
+        """Items begin to end of the growing axis, at `place` on those before it, in the file's own type, which is called `kind` here.
+
+        A kill can hit the rewriting of the last chunk: what counts in it is there, but its checksum may be another version's. It is not looked at then.
+        """
+        tail = dataset.shape[len(place) + 1 :]
+        values = np.empty((max(0, end - begin), *tail), kind)
+        if end <= begin:
+            return values
+        space = dataset.id.get_space()
+        space.select_hyperslab((*place, begin, *(0 for _ in tail)), (1,) * len(place) + values.shape)
         try:
-            dataset.id.read(memory_space, file_space, values, mtype=dataset.id.get_type())
+            dataset.id.read(h5s.create_simple(values.shape), space, values, mtype=dataset.id.get_type())
+            return values
         except OSError as error:
-            remedy = "it may be in the middle of being written: open it again" if not self.complete else "the file is damaged: capture it again"
-            raise BadInputError(f"{self.path}: {dataset.name}: {error}; {remedy}") from None
+            items = dataset.chunks[len(place)]
+            first = (end - 1) // items * items
+            if self.complete:
+                raise BadInputError(f"{self.path}: {dataset.name}: {error}; the file is damaged: capture it again") from None
+            _, raw = dataset.id.read_direct_chunk((*place, first, *(0 for _ in tail)))
+            last = np.frombuffer(raw[:-_CHECKSUM_BYTES], kind).reshape(items, *tail)
+            whole = self.read(dataset, place, begin, first, kind) if begin < first else values[:0]
+            return np.concatenate([whole, last[max(0, begin - first) : end - first]])
 
     def _read_column(self, dataset, count):
-        values = np.empty((count, *dataset.shape[1:]), dataset.dtype)
-        if count:
-            space = dataset.id.get_space()
-            space.select_hyperslab((0,) * dataset.ndim, values.shape)
-            self.read(dataset, h5s.create_simple(values.shape), space, values)
-        return values
+        return self.read(dataset, (), 0, count, dataset.dtype)
 
     @property
     def tokens(self):

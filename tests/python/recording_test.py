@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording is promised to be: however the tokens come (whole, in chunks, generated with any cache, in a batch), the trace is the same one; what is
 not whole says so; what a trace cannot hold is refused by name."""
+import contextlib
 import os
 import resource
 import signal
@@ -455,6 +456,32 @@ class Ends(RecordingCase):
             self.assertTrue(np.isfinite(trace.lse(1, 3)[:]).all())
         done = subprocess.run([cases.HEADSCOPE, "analyze", self.path, "--heads", "1:3", "--quiet"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_last_chunk_that_a_kill_tore(self):
+        """The checksum of a chunk that was being rewritten may be wrong; what was flushed is read all the same, in a trace that is not complete."""
+        model = families.make("llama")
+        wanted = self.whole(model, IDS[:, :13])
+        for complete in (False, True):
+            path = self.folder / f"torn-{complete}.h5"
+            with contextlib.suppress(ZeroDivisionError), torch.no_grad():
+                with headscope.record(model, path, prompt_tokens=NUM_TOKENS):
+                    model(IDS[:, :13])
+                    1 / (1 if complete else 0)
+            with h5py.File(path) as file:
+                places = [file[name].id.get_chunk_info(0) for name in ("attention/k", "attention/lse", "tokens/ids")]
+            with open(path, "r+b") as file:
+                for place in places:
+                    file.seek(place.byte_offset + place.size - 1)
+                    byte = file.read(1)[0]
+                    file.seek(-1, 1)
+                    file.write(bytes([byte ^ 0x55]))
+            if not complete:
+                self.assertSame(path, wanted)
+                continue
+            with headscope.open(path) as trace:
+                with self.assertRefused(headscope.BadInputError, "attention/k", "damaged"):
+                    trace.k(0, 0)[:]
+                np.testing.assert_array_equal(trace.k(1, 0)[:], wanted["k 1:0"])
 
     def test_full_disk_is_told_before_data_is_lost(self):
         model = families.make("llama")
