@@ -17,7 +17,7 @@ import torch
 import transformers
 
 import headscope
-from headscope import interception, layout
+from headscope import interception, layout, visibility
 from headscope.pump import Pump
 from headscope.writer import TraceWriter
 
@@ -127,6 +127,17 @@ class Ways(RecordingCase):
             output = model.generate(ids, attention_mask=mask, max_new_tokens=9, do_sample=False, pad_token_id=0, eos_token_id=None)
         for b, pad in enumerate((4, 0)):
             self.assertSame(recording.paths[b], self.whole(model, output[b : b + 1, pad:-1]), 2e-5)
+
+    def test_training_step(self):
+        model = families.make("llama", "sdpa").train()
+        model(IDS, labels=IDS).loss.backward()
+        wanted = [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad()
+        with headscope.record(model, self.path):
+            model(IDS, labels=IDS).loss.backward()
+        for parameter, gradient in zip(model.parameters(), wanted):
+            self.assertTrue(torch.equal(parameter.grad, gradient))
+        self.assertSame(self.path, self.whole(model.eval()))
 
     def test_embeddings_instead_of_ids(self):
         model = families.make("llama")
@@ -266,6 +277,83 @@ class Memory(RecordingCase):
         written = self.path.stat().st_size
         self.assertGreater(written, 200 << 20)
         self.assertLess((max(waiting) - before) << 10, 128 << 20)  # 64 MiB that wait, and open chunks
+
+
+class Visibility(cases.FolderCase):
+    """visibility.py in blocks of a few scores, against a mask and sums of everything at once."""
+
+    CASES = (dict(), dict(window=5), dict(chunk=4), dict(bidirectional=1), dict(soft_cap=3.0), dict(window=1))
+
+    def setUp(self):
+        self.blocks = dict(visibility._BLOCK_SCORES)
+        visibility._BLOCK_SCORES.update(cpu=40)
+
+    def tearDown(self):
+        visibility._BLOCK_SCORES.update(self.blocks)
+
+    def seen(self, facts, total, pad, end):
+        """Which columns each column sees, one by one."""
+        result = torch.zeros(total, total, dtype=torch.bool)
+        for row in range(pad, end):
+            for column in range(pad, end):
+                block = (row - pad) // facts.chunk == (column - pad) // facts.chunk if facts.chunk else True
+                result[row, column] = bool(facts.bidirectional) or (column <= row and (not facts.window or row - column < facts.window) and block)
+        return result
+
+    def test_log_sum_exp_and_masks(self):
+        generator = torch.Generator().manual_seed(1)
+        total, past = 23, 9
+        for more in self.CASES:
+            for pad, offset in ((0, 0), (4, 0), (0, 3)):
+                if offset and (not more.get("window") or past - offset < more["window"] - 1):
+                    continue  # a cache that forgot what is still seen
+                with self.subTest(f"{more} pad {pad} offset {offset}"):
+                    facts = layout.LayerFacts(6, 2, 8, 8, (0, 2, 5), (0, 1), 0.7, **more)
+                    rows = torch.tensor([9, 10, 12, 13, 14, 18, 22])
+                    keys = visibility.Keys(offset, total - offset, total, pad, total)
+                    q, k = torch.randn(3, 7, 8, generator=generator), torch.randn(2, total - offset, 8, generator=generator)
+                    seen = self.seen(facts, total, pad, total)
+                    scores = 0.7 * q @ k[[0, 0, 1]].transpose(1, 2)
+                    if facts.soft_cap:
+                        scores = facts.soft_cap * torch.tanh(scores / facts.soft_cap)
+                    wanted = torch.logsumexp(scores.masked_fill(~seen[rows][:, offset:], -torch.inf), -1)
+                    torch.testing.assert_close(visibility.log_sum_exp(q, k, facts, facts.qo_heads, facts.kv_heads, rows, keys), wanted)
+                    mask = seen[past:, offset:][None, None]
+                    added = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+                    for one in (mask, added):
+                        self.assertEqual(visibility.mask_problem("eager", facts, one, {}, True, rows, past, keys, 0, False), "")
+                    for row, column in ((18, 18), (22, 22), (13, 13)):
+                        other = mask.clone()
+                        other[0, 0, row - past, column - offset] = False
+                        self.assertIn("attention_mask", visibility.mask_problem("sdpa", facts, other, {}, True, rows, past, keys, 0, False))
+                        self.assertEqual(visibility.mask_problem("sdpa", facts, other, {}, True, rows, past, keys, 0, True), "")
+
+    def test_calls_without_a_mask(self):
+        rows = torch.arange(9)
+        whole, one_more = visibility.Keys(0, 9, 9, 0, 9), visibility.Keys(0, 10, 10, 0, 10)
+        plain, window, both = (layout.LayerFacts(2, 2, 8, 8, (0, 1), (0, 1), 1.0, **more) for more in (dict(), dict(window=4), dict(bidirectional=1)))
+
+        def problem(name, facts, causal, rows=rows, keys=whole, mask=None, **options):
+            return visibility.mask_problem(name, facts, mask, options, causal, rows, int(rows[0]), keys, 0, False)
+
+        self.assertEqual(problem("sdpa", plain, True), "")
+        self.assertIn("comes after", problem("eager", plain, True))
+        self.assertTrue(problem("sdpa", plain, False))
+        self.assertEqual(problem("eager", plain, True, rows=torch.tensor([9]), keys=one_more), "")
+        self.assertTrue(problem("sdpa", window, True))
+        self.assertTrue(problem("sdpa", window, True, rows=torch.tensor([9]), keys=one_more))
+        self.assertEqual(problem("sdpa", window, True, rows=torch.arange(3), keys=visibility.Keys(0, 3, 3, 0, 3)), "")
+        self.assertEqual(problem("flash_attention_2", window, True, sliding_window=4), "")
+        self.assertTrue(problem("flash_attention_2", window, True))
+        self.assertTrue(problem("flash_attention_2", plain, False))
+        self.assertEqual(problem("sdpa", both, False), "")
+        self.assertEqual(problem("eager", both, False), "")
+        self.assertTrue(problem("sdpa", both, True))
+        padded = visibility.Keys(0, 9, 9, 2, 9)
+        self.assertEqual(problem("flash_attention_2", plain, True, rows=rows[2:], keys=padded, mask=torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1]])), "")
+        self.assertTrue(problem("flash_attention_2", plain, True, rows=rows[2:], keys=padded, mask=torch.tensor([[0, 1, 1, 1, 1, 1, 1, 1, 1]])))
+        self.assertTrue(problem("sdpa", plain, True, rows=rows[2:], keys=padded))
+        self.assertIn("flex", problem("flex_attention", plain, True))
 
 
 class Refusals(RecordingCase):
