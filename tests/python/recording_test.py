@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import unittest
 
 import cases
 import families
@@ -249,6 +250,37 @@ class Pictures(RecordingCase):
             self.assertEqual((trace.layers, trace.facts(0).num_qo_heads), ([0, 1], 4))
             self.assertEqual(list(file["tokens/role"][:]), [0, 0, 0, 2, 2, 2, 2, 0, 0, 0])
             self.assertEqual(trace.positions.T.tolist(), [[0, 1, 2, 3, 3, 3, 3, 5, 6, 7], [0, 1, 2, 3, 3, 4, 4, 5, 6, 7], [0, 1, 2, 3, 4, 3, 4, 5, 6, 7]])
+
+
+@unittest.skipUnless(torch.cuda.is_available(), "wants a GPU")
+class Gpu(RecordingCase):
+    """The same from a GPU: through pinned buffers and a side stream, with the kernel's own log-sum-exp where it tells it."""
+
+    def test_values_and_generation(self):
+        for name in ("llama", "mistral", "gemma3_text", "deepseek_v3", "gemma2"):
+            for dtype in (torch.float32, torch.bfloat16):
+                with self.subTest(f"{name} {dtype}"), torch.no_grad():
+                    model, path = families.make(name, "eager" if name == "gemma2" else "sdpa", dtype).cuda(), self.folder / f"gpu-{name}-{dtype}.h5"
+                    ids, given = IDS.cuda().repeat(1, 40)[:, :200], []
+                    output = model(ids)[0]
+                    interception.add(listener := lambda *one: given.append([tensor[0].clone() for tensor in one[2:5]]))
+                    with headscope.record(model, path, heads="0,2"):
+                        self.assertTrue(torch.equal(model(ids)[0], output))
+                    interception.remove(listener)
+                    with headscope.open(path) as trace:
+                        given = given[-len(trace.layers) :]  # the pass before them told the shapes
+                        for layer, (query, key, value) in zip(trace.layers, given):
+                            facts = trace.facts(layer)
+                            for head in (0, 2):
+                                kv_head = head // facts.group_size()
+                                self.assertTrue(torch.equal(trace.q(layer, head).torch(), query[head].cpu()))
+                                self.assertTrue(torch.equal(trace.k(layer, kv_head).torch(), key[kv_head].cpu()))
+                                self.assertTrue(torch.equal(trace.v(layer, kv_head).torch(), value[kv_head].cpu()))
+                                np.testing.assert_allclose(trace.scores(layer, head).sum(1), 1, atol=2e-3)
+                    output = model.generate(ids[:, :50], max_new_tokens=20, do_sample=False, pad_token_id=0, eos_token_id=None)
+                    with headscope.record(model, path, overwrite=True):
+                        again = model.generate(ids[:, :50], max_new_tokens=20, do_sample=False, pad_token_id=0, eos_token_id=None)
+                    self.assertTrue(torch.equal(output, again))
 
 
 class Memory(RecordingCase):
