@@ -234,9 +234,8 @@ void SettingFront::Finish() {
   for (const int64_t count : dropped_) num_pairs_ += count;
   SumBeyond(num_first_, num_second_, &dropped_);
   if (statistic_ == MassStatistic::kMean) {
-    std::vector<double> mass;
-    add_up(&Part::mass, &mass);
-    FindLeastSecondsOfMean(std::move(mass));
+    add_up(&Part::mass, &dropped_mass_);
+    FindLeastSecondsOfMean();
   } else {
     FindLeastSecondsOfRows();
   }
@@ -263,14 +262,17 @@ void SettingFront::FindLeastSecondsOfRows() {
   }
 }
 
-void SettingFront::FindLeastSecondsOfMean(std::vector<double> mass) {
-  double total = 0;
-  for (const double value : mass) total += value;
-  SumBeyond(num_first_, num_second_, &mass);
+double SettingFront::MeanMass(int64_t first, int64_t second) const {
+  return (total_mass_ - dropped_mass_[Cell(first, second)]) / static_cast<double>(num_rows_);
+}
+
+void SettingFront::FindLeastSecondsOfMean() {
+  total_mass_ = 0;
+  for (const double value : dropped_mass_) total_mass_ += value;
+  SumBeyond(num_first_, num_second_, &dropped_mass_);
   for (int64_t first = 0; first < num_first_; ++first) {
     int64_t second = 0;
-    while (second < num_second_ && (total - mass[Cell(first, second)]) / static_cast<double>(num_rows_) < least_mass_)
-      ++second;
+    while (second < num_second_ && MeanMass(first, second) < least_mass_) ++second;
     least_second_.push_back(second);
   }
 }

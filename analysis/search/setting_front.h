@@ -34,6 +34,8 @@ class SettingFront {
 
   // Attended pairs that the places keep.
   int64_t KeptPairs(int64_t first, int64_t second) const;
+  // Mean over the rows of the mass that they keep there; of the statistic kMean alone.
+  double MeanMass(int64_t first, int64_t second) const;
   // The least place of the second budget that is enough beside this one of the first; the number of its places: none.
   int64_t LeastSecond(int64_t first) const { return least_second_[static_cast<size_t>(first)]; }
 
@@ -63,14 +65,16 @@ class SettingFront {
   void ListRuns(Part* part) const;
   void FindLeastSeconds(const float* p, Part* part) const;
   void FindLeastSecondsOfRows();
-  void FindLeastSecondsOfMean(std::vector<double> mass);
+  void FindLeastSecondsOfMean();
 
   const int64_t num_first_, num_second_;
   const MassStatistic statistic_;
   const double least_mass_;
   int64_t num_rows_ = 0;
   std::vector<Part> parts_;
-  std::vector<int64_t> dropped_;  // [first, second]: pairs
+  std::vector<int64_t> dropped_;      // [first, second]: pairs
+  std::vector<double> dropped_mass_;  // [first, second], of the mean
+  double total_mass_ = 0;
   int64_t num_pairs_ = 0;
   std::vector<int64_t> least_second_;
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// headscope compare TRACE --method NAME[:k=v,..] [--method ..] [--heads ..] [--measure layer|head] [--repeat N]
+// headscope compare TRACE (--method NAME[:k=v,..].. | --config FILE) [--heads ..] [--measure layer|head] [--repeat N]
 // [--decode-rows N] [--device ..] [-o OUT.json|.csv|.h5]
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <memory>
 
 #include "analysis/head_sweeps.h"
@@ -15,6 +17,7 @@
 #include "commands/head_notes.h"
 #include "commands/head_results.h"
 #include "commands/head_selection.h"
+#include "commands/head_settings.h"
 #include "commands/method_choice.h"
 #include "commands/torch_decode.h"
 #include "data/trace_reader.h"
@@ -29,7 +32,8 @@ namespace headscope::app {
 namespace {
 
 struct CompareArguments {
-  std::string trace, heads, output, measure = "layer";
+  std::string trace, heads, output, config, measure = "layer";
+  bool measure_was_given = false;
   Device device = kCpu;
   std::vector<std::string> methods;
   analysis::CompareOptions options;
@@ -42,12 +46,86 @@ analysis::Measure ParseMeasure(const std::string& text) {
   throw UsageError("--measure '" + text + "': choose layer or head");
 }
 
+// What is run on the heads at these places of the chosen ones.
+struct Asked {
+  std::vector<size_t> places;
+  std::vector<analysis::AskedMethod> methods;
+};
+
+// Without a configuration all heads run the same. With one, each runs its own first, and heads of equal ones share a
+// run.
+std::vector<Asked> AskedOf(const CompareArguments& arguments, const std::vector<analysis::HeadId>& heads,
+                           const std::vector<analysis::AskedMethod>& of_all) {
+  std::vector<Asked> asked;
+  const HeadSettings settings = arguments.config.empty() ? HeadSettings() : ReadHeadSettings(arguments.config);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    std::vector<analysis::AskedMethod> methods;
+    if (!arguments.config.empty()) {
+      const auto own = settings.find(heads[i]);
+      if (own == settings.end())
+        throw UsageError(arguments.config + " has no setting for head " + HeadText(heads[i]) +
+                         "; choose by --heads those that it has");
+      methods.push_back(own->second);
+    }
+    methods.insert(methods.end(), of_all.begin(), of_all.end());
+    const auto same = std::ranges::find_if(asked, [&](const Asked& one) { return one.methods == methods; });
+    if (same == asked.end()) {
+      asked.push_back({{i}, std::move(methods)});
+    } else {
+      same->places.push_back(i);
+    }
+  }
+  return asked;
+}
+
+// By head, in the order of `heads`, then method.
+std::vector<analysis::MethodResult> Measure(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads,
+                                            const std::vector<Asked>& asked, analysis::ComparisonSweep comparison,
+                                            bool quiet) {
+  ProgressLine line(quiet);
+  const std::function<void(const analysis::SweepProgress&)> show = ShowComparing(&line);
+  std::vector<std::vector<analysis::MethodResult>> by_head(heads.size());
+  size_t done = 0;  // heads
+  for (const Asked& one : asked) {
+    std::vector<analysis::HeadId> some;
+    for (const size_t place : one.places) some.push_back(heads[place]);
+    analysis::SweepOptions sweep;
+    sweep.stop = StopOnInterrupt();
+    sweep.progress = [&](analysis::SweepProgress at) {
+      at.share =
+          (static_cast<double>(done) + at.share * static_cast<double>(some.size())) / static_cast<double>(heads.size());
+      if (done + some.size() < heads.size()) at.total = at.done + 1;  // others follow
+      show(at);
+    };
+    comparison.methods = one.methods;
+    std::vector<analysis::MethodResult> results;
+    CheckStatus(analysis::SweepComparisons(trace, some, comparison, sweep, &results));
+    for (size_t i = 0; i < results.size(); ++i)
+      by_head[one.places[i / one.methods.size()]].push_back(std::move(results[i]));
+    done += some.size();
+  }
+  std::vector<analysis::MethodResult> results;
+  for (std::vector<analysis::MethodResult>& head : by_head) std::ranges::move(head, std::back_inserter(results));
+  return results;
+}
+
 int RunCompare(CompareArguments arguments) {
-  if (!arguments.output.empty()) CheckResultsTarget(arguments.output, arguments.force, {arguments.trace});
+  if (arguments.methods.empty() && arguments.config.empty())
+    throw UsageError("--method or --config: say what is to be compared");
+  if (!arguments.output.empty())
+    CheckResultsTarget(arguments.output, arguments.force, {arguments.trace, arguments.config});
   const std::vector<MethodChoice> choices = ParseMethods(arguments.methods);
   analysis::ComparisonSweep comparison;
   comparison.measure = ParseMeasure(arguments.measure);
-  for (const MethodChoice& choice : choices) comparison.methods.push_back({choice.name, choice.values});
+  if (!arguments.config.empty()) {
+    if (arguments.measure_was_given && comparison.measure == analysis::Measure::kLayer)
+      throw UsageError(
+          "--measure layer: a configuration has other methods for other heads of a layer, which no one launch "
+          "runs; leave --measure out, and each head is timed by itself");
+    comparison.measure = analysis::Measure::kHead;
+  }
+  std::vector<analysis::AskedMethod> of_all;
+  for (const MethodChoice& choice : choices) of_all.push_back({choice.name, choice.values});
   const data::TraceReader trace(arguments.trace);
   const std::vector<analysis::HeadId> heads = ParseHeadsAsTyped(arguments.heads, analysis::RecordedHeads(trace));
   CheckQueryRows(trace);
@@ -56,17 +134,11 @@ int RunCompare(CompareArguments arguments) {
   arguments.options.device = arguments.device;
   if (!arguments.device.is_gpu()) arguments.options.other_dense = TorchDecode(arguments.options.num_threads);
 
-  std::vector<analysis::MethodResult> results;
+  const std::vector<Asked> asked = AskedOf(arguments, heads, of_all);
   HeadNotes head_notes;
   comparison.options = arguments.options;
   comparison.look = [&](const analysis::HeadTensors& head) { head_notes.Look(head, trace); };
-  {
-    ProgressLine line(arguments.quiet);
-    analysis::SweepOptions sweep;
-    sweep.stop = StopOnInterrupt();
-    sweep.progress = ShowComparing(&line);
-    CheckStatus(analysis::SweepComparisons(trace, heads, comparison, sweep, &results));
-  }
+  std::vector<analysis::MethodResult> results = Measure(trace, heads, asked, comparison, arguments.quiet);
   for (analysis::MethodResult& result : results) result.origin = OriginOf(trace);
   std::vector<std::string> notes;  // each once, in order
   for (const analysis::MethodResult& result : results) {
@@ -92,17 +164,23 @@ void AddCompareCommand(CLI::App& app, Action& action) {
   command
       ->add_option("--method", arguments->methods,
                    "Method and parameters; may be repeated (`headscope methods` lists them)")
-      ->required()
       ->type_name("NAME[:k=v,..]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  AddRecordedHeadsOption(command, &arguments->heads);
   command
-      ->add_option("--measure", arguments->measure,
-                   "What is timed: layer, all recorded heads of the head's layer in one launch, as a model attends; or "
-                   "head, by itself")
-      ->capture_default_str()
-      ->type_name("layer|head");
+      ->add_option("--config", arguments->config,
+                   "Configuration that gives each head a method of its own: of `headscope tune`, or MInference's best "
+                   "patterns. Each head is then timed by itself")
+      ->type_name("FILE");
+  AddRecordedHeadsOption(command, &arguments->heads);
+  CLI::Option* const measure =
+      command
+          ->add_option(
+              "--measure", arguments->measure,
+              "What is timed: layer, all recorded heads of the head's layer in one launch, as a model attends; or "
+              "head, by itself")
+          ->capture_default_str()
+          ->type_name("layer|head");
   AddRepeatOption(command, &arguments->options.repeats);
   command->add_option("--decode-rows", arguments->options.decode_rows, "Last query rows that decode methods run on")
       ->capture_default_str();
@@ -110,7 +188,10 @@ void AddCompareCommand(CLI::App& app, Action& action) {
   AddThreadsOption(command, &arguments->options.num_threads);
   AddOutputOptions(command, &arguments->output, &arguments->force, "Write the results to .json, .csv or .h5");
   AddQuietOption(command, &arguments->quiet);
-  command->callback([=, &action] { action = [=] { return RunCompare(*arguments); }; });
+  command->callback([=, &action] {
+    arguments->measure_was_given = measure->count() > 0;
+    action = [=] { return RunCompare(*arguments); };
+  });
 }
 
 }  // namespace headscope::app

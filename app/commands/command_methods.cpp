@@ -128,7 +128,8 @@ nlohmann::ordered_json ToJson(const MethodSpec& spec) {
             {"keeps_state", spec.keeps_state},
             {"needs_history", spec.needs_history},
             {"reads_v", spec.reads_v},
-            {"reads_output", spec.reads_output}}},
+            {"reads_output", spec.reads_output},
+            {"minference_pattern", spec.minference.name}}},
           {"parameters", parameters}};
 }
 

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// headscope tune TRACE.. --method NAME[:k=v,..] --target cra=T [--heads L:H,..] [-o CONFIG.json|.csv]
+// headscope tune TRACE.. --method NAME[:k=v,..].. --target cra=T|error=E|kept=F [--per head|layer|model] [--check
+// TRACE]..
+// [--heads L:H,..] [-o CONFIG.json|.csv|.tsv]
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stop_token>
 
+#include "analysis/measured_heads.h"
 #include "analysis/outside_mass.h"
 #include "analysis/search.h"
 #include "analysis/sweep.h"
@@ -20,6 +24,8 @@
 #include "commands/head_selection.h"
 #include "commands/method_choice.h"
 #include "commands/tuning.h"
+#include "commands/tuning_files.h"
+#include "commands/tuning_progress.h"
 #include "data/row_positions.h"
 #include "data/trace_reader.h"
 #include "support/exit_codes.h"
@@ -34,11 +40,12 @@ namespace {
 using Traces = std::vector<std::unique_ptr<data::TraceReader>>;
 
 struct TuneArguments {
-  std::vector<std::string> traces;
-  std::string method, target, heads, output;
+  std::vector<std::string> traces, checks, methods;
+  std::string target, heads, output, format, per = "head", choose = "mass";
+  int32_t front_points = 0;
   Device device = kCpu;
   int32_t num_threads = 0;
-  bool force = false, quiet = false;
+  bool force = false, quiet = false, resume = false;
 };
 
 MethodChoice ParseSearchableMethod(const std::string& text) {
@@ -59,12 +66,17 @@ MethodChoice ParseSearchableMethod(const std::string& text) {
   return choice;
 }
 
-void CheckOutput(const TuneArguments& arguments) {
-  if (arguments.output.empty()) return;
-  const std::string extension = Extension(arguments.output);
-  if (extension != "json" && extension != "csv")
-    throw UsageError(OutputFault(arguments.output, "the extension must be .json or .csv"));
-  CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
+TunedUnit ParseUnit(const std::string& text) {
+  for (const TunedUnit unit : {TunedUnit::kHead, TunedUnit::kLayer, TunedUnit::kModel}) {
+    if (text == NameOf(unit)) return unit;
+  }
+  throw UsageError("--per '" + text + "': choose head, layer or model");
+}
+
+TunedCriterion ParseCriterion(const std::string& text) {
+  if (text == "mass") return TunedCriterion::kMass;
+  if (text == "error") return TunedCriterion::kError;
+  throw UsageError("--choose '" + text + "': choose mass or error");
 }
 
 // One setting for several prompts is a setting of one model: refuses traces of others.
@@ -77,46 +89,50 @@ void CheckSameModel(const data::TraceReader& trace, const data::TraceReader& fir
                    expected.name + "); tune them apart");
 }
 
-Traces OpenTraces(const std::vector<std::string>& paths) {
+// `others`: traces that are open already, of the same model and other recordings.
+Traces OpenTraces(const std::vector<std::string>& paths, const Traces& others) {
   Traces traces;
   for (const std::string& path : paths) {
-    for (const auto& trace : traces) {
+    const auto is_same = [&](const auto& trace) {
       std::error_code missing;
-      if (std::filesystem::equivalent(path, trace->path(), missing))
-        throw UsageError(path + " is given twice, and its rows would count double; give each trace once");
-    }
+      return std::filesystem::equivalent(path, trace->path(), missing);
+    };
+    if (std::ranges::any_of(traces, is_same))
+      throw UsageError(path + " is given twice, and its rows would count double; give each trace once");
+    if (std::ranges::any_of(others, is_same))
+      throw UsageError("--check " + path + " is a trace to tune on, and would agree with itself; give another one");
     traces.push_back(std::make_unique<data::TraceReader>(path));
     CheckQueryRows(*traces.back());
     if (!data::RowsContiguous(traces.back()->row_positions()))
       throw BadInputError(
           {.file = path, .problem = "its query rows have gaps", .remedy = "capture with --rows all or --rows last:N"});
-    CheckSameModel(*traces.back(), *traces.front());
+    CheckSameModel(*traces.back(), others.empty() ? *traces.front() : *others.front());
   }
   return traces;
 }
 
 // The chosen heads, which every trace must have.
-std::vector<analysis::HeadId> ChooseHeads(const std::string& text, const Traces& traces) {
+std::vector<analysis::HeadId> ChooseHeads(const std::string& text, const Traces& traces, const Traces& checks) {
   std::vector<analysis::HeadId> heads = ParseHeads(text, analysis::RecordedHeads(*traces.front()));
-  for (const auto& trace : traces) {
-    const std::vector<analysis::HeadId> recorded = analysis::RecordedHeads(*trace);
-    for (const analysis::HeadId& head : heads) {
-      if (std::find(recorded.begin(), recorded.end(), head) != recorded.end()) continue;
-      throw UsageError(trace->path() + ": head " + HeadText(head) + " was not recorded there, and " +
-                       traces.front()->path() + " has it; give --heads that every trace has");
+  for (const Traces* const some : {&traces, &checks}) {
+    for (const auto& trace : *some) {
+      const std::vector<analysis::HeadId> recorded = analysis::RecordedHeads(*trace);
+      for (const analysis::HeadId& head : heads) {
+        if (std::find(recorded.begin(), recorded.end(), head) != recorded.end()) continue;
+        throw UsageError(trace->path() + ": head " + HeadText(head) + " was not recorded there, and " +
+                         traces.front()->path() + " has it; give --heads that every trace has");
+      }
     }
   }
   return heads;
 }
 
-Tuning Describe(const TuneArguments& arguments, const Traces& traces) {
-  Tuning tuning;
-  tuning.model = traces.front()->layout().model;
+std::vector<Tuning::Source> SourcesOf(const Traces& traces) {
+  std::vector<Tuning::Source> sources;
   for (const auto& trace : traces)
-    tuning.traces.push_back({trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows(),
-                             trace->layout().first_token});
-  tuning.target_text = arguments.target;
-  return tuning;
+    sources.push_back({trace->path(), trace->layout().prompt_source, trace->num_tokens(), trace->num_rows(),
+                       trace->layout().first_token});
+  return sources;
 }
 
 int64_t LongestOf(const Traces& traces) {
@@ -126,15 +142,17 @@ int64_t LongestOf(const Traces& traces) {
 }
 
 // A file holds every chosen head or is not there; of a run that was interrupted, the heads that are done are printed.
-void WriteTuning(const Tuning& tuning, const TuneArguments& arguments) {
+void WriteTuning(const Tuning& tuning, const TuneArguments& arguments, TuningFormat format) {
   if (arguments.output.empty() || !tuning.complete()) {
     WriteText(TuningTable(tuning), "", false);
   } else {
-    const bool json = Extension(arguments.output) == "json";
-    WriteText(json ? TuningJson(tuning) : TuningCsv(tuning), arguments.output, arguments.force);
+    WriteText(TuningFile(tuning, format), arguments.output, arguments.force);
   }
   std::string summary = TuningSummary(tuning);
-  if (!arguments.output.empty() && !tuning.complete()) summary += "; " + arguments.output + " is not written";
+  if (!arguments.output.empty() && !tuning.complete()) {
+    summary += "; " + arguments.output + " is not written";
+    if (arguments.resume) summary += ", and the same command goes on from here";
+  }
   Say(summary);
 }
 
@@ -150,71 +168,289 @@ double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int3
   return rows == 0 ? 0 : sum / static_cast<double>(rows);
 }
 
-// The heads that are done, in their order: all, unless interrupted. Throws what a head's search ends with.
-std::vector<TunedHead> TuneHeads(const std::vector<analysis::HeadId>& heads, const Traces& traces,
-                                 const TuneArguments& arguments, const MethodChoice& method,
-                                 const analysis::BudgetTarget& target) {
-  const analysis::HeadPlace place = UseDeviceForHeads(arguments.device);
-  const std::string stage = "tuning " + std::to_string(heads.size()) + (heads.size() == 1 ? " head" : " heads");
-  std::vector<HeadNotes> of_heads(heads.size());
-  std::vector<std::optional<TunedHead>> tuned;
-  kernels::Status status;
-  {
-    ProgressLine line(arguments.quiet);
-    line.Show(stage, 0, 100, "%");
-    analysis::SweepOptions sweep;
-    sweep.num_threads = arguments.num_threads;
-    sweep.most_at_once = analysis::HeadsAtOnce(place);
-    sweep.stop = StopOnInterrupt();
-    sweep.progress = [&](const analysis::SweepProgress& at) { line.Show(stage, at.Percent(), 100, "%"); };
-    const auto search = [&](const analysis::SweepCell& cell, TunedHead* head) {
-      const analysis::HeadId id = heads[cell.head];
-      std::vector<analysis::HeadTensorsPtr> recordings;
-      for (const auto& trace : traces) {
-        recordings.push_back(analysis::LoadHead(*trace, id, place));
-        of_heads[cell.head].Look(*recordings.back(), *trace);
-      }
-      analysis::BudgetSearchOptions options;
-      options.num_threads = cell.num_threads;
-      options.stop = sweep.stop;
-      options.progress = cell.report;
-      head->id = id;
-      head->device = recordings.front()->DeviceName();
-      head->outside_mass = MeanOutside(recordings, options.num_threads);
-      const kernels::Status found =
-          analysis::SearchBudget(recordings, *method.prefill, method.values, target, options, &head->found);
-      if (found.ok()) return found;
-      return kernels::Status{found.code(), arguments.traces.front() + ", head " + HeadText(id) + ", " + method.name +
-                                               ": " + found.message()};
-    };
-    status = analysis::Sweep(analysis::SweepAxes{.num_heads = heads.size()}, sweep, search, &tuned);
-  }  // its line ends before anything else is said
-  if (status.code() != kernels::StatusCode::kCancelled) CheckStatus(status);
-  HeadNotes notes;
-  for (const HeadNotes& of_head : of_heads) notes.Append(of_head);
-  notes.Print();
-  std::vector<TunedHead> done;
-  for (std::optional<TunedHead>& head : tuned) {
-    if (head) done.push_back(std::move(*head));
+// The heads that share a setting, as places in `heads`, which are sorted by layer.
+std::vector<std::vector<size_t>> UnitsOf(const std::vector<analysis::HeadId>& heads, TunedUnit unit) {
+  std::vector<std::vector<size_t>> units;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    const bool joins =
+        i > 0 && (unit == TunedUnit::kModel || (unit == TunedUnit::kLayer && heads[i].layer == heads[i - 1].layer));
+    if (!joins) units.emplace_back();
+    units.back().push_back(i);
   }
-  return done;
+  return units;
 }
 
-int RunTune(const TuneArguments& arguments) {
-  CheckOutput(arguments);
-  const MethodChoice method = ParseSearchableMethod(arguments.method);
-  const analysis::BudgetTarget target = ParseTarget(arguments.target);
-  const Traces traces = OpenTraces(arguments.traces);
-  const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces);
-  for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
-  Tuning tuning = Describe(arguments, traces);
-  tuning.method = method;
-  tuning.target = target;
-  tuning.grid = analysis::SearchedGrid(*method.spec, LongestOf(traces));
-  tuning.num_heads_chosen = heads.size();
+// Heads that share a setting are in memory together, with their masses.
+void CheckMemory(const std::vector<std::vector<size_t>>& units, const Traces& traces) {
+  constexpr int64_t kMassBytes = int64_t{64} << 20;  // of a head at most (analysis::HeadMass)
+  size_t most = 0;
+  for (const auto& unit : units) most = std::max(most, unit.size());
+  int64_t of_head = 0;
+  for (const auto& trace : traces) {
+    const data::ModelInfo& model = trace->layout().model;
+    of_head += (trace->num_rows() + 2 * trace->num_tokens()) * model.head_dim * int64_t{sizeof(float)} +
+               std::min(kMassBytes, trace->num_rows() * (trace->num_tokens() / 64 + 1) * int64_t{sizeof(float)});
+  }
+  if (most <= 1 || static_cast<int64_t>(most) * of_head <= analysis::MostMeasuredBytes()) return;
+  throw DeviceError(Fault{.field = "per",
+                          .problem = std::to_string(most) + " heads that share a setting take " +
+                                     std::to_string((static_cast<int64_t>(most) * of_head) >> 20) +
+                                     " MiB together, more than half of the memory that is available",
+                          .remedy = "tune per head, or fewer heads, or a shorter trace"});
+}
 
-  tuning.heads = TuneHeads(heads, traces, arguments, method, target);
-  if (!tuning.heads.empty()) WriteTuning(tuning, arguments);
+// What one unit's search found: its heads in order, and its trade-offs.
+struct TunedTogether {
+  std::vector<TunedHead> heads;
+  std::vector<TunedFront> fronts;
+};
+
+class Tuner {
+ public:
+  Tuner(const TuneArguments& arguments, const Traces& traces, const Traces& checks,
+        const std::vector<analysis::HeadId>& heads, const Tuning& tuning, TuningProgress* progress)
+      : arguments_(arguments),
+        traces_(traces),
+        checks_(checks),
+        ids_(heads),
+        tuning_(tuning),
+        progress_(progress),
+        place_(UseDeviceForHeads(arguments.device)),
+        units_(UnitsOf(heads, tuning.unit)),
+        notes_(heads.size()) {
+    CheckMemory(units_, traces);
+  }
+
+  // The units that are done, in their order: all, unless interrupted. Throws what a search ends with.
+  std::vector<TunedTogether> Run() {
+    const std::string stage = "tuning " + std::to_string(ids_.size()) + (ids_.size() == 1 ? " head" : " heads");
+    std::vector<std::optional<TunedTogether>> tuned;
+    kernels::Status status;
+    {
+      ProgressLine line(arguments_.quiet);
+      line.Show(stage, 0, 100, "%");
+      analysis::SweepOptions sweep;
+      sweep.num_threads = arguments_.num_threads;
+      sweep.most_at_once = tuning_.unit == TunedUnit::kHead ? analysis::HeadsAtOnce(place_) : 1;
+      sweep.stop = StopOnInterrupt();
+      sweep.progress = [&](const analysis::SweepProgress& at) { line.Show(stage, at.Percent(), 100, "%"); };
+      status = analysis::Sweep(
+          analysis::SweepAxes{.num_heads = units_.size()}, sweep,
+          [&](const analysis::SweepCell& cell, TunedTogether* together) {
+            const kernels::Status found = Tune(cell, sweep.stop, together);
+            if (found.ok()) return found;
+            return kernels::Status{found.code(), arguments_.traces.front() + ", head " +
+                                                     HeadText(ids_[units_[cell.head].front()]) + ", " +
+                                                     found.message()};
+          },
+          &tuned);
+    }  // its line ends before anything else is said
+    if (status.code() != kernels::StatusCode::kCancelled) CheckStatus(status);
+    HeadNotes notes;
+    for (const HeadNotes& of_head : notes_) notes.Append(of_head);
+    notes.Print();
+    std::vector<TunedTogether> done;
+    for (std::optional<TunedTogether>& together : tuned) {
+      if (together) done.push_back(std::move(*together));
+    }
+    return done;
+  }
+
+ private:
+  using Recordings = std::vector<std::vector<analysis::HeadTensorsPtr>>;  // by head, then trace
+
+  Recordings Load(const std::vector<size_t>& unit, const Traces& traces) {
+    Recordings recordings;
+    for (const size_t place : unit) {
+      recordings.emplace_back();
+      for (const auto& trace : traces) {
+        recordings.back().push_back(analysis::LoadHead(*trace, ids_[place], place_));
+        notes_[place].Look(*recordings.back().back(), *trace);
+      }
+    }
+    return recordings;
+  }
+
+  kernels::Status Tune(const analysis::SweepCell& cell, const std::stop_token& stop, TunedTogether* together) {
+    const std::vector<size_t>& unit = units_[cell.head];
+    if (const auto* done = progress_ == nullptr ? nullptr : progress_->Find(ids_[unit.front()]);
+        done != nullptr && done->size() == unit.size()) {
+      together->heads = *done;
+      return {};
+    }
+    const Recordings recordings = Load(unit, traces_);
+    // Every method has an equal part of the progress, and its trade-off half of that.
+    const size_t num_steps = tuning_.methods.size() * (arguments_.front_points > 0 ? 2 : 1);
+    size_t step = 0;
+    analysis::BudgetSearchOptions options;
+    options.num_threads = cell.num_threads;
+    options.stop = stop;
+    options.progress = [&](double share) {
+      cell.report((static_cast<double>(step) + share) / static_cast<double>(num_steps));
+    };
+    options.measure_error = tuning_.criterion == TunedCriterion::kError;
+    analysis::BudgetSearcher searcher(recordings, options);
+    analysis::BudgetTarget target = tuning_.target.budget;
+    if (kernels::Status status = Limit(&searcher, &target); !status.ok()) return status;
+
+    std::vector<analysis::BudgetSearchResult> best;
+    size_t best_method = 0;
+    for (size_t i = 0; i < tuning_.methods.size(); ++i) {
+      const MethodChoice& method = tuning_.methods[i].choice;
+      const auto named = [&](const kernels::Status& status) {
+        return kernels::Status{status.code(), method.name + ": " + status.message()};
+      };
+      std::vector<analysis::BudgetSearchResult> found;
+      kernels::Status status = searcher.Search(*method.prefill, method.values, target, &found);
+      if (!status.ok()) return named(status);
+      ++step;
+      if (best.empty() || IsBetter(found, best)) {
+        best = std::move(found);
+        best_method = i;
+      }
+      if (arguments_.front_points == 0) continue;
+      TunedFront& front = together->fronts.emplace_back();
+      for (const size_t place : unit) front.heads.push_back(ids_[place]);
+      front.method = i;
+      status = searcher.TradeOff(*method.prefill, method.values, arguments_.front_points, &front.points);
+      if (!status.ok()) return named(status);
+      ++step;
+    }
+    for (size_t i = 0; i < unit.size(); ++i) {
+      TunedHead& head = together->heads.emplace_back();
+      head.id = ids_[unit[i]];
+      head.method = best_method;
+      head.found = std::move(best[i]);
+      head.most = target.most;
+      head.device = recordings[i].front()->DeviceName();
+      head.outside_mass = MeanOutside(recordings[i], options.num_threads);
+    }
+    if (kernels::Status status = Check(unit, options, target, together); !status.ok()) return status;
+    if (progress_ != nullptr) progress_->Add(together->heads);
+    return {};
+  }
+
+  // Of a target that is another setting's pairs.
+  kernels::Status Limit(analysis::BudgetSearcher* searcher, analysis::BudgetTarget* target) const {
+    if (!tuning_.target.limit) return {};
+    const MethodChoice& limit = *tuning_.target.limit;
+    target->most = 1;
+    std::vector<analysis::BudgetSearchResult> kept;
+    if (kernels::Status status = searcher->Measure(*limit.prefill, limit.values, *target, &kept); !status.ok())
+      return {status.code(), limit.name + ": " + status.message()};
+    double sum = 0;
+    for (const analysis::BudgetSearchResult& head : kept) sum += head.kept_fraction;
+    // Not so exactly that rounding would leave out a setting of the very same pairs.
+    target->most = sum / static_cast<double>(kept.size()) * (1 + 1e-12);
+    return {};
+  }
+
+  kernels::Status Check(const std::vector<size_t>& unit, const analysis::BudgetSearchOptions& options,
+                        const analysis::BudgetTarget& target, TunedTogether* together) {
+    if (checks_.empty()) return {};
+    analysis::BudgetSearchOptions quiet = options;
+    quiet.progress = {};
+    const Recordings recordings = Load(unit, checks_);
+    for (size_t i = 0; i < unit.size(); ++i) {
+      TunedHead& head = together->heads[i];
+      const MethodChoice& method = tuning_.methods[head.method].choice;
+      analysis::BudgetSearcher searcher({recordings[i]}, quiet);
+      std::vector<analysis::BudgetSearchResult> checked;
+      if (kernels::Status status = searcher.Measure(*method.prefill, head.found.values, target, &checked); !status.ok())
+        return {status.code(), method.name + ": " + status.message()};
+      head.checked = std::move(checked.front());
+    }
+    return {};
+  }
+
+  // Of two methods' settings for the same heads: the one that reaches the target; of both, that with fewer pairs or, of
+  // a target for the pairs, with more mass or the smaller error; of none, that which comes nearer.
+  bool IsBetter(const std::vector<analysis::BudgetSearchResult>& a,
+                const std::vector<analysis::BudgetSearchResult>& b) const {
+    if (a.front().reached != b.front().reached) return a.front().reached;
+    const auto sum = [](const std::vector<analysis::BudgetSearchResult>& results, const auto& of) {
+      double total = 0;
+      for (const analysis::BudgetSearchResult& result : results) total += of(result);
+      return total;
+    };
+    const auto kept = [](const analysis::BudgetSearchResult& result) { return result.kept_fraction; };
+    const auto error = [](const analysis::BudgetSearchResult& result) { return result.relative_error; };
+    const analysis::BudgetTarget& target = tuning_.target.budget;
+    switch (target.kind) {
+      case analysis::BudgetTarget::Kind::kKept:
+        if (!a.front().reached) return sum(a, kept) < sum(b, kept);
+        if (tuning_.criterion == TunedCriterion::kError) return sum(a, error) < sum(b, error);
+        break;
+      case analysis::BudgetTarget::Kind::kError:
+        return a.front().reached ? sum(a, kept) < sum(b, kept) : sum(a, error) < sum(b, error);
+      case analysis::BudgetTarget::Kind::kMass:
+        if (a.front().reached) return sum(a, kept) < sum(b, kept);
+        break;
+    }
+    const auto mass = [&](const analysis::BudgetSearchResult& result) { return result.mass.Value(target.statistic); };
+    return sum(a, mass) > sum(b, mass);
+  }
+
+  const TuneArguments& arguments_;
+  const Traces &traces_, &checks_;
+  const std::vector<analysis::HeadId>& ids_;
+  const Tuning& tuning_;
+  TuningProgress* const progress_;  // null: what is done is not kept
+  const analysis::HeadPlace place_;
+  const std::vector<std::vector<size_t>> units_;
+  std::vector<HeadNotes> notes_;  // by head
+};
+
+int RunTune(const TuneArguments& arguments) {
+  Tuning tuning;
+  tuning.unit = ParseUnit(arguments.per);
+  tuning.criterion = ParseCriterion(arguments.choose);
+  TuningFormat format = TuningFormat::kJson;
+  if (!arguments.output.empty()) {
+    format = ChooseTuningFormat(arguments.format, arguments.output);
+    std::vector<std::string> inputs = arguments.traces;
+    inputs.insert(inputs.end(), arguments.checks.begin(), arguments.checks.end());
+    CheckOutputTarget(arguments.output, arguments.force, inputs);
+  } else if (!arguments.format.empty()) {
+    throw UsageError("--format says what a file is to be; name one with -o");
+  }
+  if (arguments.resume && (arguments.output.empty() || arguments.front_points > 0))
+    throw UsageError("--resume keeps the heads that are done beside an output; give -o, and no --front");
+  if (arguments.front_points > 0 && !arguments.output.empty() && format != TuningFormat::kJson)
+    throw UsageError("--front: only the table and the JSON file have room for trade-offs; write .json");
+  for (const std::string& text : arguments.methods) tuning.methods.push_back({ParseSearchableMethod(text), {}});
+  tuning.target = ParseTarget(arguments.target);
+  if (tuning.criterion == TunedCriterion::kError && tuning.target.budget.kind != analysis::BudgetTarget::Kind::kKept &&
+      tuning.methods.size() > 1)
+    throw UsageError("--choose error: a target of " + arguments.target +
+                     " is reached by the fewest pairs; choose by the error under a target for the pairs (kept=..)");
+  const Traces traces = OpenTraces(arguments.traces, {});
+  const Traces checks = OpenTraces(arguments.checks, traces);
+  const std::vector<analysis::HeadId> heads = ChooseHeads(arguments.heads, traces, checks);
+  for (const auto& trace : traces) CheckMethodsRun(*trace, heads);
+  tuning.model = traces.front()->layout().model;
+  tuning.traces = SourcesOf(traces);
+  tuning.checks = SourcesOf(checks);
+  for (Tuning::Searched& method : tuning.methods)
+    method.grid = analysis::SearchedGrid(*method.choice.spec, LongestOf(traces));
+  tuning.num_heads_chosen = heads.size();
+  CheckTuningFormat(format, tuning, heads);
+
+  std::optional<TuningProgress> progress;
+  if (arguments.resume) {
+    progress.emplace(arguments.output, tuning);
+    if (progress->num_heads() > 0) {
+      Say("going on with " + progress->path() + ", in which " + std::to_string(progress->num_heads()) +
+          (progress->num_heads() == 1 ? " head is done" : " heads are done"));
+    }
+  }
+  Tuner tuner(arguments, traces, checks, heads, tuning, progress ? &*progress : nullptr);
+  for (TunedTogether& together : tuner.Run()) {
+    std::ranges::move(together.heads, std::back_inserter(tuning.heads));
+    std::ranges::move(together.fronts, std::back_inserter(tuning.fronts));
+  }
+  if (!tuning.heads.empty()) WriteTuning(tuning, arguments, format);
+  if (progress && tuning.complete()) progress->Remove();
   return tuning.complete() ? kDone : kInterrupted;
 }
 
@@ -222,7 +458,7 @@ int RunTune(const TuneArguments& arguments) {
 
 void AddTuneCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
-      "tune", "Find each head's cheapest parameters of a method that keep a target share of the attention mass");
+      "tune", "Find the cheapest methods and parameters that keep a target share of each head's attention mass");
   auto arguments = std::make_shared<TuneArguments>();
   command
       ->add_option("traces", arguments->traces,
@@ -230,21 +466,55 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       ->required()
       ->type_name("TRACE");
   command
-      ->add_option("--method", arguments->method,
-                   "Prefill method; its budgets are searched, and k=v sets the other parameters")
+      ->add_option("--method", arguments->methods,
+                   "Prefill method; its budgets are searched, and k=v sets the other parameters. Of several, each head "
+                   "(--per) gets the one that is cheapest there")
       ->required()
-      ->type_name("NAME[:k=v,..]");
+      ->type_name("NAME[:k=v,..]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
       ->add_option("--target", arguments->target,
                    "Share of the attention mass, from 0 to 1, that a head must keep: cra=T in every row "
-                   "(SampleAttention's CRA), "
-                   "cra-p5=T in more than 95 % of the rows (the window's Meet target), cra-mean=T on average")
+                   "(SampleAttention's CRA), cra-p5=T in more than 95 % of the rows (the window's Meet target), "
+                   "cra-mean=T on average. Or the output's relative error that it may have: error=E. Or the share of "
+                   "pairs that it may keep, for the most mass: kept=F, or kept=METHOD:k=v,.. for those of a setting")
       ->required()
-      ->type_name("cra|cra-p5|cra-mean=T");
+      ->type_name("cra|cra-p5|cra-mean|error|kept=T");
+  command
+      ->add_option("--per", arguments->per,
+                   "What has a setting of its own; heads that share one must each reach the target")
+      ->capture_default_str()
+      ->type_name("head|layer|model");
+  command
+      ->add_option("--choose", arguments->choose,
+                   "Between methods under a target of kept=F: the most mass, or the least output error")
+      ->capture_default_str()
+      ->type_name("mass|error");
+  command
+      ->add_option("--check", arguments->checks,
+                   "Traces that nothing is chosen by: what the settings keep there is reported beside")
+      ->type_name("TRACE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--front", arguments->front_points,
+                   "Also this many settings of each method's trade-off between pairs and mass")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000));
   AddRecordedHeadsOption(command, &arguments->heads);
   AddOutputOptions(
       command, &arguments->output, &arguments->force,
-      "Write the configuration to .json (schema headscope-tuning-1) or .csv; without it a table is printed");
+      "Write the configuration to .json (schema headscope-tuning-2, which compare --config reads), .csv or "
+      ".tsv (DuoAttention's full_attention_heads.tsv); without it a table is printed");
+  command
+      ->add_option("--format", arguments->format,
+                   "What to write, where the extension does not say it: minference is its best patterns")
+      ->type_name("json|csv|minference|duo-attention");
+  command->add_flag(
+      "--resume", arguments->resume,
+      "Keep the heads that are done in OUT.unfinished, and go on from there when the command is given again "
+      "after Ctrl-C or a kill");
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
@@ -257,7 +527,8 @@ void AddTuneCommand(CLI::App& app, Action& action) {
       "of mass go in hundredths. The grid is printed, and stands in the file as \"grid\".\n"
       "Kept shares are of the pairs that the model itself attends to; budgets are in the method's own units "
       "(`headscope "
-      "methods NAME`).\nCtrl-C writes no file: it prints the heads that are done and exits with 130.");
+      "methods NAME`).\nCtrl-C writes no file (--resume keeps one to go on from): it prints the heads that are done "
+      "and exits with 130.");
   command->callback([=, &action] { action = [=] { return RunTune(*arguments); }; });
 }
 

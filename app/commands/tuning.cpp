@@ -2,58 +2,22 @@
 #include "commands/tuning.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <iomanip>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "analysis/types/number_text.h"
-#include "analysis/types/printable.h"
 #include "base/errors.h"
 #include "commands/head_selection.h"
-#include "data/model_json.h"
+#include "commands/target_names.h"
 #include "support/listed.h"
 
 namespace headscope::app {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using kernels::ParameterSpec;
-using kernels::ParameterType;
-
-struct Statistic {
-  const char* option;  // as typed
-  const char* field;   // in files
-  analysis::MassStatistic statistic;
-};
-constexpr Statistic kStatistics[] = {
-    {"cra", "cra_min", analysis::MassStatistic::kMinimum},
-    {"cra-p5", "cra_p5", analysis::MassStatistic::kFifthPercentile},
-    {"cra-mean", "cra_mean", analysis::MassStatistic::kMean},
-};
-
-Json ParameterJson(const kernels::MethodSpec& spec, const kernels::ParameterValues& values) {
-  Json json = Json::object();
-  for (const ParameterSpec& parameter : spec.parameters) {
-    switch (parameter.type) {
-      case ParameterType::kInteger:
-        json[parameter.name] = values.Integer(parameter.name);
-        break;
-      case ParameterType::kReal:
-        json[parameter.name] = values.Real(parameter.name);
-        break;
-      case ParameterType::kFlag:
-        json[parameter.name] = values.Flag(parameter.name);
-        break;
-      case ParameterType::kChoice:
-        json[parameter.name] = ValueText(parameter, values.Real(parameter.name));
-        break;
-    }
-  }
-  return json;
-}
 
 std::set<std::string> DevicesOf(const Tuning& tuning) {
   std::set<std::string> devices;
@@ -72,148 +36,260 @@ double MeanKept(const Tuning& tuning) {
   return tuning.heads.empty() ? 0 : sum / static_cast<double>(tuning.heads.size());
 }
 
+std::string HeadsText(const std::vector<analysis::HeadId>& heads) {
+  const std::string first = HeadText(heads.front());
+  return heads.size() == 1 ? first : first + ".." + HeadText(heads.back());
+}
+
+// The columns that say which setting a head has: the budgets of the one method, or any method and its budgets.
+class SettingColumns {
+ public:
+  explicit SettingColumns(const Tuning& tuning) : tuning_(tuning) {
+    if (tuning.methods.size() == 1) {
+      budgets_ = analysis::Budgets(*tuning.methods.front().choice.spec);
+      return;
+    }
+    for (const TunedHead& head : tuning.heads) {
+      const MethodChoice& method = tuning.MethodOf(head);
+      method_width_ = std::max(method_width_, static_cast<int>(method.name.size()));
+      text_width_ = std::max(text_width_, static_cast<int>(BudgetText(method, head.found.values).size()));
+    }
+  }
+
+  void Names(std::ostream& out) const {
+    if (budgets_.empty()) {
+      out << "  " << std::left << std::setw(method_width_) << "method"
+          << "  " << std::setw(text_width_) << "budgets" << std::right;
+    }
+    for (const ParameterSpec* budget : budgets_) out << std::setw(Width(*budget)) << budget->name;
+  }
+  void Units(std::ostream& out) const {
+    if (budgets_.empty()) out << std::setw(method_width_ + text_width_ + 4) << "";
+    for (const ParameterSpec* budget : budgets_) out << std::setw(Width(*budget)) << UnitText(*budget);
+  }
+  void Values(const TunedHead& head, std::ostream& out) const {
+    const MethodChoice& method = tuning_.MethodOf(head);
+    if (budgets_.empty()) {
+      out << "  " << std::left << std::setw(method_width_) << method.name << "  " << std::setw(text_width_)
+          << BudgetText(method, head.found.values) << std::right;
+    }
+    for (const ParameterSpec* budget : budgets_)
+      out << std::setw(Width(*budget)) << analysis::ShortestNumber(head.found.values.Real(budget->name));
+  }
+
+ private:
+  static int Width(const ParameterSpec& budget) {
+    return std::max({11, static_cast<int>(budget.name.size()) + 2, static_cast<int>(UnitText(budget).size()) + 2});
+  }
+
+  const Tuning& tuning_;
+  std::vector<const ParameterSpec*> budgets_;  // empty: several methods
+  int method_width_ = 6, text_width_ = 7;
+};
+
+void WriteQuality(const analysis::BudgetSearchResult& found, bool errors, std::ostream& out) {
+  out << std::fixed << std::setprecision(1) << std::setw(8) << 100 * found.kept_fraction << " %" << std::setprecision(4)
+      << std::setw(9) << found.mass.minimum << std::setw(9) << found.mass.fifth_percentile << std::setw(10)
+      << found.mass.mean;
+  if (errors) out << std::setw(9) << found.relative_error;
+}
+
+void WriteFronts(const Tuning& tuning, std::ostream& out) {
+  if (tuning.fronts.empty()) return;
+  const bool errors = tuning.HasErrors();
+  out << "\nTrade-off: the settings that keep the most mass for their pairs; * where no other method's keeps more mass "
+         "for fewer pairs.\n";
+  for (const TunedFront& front : tuning.fronts) {
+    const MethodChoice& method = tuning.methods[front.method].choice;
+    const std::vector<bool> undominated = Undominated(tuning, front);
+    for (size_t i = 0; i < front.points.size(); ++i) {
+      const analysis::TradeOffPoint& point = front.points[i];
+      out << std::left << std::setw(12) << HeadsText(front.heads) << std::right << std::fixed << std::setprecision(1)
+          << std::setw(6) << 100 * point.kept_fraction << " %" << std::setprecision(4) << std::setw(9)
+          << point.cra_mean;
+      if (errors) out << std::setw(9) << point.relative_error;
+      out << (undominated[i] ? " * " : "   ") << method.name << ':' << BudgetText(method, point.values) << '\n';
+    }
+  }
+}
+
 }  // namespace
 
-analysis::BudgetTarget ParseTarget(const std::string& text) {
+bool Tuning::HasErrors() const {
+  return std::ranges::any_of(heads, [](const TunedHead& head) { return !std::isnan(head.found.relative_error); });
+}
+
+const char* NameOf(TunedUnit unit) {
+  switch (unit) {
+    case TunedUnit::kHead:
+      return "head";
+    case TunedUnit::kLayer:
+      return "layer";
+    case TunedUnit::kModel:
+      return "model";
+  }
+  return "";
+}
+
+std::string BudgetText(const MethodChoice& method, const kernels::ParameterValues& values) {
+  std::string text;
+  for (const ParameterSpec* budget : analysis::Budgets(*method.spec)) {
+    text += (text.empty() ? "" : ",") + budget->name + "=" + ValueText(*budget, values.Real(budget->name));
+  }
+  return text;
+}
+
+std::vector<bool> Undominated(const Tuning& tuning, const TunedFront& front) {
+  std::vector<bool> undominated(front.points.size(), true);
+  for (const TunedFront& other : tuning.fronts) {
+    if (other.heads != front.heads || other.method == front.method) continue;
+    for (size_t i = 0; i < front.points.size(); ++i) {
+      const analysis::TradeOffPoint& mine = front.points[i];
+      undominated[i] = undominated[i] && std::ranges::none_of(other.points, [&](const analysis::TradeOffPoint& theirs) {
+                         return theirs.kept_fraction <= mine.kept_fraction && theirs.cra_mean >= mine.cra_mean &&
+                                (theirs.kept_fraction < mine.kept_fraction || theirs.cra_mean > mine.cra_mean);
+                       });
+    }
+  }
+  return undominated;
+}
+
+TuneTarget ParseTarget(const std::string& text) {
+  using Kind = analysis::BudgetTarget::Kind;
   const size_t sign = text.find('=');
   const std::string name = text.substr(0, sign);
-  const auto* const known = std::find_if(std::begin(kStatistics), std::end(kStatistics),
-                                         [&](const Statistic& statistic) { return name == statistic.option; });
-  if (sign == std::string::npos || known == std::end(kStatistics)) {
-    throw UsageError("--target '" + text + "' is not STATISTIC=SHARE; choose the statistic from " +
-                     Listed(kStatistics, &Statistic::option) + ", as in cra=0.95");
+  const auto* const known = std::find_if(std::begin(kTargetNames), std::end(kTargetNames),
+                                         [&](const TargetName& target) { return name == target.option; });
+  if (sign == std::string::npos || known == std::end(kTargetNames)) {
+    throw UsageError("--target '" + text + "' is not STATISTIC=NUMBER; choose the statistic from " +
+                     Listed(kTargetNames, &TargetName::option) + ", as in cra=0.95");
   }
-  double share = 0;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data() + sign + 1, end, share);
-  if (error != std::errc() || parsed != end || !(share > 0 && share < 1)) {
-    throw UsageError("--target '" + text + "': '" + text.substr(sign + 1) +
-                     "' is not a share of a row's mass; give a number between 0 and 1");
+  TuneTarget target;
+  target.text = text;
+  target.budget.kind = known->kind;
+  target.budget.statistic = known->statistic;
+  const std::string number = text.substr(sign + 1);
+  double value = 0;
+  const auto [parsed, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  const bool is_number = error == std::errc() && parsed == number.data() + number.size();
+  if (known->kind == Kind::kKept && !is_number && !number.empty() &&
+      std::isalpha(static_cast<unsigned char>(number.front()))) {
+    target.limit = ParseMethod(number, "--target kept");
+    if (target.limit->prefill == nullptr)
+      throw UsageError("--target kept: " + number + " is a decode method; give a prefill method, or a share");
+    return target;
   }
-  return {share, known->statistic};
+  const double largest = known->kind == Kind::kError ? 1e6 : 1;
+  if (!is_number || !(value > 0 && value < largest)) {
+    const char* const what =
+        known->kind == Kind::kMass   ? "is not a share of a row's mass; give a number between 0 and 1"
+        : known->kind == Kind::kKept ? "is not a share of the pairs; give a number between 0 and 1, "
+                                       "or a setting whose pairs are the limit, METHOD:k=v,.."
+                                     : "is not a relative error; give a number above 0";
+    throw UsageError("--target '" + text + "': '" + number + "' " + what);
+  }
+  (known->kind == Kind::kMass ? target.budget.mass : target.budget.most) = value;
+  return target;
 }
 
 std::string TuningTable(const Tuning& tuning) {
-  const std::vector<const ParameterSpec*> budgets = analysis::Budgets(*tuning.method.spec);
-  const auto width = [](const ParameterSpec& budget) {
-    return std::max({11, static_cast<int>(budget.name.size()) + 2, static_cast<int>(UnitText(budget).size()) + 2});
-  };
+  const SettingColumns setting(tuning);
   std::ostringstream out;
-  const bool cut = AnyCut(tuning);
+  const bool cut = AnyCut(tuning), errors = tuning.HasErrors(), checked = !tuning.checks.empty();
+  const auto quality_names = [&](const char* kept) {
+    out << std::setw(10) << kept << std::setw(9) << "CRA min" << std::setw(9) << "CRA 5 %" << std::setw(10)
+        << "CRA mean" << (errors ? "    error" : "");
+  };
+  const auto quality_units = [&](const char* kept) {
+    out << std::setw(10) << kept << std::setw(28) << "share of a row's mass" << (errors ? " relative" : "");
+  };
   out << std::left << std::setw(8) << "head" << std::right;
-  for (const ParameterSpec* budget : budgets) out << std::setw(width(*budget)) << budget->name;
-  out << std::setw(10) << "kept" << std::setw(9) << "CRA min" << std::setw(9) << "CRA 5 %" << std::setw(10)
-      << "CRA mean" << (cut ? "   outside" : "") << "  target\n"
-      << std::setw(8) << "";
-  for (const ParameterSpec* budget : budgets) out << std::setw(width(*budget)) << UnitText(*budget);
-  out << std::setw(10) << (cut ? "of part's" : "of pairs") << std::setw(28) << "share of a row's mass"
-      << (cut ? "          " : "") << "  " << tuning.target_text << '\n';
+  setting.Names(out);
+  quality_names("kept");
+  // The column of "met" is as wide as the target above it only where others follow.
+  const auto padded = [&](const std::string& text) {
+    const size_t width = checked ? std::max<size_t>(7, tuning.target.text.size()) : 0;
+    return "  " + text + std::string(std::max(width, text.size()) - text.size(), ' ');
+  };
+  out << (cut ? "   outside" : "") << padded("target");
+  if (checked) quality_names("| there");
+  out << (checked ? "  target\n" : "\n") << std::setw(8) << "";
+  setting.Units(out);
+  quality_units(cut ? "of part's" : "of pairs");
+  out << (cut ? "          " : "") << padded(tuning.target.text);
+  if (checked) {
+    quality_units("| of pairs");
+  }
+  out << '\n';
   for (const TunedHead& head : tuning.heads) {
     out << std::left << std::setw(8) << HeadText(head.id) << std::right;
-    for (const ParameterSpec* budget : budgets)
-      out << std::setw(width(*budget)) << analysis::ShortestNumber(head.found.values.Real(budget->name));
-    out << std::fixed << std::setprecision(1) << std::setw(8) << 100 * head.found.kept_fraction << " %"
-        << std::setprecision(4) << std::setw(9) << head.found.mass.minimum << std::setw(9)
-        << head.found.mass.fifth_percentile << std::setw(10) << head.found.mass.mean;
+    setting.Values(head, out);
+    WriteQuality(head.found, errors, out);
     if (cut) out << std::setw(10) << head.outside_mass;
-    out << (head.found.reached ? "  met" : "  NOT met") << '\n';
+    out << padded(head.found.reached ? "met" : "NOT met");
+    if (head.checked) {
+      WriteQuality(*head.checked, errors, out);
+      out << (head.checked->reached ? "  met" : "  NOT met");
+    }
+    out << '\n';
+  }
+  if (checked) {
+    out << "Right of the bar, \"there\": the same settings on";
+    for (const Tuning::Source& source : tuning.checks) out << ' ' << source.path;
+    out << ", by which nothing was chosen.\n";
   }
   if (cut) {
     out << "A part of a longer trace: kept is of the pairs inside the part, and \"outside\" is the mean share of a "
            "row's "
            "mass on the tokens before it, which no setting can keep.\n";
   }
+  WriteFronts(tuning, out);
   return out.str();
-}
-
-std::string TuningJson(const Tuning& tuning) {
-  const auto* const statistic = std::find_if(std::begin(kStatistics), std::end(kStatistics), [&](const Statistic& one) {
-    return one.statistic == tuning.target.statistic;
-  });
-  Json traces = Json::array();
-  for (const Tuning::Source& source : tuning.traces) {
-    traces.push_back({{"path", source.path},
-                      {"prompt", source.prompt},
-                      {"num_tokens", source.num_tokens},
-                      {"num_rows", source.num_rows},
-                      {"first_token", source.first_token}});
-  }
-  Json grid = Json::array();
-  for (const analysis::SearchedBudget& budget : tuning.grid) {
-    const auto number = [&](double value) { return budget.integer ? Json(static_cast<int64_t>(value)) : Json(value); };
-    grid.push_back({{"name", budget.name},
-                    {"minimum", number(budget.minimum)},
-                    {"maximum", number(budget.maximum)},
-                    {"step", number(budget.step)}});
-  }
-  Json heads = Json::array();
-  for (const TunedHead& head : tuning.heads) {
-    heads.push_back({{"layer", head.id.layer},
-                     {"head", head.id.head},
-                     {"device", head.device},
-                     {"target_met", head.found.reached},
-                     {"parameters", ParameterJson(*tuning.method.spec, head.found.values)},
-                     {"kept_fraction", head.found.kept_fraction},
-                     {"cra_min", head.found.mass.minimum},
-                     {"cra_p5", head.found.mass.fifth_percentile},
-                     {"cra_mean", head.found.mass.mean},
-                     {"outside_mass", head.outside_mass}});
-  }
-  const Json json = {{"schema", "headscope-tuning-1"},
-                     {"complete", tuning.complete()},
-                     {"num_heads_chosen", tuning.num_heads_chosen},
-                     {"model", data::ModelJson(tuning.model)},
-                     {"traces", std::move(traces)},
-                     {"method", tuning.method.name},
-                     {"target", {{"statistic", statistic->field}, {"value", tuning.target.mass}}},
-                     {"grid", std::move(grid)},
-                     {"heads", std::move(heads)}};
-  // Names and prompts come from files, which may hold anything: what is not UTF-8 is shown by U+FFFD.
-  return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
-}
-
-std::string TuningCsv(const Tuning& tuning) {
-  std::string csv = "layer,head,method,target_met";
-  for (const ParameterSpec& parameter : tuning.method.spec->parameters) csv.append(",").append(parameter.name);
-  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,outside_mass,device,complete\n";
-  for (const TunedHead& head : tuning.heads) {
-    csv += std::to_string(head.id.layer) + ',' + std::to_string(head.id.head) + ',' + tuning.method.name + ',';
-    csv += head.found.reached ? '1' : '0';
-    for (const ParameterSpec& parameter : tuning.method.spec->parameters)
-      csv.append(",").append(ValueText(parameter, head.found.values.Real(parameter.name)));
-    const analysis::MassDistribution& mass = head.found.mass;
-    for (const double value :
-         {head.found.kept_fraction, mass.minimum, mass.fifth_percentile, mass.mean, head.outside_mass})
-      csv.append(",").append(analysis::ShortestNumber(value));
-    csv += "," + head.device + (tuning.complete() ? ",1\n" : ",0\n");
-  }
-  return csv;
 }
 
 std::string TuningSummary(const Tuning& tuning) {
   std::vector<std::string> unmet;
+  size_t checked_met = 0;
   for (const TunedHead& head : tuning.heads) {
     if (!head.found.reached) unmet.push_back(HeadText(head.id));
+    checked_met += head.checked && head.checked->reached ? 1 : 0;
   }
   std::ostringstream out;
   if (!tuning.complete()) out << "only " << tuning.heads.size() << " of " << tuning.num_heads_chosen << " heads done: ";
   out << tuning.heads.size() - unmet.size() << " of " << tuning.heads.size()
-      << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target_text << ", keeping "
+      << (tuning.heads.size() == 1 ? " head reaches " : " heads reach ") << tuning.target.text << ", keeping "
       << std::fixed << std::setprecision(1) << 100 * MeanKept(tuning)
       << " % of the pairs on average, by masses computed on " << Listed(DevicesOf(tuning));
+  if (!tuning.checks.empty()) out << "; on the traces to check it, " << checked_met << " of them do";
   if (!unmet.empty()) {
     constexpr size_t kNamed = 8;  // the table and the file say it of every head
     const size_t others = unmet.size() > kNamed ? unmet.size() - kNamed : 0;
     unmet.resize(unmet.size() - others);
     if (others > 0) unmet.push_back(std::to_string(others) + (others == 1 ? " other" : " others"));
-    out << "; not even the largest budgets, which are written for them, are enough for " << Listed(unmet)
-        << ": take a lower target or other parameters there";
+    if (tuning.target.budget.kind == analysis::BudgetTarget::Kind::kKept) {
+      out << "; even the smallest budgets, which are written for them, keep more for " << Listed(unmet)
+          << ": take a higher limit or other parameters there";
+    } else {
+      out << "; not even the largest budgets, which are written for them, are enough for " << Listed(unmet)
+          << ": take a lower target or other parameters there";
+    }
+  }
+  if (tuning.methods.size() > 1) {
+    out << "; ";
+    for (size_t i = 0; i < tuning.methods.size(); ++i) {
+      const auto heads = std::ranges::count_if(tuning.heads, [i](const TunedHead& head) { return head.method == i; });
+      out << (i == 0 ? "" : ", ") << tuning.methods[i].choice.name << " for " << heads;
+    }
   }
   out << "; searched: ";
-  for (size_t i = 0; i < tuning.grid.size(); ++i) {
-    const analysis::SearchedBudget& budget = tuning.grid[i];
-    out << (i == 0 ? "" : ", ") << budget.name << " from " << analysis::ShortestNumber(budget.minimum) << " to "
-        << analysis::ShortestNumber(budget.maximum) << " by " << analysis::ShortestNumber(budget.step);
+  bool first = true;
+  for (const Tuning::Searched& method : tuning.methods) {
+    for (const analysis::SearchedBudget& budget : method.grid) {
+      out << (first ? "" : ", ") << (tuning.methods.size() > 1 ? method.choice.name + " " : "") << budget.name
+          << " from " << analysis::ShortestNumber(budget.minimum) << " to " << analysis::ShortestNumber(budget.maximum)
+          << " by " << analysis::ShortestNumber(budget.step);
+      first = false;
+    }
   }
   return out.str();
 }

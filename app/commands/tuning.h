@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `headscope tune` finds, and how it is written: for people, for a serving engine, for a table.
+// What `headscope tune` finds, as people read it (tuning_files.h: as programs do).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,15 +13,39 @@
 
 namespace headscope::app {
 
+// Heads that share one setting.
+enum class TunedUnit { kHead, kLayer, kModel };
+
+// What decides between methods that keep equally little: of a target for the kept pairs.
+enum class TunedCriterion { kMass, kError };
+
+struct TuneTarget {
+  std::string text;               // as typed
+  analysis::BudgetTarget budget;  // where `limit` is given, its `most` is another one for every unit
+  // The kept pairs of this setting are the limit: "kept=a-shape:n_sink=1024,n_local=4096".
+  std::optional<MethodChoice> limit;
+};
+
 // "cra=0.95", "cra-p5=0.95" or "cra-mean=0.95", as --target takes it: which statistic of the rows' kept mass, and what
-// it must reach, above 0 and below 1. Throws UsageError.
-analysis::BudgetTarget ParseTarget(const std::string& text);
+// it must reach, above 0 and below 1. "error=0.05": what the output's relative error may be. "kept=0.25" or
+// "kept=METHOD[:k=v,..]": the share of pairs that may be kept. Throws UsageError.
+TuneTarget ParseTarget(const std::string& text);
 
 struct TunedHead {
   analysis::HeadId id;
+  size_t method = 0;  // among Tuning::methods
   analysis::BudgetSearchResult found;
+  double most = 0;          // the limit of a target for pairs or errors
   std::string device;       // where its masses were computed: "cpu" or the GPU's name
   double outside_mass = 0;  // mean share of a row's mass on tokens before the traces' first, which no setting can keep
+  std::optional<analysis::BudgetSearchResult> checked;  // the same setting on the traces that nothing was chosen by
+};
+
+// Of one unit and one method.
+struct TunedFront {
+  std::vector<analysis::HeadId> heads;
+  size_t method = 0;
+  std::vector<analysis::TradeOffPoint> points;
 };
 
 struct Tuning {
@@ -29,24 +54,35 @@ struct Tuning {
     int64_t num_tokens = 0, num_rows = 0;
     int64_t first_token = 0;  // above 0: cut from a longer trace
   };
+  struct Searched {
+    MethodChoice choice;
+    std::vector<analysis::SearchedBudget> grid;  // what was tried of the method's budgets
+  };
   data::ModelInfo model;
-  std::vector<Source> traces;
-  MethodChoice method;
-  std::string target_text;  // as typed
-  analysis::BudgetTarget target;
-  std::vector<analysis::SearchedBudget> grid;  // what was tried of the method's budgets
+  std::vector<Source> traces, checks;
+  std::vector<Searched> methods;
+  TuneTarget target;
+  TunedUnit unit = TunedUnit::kHead;
+  TunedCriterion criterion = TunedCriterion::kMass;
   std::vector<TunedHead> heads;
+  std::vector<TunedFront> fronts;
   size_t num_heads_chosen = 0;  // more than `heads` when the run was interrupted
 
   bool complete() const { return heads.size() == num_heads_chosen; }
+  const MethodChoice& MethodOf(const TunedHead& head) const { return methods[head.method].choice; }
+  // Output errors were measured.
+  bool HasErrors() const;
 };
 
-// One line a head; below the names their units.
+// "head", "layer", "model".
+const char* NameOf(TunedUnit unit);
+// "n_vertical=30,n_slash=800": the budgets alone.
+std::string BudgetText(const MethodChoice& method, const kernels::ParameterValues& values);
+// The points' places that no other method's point of the same heads beats in pairs and mass.
+std::vector<bool> Undominated(const Tuning& tuning, const TunedFront& front);
+
+// One line a head; below the names their units. Then the trade-offs, a line for each point.
 std::string TuningTable(const Tuning& tuning);
-// Schema headscope-tuning-1 (docs/analysis.md, "A tuned configuration").
-std::string TuningJson(const Tuning& tuning);
-// One line a head with the same names. What belongs to the whole run is left out, but for `complete`.
-std::string TuningCsv(const Tuning& tuning);
 // One sentence: how many heads, how many reach the target and which do not, what they keep, what was searched.
 std::string TuningSummary(const Tuning& tuning);
 

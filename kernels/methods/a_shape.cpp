@@ -23,6 +23,7 @@ MethodSpec MakeSpec() {
       .summary = "Keeps the first n_sink tokens and the newest n_local tokens of every row.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kPlace,
+      .minference = {.name = "stream_llm", .first = "n_sink", .second = "n_local"},
       .parameters =
           {
               {.name = "n_sink",

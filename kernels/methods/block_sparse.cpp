@@ -31,6 +31,7 @@ MethodSpec MakeSpec() {
       .summary = "Keeps, per block of 64 queries, the blocks of 64 keys with the largest pooled score.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
+      .minference = {.name = "block_sparse", .first = "n_blocks"},
       .parameters = {{.name = "n_blocks",
                       .default_value = 100,
                       .minimum = 1,

@@ -33,6 +33,7 @@ MethodSpec MakeSpec() {
       .summary = "Keeps the columns and the diagonals that carry most attention in the last query rows.",
       .phase = Phase::kPrefill,
       .chosen_per = ChosenPer::kQueryHead,
+      .minference = {.name = "vertical_and_slash", .first = "n_vertical", .second = "n_slash"},
       .parameters =
           {
               {.name = "n_vertical",

@@ -70,29 +70,30 @@ class Tune(TraceCase):
         compared = steps = 0
         statistic, target = config["target"]["statistic"], config["target"]["value"]
         for entry in config["heads"]:
-            parameters = entry["parameters"]
-            self.assertEqual(list(parameters), [parameter["name"] for parameter in METHODS[config["method"]]["parameters"]])
+            parameters, method = entry["parameters"], entry["method"]
+            grid = next(searched["grid"] for searched in config["methods"] if searched["name"] == method)
+            self.assertEqual(list(parameters), [parameter["name"] for parameter in METHODS[method]["parameters"]])
             recordings = Recordings(traces, entry["layer"], entry["head"])
             try:
-                expected = recordings.keep(config["method"], parameters)
+                expected = recordings.keep(method, parameters)
             except tuned_masses.Ambiguous:
                 continue
             compared += 1
             for name, value in expected.items():
-                self.assertAlmostEqual(entry[name], value, delta=TOLERANCE, msg=f"{config['method']} {entry}: {name}")
+                self.assertAlmostEqual(entry[name], value, delta=TOLERANCE, msg=f"{entry}: {name}")
             self.assertEqual(entry["target_met"], entry[statistic] >= target)
             if not entry["target_met"]:
                 continue
-            self.assertEqual([budget["name"] for budget in config["grid"]], [budget["name"] for budget in budgets(config["method"])])
-            for budget in config["grid"]:
+            self.assertEqual([budget["name"] for budget in grid], [budget["name"] for budget in budgets(method)])
+            for budget in grid:
                 less = one_step_less(budget, parameters[budget["name"]])
                 if less is None:
                     continue
                 try:
-                    missed = recordings.keep(config["method"], parameters | {budget["name"]: less})
+                    missed = recordings.keep(method, parameters | {budget["name"]: less})
                 except tuned_masses.Ambiguous:
                     continue
-                self.assertLess(missed[statistic], target + TOLERANCE, f"{config['method']} {parameters}: {budget['name']} {less} is enough")
+                self.assertLess(missed[statistic], target + TOLERANCE, f"{method} {parameters}: {budget['name']} {less} is enough")
                 steps += 1
         return compared, steps
 
@@ -101,7 +102,7 @@ class Tune(TraceCase):
         for method, target, heads in (("vertical-slash", "cra-p5=0.95", "5:3,8:4"), ("sample-attention:keep_diagonal=1", "cra-mean=0.9", "2:0,8:4"),
                                       ("block-sparse", "cra-mean=0.95", "4:3"), ("a-shape", "cra=0.5", "2:0")):
             config, _ = self.tuned(SHIPPED, "--method", method, "--target", target, "--heads", heads)
-            self.assertEqual((config["schema"], config["complete"]), ("headscope-tuning-1", True))
+            self.assertEqual((config["schema"], config["complete"], config["per"]), ("headscope-tuning-2", True, "head"))
             self.assertEqual([f"{entry['layer']}:{entry['head']}" for entry in config["heads"]], heads.split(","))
             self.assertTrue(all(entry["target_met"] for entry in config["heads"]), "with everything kept any of these is reached")
             for entry in config["heads"]:
@@ -153,17 +154,18 @@ class Tune(TraceCase):
                 entry = config["heads"][0]
                 traced = traced_head(str(part), entry["layer"], entry["head"])
                 self.assertTrue(entry["target_met"])
-                for budget in config["grid"]:
+                grid = config["methods"][0]["grid"]
+                for budget in grid:
                     self.assertIn(f"{budget['name']} from {budget['minimum']} to 150 by 2", said)
                     self.assertEqual((budget["maximum"], budget["step"]), (150, 2), "64 steps at least, by a divisor of the registry's step")
-                masses, counts = traced.kept_by_row(config["method"], entry["parameters"])
+                masses, counts = traced.kept_by_row(entry["method"], entry["parameters"])
                 statistic, wanted = config["target"]["statistic"], config["target"]["value"]
-                cheapest, tried, ambiguous = tuned_masses.full_search(traced, config["method"], entry["parameters"], config["grid"], statistic, wanted)
+                cheapest, tried, ambiguous = tuned_masses.full_search(traced, entry["method"], entry["parameters"], grid, statistic, wanted)
                 self.assertEqual(tried, 76 * 76, "150 tokens by 2, from 0 or 1")
                 self.assertLess(ambiguous, tried / 5)
                 self.assertLessEqual(counts.sum(), cheapest[0], f"{entry['parameters']}, where {cheapest[1]} is cheaper")
                 if ambiguous == 0:
-                    self.assertEqual([entry["parameters"][budget["name"]] for budget in config["grid"]], list(cheapest[1]))
+                    self.assertEqual([entry["parameters"][budget["name"]] for budget in grid], list(cheapest[1]))
 
     def test_a_pattern_that_goes_by_the_heads_number_is_that_of_the_head_in_its_layer(self):
         for number, heads in (("per_kv_head=0", "2:0,2:3,8:5"), ("per_kv_head=1", "2:3,8:5")):
@@ -295,16 +297,21 @@ class Tune(TraceCase):
     def test_refusals_say_what_to_do(self):
         before = self.names()
         usual = {"--method": "block-sparse", "--target": "cra=0.9"}
-        for said, changed in (("choose the statistic from cra, cra-p5, cra-mean", {"--target": "0.9"}),
-                              ("choose the statistic from cra, cra-p5, cra-mean", {"--target": "error=0.1"}),
+        for said, changed in (("choose the statistic from cra, cra-p5, cra-mean, error, kept", {"--target": "0.9"}),
+                              ("is not a relative error", {"--target": "error=0"}), ("is not a relative error", {"--target": "error=nan"}),
+                              ("is not a share of the pairs", {"--target": "kept=1"}), ("is not registered", {"--target": "kept=nothing"}),
+                              ("is a decode method", {"--target": "kept=sparq"}), ("n_sink", {"--target": "kept=a-shape:n_sink=-1"}),
+                              ("choose head, layer or model", {"--per": "token"}), ("choose mass or error", {"--choose": "speed"}),
+                              ("name one with -o", {"--format": "json"}), ("give -o", {"--resume": ""}),
+                              ("is a trace to tune on", {"--check": self.trace}),
                               ("between 0 and 1", {"--target": "cra=1"}), ("between 0 and 1", {"--target": "cra=nan"}),
                               ("between 0 and 1", {"--target": "cra=0.9x"}), ("between 0 and 1", {"--target": "cra="}),
                               ("is a decode method", {"--method": "sparq"}), ("has 0 budgets", {"--method": "dense"}),
                               ("not registered", {"--method": "none"}), ("--heads", {"--heads": "77:0"}),
-                              ("must be .json or .csv", {"-o": self.path / "x.h5"}), ("is the same file", {"-o": self.same_file()}),
+                              ("must be .json, .csv or .tsv", {"-o": self.path / "x.h5"}), ("is the same file", {"-o": self.same_file()}),
                               ("0 to 4096", {"--threads": "-1"})):
             with self.subTest(changed=changed):
-                options = [str(part) for pair in (usual | changed).items() for part in pair]
+                options = [str(part) for pair in (usual | changed).items() for part in pair if part != ""]
                 self.assertIn(said, run("tune", self.trace, *options, code=2).stderr)
         run("tune", self.path / "none.h5", "--method", "block-sparse", "--target", "cra=0.9", code=3)
         self.assertEqual([name for name in self.names() if name not in before], ["same.json"])

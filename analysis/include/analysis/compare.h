@@ -130,6 +130,7 @@ struct CompareOptions {
 struct AskedMethod {
   std::string name;
   kernels::ParameterValues values;
+  friend bool operator==(const AskedMethod&, const AskedMethod&) = default;
 };
 
 // Methods beside dense attention on heads that are attended together.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cheapest setting of a method that keeps a wanted mass of one head: what the window's "Meet target" and
-// `headscope tune` do.
+// The cheapest setting of a method that keeps a wanted mass of a head, or of several that share it; the best one for a
+// given cost; and what lies between: what the window's "Meet target" and `headscope tune` do.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -16,11 +18,18 @@
 namespace headscope::analysis {
 
 struct BudgetTarget {
+  enum class Kind {
+    kMass,   // at least `mass` by `statistic`, for the fewest pairs
+    kKept,   // at most `most` of the attended pairs, for the most mass (the mean over rows)
+    kError,  // an output error of at most `most`, |O - O_dense| / |O_dense| over all rows, for the fewest pairs
+  };
   double mass = 0.95;  // 0 to 1
   // Which statistic of the rows' kept mass must reach it. The minimum is SampleAttention's CRA; the fifth percentile
   // lets fewer than 5 % of the rows stay below and is not decided by a single row; the mean is what the head as a whole
   // keeps.
   MassStatistic statistic = MassStatistic::kFifthPercentile;
+  Kind kind = Kind::kMass;
+  double most = 0;  // of kKept and kError; above 0
 };
 
 struct BudgetSearchOptions {
@@ -28,15 +37,18 @@ struct BudgetSearchOptions {
   std::stop_token stop = {};
   // The share that is done, 0 to 1, rising. Called on the caller's thread.
   std::function<void(double share)> progress = {};
+  // Measures the output error of what is found, which costs a dense and a sparse attention of the head.
+  bool measure_error = false;
 };
 
 struct BudgetSearchResult {
-  // False: not even the largest budgets reach the target. The rest then describes those.
+  // False: not even the largest budgets reach the target (kKept: the smallest). The rest then describes those.
   bool reached = false;
   kernels::ParameterValues values;  // `values` of the call with the budgets moved
   double kept_fraction = 0;         // kept pairs / pairs that the model sees
   MassDistribution mass;
-  int32_t num_masks = 0;  // made on the way
+  double relative_error = std::numeric_limits<double>::quiet_NaN();  // of the output; NaN: not measured
+  int32_t num_masks = 0;                                             // made on the way
 };
 
 // The parameters that SearchBudget moves: those that the registry marks as budgets, in its order.
@@ -69,7 +81,13 @@ std::vector<SearchedBudget> SearchedGrid(const kernels::MethodSpec& spec, int64_
 // as both grids have places. A-shape inside a model's own window, where more sinks may keep less, is bisected beside
 // every number of sinks.
 //
-// Errors: a method without budgets or with more than two; a target outside 0 to 1; cancelled; what PreviewMask refuses.
+// A kKept or kError target is looked for along the trade-off: the settings of the grid that keep the most mass (the
+// mean over rows) for their pairs. Of these, kKept takes the last one that is cheap enough; kError, whose error falls
+// along it but for noise, bisects. With two budgets a method that does not say where they take each pair, or A-shape
+// inside a model's own window, has the trade-off of at most 16 x 16 settings, evenly spaced over the grid.
+//
+// Errors: a method without budgets or with more than two; a target out of its range; cancelled; what PreviewMask
+// refuses.
 kernels::Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const BudgetTarget& target,
                              const BudgetSearchOptions& options, BudgetSearchResult* result);
@@ -79,6 +97,40 @@ kernels::Status SearchBudget(const HeadMass& mass, const kernels::PrefillMethod&
 kernels::Status SearchBudget(std::span<const HeadTensorsPtr> heads, const kernels::PrefillMethod& method,
                              const kernels::ParameterValues& values, const BudgetTarget& target,
                              const BudgetSearchOptions& options, BudgetSearchResult* result);
+
+// A setting of the trade-off between pairs and mass.
+struct TradeOffPoint {
+  kernels::ParameterValues values;
+  double kept_fraction = 0;                                          // of all heads' attended pairs
+  double cra_mean = 0;                                               // mean over all heads' rows
+  double relative_error = std::numeric_limits<double>::quiet_NaN();  // the worst head's; NaN: not measured
+};
+
+// Several searches over the same heads, whose masses and dense outputs are made once. With several heads, they share
+// one setting: each must reach the target by itself (kKept: all of them together), for the fewest pairs of all of them.
+class BudgetSearcher {
+ public:
+  // heads: each one's recordings, at least one and none null.
+  BudgetSearcher(const std::vector<std::vector<HeadTensorsPtr>>& heads, BudgetSearchOptions options);
+  ~BudgetSearcher();
+  BudgetSearcher(const BudgetSearcher&) = delete;
+  BudgetSearcher& operator=(const BudgetSearcher&) = delete;
+
+  // *results: one a head, with the same values. Errors as SearchBudget's.
+  kernels::Status Search(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                         const BudgetTarget& target, std::vector<BudgetSearchResult>* results);
+  // What a setting keeps of each head; `reached` says whether that meets the target.
+  kernels::Status Measure(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                          const BudgetTarget& target, std::vector<BudgetSearchResult>* results);
+  // At most most_points of the settings that keep the most mass for their pairs, ascending in both, from the cheapest
+  // to the largest: evenly spaced in the logarithm of the pairs. Errors measured where the options say so.
+  kernels::Status TradeOff(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                           int32_t most_points, std::vector<TradeOffPoint>* points);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 // "SampleAttention keeps at most 0.93 of the mass of 95 % of the queries, with alpha_c and alpha_s at their largest:
 // choose a target of at most 0.93.": of a search that did not reach its target.

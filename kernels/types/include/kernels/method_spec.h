@@ -83,6 +83,13 @@ enum class ChosenPer {
   kKvHead,     // by the tensors, for the query heads of a KV head together
 };
 
+// An entry of MInference's configuration files: [name, a, b, score], where a and b are parameters of the method.
+struct MInferencePattern {
+  std::string name = {};  // "vertical_and_slash"
+  // The parameters that a and b are; empty: that number says nothing, and is written as 0.
+  std::string first = {}, second = {};
+};
+
 struct MethodSpec {
   std::string name = {};     // as typed: "vertical-slash"
   std::string title = {};    // as shown: "MInference vertical-slash"
@@ -98,6 +105,8 @@ struct MethodSpec {
   bool needs_history = false;  // chooses by the steps before as well: a step cannot be had without these
   bool reads_v = false;        // with some setting at least, its choice or what it adds to the output is made of V
   bool reads_output = false;   // learns from the attention that its own steps had
+  // How MInference's configuration files write it; without a name they have no word for it.
+  MInferencePattern minference = {};
 
   std::vector<ParameterSpec> parameters = {};
 

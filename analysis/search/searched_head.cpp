@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "search/searched_head.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "compare/model_window.h"
+#include "compare/output_error.h"
+#include "compare/probability_pass.h"
+#include "kernels/contiguous.h"
+#include "kernels/cpu_executor.h"
+
+namespace headscope::analysis {
+namespace {
+
+using kernels::Status;
+
+Status Cancelled() {
+  return {kernels::StatusCode::kCancelled, "cancelled"};
+}
+
+}  // namespace
+
+SearchedHead::SearchedHead(std::vector<Recording> recordings, const BudgetSearchOptions& options)
+    : recordings_(std::move(recordings)), options_(options) {
+  for (const Recording& recording : recordings_) num_pairs_ += AttendedPairs(*recording.head);
+}
+
+int64_t SearchedHead::LongestRecording() const {
+  int64_t longest = 0;
+  for (const Recording& recording : recordings_) longest = std::max(longest, recording.head->num_tokens);
+  return longest;
+}
+
+Status SearchedHead::Pass(size_t place, const VisitProbabilities& visit) {
+  Recording& recording = recordings_[place];
+  if (recording.mass != nullptr) {
+    const bool finished =
+        PassProbabilities(*recording.head, options_.num_threads, options_.stop, /*sums=*/nullptr, visit);
+    return finished ? Status{} : Cancelled();
+  }
+  recording.owned_mass = HeadMass::Compute(recording.owned_head, options_.num_threads, options_.stop, visit);
+  recording.mass = recording.owned_mass.get();
+  return recording.mass == nullptr ? Cancelled() : Status{};
+}
+
+Status SearchedHead::Try(const kernels::PrefillMethod& method, const kernels::ParameterValues& values, Mask* mask) {
+  std::vector<float> rows;
+  int64_t kept = 0;
+  for (size_t i = 0; i < recordings_.size(); ++i) {
+    if (recordings_[i].mass == nullptr) {
+      if (Status status = Pass(i, {}); !status.ok()) return status;
+    }
+    if (options_.stop.stop_requested()) return Cancelled();
+    MaskPreview preview;
+    if (Status status =
+            PreviewMask(*recordings_[i].mass, method, values, options_.num_threads, options_.stop, &preview);
+        !status.ok())
+      return status;
+    rows.insert(rows.end(), preview.kept_mass.begin(), preview.kept_mass.end());
+    kept += kernels::CountPairs(preview.index->View()).kept;
+  }
+  *mask = {kept, DistributeMass(rows)};
+  return {};
+}
+
+Status SearchedHead::OutputError(const kernels::PrefillMethod& method, const kernels::ParameterValues& values,
+                                 double* error) {
+  double of_difference = 0, of_dense = 0;  // squared norms
+  std::vector<float> o;
+  for (Recording& recording : recordings_) {
+    const HeadTensors& head = *recording.head;
+    if (recording.dense.empty()) {
+      const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
+      if (Status status = Attend(head, dense, kernels::ParameterValues(dense.spec()), &recording.dense); !status.ok())
+        return status;
+    }
+    if (Status status = Attend(head, method, values, &o); !status.ok()) return status;
+    double norm = 0;
+    for (const float value : recording.dense) norm += static_cast<double>(value) * static_cast<double>(value);
+    const double relative = MeasureError(o.data(), recording.dense.data(), head.num_rows, head.ValueDim()).relative;
+    of_difference += relative * relative * norm;
+    of_dense += norm;
+  }
+  *error = of_dense > 0 ? std::sqrt(of_difference / of_dense) : std::sqrt(of_difference);
+  return {};
+}
+
+Status SearchedHead::Attend(const HeadTensors& head, const kernels::PrefillMethod& method,
+                            const kernels::ParameterValues& values, std::vector<float>* o) const {
+  kernels::SparseIndex index;
+  if (Status status = SelectOnHead(head, method, values, {options_.num_threads, options_.stop}, &index); !status.ok())
+    return status;
+  o->resize(static_cast<size_t>(head.num_rows * head.ValueDim()));
+  kernels::AttentionOutput output;
+  output.o = kernels::ContiguousTensor<void>(o->data(), 1, head.num_rows, head.ValueDim());
+  return kernels::AttendCpu(head.Problem(), index.View(), output, {options_.num_threads, options_.stop});
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/head_settings.h"
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "analysis/types/printable.h"
+#include "base/errors.h"
+#include "commands/head_selection.h"
+#include "kernels/method.h"
+#include "kernels/method_names.h"
+
+namespace headscope::app {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMostBytes = int64_t{64} << 20;
+constexpr int kMostDepth = 16;
+constexpr size_t kMostHeads = 1 << 20;
+constexpr const char* kRemedy = "give a file that `headscope tune -o FILE.json` wrote, or MInference's best patterns";
+
+[[noreturn]] void Refuse(const std::string& path, const std::string& field, const std::string& problem,
+                         const std::string& remedy = kRemedy) {
+  throw BadInputError(Fault{
+      .file = path, .field = analysis::Printable(field), .problem = analysis::Printable(problem), .remedy = remedy});
+}
+
+Json ParseFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) Refuse(path, "", "it cannot be opened");
+  std::string text;
+  std::vector<char> block(1 << 16);
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())) || file.gcount() > 0) {
+    text.append(block.data(), static_cast<size_t>(file.gcount()));
+    if (static_cast<int64_t>(text.size()) > kMostBytes) Refuse(path, "", "it is larger than 64 MB");
+  }
+  if (file.bad()) Refuse(path, "", "it cannot be read");
+  bool too_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep = too_deep || depth > kMostDepth;
+    return !too_deep;
+  };
+  Json json = Json::parse(text, look, /*allow_exceptions=*/false);
+  if (too_deep) Refuse(path, "", "it is nested more than 16 levels deep");
+  if (json.is_discarded()) Refuse(path, "", "it is not JSON");
+  return json;
+}
+
+// A number of a layer or head.
+int32_t Place(const std::string& path, const std::string& field, const Json& json) {
+  if (!json.is_number_integer()) Refuse(path, field, "it is not an integer");
+  const auto value = json.get<int64_t>();
+  if (json.is_number_unsigned() && json.get<uint64_t>() > kMostHeads) Refuse(path, field, "it is out of range");
+  if (value < 0 || value > static_cast<int64_t>(kMostHeads)) Refuse(path, field, "it is out of range");
+  return static_cast<int32_t>(value);
+}
+
+void SetParameter(const std::string& path, const std::string& field, const kernels::MethodSpec& spec,
+                  const std::string& name, const Json& value, kernels::ParameterValues* values) {
+  std::string error;
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    // A comma would begin another parameter.
+    error = text.find(',') == std::string::npos ? values->Parse(spec, name + "=" + text)
+                                                : "'" + text + "' is not one value";
+  } else if (value.is_boolean()) {
+    error = values->Set(spec, name, value.get<bool>() ? 1 : 0);
+  } else if (value.is_number()) {
+    error = values->Set(spec, name, value.get<double>());
+  } else {
+    error = name + " is neither a number nor a name";
+  }
+  if (!error.empty()) Refuse(path, field, error, "correct that value");
+}
+
+void AddHead(const std::string& path, const std::string& field, analysis::HeadId id, analysis::AskedMethod asked,
+             HeadSettings* settings) {
+  if (!settings->emplace(id, std::move(asked)).second)
+    Refuse(path, field, "head " + HeadText(id) + " is there twice", "leave one of its entries");
+}
+
+analysis::AskedMethod AskedOf(const std::string& path, const std::string& field, const std::string& name) {
+  const kernels::NamedMethod method = kernels::FindMethod(name);
+  if (method.spec() == nullptr) {
+    Refuse(path, field, "'" + name + "' is not registered; known are " + kernels::MethodNames(),
+           "name a method of this version");
+  }
+  return {kernels::UniqueName(*method.spec()), kernels::ParameterValues(*method.spec())};
+}
+
+// Schema 1 has one method for all heads; 2 names it with each.
+HeadSettings OfTuning(const std::string& path, const Json& json) {
+  const auto schema = json.find("schema");
+  if (schema == json.end() || !schema->is_string()) Refuse(path, "schema", "it is not there");
+  const auto& version = schema->get_ref<const std::string&>();
+  if (version != "headscope-tuning-1" && version != "headscope-tuning-2")
+    Refuse(path, "schema", "'" + version + "' is not headscope-tuning-2 or headscope-tuning-1");
+  const bool one_method = version == "headscope-tuning-1";
+  const auto heads = json.find("heads");
+  if (heads == json.end() || !heads->is_array()) Refuse(path, "heads", "it is not a list");
+  if (heads->size() > kMostHeads) Refuse(path, "heads", "there are more than a million");
+  HeadSettings settings;
+  for (size_t i = 0; i < heads->size(); ++i) {
+    const std::string field = "heads[" + std::to_string(i) + "]";
+    const Json& head = (*heads)[i];
+    if (!head.is_object()) Refuse(path, field, "it is not an object");
+    const auto value = [&](const char* name) -> const Json& {
+      const auto found = head.find(name);
+      if (found == head.end()) Refuse(path, field, std::string("it has no ") + name);
+      return *found;
+    };
+    const auto in_file = json.find("method");
+    const Json& method = !one_method ? value("method") : in_file != json.end() ? *in_file : value("method");
+    if (!method.is_string()) Refuse(path, field + ".method", "it is not a name");
+    analysis::AskedMethod asked = AskedOf(path, field + ".method", method.get_ref<const std::string&>());
+    const kernels::MethodSpec& spec = *kernels::FindMethod(asked.name).spec();
+    const Json& parameters = value("parameters");
+    if (!parameters.is_object()) Refuse(path, field + ".parameters", "it is not an object");
+    for (const auto& [name, number] : parameters.items())
+      SetParameter(path, field + ".parameters." + name, spec, name, number, &asked.values);
+    const analysis::HeadId id{Place(path, field + ".layer", value("layer")),
+                              Place(path, field + ".head", value("head"))};
+    AddHead(path, field, id, std::move(asked), &settings);
+  }
+  return settings;
+}
+
+const kernels::PrefillMethod* FindPattern(const std::string& name) {
+  for (const kernels::PrefillMethod* const method : kernels::PrefillMethods()) {
+    if (method->spec().minference.name == name) return method;
+  }
+  return nullptr;
+}
+
+// For each layer {"head": [name, a, b, score]}.
+HeadSettings OfMInference(const std::string& path, const Json& json) {
+  HeadSettings settings;
+  if (json.size() > kMostHeads) Refuse(path, "", "it has more than a million layers");
+  for (size_t layer = 0; layer < json.size(); ++layer) {
+    const std::string of_layer = "layer " + std::to_string(layer);
+    if (!json[layer].is_object()) Refuse(path, of_layer, "it is not an object of heads");
+    for (const auto& [key, entry] : json[layer].items()) {
+      const std::string field = of_layer + ", head " + key;
+      if (key.empty() || key.size() > 6 || key.find_first_not_of("0123456789") != std::string::npos)
+        Refuse(path, field, "it is not the number of a head");
+      if (!entry.is_array() || entry.size() < 3 || !entry[0].is_string() || !entry[1].is_number() ||
+          !entry[2].is_number())
+        Refuse(path, field, "it is not [name, a, b, score]");
+      const auto& name = entry[0].get_ref<const std::string&>();
+      const kernels::PrefillMethod* const method = name.empty() ? nullptr : FindPattern(name);
+      if (method == nullptr) Refuse(path, field, "'" + name + "' is not a pattern that is known here");
+      const kernels::MethodSpec& spec = method->spec();
+      analysis::AskedMethod asked{kernels::UniqueName(spec), kernels::ParameterValues(spec)};
+      for (const auto& [parameter, value] :
+           {std::pair{spec.minference.first, entry[1]}, std::pair{spec.minference.second, entry[2]}}) {
+        if (!parameter.empty()) SetParameter(path, field, spec, parameter, value, &asked.values);
+      }
+      AddHead(path, field, {static_cast<int32_t>(layer), std::stoi(key)}, std::move(asked), &settings);
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+
+HeadSettings ReadHeadSettings(const std::string& path) {
+  const Json json = ParseFile(path);
+  if (!json.is_object() && !json.is_array()) Refuse(path, "", "it is neither an object nor a list of layers");
+  HeadSettings settings = json.is_object() ? OfTuning(path, json) : OfMInference(path, json);
+  if (settings.empty()) Refuse(path, "", "it has no heads");
+  return settings;
+}
+
+}  // namespace headscope::app

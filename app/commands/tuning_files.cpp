@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/tuning_files.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/types/number_text.h"
+#include "analysis/types/printable.h"
+#include "base/errors.h"
+#include "commands/head_selection.h"
+#include "commands/target_names.h"
+#include "data/model_json.h"
+#include "support/output_file.h"
+
+namespace headscope::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using kernels::ParameterSpec;
+using kernels::ParameterType;
+
+Json ParameterJson(const kernels::MethodSpec& spec, const kernels::ParameterValues& values) {
+  Json json = Json::object();
+  for (const ParameterSpec& parameter : spec.parameters) {
+    switch (parameter.type) {
+      case ParameterType::kInteger:
+        json[parameter.name] = values.Integer(parameter.name);
+        break;
+      case ParameterType::kReal:
+        json[parameter.name] = values.Real(parameter.name);
+        break;
+      case ParameterType::kFlag:
+        json[parameter.name] = values.Flag(parameter.name);
+        break;
+      case ParameterType::kChoice:
+        json[parameter.name] = ValueText(parameter, values.Real(parameter.name));
+        break;
+    }
+  }
+  return json;
+}
+
+// JSON has no NaN: what was not measured is null.
+Json Measured(double value) {
+  return std::isnan(value) ? Json(nullptr) : Json(value);
+}
+
+Json SourcesJson(const std::vector<Tuning::Source>& sources) {
+  Json json = Json::array();
+  for (const Tuning::Source& source : sources) {
+    json.push_back({{"path", source.path},
+                    {"prompt", source.prompt},
+                    {"num_tokens", source.num_tokens},
+                    {"num_rows", source.num_rows},
+                    {"first_token", source.first_token}});
+  }
+  return json;
+}
+
+Json MethodsJson(const Tuning& tuning) {
+  Json json = Json::array();
+  for (const Tuning::Searched& method : tuning.methods) {
+    Json grid = Json::array();
+    for (const analysis::SearchedBudget& budget : method.grid) {
+      const auto number = [&](double value) {
+        return budget.integer ? Json(static_cast<int64_t>(value)) : Json(value);
+      };
+      grid.push_back({{"name", budget.name},
+                      {"minimum", number(budget.minimum)},
+                      {"maximum", number(budget.maximum)},
+                      {"step", number(budget.step)}});
+    }
+    json.push_back({{"name", method.choice.name}, {"grid", std::move(grid)}});
+  }
+  return json;
+}
+
+void AddQuality(const analysis::BudgetSearchResult& found, Json* json) {
+  (*json)["kept_fraction"] = found.kept_fraction;
+  (*json)["cra_min"] = found.mass.minimum;
+  (*json)["cra_p5"] = found.mass.fifth_percentile;
+  (*json)["cra_mean"] = found.mass.mean;
+  (*json)["relative_error"] = Measured(found.relative_error);
+}
+
+Json HeadsJson(const Tuning& tuning) {
+  Json json = Json::array();
+  for (const TunedHead& head : tuning.heads) {
+    const MethodChoice& method = tuning.MethodOf(head);
+    Json one = {{"layer", head.id.layer},
+                {"head", head.id.head},
+                {"method", method.name},
+                {"device", head.device},
+                {"target_met", head.found.reached},
+                {"parameters", ParameterJson(*method.spec, head.found.values)}};
+    AddQuality(head.found, &one);
+    one["outside_mass"] = head.outside_mass;
+    if (head.checked) {
+      Json checked = {{"target_met", head.checked->reached}};
+      AddQuality(*head.checked, &checked);
+      one["checked"] = std::move(checked);
+    }
+    json.push_back(std::move(one));
+  }
+  return json;
+}
+
+Json FrontsJson(const Tuning& tuning) {
+  Json json = Json::array();
+  for (const TunedFront& front : tuning.fronts) {
+    const MethodChoice& method = tuning.methods[front.method].choice;
+    const std::vector<bool> undominated = Undominated(tuning, front);
+    Json heads = Json::array(), points = Json::array();
+    for (const analysis::HeadId& head : front.heads) heads.push_back({head.layer, head.head});
+    for (size_t i = 0; i < front.points.size(); ++i) {
+      const analysis::TradeOffPoint& point = front.points[i];
+      points.push_back({{"parameters", ParameterJson(*method.spec, point.values)},
+                        {"kept_fraction", point.kept_fraction},
+                        {"cra_mean", point.cra_mean},
+                        {"relative_error", Measured(point.relative_error)},
+                        {"undominated", static_cast<bool>(undominated[i])}});
+    }
+    json.push_back({{"heads", std::move(heads)}, {"method", method.name}, {"points", std::move(points)}});
+  }
+  return json;
+}
+
+Json TargetJson(const TuneTarget& target) {
+  if (target.limit)
+    return {{"statistic", TargetField(target.budget)},
+            {"of", target.limit->name + ":" + target.limit->values.ToString(*target.limit->spec)}};
+  const bool mass = target.budget.kind == analysis::BudgetTarget::Kind::kMass;
+  return {{"statistic", TargetField(target.budget)}, {"value", mass ? target.budget.mass : target.budget.most}};
+}
+
+std::string JsonFile(const Tuning& tuning) {
+  Json json = {{"schema", "headscope-tuning-2"},
+               {"complete", tuning.complete()},
+               {"num_heads_chosen", tuning.num_heads_chosen},
+               {"model", data::ModelJson(tuning.model)},
+               {"traces", SourcesJson(tuning.traces)},
+               {"checks", SourcesJson(tuning.checks)},
+               {"methods", MethodsJson(tuning)},
+               {"target", TargetJson(tuning.target)},
+               {"per", NameOf(tuning.unit)},
+               {"heads", HeadsJson(tuning)}};
+  if (!tuning.fronts.empty()) json["fronts"] = FrontsJson(tuning);
+  // Names and prompts come from files, which may hold anything: what is not UTF-8 is shown by U+FFFD.
+  return analysis::PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
+}
+
+// The parameters of all methods, each name once; a head has a value where its method has the parameter. What belongs to
+// the whole run is left out, but for `complete`.
+std::string CsvFile(const Tuning& tuning) {
+  std::vector<std::string> names;
+  for (const Tuning::Searched& method : tuning.methods) {
+    for (const ParameterSpec& parameter : method.choice.spec->parameters) {
+      if (std::find(names.begin(), names.end(), parameter.name) == names.end()) names.push_back(parameter.name);
+    }
+  }
+  std::string csv = "layer,head,method,target_met";
+  for (const std::string& name : names) csv.append(",").append(name);
+  csv += ",kept_fraction,cra_min,cra_p5,cra_mean,relative_error,outside_mass";
+  if (!tuning.checks.empty()) {
+    for (const char* const name : {"target_met", "kept_fraction", "cra_min", "cra_p5", "cra_mean", "relative_error"})
+      csv.append(",checked_").append(name);
+  }
+  csv += ",device,complete\n";
+  const auto add_quality = [&csv](const analysis::BudgetSearchResult& found) {
+    for (const double value : {found.kept_fraction, found.mass.minimum, found.mass.fifth_percentile, found.mass.mean})
+      csv.append(",").append(analysis::ShortestNumber(value));
+    csv.append(",").append(std::isnan(found.relative_error) ? "" : analysis::ShortestNumber(found.relative_error));
+  };
+  for (const TunedHead& head : tuning.heads) {
+    const MethodChoice& method = tuning.MethodOf(head);
+    csv += std::to_string(head.id.layer) + ',' + std::to_string(head.id.head) + ',' + method.name + ',';
+    csv += head.found.reached ? '1' : '0';
+    for (const std::string& name : names) {
+      csv += ',';
+      for (const ParameterSpec& parameter : method.spec->parameters) {
+        if (parameter.name == name) csv += ValueText(parameter, head.found.values.Real(name));
+      }
+    }
+    add_quality(head.found);
+    csv.append(",").append(analysis::ShortestNumber(head.outside_mass));
+    if (head.checked) {
+      csv += head.checked->reached ? ",1" : ",0";
+      add_quality(*head.checked);
+    }
+    csv += "," + head.device + (tuning.complete() ? ",1\n" : ",0\n");
+  }
+  return csv;
+}
+
+// heads[layer][head], which are all there (CheckTuningFormat).
+std::vector<std::vector<const TunedHead*>> WholeModel(const Tuning& tuning) {
+  std::vector<std::vector<const TunedHead*>> heads(
+      static_cast<size_t>(tuning.model.num_layers),
+      std::vector<const TunedHead*>(static_cast<size_t>(tuning.model.num_qo_heads), nullptr));
+  for (const TunedHead& head : tuning.heads)
+    heads.at(static_cast<size_t>(head.id.layer)).at(static_cast<size_t>(head.id.head)) = &head;
+  return heads;
+}
+
+// The score, which MInference keeps beside a pattern and never reads, is the mean kept mass.
+std::string MInferenceFile(const Tuning& tuning) {
+  Json layers = Json::array();
+  for (const auto& heads : WholeModel(tuning)) {
+    Json layer = Json::object();
+    for (const TunedHead* const head : heads) {
+      const kernels::MInferencePattern& pattern = tuning.MethodOf(*head).spec->minference;
+      const auto number = [&](const std::string& name) { return name.empty() ? 0 : head->found.values.Integer(name); };
+      layer[std::to_string(head->id.head)] = {pattern.name, number(pattern.first), number(pattern.second),
+                                              head->found.mass.mean};
+    }
+    layers.push_back(std::move(layer));
+  }
+  return layers.dump() + "\n";
+}
+
+// A KV head's share is the largest one that a query head of its group keeps: the less it keeps, the sooner it may
+// stream.
+std::string DuoAttentionFile(const Tuning& tuning) {
+  const auto group =
+      static_cast<size_t>(std::max(1, tuning.model.num_qo_heads / std::max(1, tuning.model.num_kv_heads)));
+  std::string text;
+  for (const auto& heads : WholeModel(tuning)) {
+    for (size_t first = 0; first < heads.size(); first += group) {
+      double share = 0;
+      for (size_t i = first; i < std::min(first + group, heads.size()); ++i)
+        share = std::max(share, heads[i]->found.kept_fraction);
+      text += (first == 0 ? "" : "\t") + analysis::ShortestNumber(share);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+struct Format {
+  const char* option;
+  TuningFormat format;
+};
+constexpr Format kFormats[] = {{"json", TuningFormat::kJson},
+                               {"csv", TuningFormat::kCsv},
+                               {"minference", TuningFormat::kMInference},
+                               {"duo-attention", TuningFormat::kDuoAttention}};
+
+}  // namespace
+
+TuningFormat ChooseTuningFormat(const std::string& format, const std::string& path) {
+  const std::string extension = Extension(path);
+  for (const Format& known : kFormats) {
+    if (format == known.option) return known.format;
+  }
+  if (!format.empty()) throw UsageError("--format '" + format + "': choose json, csv, minference or duo-attention");
+  if (extension == "json") return TuningFormat::kJson;
+  if (extension == "csv") return TuningFormat::kCsv;
+  if (extension == "tsv") return TuningFormat::kDuoAttention;
+  throw UsageError(OutputFault(path, "the extension must be .json, .csv or .tsv (DuoAttention's)", "or give --format"));
+}
+
+void CheckTuningFormat(TuningFormat format, const Tuning& tuning, const std::vector<analysis::HeadId>& heads) {
+  for (const Tuning::Searched& method : tuning.methods) {
+    const kernels::MethodSpec& spec = *method.choice.spec;
+    if (format == TuningFormat::kMInference && spec.minference.name.empty())
+      throw UsageError("--format minference: MInference's files have no word for " + spec.name +
+                       "; give methods of its own, or another format");
+    if (format == TuningFormat::kDuoAttention && !spec.IsStatic())
+      throw UsageError("--format duo-attention: its files say which heads may stream, and " + spec.name +
+                       " chooses by the tensors; give a method that goes by place, such as a-shape");
+  }
+  if (format == TuningFormat::kJson || format == TuningFormat::kCsv) return;
+  for (int32_t layer = 0; layer < tuning.model.num_layers; ++layer) {
+    for (int32_t head = 0; head < tuning.model.num_qo_heads; ++head) {
+      if (std::ranges::find(heads, analysis::HeadId{layer, head}) != heads.end()) continue;
+      throw UsageError("--format: the file has a place for every head of the model, and " + HeadText({layer, head}) +
+                       " is not among those to tune; tune a trace of all layers and heads, without --heads");
+    }
+  }
+}
+
+std::string TuningFile(const Tuning& tuning, TuningFormat format) {
+  switch (format) {
+    case TuningFormat::kJson:
+      return JsonFile(tuning);
+    case TuningFormat::kCsv:
+      return CsvFile(tuning);
+    case TuningFormat::kMInference:
+      return MInferenceFile(tuning);
+    case TuningFormat::kDuoAttention:
+      return DuoAttentionFile(tuning);
+  }
+  return {};
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/tuning_progress.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "analysis/types/printable.h"
+#include "base/errors.h"
+#include "data/model_json.h"
+
+namespace headscope::app {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kSchema = "headscope-tuning-progress-1";
+
+Json SourceJson(const std::vector<Tuning::Source>& sources) {
+  Json json = Json::array();
+  for (const Tuning::Source& source : sources)
+    json.push_back({source.path, source.prompt, source.num_tokens, source.num_rows, source.first_token});
+  return json;
+}
+
+// What a run that goes on must have in common with the one that was stopped.
+Json IdentityOf(const Tuning& tuning) {
+  Json methods = Json::array();
+  for (const Tuning::Searched& method : tuning.methods) {
+    Json grid = Json::array();
+    for (const analysis::SearchedBudget& budget : method.grid)
+      grid.push_back({budget.name, budget.minimum, budget.maximum, budget.step});
+    methods.push_back({method.choice.name, method.choice.values.ToString(*method.choice.spec), std::move(grid)});
+  }
+  return {{"schema", kSchema},
+          {"weights_sha256", tuning.model.weights_sha256},
+          {"traces", SourceJson(tuning.traces)},
+          {"checks", SourceJson(tuning.checks)},
+          {"methods", std::move(methods)},
+          {"target", tuning.target.text},
+          {"per", NameOf(tuning.unit)},
+          {"criterion", static_cast<int>(tuning.criterion)}};
+}
+
+Json ResultJson(const kernels::MethodSpec& spec, const analysis::BudgetSearchResult& found) {
+  Json json = {{"reached", found.reached},
+               {"values", found.values.ToString(spec)},
+               {"kept", found.kept_fraction},
+               {"mass", {found.mass.minimum, found.mass.fifth_percentile, found.mass.mean}}};
+  if (!std::isnan(found.relative_error)) json["error"] = found.relative_error;
+  return json;
+}
+
+// Throws what nlohmann's access does of a line that is not as ResultJson makes it.
+analysis::BudgetSearchResult ResultOf(const kernels::MethodSpec& spec, const Json& json) {
+  analysis::BudgetSearchResult found;
+  found.reached = json.at("reached").get<bool>();
+  found.values = kernels::ParameterValues(spec);
+  if (!found.values.Parse(spec, json.at("values").get<std::string>()).empty()) throw std::out_of_range("values");
+  found.kept_fraction = json.at("kept").get<double>();
+  found.mass.minimum = json.at("mass").at(0).get<double>();
+  found.mass.fifth_percentile = json.at("mass").at(1).get<double>();
+  found.mass.mean = json.at("mass").at(2).get<double>();
+  if (json.contains("error")) found.relative_error = json.at("error").get<double>();
+  return found;
+}
+
+Json HeadJson(const Tuning& tuning, const TunedHead& head) {
+  const kernels::MethodSpec& spec = *tuning.MethodOf(head).spec;
+  Json json = {{"id", {head.id.layer, head.id.head}},
+               {"method", head.method},
+               {"found", ResultJson(spec, head.found)},
+               {"most", head.most},
+               {"device", head.device},
+               {"outside", head.outside_mass}};
+  if (head.checked) json["checked"] = ResultJson(spec, *head.checked);
+  return json;
+}
+
+TunedHead HeadOf(const Tuning& tuning, const Json& json) {
+  TunedHead head;
+  head.id = {json.at("id").at(0).get<int32_t>(), json.at("id").at(1).get<int32_t>()};
+  head.method = json.at("method").get<size_t>();
+  const kernels::MethodSpec& spec = *tuning.methods.at(head.method).choice.spec;
+  head.found = ResultOf(spec, json.at("found"));
+  head.most = json.at("most").get<double>();
+  head.device = analysis::Printable(json.at("device").get<std::string>());
+  head.outside_mass = json.at("outside").get<double>();
+  if (json.contains("checked")) head.checked = ResultOf(spec, json.at("checked"));
+  return head;
+}
+
+std::string Line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
+    : tuning_(tuning), path_(output + ".unfinished") {
+  std::string kept = Line(IdentityOf(tuning));
+  if (std::ifstream before(path_, std::ios::binary); before) {
+    std::string line;
+    if (std::getline(before, line) && line + "\n" != kept) {
+      const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (!json.is_object() || json.value("schema", "") != kSchema) {
+        throw BadInputError(Fault{.file = path_,
+                                  .problem = "it is no file of a tuning that was stopped",
+                                  .remedy = "move it away, or leave out --resume"});
+      }
+      throw UsageError(path_ +
+                       " is of a tuning of other traces, methods or targets; give the command that was stopped, "
+                       "or remove that file to begin anew");
+    }
+    while (std::getline(before, line)) {
+      if (before.eof()) break;  // cut short
+      std::vector<TunedHead> unit;
+      try {
+        for (const Json& head : Json::parse(line)) unit.push_back(HeadOf(tuning, head));
+      } catch (const std::exception&) {
+        throw BadInputError(
+            Fault{.file = path_, .problem = "a line of it is damaged", .remedy = "remove the file to begin anew"});
+      }
+      if (unit.empty()) continue;
+      kept += line + "\n";
+      const analysis::HeadId first = unit.front().id;
+      done_[first] = std::move(unit);
+    }
+  }
+  file_.open(path_, std::ios::binary | std::ios::trunc);
+  if (!(file_ << kept << std::flush)) {
+    throw FailedError(
+        Fault{.file = path_, .problem = std::strerror(errno), .remedy = "make room, or leave out --resume"});
+  }
+}
+
+const std::vector<TunedHead>* TuningProgress::Find(analysis::HeadId first) const {
+  const auto found = done_.find(first);
+  return found == done_.end() ? nullptr : &found->second;
+}
+
+size_t TuningProgress::num_heads() const {
+  size_t count = 0;
+  for (const auto& [first, unit] : done_) count += unit.size();
+  return count;
+}
+
+void TuningProgress::Add(const std::vector<TunedHead>& unit) {
+  Json json = Json::array();
+  for (const TunedHead& head : unit) json.push_back(HeadJson(tuning_, head));
+  const std::lock_guard lock(mutex_);
+  if (!(file_ << Line(json) << std::flush))
+    throw FailedError(
+        Fault{.file = path_, .problem = std::strerror(errno), .remedy = "make room, or leave out --resume"});
+}
+
+void TuningProgress::Remove() {
+  file_.close();
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configurations of headscope tune on the real binary: mixtures of methods, shared settings, limits of pairs and errors, checks, fronts, and their files.
+
+    command_line_configurations_test.py HEADSCOPE DATA_DIR SHIPPED_TRACE ORACLE_DIR
+
+NumPy tries every setting of the grid of a short prompt, from the definitions of tests/oracle/methods_kept_sets.py.
+"""
+import csv
+import functools
+import itertools
+import json
+import os
+import pathlib
+import pty
+import random
+import signal
+import subprocess
+import sys
+
+import h5py
+import numpy
+
+import command_line
+from command_line import HEADSCOPE, PATIENCE, run, TraceCase
+
+SHIPPED = sys.argv[3]
+sys.path.insert(0, sys.argv[4])
+import analysis_oracle
+import tuned_masses
+
+TOLERANCE = 1e-5  # of a kept mass, headscope's fp32 against float64
+
+
+@functools.lru_cache(maxsize=8)
+def traced_head(path, layer, head):
+    with h5py.File(path, "r") as file:
+        traced = tuned_masses.TracedHead(file, layer, head)
+        traced.values = analysis_oracle.Head(file, layer, head).v
+        return traced
+
+
+@functools.lru_cache(maxsize=8)
+def every_setting(path, layer, head, method, grid, others):
+    """{values: (kept pairs, mean kept mass)} of the whole grid; None where fp32 may choose otherwise."""
+    traced, found = traced_head(path, layer, head), {}
+    names = [name for name, _ in grid]
+    for values in itertools.product(*(values for _, values in grid)):
+        try:
+            masses, counts = traced.kept_by_row(method, dict(others) | dict(zip(names, values)))
+            found[values] = int(counts.sum()), masses
+        except tuned_masses.Ambiguous:
+            found[values] = None
+    return found
+
+
+def grid_of(config, method):
+    grid = next(searched["grid"] for searched in config["methods"] if searched["name"] == method)
+    return tuple((budget["name"], tuple(tuned_masses.values_of(budget))) for budget in grid)
+
+
+def values_of(entry, grid):
+    return tuple(entry["parameters"][name] for name, _ in grid)
+
+
+def output_error(path, entry):
+    traced = traced_head(path, entry["layer"], entry["head"])
+    kept = tuned_masses.methods_kept_sets.PREFILL[entry["method"]](traced, 0, 0, **entry["parameters"])
+    p = numpy.where(kept, traced.p, 0)
+    sums = p.sum(axis=1, keepdims=True)
+    sparse = numpy.divide(p, sums, out=numpy.zeros_like(p), where=sums > 0) @ traced.values
+    dense = traced.p @ traced.values
+    return numpy.linalg.norm(sparse - dense) / numpy.linalg.norm(dense)
+
+
+class Configurations(TraceCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.part = str(cls.path / "part.h5")
+        run("export", SHIPPED, "--layers", "5,8", "--tokens", "0:150", "-o", cls.part)
+        cls.other = str(cls.path / "other.h5")
+        run("capture", command_line.MODEL, "--text", "The cat sat on the mat, and the dog sat on the log. " * 12, "--layers", "5,8", "-o", cls.other, "--quiet")
+
+    def tuned(self, *arguments):
+        out = self.path / "tuned.json"
+        done = run("tune", *arguments, "-o", out, "--force", "--quiet")
+        self.assertEqual(done.stdout, "")
+        return json.loads(out.read_text()), done.stderr
+
+    def test_a_limit_of_pairs_gets_the_most_mass_of_all_settings(self):
+        for limit in (0.1, 0.4):
+            config, _ = self.tuned(self.part, "--method", "vertical-slash:forced_columns=0,forced_slashes=1", "--target", f"kept={limit}", "--heads", "5:7,8:4")
+            for entry in config["heads"]:
+                grid = grid_of(config, "vertical-slash")
+                others = tuple((name, value) for name, value in entry["parameters"].items() if name not in dict(grid))
+                settings = every_setting(self.part, entry["layer"], entry["head"], "vertical-slash", grid, others)
+                pairs = 150 * 151 // 2
+                self.assertTrue(entry["target_met"])
+                self.assertLessEqual(entry["kept_fraction"], limit)
+                known = [found for found in settings.values() if found is not None]
+                self.assertGreater(len(known), len(settings) * 0.7)
+                most = max(masses.mean() for kept, masses in known if kept <= limit * pairs)
+                self.assertGreaterEqual(entry["cra_mean"], most - TOLERANCE, f"{entry['parameters']} keeps less than another setting")
+                self.assertIsNone(entry["relative_error"], "no attention was run")
+
+    def test_a_limit_may_be_the_pairs_of_a_setting(self):
+        config, _ = self.tuned(self.part, "--method", "vertical-slash", "--method", "a-shape", "--target", "kept=a-shape:n_sink=10,n_local=30", "--heads", "5:*")
+        rows = numpy.arange(150)
+        share = numpy.minimum(rows + 1, 40).sum() / (rows + 1).sum()
+        for entry in config["heads"]:
+            self.assertLessEqual(entry["kept_fraction"], share + 1e-9)
+            self.assertGreater(entry["kept_fraction"], share * 0.9)
+        self.assertEqual(config["target"], {"statistic": "kept_fraction", "of": "a-shape:n_sink=10,n_local=30"})
+        self.assertEqual(len(config["heads"]), 8)
+
+    def test_an_error_is_that_of_the_output_and_small_enough(self):
+        config, said = self.tuned(self.part, "--method", "vertical-slash", "--method", "block-sparse", "--target", "error=0.05", "--heads", "5:*")
+        self.assertIn("heads reach error=0.05", said)
+        for entry in config["heads"]:
+            self.assertTrue(entry["target_met"])
+            self.assertLessEqual(entry["relative_error"], 0.05)
+            try:
+                self.assertAlmostEqual(entry["relative_error"], output_error(self.part, entry), delta=1e-4 * 0.05 + 1e-6)
+            except tuned_masses.Ambiguous:
+                continue
+        by_method = {method: {entry["head"]: entry for entry in self.tuned(self.part, "--method", method, "--target", "error=0.05", "--heads", "5:*")[0]["heads"]}
+                     for method in ("vertical-slash", "block-sparse")}
+        for entry in config["heads"]:
+            alone = [found[entry["head"]] for found in by_method.values()]
+            self.assertEqual(entry["kept_fraction"], min(found["kept_fraction"] for found in alone), "the cheaper of both")
+        table = run("tune", self.part, "--method", "block-sparse", "--target", "error=0.05", "--heads", "5:7", "--quiet").stdout
+        self.assertIn("error", table.splitlines()[0])
+
+    def test_between_methods_the_criterion_decides(self):
+        asked = (self.part, "--method", "block-sparse", "--method", "a-shape", "--method", "vertical-slash", "--target", "kept=0.3", "--heads", "5:*,8:*")
+        by_mass, _ = self.tuned(*asked)
+        by_error, _ = self.tuned(*asked, "--choose", "error")
+        alone = [self.tuned(self.part, "--method", method, "--target", "kept=0.3", "--heads", "5:*,8:*", "--choose", "error")[0]["heads"]
+                 for method in ("block-sparse", "a-shape", "vertical-slash")]
+        for i, (mass, error) in enumerate(zip(by_mass["heads"], by_error["heads"])):
+            able = [heads[i] for heads in alone if heads[i]["target_met"]]  # one block of 64 keys is more than 0.3 of so few
+            self.assertGreaterEqual(len(able), 2)
+            self.assertEqual(mass["cra_mean"], max(entry["cra_mean"] for entry in able))
+            self.assertEqual(error["relative_error"], min(entry["relative_error"] for entry in able))
+        self.assertGreater(len({entry["method"] for entry in by_mass["heads"]}), 1, "on these heads a mixture is better than any one")
+        refused = run("tune", self.part, "--method", "a-shape", "--method", "block-sparse", "--target", "cra=0.9", "--choose", "error", code=2)
+        self.assertIn("kept=..", refused.stderr)
+
+    def test_heads_that_share_a_setting_reach_the_target_each_for_the_fewest_pairs_of_all(self):
+        for per, groups in (("layer", ("5", "8")), ("model", ("58",))):
+            config, _ = self.tuned(self.part, "--method", "vertical-slash:forced_columns=0,forced_slashes=1", "--target", "cra-p5=0.8", "--per", per, "--heads", "5:6-7,8:4")
+            self.assertEqual(config["per"], per)
+            grid = grid_of(config, "vertical-slash")
+            for group in groups:
+                entries = [entry for entry in config["heads"] if str(entry["layer"]) in group]
+                self.assertEqual(len({values_of(entry, grid) for entry in entries}), 1, "one setting")
+                self.assertTrue(all(entry["target_met"] and entry["cra_p5"] >= 0.8 for entry in entries))
+                others = tuple((name, value) for name, value in entries[0]["parameters"].items() if name not in dict(grid))
+                tables = [every_setting(self.part, entry["layer"], entry["head"], "vertical-slash", grid, others) for entry in entries]
+                cheapest = min(sum(table[values][0] for table in tables) for values in tables[0]
+                               if all(table[values] is not None and tuned_masses.statistics(table[values][1])["cra_p5"] >= 0.8 + TOLERANCE for table in tables))
+                kept = round(sum(entry["kept_fraction"] for entry in entries) * 150 * 151 / 2)
+                self.assertLessEqual(kept, cheapest)
+        alone, _ = self.tuned(self.part, "--method", "block-sparse", "--target", "cra-mean=0.9", "--heads", "5:*")
+        shared, _ = self.tuned(self.part, "--method", "block-sparse", "--target", "cra-mean=0.9", "--heads", "5:*", "--per", "layer")
+        self.assertEqual({entry["parameters"]["n_blocks"] for entry in shared["heads"]}, {max(entry["parameters"]["n_blocks"] for entry in alone["heads"])})
+
+    def test_what_was_chosen_is_reported_on_other_traces(self):
+        config, said = self.tuned(self.part, "--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "5:*", "--check", self.other)
+        self.assertEqual([source["path"] for source in config["checks"]], [self.other])
+        met = 0
+        for entry in config["heads"]:
+            setting = ",".join(f"{name}={value}" for name, value in entry["parameters"].items())
+            run("compare", self.other, "--method", f"vertical-slash:{setting}", "--heads", f"5:{entry['head']}", "--repeat", "1", "-o", self.path / "there.json", "--force", "--quiet")
+            there = json.loads((self.path / "there.json").read_text())["results"][0]
+            for name in ("kept_fraction", "cra_min", "cra_p5", "cra_mean"):
+                self.assertAlmostEqual(entry["checked"][name], there[name], 6)
+            self.assertEqual(entry["checked"]["target_met"], there["cra_p5"] >= 0.9)
+            met += entry["checked"]["target_met"]
+        self.assertIn(f"on the traces to check it, {met} of them do", said)
+        table = run("tune", self.part, "--method", "vertical-slash", "--target", "cra-p5=0.9", "--heads", "5:*", "--check", self.other, "--quiet").stdout
+        self.assertIn("by which nothing was chosen", table)
+
+    def test_the_trade_off_rises_and_is_marked_where_nothing_beats_it(self):
+        config, _ = self.tuned(self.part, "--method", "vertical-slash", "--method", "block-sparse", "--target", "cra-mean=0.8", "--heads", "5:7", "--front", 12)
+        self.assertEqual([front["method"] for front in config["fronts"]], ["vertical-slash", "block-sparse"])
+        points = []
+        for front in config["fronts"]:
+            self.assertEqual(front["heads"], [[5, 7]])
+            ascending = [(point["kept_fraction"], point["cra_mean"]) for point in front["points"]]
+            self.assertGreaterEqual(len(ascending), 3)
+            self.assertLessEqual(len(ascending), 12)
+            self.assertTrue(all(a[0] < b[0] and a[1] < b[1] + TOLERANCE for a, b in zip(ascending, ascending[1:])), ascending)
+            self.assertAlmostEqual(ascending[-1][1], 1, 5)
+            points.append(ascending)
+        for mine, theirs, front in ((points[0], points[1], config["fronts"][0]), (points[1], points[0], config["fronts"][1])):
+            for point, entry in zip(mine, front["points"]):
+                beaten = any(other[0] <= point[0] and other[1] >= point[1] and other != point for other in theirs)
+                self.assertEqual(entry["undominated"], not beaten)
+        table = run("tune", self.part, "--method", "block-sparse", "--target", "cra-mean=0.8", "--heads", "5:7", "--front", 3, "--quiet").stdout
+        self.assertIn("Trade-off", table)
+        self.assertIn(".json", run("tune", self.part, "--method", "block-sparse", "--target", "cra=0.8", "--front", 3, "-o", self.path / "x.csv", code=2).stderr)
+
+    def test_compare_runs_each_head_as_configured(self):
+        config, _ = self.tuned(self.part, "--method", "vertical-slash", "--method", "block-sparse", "--method", "a-shape", "--target", "cra-p5=0.8", "--heads", "5:*,8:*")
+        out = self.path / "compared.json"
+        run("compare", self.part, "--config", self.path / "tuned.json", "--method", "dense", "--repeat", "1", "-o", out, "--force", "--quiet")
+        results = json.loads(out.read_text())["results"]
+        self.assertEqual(len(results), 2 * len(config["heads"]))
+        for entry, own, dense in zip(config["heads"], results[::2], results[1::2]):
+            self.assertEqual((own["layer"], own["head"], own["method"]), (entry["layer"], entry["head"], entry["method"]))
+            self.assertEqual(dense["method"], "dense")
+            self.assertIn("alone", own["measured"])
+            for name in ("kept_fraction", "cra_min", "cra_p5", "cra_mean"):
+                self.assertAlmostEqual(own[name], entry[name], 6)
+        # A file of the schema before, in which all heads have one method.
+        old = {"schema": "headscope-tuning-1", "method": "block-sparse", "heads": [{"layer": 5, "head": 7, "parameters": {"n_blocks": 2}}]}
+        (self.path / "old.json").write_text(json.dumps(old))
+        run("compare", self.part, "--config", self.path / "old.json", "--heads", "5:7", "--repeat", "1", "-o", out, "--force", "--quiet")
+        self.assertEqual(json.loads(out.read_text())["results"][0]["parameters"], "n_blocks=2")
+        self.assertIn("has no setting for head 8:0", run("compare", self.part, "--config", self.path / "old.json", "--heads", "8:0", code=2).stderr)
+        self.assertIn("timed by itself", run("compare", self.part, "--config", self.path / "old.json", "--measure", "layer", code=2).stderr)
+        self.assertIn("--method or --config", run("compare", self.part, code=2).stderr)
+
+    def test_files_of_serving_engines(self):
+        asked = (self.trace, "--method", "a-shape", "--method", "vertical-slash", "--method", "block-sparse", "--target", "cra-p5=0.8", "--quiet")
+        config, _ = self.tuned(*asked[:-1])
+        best = self.path / "best.json"
+        run("tune", *asked, "-o", best, "--format", "minference")
+        layers = json.loads(best.read_text())
+        names = {"a-shape": ("stream_llm", "n_sink", "n_local"), "vertical-slash": ("vertical_and_slash", "n_vertical", "n_slash"), "block-sparse": ("block_sparse", "n_blocks", None)}
+        for entry in config["heads"]:
+            name, first, second = names[entry["method"]]
+            written = layers[entry["layer"]][str(entry["head"])]
+            self.assertEqual(written[:3], [name, entry["parameters"][first], entry["parameters"][second] if second else 0])
+        out = self.path / "compared.json"
+        run("compare", self.trace, "--config", best, "--heads", "3:*", "--repeat", "1", "-o", out, "--force", "--quiet")
+        for result, entry in zip(json.loads(out.read_text())["results"], [entry for entry in config["heads"] if entry["layer"] == 3]):
+            self.assertEqual((result["head"], result["method"]), (entry["head"], entry["method"]))
+            self.assertAlmostEqual(result["kept_fraction"], entry["kept_fraction"], 6)
+        streaming = self.path / "full_attention_heads.tsv"
+        a_shape, _ = self.tuned(self.trace, "--method", "a-shape", "--target", "cra-p5=0.8")
+        run("tune", self.trace, "--method", "a-shape", "--target", "cra-p5=0.8", "-o", streaming, "--quiet")
+        table = numpy.loadtxt(streaming, dtype=float, delimiter="\t")
+        model = a_shape["model"]
+        self.assertEqual(table.shape, (model["num_layers"], model["num_kv_heads"]))
+        group = model["num_qo_heads"] // model["num_kv_heads"]
+        for (layer, kv_head), share in numpy.ndenumerate(table):
+            self.assertEqual(share, max(entry["kept_fraction"] for entry in a_shape["heads"] if entry["layer"] == layer and entry["head"] // group == kv_head))
+        for said, options in (("no word for s2-attention", ("--method", "s2-attention", "--format", "minference", "-o", "x.json")),
+                              ("chooses by the tensors", ("--method", "vertical-slash", "-o", "x.tsv")),
+                              ("a place for every head", ("--method", "a-shape", "-o", "x.tsv", "--heads", "0:*")),
+                              ("choose json, csv", ("--method", "a-shape", "--format", "yaml", "-o", "x.json"))):
+            self.assertIn(said, run("tune", self.trace, "--target", "cra=0.8", *options, code=2, cwd=self.path).stderr)
+        rows = self.path / "mixed.csv"
+        run("tune", *asked, "-o", rows)
+        for row, entry in zip(csv.DictReader(rows.read_text().splitlines()), config["heads"]):
+            self.assertEqual(row["method"], entry["method"])
+            for name in ("n_sink", "n_vertical", "n_blocks"):
+                self.assertEqual(row[name], str(entry["parameters"].get(name, "")))
+
+    def test_a_run_that_was_stopped_goes_on(self):
+        out = self.path / "resumed.json"
+        command = [HEADSCOPE, "tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95", "-o", str(out), "--resume"]
+        kept = pathlib.Path(f"{out}.unfinished")
+        for how in (signal.SIGINT, signal.SIGKILL):
+            screen, terminal = pty.openpty()
+            process = subprocess.Popen(command, stderr=terminal, stdout=subprocess.DEVNULL)
+            os.close(terminal)
+            before = len(kept.read_text().splitlines()) if kept.exists() else 1
+            while not kept.exists() or len(kept.read_text().splitlines()) < before + 3:
+                os.read(screen, 4096)
+            process.send_signal(how)
+            process.wait(timeout=60 * PATIENCE)
+            os.close(screen)
+            self.assertFalse(out.exists())
+        done = len(kept.read_text().splitlines()) - 1
+        self.assertGreaterEqual(done, 6)
+        refused = run("tune", SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.9", "-o", out, "--resume", code=2)
+        self.assertIn("of other traces, methods or targets", refused.stderr)
+        with open(kept, "a") as file:
+            file.write('[{"id": [9,')  # as a kill in the middle of a line leaves it
+        finished = subprocess.run([*command, "--quiet"], capture_output=True, text=True, timeout=240 * PATIENCE)
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+        self.assertIn("heads are done", finished.stderr)
+        self.assertFalse(kept.exists())
+        whole, _ = self.tuned(SHIPPED, "--method", "vertical-slash", "--target", "cra-p5=0.95")
+        self.assertEqual(json.loads(out.read_text())["heads"], whole["heads"], "as if it had not been stopped")
+        kept.write_text("something else\n")
+        self.assertIn("no file of a tuning", run(*command[1:], "--force", code=3).stderr)
+        kept.unlink()
+
+    def test_hostile_configurations_are_refused_in_a_sentence(self):
+        good = {"schema": "headscope-tuning-2", "heads": [{"layer": 5, "head": 7, "method": "vertical-slash", "parameters": {"n_vertical": 3, "n_slash": 4}}]}
+        path = self.path / "hostile.json"
+        for text in ("", "{", "[]", "{}", "7", "[" * 100000, json.dumps(good | {"schema": "headscope-tuning-9"}), json.dumps(good | {"heads": 3}), json.dumps(good | {"heads": []}),
+                     json.dumps(good | {"heads": good["heads"] * 2}), json.dumps([{"0": ["unknown", 1, 2, 3]}]), json.dumps([{"0": ["", 1, 2, 3]}]), json.dumps([{"x": ["block_sparse", 1, 2, 3]}]),
+                     json.dumps([{"99999999999": ["block_sparse", 1, 2, 3]}]), json.dumps([{"0": ["block_sparse", 1e300, 2, 3]}]), json.dumps([[1]]),
+                     json.dumps({"schema": "headscope-tuning-2", "heads": [{"layer": -1, "head": 0, "method": "dense", "parameters": {}}]}),
+                     json.dumps({"schema": "headscope-tuning-2", "heads": [{"layer": 2**70, "head": 0, "method": "dense", "parameters": {}}]}),
+                     json.dumps({"schema": "headscope-tuning-2", "heads": [{"layer": 0, "head": 0, "method": "\u001b[31m", "parameters": {}}]}),
+                     json.dumps({"schema": "headscope-tuning-2", "heads": [{"layer": 0, "head": 0, "method": "a-shape", "parameters": {"n_sink": "1,n_local=2"}}]}),
+                     json.dumps({"schema": "headscope-tuning-2", "heads": [{"layer": 0, "head": 0, "method": "a-shape", "parameters": {"n_sink": None}}]})):
+            path.write_text(text)
+            refused = run("compare", self.part, "--config", path, "--heads", "5:7", code=3)
+            self.assertIn(str(path), refused.stderr)
+            self.assertNotIn("\x1b", refused.stderr)
+        self.assertIn("cannot be opened", run("compare", self.part, "--config", self.path / "none.json", code=3).stderr)
+        chance = random.Random(5)
+        text = json.dumps(good).encode()
+        for _ in range(60):
+            spoiled = bytearray(text)
+            for _ in range(chance.randint(1, 4)):
+                place = chance.randrange(len(spoiled))
+                spoiled[place:place + chance.randint(0, 2)] = bytes(chance.choices(b'{}[]",:0129-eE.\\x\xff\x00', k=chance.randint(0, 3)))
+            path.write_bytes(bytes(spoiled))
+            done = subprocess.run([HEADSCOPE, "compare", self.part, "--config", path, "--heads", "5:7", "--repeat", "1", "--quiet"], capture_output=True, text=True, timeout=60 * PATIENCE)
+            self.assertIn(done.returncode, (0, 2, 3), f"{bytes(spoiled)}: {done.stderr}")
+            if done.returncode:
+                self.assertEqual(done.stderr.count("\n"), 1)
+
+
+if __name__ == "__main__":
+    command_line.main()
