@@ -95,18 +95,30 @@ def capture(options):
         model, options.output, layers=options.layers, heads=options.heads, rows=options.rows, tokenizer=tokenizer, prompt_tokens=length,
         max_tokens=length + options.decode, latent=options.latent, prompt_source=source, overwrite=options.force,
     )  # fmt: skip
-    cache, step, generated = transformers.DynamicCache(config=model.config), options.chunk or length, []
-    with torch.no_grad(), recording:
-        for begin in range(0, length, step):
-            logits = model(ids[:, begin : begin + step], past_key_values=cache, use_cache=True, logits_to_keep=1).logits
-            say(f"prefill: {min(begin + step, length)} of {length} tokens")
-        for _ in range(options.decode):
-            generated.append(int(logits[0, -1].argmax()))
-            logits = model(ids.new_tensor([[generated[-1]]]), past_key_values=cache, use_cache=True).logits
-        if options.decode:
-            say(f"decode: {options.decode} tokens: {tokenizer.decode(generated)!r}")
+    try:
+        with torch.no_grad(), recording:
+            _feed(model, tokenizer, ids, options, say)
+    except KeyboardInterrupt:
+        print(f"headscope: interrupted; {', '.join(recording.left) or 'no token was recorded'}", file=sys.stderr)
+        return INTERRUPTED
     print(options.output)
     return 0
+
+
+def _feed(model, tokenizer, ids, options, say):
+    """The prompt, in chunks where that is asked for, and greedy decoding."""
+    import transformers
+
+    length = ids.shape[1]
+    cache, step, generated = transformers.DynamicCache(config=model.config), options.chunk or length, []
+    for begin in range(0, length, step):
+        logits = model(ids[:, begin : begin + step], past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        say(f"prefill: {min(begin + step, length)} of {length} tokens")
+    for _ in range(options.decode):
+        generated.append(int(logits[0, -1].argmax()))
+        logits = model(ids.new_tensor([[generated[-1]]]), past_key_values=cache, use_cache=True).logits
+    if options.decode:
+        say(f"decode: {options.decode} tokens: {tokenizer.decode(generated)!r}")
 
 
 def main(arguments=None):
@@ -121,7 +133,7 @@ def main(arguments=None):
         print("headscope: the memory is used up; close other programs, or record fewer heads or tokens", file=sys.stderr)
         return DeviceError.exit_code
     except KeyboardInterrupt:
-        print("headscope: interrupted; what was recorded is a valid, shorter trace", file=sys.stderr)
+        print("headscope: interrupted; no token was recorded", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -68,8 +68,8 @@ class _Pass:
 class _Stream:
     """The trace of one sequence of the batch."""
 
-    def __init__(self, number, path, overwrite):
-        self.number, self.target, self.writer = number, Target(path, overwrite), None
+    def __init__(self, target):
+        self.target, self.writer = target, None
         self.pad = 0  # columns before its first token
         self.ids = np.zeros(0, np.int64)
         self.step = 0
@@ -81,7 +81,7 @@ class _Stream:
 
 
 class Recording:
-    """See record. `paths`: the traces that are complete."""
+    """See record. `paths`: the traces that are complete; `left`: what became of the others, a sentence's part each."""
 
     def __init__(self, model, path, layers, heads, rows, tokenizer, prompt_tokens, max_tokens, latent, prompt_source, task_answer, overwrite):
         self._model, self._path, self._overwrite = model, str(path), overwrite
@@ -89,7 +89,7 @@ class Recording:
         self._text, self._prompt_tokens, self._max_tokens = TokenText(tokenizer), prompt_tokens, max_tokens
         self._latent = latent
         self._prompt_source, self._task_answer = prompt_source, task_answer
-        self.paths = []
+        self.paths, self.left = [], []
         self._streams, self._num_prompts = [], 0
         self._layout, self._bidirectional = None, False
         self._cross_slots = {}  # the same of those that attend to another sequence
@@ -104,7 +104,7 @@ class Recording:
     def __enter__(self):
         if hasattr(self._model, "_orig_mod"):
             raise UsageError("model: it is the compiled form of a model; give the model itself (model._orig_mod), and call whichever you like")
-        self._check_paths(1)
+        self._first_target = None if "{prompt}" in self._path else Target(self._path, self._overwrite)  # refused before anything is computed
         self._pump = Pump()
         interception.add(self._on_attention)
         self._handles.append(self._model.register_forward_pre_hook(self._begin_pass, with_kwargs=True))
@@ -146,7 +146,8 @@ class Recording:
         self._finish_streams()
         self._check_paths(count)
         for number in range(self._num_prompts, self._num_prompts + count):
-            self._streams.append(_Stream(number, self._path.replace("{prompt}", str(number)), self._overwrite))
+            target, self._first_target = self._first_target, None
+            self._streams.append(_Stream(target or Target(self._path.replace("{prompt}", str(number)), self._overwrite)))
         self._num_prompts += count
 
     def _finish_streams(self):
@@ -158,11 +159,13 @@ class Recording:
                 stream.target.complete()
                 self.paths.append(stream.target.path)
             else:
-                stream.target.leave(0)
+                stream.target.leave(0, created=False)
             self._streams.pop(0)
 
     def _leave_streams(self, error=None):
         """What a killed capture would leave: whole tokens that say that the trace is not complete, or no file."""
+        if self._first_target is not None:
+            self._first_target.release()
         left = []
         for stream in self._streams:
             flushed = 0
@@ -172,8 +175,9 @@ class Recording:
                     self._pump.drain()
                 flushed = stream.writer.tokens_flushed
                 stream.writer.close()
-            left.append(stream.target.leave(flushed))
+            left.append(stream.target.leave(flushed, created=stream.writer is not None))
         self._streams = []
+        self.left += left
         if left and isinstance(error, HeadscopeError) and error.args:
             error.args = (f"{error.args[0]}; {', '.join(left)}", *error.args[1:])
 
@@ -200,7 +204,7 @@ class Recording:
         if interception.mixed(given.get("past_key_values")):
             raise UsageError("past_key_values: its sequences were put in another order, as beams are; generate without beams")
         recorded = len(self._streams[0].ids) + self._streams[0].pad if self._streams else 0
-        again = past == 0 and recorded and not self._bidirectional and self._continues_without_cache(ids, batch, fed)
+        again = past == 0 and recorded and given.get("use_cache") is False and not self._bidirectional and self._continues_without_cache(ids, batch, fed)
         if past == 0 and not again:
             self._new_prompts(batch)
             self._begin_prompts(given, ids, batch, fed)
@@ -228,7 +232,7 @@ class Recording:
         return None, tuple(embedded.shape[:2])
 
     def _continues_without_cache(self, ids, batch, fed):
-        """Whether the whole sequence is fed again with more tokens, as generation without a cache does."""
+        """Whether the whole sequence is fed again with more tokens, as generation does when it is told not to use a cache."""
         if ids is None or batch != len(self._streams):
             return False
         return all(fed > stream.pad + len(stream.ids) and np.array_equal(ids[b, stream.pad : stream.pad + len(stream.ids)], stream.ids) for b, stream in enumerate(self._streams))

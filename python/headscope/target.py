@@ -61,13 +61,13 @@ class Target:
         finally:
             self.release()
 
-    def leave(self, tokens_flushed):
-        """The trace is not whole: kept where it holds tokens. Returns what is left, in words."""
+    def leave(self, tokens_flushed, created):
+        """The trace is not whole: kept where it holds tokens. `created`: whether its file was made. Returns what is left, in words."""
         self.release()
         old = f" and {self.path} is as it was" if self.writing_path != self.path else ""
         if tokens_flushed > 0:
             return f"the first {tokens_flushed} tokens are in {self.writing_path}{old}"
-        if os.path.exists(self.writing_path):
+        if created and os.path.exists(self.writing_path):
             os.unlink(self.writing_path)
         return f"no token was recorded{old}"
 

@@ -423,6 +423,13 @@ class Refusals(RecordingCase):
         bias[0, 0, 9, 4] = -0.5
         self.refused(model, headscope.BadInputError, "bias", call=lambda: model(IDS, attention_mask=bias))
 
+    def test_longer_prompt_is_another_prompt(self):
+        model = families.make("llama")
+        with torch.no_grad(), headscope.record(model, str(self.folder / "longer-{prompt}.h5")) as recording:
+            model(IDS[:, :9])
+            model(IDS)
+        self.assertEqual(len(recording.paths), 2)
+
     def test_second_prompt_needs_a_name(self):
         model = families.make("llama")
 
@@ -490,7 +497,7 @@ class Refusals(RecordingCase):
     def test_existing_file_is_kept(self):
         model = families.make("llama")
         self.path.write_text("mine")
-        self.refused(model, headscope.UsageError, "it exists")
+        self.refused(model, headscope.UsageError, "it exists", call=lambda: self.fail("refused too late"))
         self.assertEqual(self.path.read_text(), "mine")
         self.refused(model, headscope.UsageError, ".h5", path=self.folder / "trace.txt")
         self.refused(model, headscope.UsageError, "does not exist", path=self.folder / "none" / "trace.h5")

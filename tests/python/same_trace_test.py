@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 import headscope
-from headscope import capture
+from headscope import capture, recorder
 
 MODEL = cases.SOURCE / "data/reference_model"
 TEXT = "The pass key is 99405. Remember it. 99405 is the pass key. The grass is green, the sky is blue. What is the pass key? The pass key is"
@@ -176,6 +176,25 @@ class CommandLine(cases.FolderCase):
             np.testing.assert_allclose(whole.q(2, 3)[:], chunks.q(2, 3)[:], rtol=1e-4, atol=1e-5)
             with h5py.File(paths[1]) as file:
                 self.assertEqual(file["tokens"].attrs["prompt_source"], b"prompt prompt.txt")
+
+    def test_interrupt_keeps_what_was_recorded(self):
+        output, known = self.folder / "interrupted.h5", recorder.Recording._end_pass
+        passes = []
+
+        def interrupting(recording, *given):
+            known(recording, *given)
+            passes.append(1)
+            if len(passes) == 3:
+                raise KeyboardInterrupt
+
+        recorder.Recording._end_pass = interrupting
+        try:
+            code, out, err = captured(MODEL, "--text", TEXT, "--chunk", "7", "-o", output, "--layers", "0", "--quiet")
+        finally:
+            recorder.Recording._end_pass = known
+        self.assertEqual((code, out, err), (130, "", f"headscope: interrupted; the first 14 tokens are in {output}\n"))
+        with headscope.open(output) as trace:
+            self.assertEqual((trace.complete, trace.num_tokens), (False, 14))
 
     def test_module_runs(self):
         done = subprocess.run([sys.executable, "-B", "-m", "headscope.capture", "--help"], cwd=cases.SOURCE / "python", capture_output=True, text=True, check=False)
