@@ -81,10 +81,9 @@ class Ways(RecordingCase):
         return output
 
     def test_generation_with_every_cache(self):
-        quantized = transformers.utils.is_optimum_quanto_available()
         for name in ("llama", "mistral", "gemma3_text"):
             model = families.make(name, "sdpa")
-            for cache in ("dynamic", "static", "offloaded", "none") + (("quantized",) if quantized else ()):
+            for cache in ("dynamic", "static", "offloaded", "none"):
                 with self.subTest(f"{name} {cache}"):
                     path = self.folder / f"generated-{name}-{cache}.h5"
                     options = {"use_cache": False} if cache == "none" else {} if cache == "dynamic" else {"cache_implementation": cache, "disable_compile": True}
@@ -94,6 +93,21 @@ class Ways(RecordingCase):
                     self.assertSame(path, self.whole(model, output[:, :-1]), 2e-5)
                     with h5py.File(path) as file:
                         self.assertEqual(list(file["tokens/phase"][:]), [0] * 9 + [1] * (NUM_TOKENS - 10))
+
+    def test_generation_with_a_quantised_cache(self):
+        """The trace has what attention got: keys of the prompt as projected, of decoded tokens as the cache gave them."""
+        model, outputs = families.make("llama", "sdpa"), []
+        generate = lambda: model.generate(IDS[:, :9], max_new_tokens=6, do_sample=False, pad_token_id=0, eos_token_id=None, past_key_values=transformers.QuantizedCache("fp8", model.config))  # noqa: E731
+        with torch.no_grad():
+            outputs.append(generate())
+            with headscope.record(model, self.path):
+                outputs.append(generate())
+        self.assertTrue(torch.equal(*outputs))
+        whole = self.whole(model, outputs[0][:, :-1])
+        with headscope.open(self.path) as trace:
+            np.testing.assert_array_equal(trace.tokens, outputs[0][0, :-1])
+            np.testing.assert_allclose(trace.k(1, 1)[:9], whole["k 1:1"][:9], rtol=1e-5, atol=1e-5)
+            self.assertGreater(np.abs(trace.k(0, 1)[9:] - whole["k 0:1"][9:]).max(), 1e-3)
 
     def test_generation_under_eager_attention_with_a_static_cache(self):
         model = families.make("gemma2")
