@@ -166,9 +166,12 @@ class Ways(RecordingCase):
     def test_kernels_log_sum_exp_is_the_one_over_the_scores(self):
         for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 1e-3)):
             model, told = families.make("mistral", "sdpa", dtype), []
+            with torch.no_grad():
+                output = model(IDS)[0]
             interception.add(listener := lambda *given: told.append(given[7]))
-            with torch.no_grad(), headscope.record(model, path := self.folder / f"lse-{dtype}.h5"):
-                model(IDS)
+            for mode in (torch.no_grad, torch.inference_mode):
+                with mode(), headscope.record(model, path := self.folder / f"lse-{dtype}-{mode.__name__}.h5"):
+                    self.assertTrue(torch.equal(model(IDS)[0], output))
             interception.remove(listener)
             self.assertTrue(all(one is not None for one in told), "no kernel told its log-sum-exp")
             with headscope.open(path) as trace:
