@@ -4,6 +4,7 @@
 #include "kernels/cuda_decode_selection.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
+#include "kernels/cuda_quest.h"
 #include "kernels/cuda_select.h"
 #include "kernels/cuda_statistics.h"
 
@@ -68,6 +69,16 @@ size_t SelectionWorkspaceBytes(const AttentionProblem&, const CudaSelection&) {
 }
 Status AttendSelectionCuda(const AttentionProblem&, const CudaSelection&, const AttentionOutput&, void*, size_t,
                            void*) {
+  return NoCuda();
+}
+Status UpdatePageBoundsCuda(const AttentionProblem&, int32_t, int32_t, const CudaPageBounds&, void*) {
+  return NoCuda();
+}
+size_t QuestWorkspaceBytes(const AttentionProblem&, const QuestCudaOptions&) {
+  return 0;
+}
+Status DecodeQuestCuda(const AttentionProblem&, const QuestCudaOptions&, const CudaPageBounds&, const AttentionOutput&,
+                       int32_t*, void*, size_t, void*) {
   return NoCuda();
 }
 Status SelectCudaBufferSizes(const CudaSelector&, const AttentionProblem&, const ParameterValues&, CudaSelectSizes*) {

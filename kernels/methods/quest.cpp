@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cuda_quest.h"
 #include "page_bounds.h"
 #include "registry.h"
 #include "step_scores.h"
@@ -110,6 +111,14 @@ class QuestMethod final : public internal::PagedSelector {
 const DecodeMethod& Quest() {
   static const QuestMethod method;
   return method;
+}
+
+std::optional<QuestCudaOptions> FusedPageStep(const DecodeMethod& method, const ParameterValues& values) {
+  if (&method != &Quest()) return {};
+  return QuestCudaOptions{.budget = values.Integer("budget"),
+                          .page_size = values.Integer("page_size"),
+                          .mean_query = values.Choice<Group>("group") == Group::kMeanQuery,
+                          .keep_newest = values.Flag("keep_newest")};
 }
 
 }  // namespace headscope::kernels

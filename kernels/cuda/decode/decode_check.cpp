@@ -128,6 +128,10 @@ Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& outpu
   return CheckTensors(problem, output);
 }
 
+Status CheckKeys(const AttentionProblem& problem) {
+  return CheckCache("k", problem.k, problem);
+}
+
 Status CheckSelectionStep(const AttentionProblem& problem, const AttentionOutput& output) {
   if (Status status = CheckSelectionShape(problem); !status.ok()) return status;
   return CheckTensors(problem, output);

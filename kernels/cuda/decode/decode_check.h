@@ -14,6 +14,9 @@ Status CheckDecodeShape(const AttentionProblem& problem);
 // above.
 Status CheckDecode(const AttentionProblem& problem, const AttentionOutput& output);
 
+// The cache's keys alone, of a shape that passed: present and aligned. Errors as above.
+Status CheckKeys(const AttentionProblem& problem);
+
 // The same for a step over any selection: fp32 as well, and head_dim 64, 128 or 256. Errors as above.
 Status CheckSelectionShape(const AttentionProblem& problem);
 Status CheckSelectionStep(const AttentionProblem& problem, const AttentionOutput& output);

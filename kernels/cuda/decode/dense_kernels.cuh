@@ -13,18 +13,6 @@
 
 namespace headscope::kernels::decode {
 
-// Where a warp's requests or its arithmetic stand: a step of a pass.
-struct DensePlace {
-  int pass, step;
-
-  __device__ __forceinline__ void Next(const DenseParams& p) {
-    if (++step == p.steps) {
-      step = 0;
-      ++pass;
-    }
-  }
-};
-
 template <typename T, int D>
 __global__ void __launch_bounds__(kDenseWarps * 32, 1) DenseKernel(const __grid_constant__ DenseParams p) {
   extern __shared__ __align__(128) char shared[];

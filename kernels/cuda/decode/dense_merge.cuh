@@ -33,6 +33,18 @@ struct DenseShare {
   }
 };
 
+// Where a warp's requests or its arithmetic stand: a step of a pass.
+struct DensePlace {
+  int pass, step;
+
+  __device__ __forceinline__ void Next(const DenseParams& p) {
+    if (++step == p.steps) {
+      step = 0;
+      ++pass;
+    }
+  }
+};
+
 // One pass: where its rows are.
 template <typename T>
 struct DensePass {
@@ -76,6 +88,19 @@ struct PartialSum {
     return best == kNegativeInfinity ? 0.0f : __expf(best - higher);
   }
 };
+
+// A column, four components of a head, over the warps' results of one part of a pass: merged [warps, heads].
+template <int D>
+__device__ __forceinline__ PartialSum SumOfWarps(const float (*merged)[D + 2], int warps, int heads, int column) {
+  PartialSum all;
+#pragma unroll 2
+  for (int w = 0; w < warps; ++w) {
+    const float* of_warp = merged[w * heads + 4 * column / D];
+    const float* v = of_warp + 4 * column % D;
+    all.Add({{v[0], v[1], v[2], v[3]}, of_warp[D], of_warp[D + 1]});
+  }
+  return all;
+}
 
 // Where a part is sent, column by column: a column is four components of a head, of whichever head_dim.
 struct DenseMessage {
@@ -138,13 +163,7 @@ __device__ __forceinline__ void LeavePart(const DenseParams& p, const DensePass<
   const bool whole = share.HasWhole(p, number);
 #pragma unroll 1
   for (int column = static_cast<int>(threadIdx.x); column < columns; column += static_cast<int>(blockDim.x)) {
-    PartialSum all;
-#pragma unroll 2
-    for (int w = 0; w < p.warps; ++w) {
-      const float* of_warp = merged[w * pass.heads + 4 * column / D];
-      const float* v = of_warp + 4 * column % D;
-      all.Add({{v[0], v[1], v[2], v[3]}, of_warp[D], of_warp[D + 1]});
-    }
+    const PartialSum all = SumOfWarps<D>(merged, p.warps, pass.heads, column);
     if (whole) {
       StoreColumn<T, D>(p, pass, column, all);
     } else {

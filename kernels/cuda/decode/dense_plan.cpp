@@ -19,11 +19,6 @@ namespace {
 // Bytes of a message for four components of a head: see DenseMessage.
 constexpr int32_t kMessageColumnBytes = 4 * 4 + 2 * 4;
 
-// So many bytes of K and V, at most, are read as the first to leave L2. What other kernels wrote there then stays and
-// is not written back beside the reads: up to 10 % less time. Longer streams find too little room in what they leave
-// each other, and lose 3 to 4 % (H200).
-constexpr int64_t kCacheFriendlyBytes = int64_t{256} << 20;
-
 int32_t PassesPerList(const AttentionProblem& problem) {
   return (problem.GroupSize() + kMaxDenseGroup - 1) / kMaxDenseGroup;
 }

@@ -8,8 +8,9 @@
 #include <limits>
 #include <string>
 
-#include "current_device.h"
 #include "decode/decode_check.h"
+#include "decode/dense_plan.h"
+#include "decode/selection_call.h"
 #include "decode/selection_params.h"
 #include "device_memory.h"
 #include "device_pointers.h"
@@ -39,9 +40,42 @@ struct SelectionPlan {
   int32_t head_blocks = 1, stretches = 1, stretch = 0;
   int64_t part_sums = 0;  // offset
   int64_t total = 0;      // bytes
+  decode::DenseParams tiles{};
+  int32_t part_columns = 0;
 };
 
-SelectionPlan Plan(const AttentionProblem& problem, const CudaSelection& selection, int32_t num_multiprocessors) {
+bool OnTiles(const AttentionProblem& problem) {
+  return decode::RunsOnTiles(problem.head_dim, problem.dtype == DType::kFloat32);
+}
+
+// Shares of the steps as dense decode has them, of a cache that is as long as the longest list.
+Status PlanTiles(const AttentionProblem& problem, const CudaSelection& selection, const decode::DecodeDevice& device,
+                 SelectionPlan* plan) {
+  AttentionProblem kept = problem;
+  kept.seq_k = std::max(selection.longest_list, 1);
+  decode::DensePlan dense;
+  if (Status status = decode::PlanDense(kept, device, &dense); !status.ok()) return status;
+  decode::DenseParams& tiles = plan->tiles;
+  tiles = dense.params;
+  // Where whole passes are shares nearly as equal, nothing is left to merge.
+  const int32_t passes_each = (tiles.passes + tiles.blocks - 1) / tiles.blocks;
+  const int64_t whole = int64_t{passes_each} * tiles.steps;
+  if (tiles.passes % passes_each == 0 && whole <= tiles.share + (tiles.longer != 0 ? 1 : 0) + tiles.share / 32) {
+    tiles.blocks = tiles.passes / passes_each;
+    tiles.share = static_cast<int32_t>(whole);
+    tiles.longer = 0;
+    tiles.by_share = DivideBy(tiles.share);
+    tiles.by_longer_share = DivideBy(tiles.share + 1);
+  }
+  plan->part_columns = tiles.heads_per_pass * problem.head_dim / 4;
+  const int64_t columns = int64_t{2} * tiles.blocks * plan->part_columns;
+  plan->part_sums = RoundUp(columns * 16);
+  plan->total = plan->part_sums + RoundUp(columns * 8);
+  return {};
+}
+
+SelectionPlan PlanStretches(const AttentionProblem& problem, const CudaSelection& selection,
+                            int32_t num_multiprocessors) {
   SelectionPlan plan;
   const int32_t places = decode::SelectionHeads(problem.GroupSize());
   plan.head_blocks = (problem.GroupSize() + places - 1) / places;
@@ -59,6 +93,14 @@ SelectionPlan Plan(const AttentionProblem& problem, const CudaSelection& selecti
   return plan;
 }
 
+Status Plan(const AttentionProblem& problem, const CudaSelection& selection, SelectionPlan* plan) {
+  decode::DecodeDevice device;
+  if (Status status = decode::FindDecodeDevice(&device); !status.ok()) return status;
+  if (OnTiles(problem)) return PlanTiles(problem, selection, device, plan);
+  *plan = PlanStretches(problem, selection, device.num_multiprocessors);
+  return {};
+}
+
 Status CheckSelectionView(const AttentionProblem& problem, const CudaSelection& selection) {
   const auto invalid = [](const std::string& message) { return Status(StatusCode::kInvalidArgument, message); };
   if (selection.page_size < 1)
@@ -70,6 +112,11 @@ Status CheckSelectionView(const AttentionProblem& problem, const CudaSelection& 
   if (selection.longest_list < 0 || selection.longest_list > problem.seq_k) {
     return invalid("selection.longest_list " + std::to_string(selection.longest_list) +
                    ": it must lie in 0 .. seq_k (" + std::to_string(problem.seq_k) + ")");
+  }
+  const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
+  if (selection.pages_of_list != 0 && selection.pages_of_list * lists != selection.num_pages) {
+    return invalid("selection.pages_of_list " + std::to_string(selection.pages_of_list) +
+                   ": it must be 0, or num_pages over batch * num_kv_heads");
   }
   if ((selection.alpha == nullptr) != (selection.mean_value == nullptr))
     return invalid("selection.alpha and selection.mean_value: both or none");
@@ -151,6 +198,11 @@ Status UploadSelection(const AttentionProblem& problem, const DecodeSelection& s
     const int64_t tokens = NumTokens(selection, list, problem.seq_k);
     view.longest_list = std::max(view.longest_list, static_cast<int32_t>(tokens));
   }
+  const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
+  view.pages_of_list = static_cast<int32_t>(view.num_pages / lists);
+  for (size_t list = 0; list < static_cast<size_t>(lists); ++list) {
+    if (selection.page_begin[list + 1] - selection.page_begin[list] != view.pages_of_list) view.pages_of_list = 0;
+  }
   view.dense = IsDense(selection, problem.seq_k);
   buffers->view = view;
   return {};
@@ -165,19 +217,18 @@ void FreeSelection(CudaSelectionBuffers* buffers) {
 size_t SelectionWorkspaceBytes(const AttentionProblem& problem, const CudaSelection& selection) {
   if (!decode::CheckSelectionShape(problem).ok()) return 0;  // the call itself will name the field
   if (DenseTakes(problem, selection)) return DecodeWorkspaceBytes(problem, {});
-  CurrentDevice device;
-  if (!FindCurrentDevice(&device).ok()) return 0;
-  return static_cast<size_t>(Plan(problem, selection, device.num_multiprocessors).total);
+  SelectionPlan plan;
+  return Plan(problem, selection, &plan).ok() ? static_cast<size_t>(plan.total) : 0;
 }
 
-Status AttendSelectionCuda(const AttentionProblem& problem, const CudaSelection& selection,
-                           const AttentionOutput& output, void* workspace, size_t workspace_bytes, void* stream) {
+Status decode::AttendSelection(const AttentionProblem& problem, const CudaSelection& selection,
+                               const AttentionOutput& output, void* workspace, size_t workspace_bytes, bool chained,
+                               void* stream) {
   if (Status status = decode::CheckSelectionStep(problem, output); !status.ok()) return status;
   if (Status status = CheckSelectionView(problem, selection); !status.ok()) return status;
   if (DenseTakes(problem, selection)) return DecodeDenseCuda(problem, output, workspace, workspace_bytes, stream);
-  CurrentDevice device;
-  if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
-  const SelectionPlan plan = Plan(problem, selection, device.num_multiprocessors);
+  SelectionPlan plan;
+  if (Status status = Plan(problem, selection, &plan); !status.ok()) return status;
   if (plan.total > 0) {
     if (workspace == nullptr || workspace_bytes < static_cast<size_t>(plan.total)) {
       return {StatusCode::kInvalidArgument,
@@ -219,6 +270,12 @@ Status AttendSelectionCuda(const AttentionProblem& problem, const CudaSelection&
   params.head_blocks = plan.head_blocks;
   params.stretches = plan.stretches;
   params.stretch = plan.stretch;
+  params.tiles = plan.tiles;
+  params.tiles.x = params.x;
+  params.part_columns = plan.part_columns;
+  params.chained = chained;
+  params.pages_of_list = selection.pages_of_list;
+  params.by_page = DivideBy(selection.page_size);
   params.part_o = static_cast<float*>(workspace);
   if (plan.total > 0) params.part_sum = reinterpret_cast<float2*>(static_cast<char*>(workspace) + plan.part_sums);
   auto* const on = static_cast<cudaStream_t>(stream);
@@ -234,7 +291,13 @@ Status AttendSelectionCuda(const AttentionProblem& problem, const CudaSelection&
       error = decode::LaunchSelection<__half>(params, problem.head_dim, on);
       break;
   }
-  return CudaStatus(error, "SelectionKernel (" + Describe(problem) + ")");
+  return CudaStatus(error, std::string(OnTiles(problem) ? "SelectionTileKernel" : "SelectionKernel") + " (" +
+                               Describe(problem) + ")");
+}
+
+Status AttendSelectionCuda(const AttentionProblem& problem, const CudaSelection& selection,
+                           const AttentionOutput& output, void* workspace, size_t workspace_bytes, void* stream) {
+  return decode::AttendSelection(problem, selection, output, workspace, workspace_bytes, /*chained=*/false, stream);
 }
 
 }  // namespace headscope::kernels

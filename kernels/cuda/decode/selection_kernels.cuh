@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decode step over any selection: parts of lists, then their merge.
+// A decode step over any selection in fp32 arithmetic, for what the tensor cores do not take (selection_tiles.cuh):
+// parts of lists, then their merge.
 //
 // A row of K or V is read by as many lanes as it has 16-byte words (at most 32), so that a warp reads one to four rows
 // at once, and kAhead of each before it uses the first. Rows that lanes read together form a team; every team keeps
@@ -7,8 +8,11 @@
 // and the number of multiprocessors.
 #pragma once
 
+#include <type_traits>
+
 #include "decode/decode_common.cuh"
 #include "decode/selection_params.h"
+#include "decode/selection_tiles.cuh"
 #include "fast_math.cuh"
 
 namespace headscope::kernels::decode {
@@ -291,13 +295,18 @@ cudaError_t LaunchSelectionOf(const SelectionParams& p, cudaStream_t stream) {
 
 template <typename T>
 cudaError_t LaunchSelection(const SelectionParams& params, int head_dim, cudaStream_t stream) {
+  if constexpr (!std::is_same_v<T, float>) {
+    if (head_dim == 64) return LaunchSelectionTiles<T, 64>(params, stream);
+    if (head_dim == 128) return LaunchSelectionTiles<T, 128>(params, stream);
+    return LaunchSelectionOf<T, 256>(params, stream);
+  }
   switch (head_dim) {
     case 64:
-      return LaunchSelectionOf<T, 64>(params, stream);
+      return LaunchSelectionOf<float, 64>(params, stream);
     case 128:
-      return LaunchSelectionOf<T, 128>(params, stream);
+      return LaunchSelectionOf<float, 128>(params, stream);
     default:
-      return LaunchSelectionOf<T, 256>(params, stream);
+      return LaunchSelectionOf<float, 256>(params, stream);
   }
 }
 

@@ -30,7 +30,20 @@ struct SelectionParams {
   // With one stretch nothing of it is used: [batch * num_qo_heads, stretches, head_dim], and maximum (base 2) and sum.
   float* part_o;
   float2* part_sum;
+
+  // For the tensor cores (selection_tiles.cuh) alone: shares of the steps of lists that are all as long as the longest.
+  // part_o and part_sum are then [blocks, 2, part_columns], of four components each.
+  DenseParams tiles;
+  int32_t part_columns;
+  Divisor by_page;
+  int32_t pages_of_list;  // of every list, or 0: page_begin says
+  bool chained;           // launched behind a kernel of the same chain (dependent_launch.cuh)
 };
+
+// Whether the tensor cores take the step: then `tiles` and what belongs to it are set.
+constexpr bool RunsOnTiles(int head_dim, bool fp32) {
+  return !fp32 && head_dim <= 128;
+}
 
 // Query heads that a block has places for, of a group.
 constexpr int SelectionHeads(int group) {

@@ -119,15 +119,6 @@ struct OutputFragment {
   }
 };
 
-// How L2 shall treat what is read: as the first to leave, or as it treats reads without a policy. (That is not
-// evict_normal, under which long streams take a tenth longer, H200.)
-__device__ __forceinline__ uint64_t CachePolicy(bool leaves_first) {
-  uint64_t unchanged, first;
-  asm("createpolicy.fractional.L2::evict_unchanged.b64 %0, 1.0;" : "=l"(unchanged));
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first));
-  return leaves_first ? first : unchanged;
-}
-
 // 16 bytes into shared memory, past L1 and past the registers; both addresses are multiples of 16.
 __device__ __forceinline__ void CopyAsync(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(SharedAddress(to)), "l"(from) : "memory");
@@ -250,6 +241,9 @@ struct GatheredTile {
   }
 };
 
+// Tokens weigh what their scores say, and at least one of every tile has a weight.
+struct NoBias {};
+
 // Online-softmax attention of one warp: 16 tokens a step, any order of tokens.
 template <typename T, int D, typename Query, typename Tile = SharedTile<T, D>>
 struct WarpAttention {
@@ -257,24 +251,36 @@ struct WarpAttention {
   OutputFragment<T, D> out;
   float row_max = kNegativeInfinity, row_sum = 0;  // of head lane / 4; row_sum is this thread's share until Finish()
 
-  // One tile of 16 tokens; those from `live` >= 1 on get no weight.
-  __device__ __forceinline__ void Step(const Tile& tile, float scale, float soft_cap, int live) {
-    const uint2 weights = Weigh(tile, scale, soft_cap, live);
+  // One tile of 16 tokens; those from `live` >= 1 on get no weight. bias(t): what is added to the score of the tile's
+  // token t for head lane / 4, -inf for none.
+  template <typename Bias = NoBias>
+  __device__ __forceinline__ void Step(const Tile& tile, float scale, float soft_cap, int live, Bias bias = {}) {
+    const uint2 weights = Weigh(tile, scale, soft_cap, live, bias);
     tile.Accumulate(out, weights.x, weights.y);
   }
 
   // The first half of a step, which needs the keys alone: the tokens' weights as Accumulate wants them.
-  __device__ __forceinline__ uint2 Weigh(const Tile& tile, float scale, float soft_cap, int live) {
+  template <typename Bias = NoBias>
+  __device__ __forceinline__ uint2 Weigh(const Tile& tile, float scale, float soft_cap, int live, Bias bias = {}) {
     float x[4];
     ScoreTile(tile, scale, soft_cap, live, x);
+    if constexpr (!std::is_same_v<Bias, NoBias>) {
+#pragma unroll
+      for (int t = 0; t < 4; ++t) {
+        const int token = 2 * (threadIdx.x % 4) + (t & 1) + 8 * (t >> 1);
+        if (token < live) x[t] += bias(token);
+      }
+    }
     const float best = fmaxf(row_max, BestOfRow(x));
-    const float rescale = __expf(row_max - best);
+    float shift = best;
+    if constexpr (!std::is_same_v<Bias, NoBias>) shift = best == kNegativeInfinity ? 0.0f : best;
+    const float rescale = __expf(row_max - shift);
     row_sum *= rescale;
     // The accumulator's columns are heads 2j and 2j + 1; their factors live with the threads i = 2j and 2j + 1.
     const int j = threadIdx.x % 4;
     out.Scale(__shfl_sync(kAllLanes, rescale, 8 * j), __shfl_sync(kAllLanes, rescale, 8 * j + 4));
     row_max = best;
-    return WeightsOf(x);
+    return WeightsOf(x, shift);
   }
 
   // The same of the first tiles, the first of which has a live token; does not touch the output. after(t) runs when
@@ -291,7 +297,7 @@ struct WarpAttention {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) row_max = fmaxf(row_max, BestOfRow(x[t]));
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) weights[t] = WeightsOf(x[t]);
+    for (int t = 0; t < kTiles; ++t) weights[t] = WeightsOf(x[t], row_max);
   }
 
   // Leaves the warp's result as merged[head][0 .. D) = weighted V, [D] = max, [D + 1] = sum, for the group's heads.
@@ -336,11 +342,11 @@ struct WarpAttention {
     best = fmaxf(best, __shfl_xor_sync(kAllLanes, best, 1));
     return fmaxf(best, __shfl_xor_sync(kAllLanes, best, 2));
   }
-  // By row_max, which is finite: there was a live token.
-  __device__ __forceinline__ uint2 WeightsOf(float (&x)[4]) {
+  // `shift`: row_max, or anything finite where no token has had a weight.
+  __device__ __forceinline__ uint2 WeightsOf(float (&x)[4], float shift) {
 #pragma unroll
     for (int t = 0; t < 4; ++t) {
-      x[t] = __expf(x[t] - row_max);
+      x[t] = __expf(x[t] - shift);
       row_sum += x[t];
     }
     return make_uint2(Pack(x[0], x[1], T()), Pack(x[2], x[3], T()));

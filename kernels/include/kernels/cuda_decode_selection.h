@@ -3,10 +3,10 @@
 // (kernels/decode_selection.h says the formula). Whatever chose the tokens, this attends them; what chooses and attends
 // in one launch, dense decode and SparQ, stands in kernels/cuda_decode.h.
 //
-// Method: a list is cut into stretches, so that few long lists fill the GPU; a block takes a stretch for up to eight
-// query heads of the KV head, which share what it reads of K and V. Warps hold several rows under way each and keep a
-// softmax of their own; the parts of a query head are merged by a second, small launch. fp32 arithmetic without tensor
-// cores: the floor is the bytes of the selected rows.
+// Method: lists are cut into pieces, so that few long lists fill the GPU; a block takes a piece for up to eight query
+// heads of the KV head, which share what it reads of K and V, and a second, small launch merges the pieces. 16-bit
+// elements of head_dim 64 and 128 go through rings in shared memory to the tensor cores, others through registers to
+// fp32 arithmetic. The floor is the bytes of the selected rows.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,9 @@ struct CudaSelection {
   const float* weights = nullptr;  // null: every weight is 1
   const float* alpha = nullptr;    // null, and mean_value as well: there is no mean-value term
   const float* mean_value = nullptr;
-  int32_t longest_list = 0;  // tokens
-  bool dense = false;        // every list names every token, unweighted and without a mean-value term
+  int32_t longest_list = 0;   // tokens
+  int32_t pages_of_list = 0;  // of every list, where they have equally many; 0: they differ, or nobody knows
+  bool dense = false;         // every list names every token, unweighted and without a mean-value term
 };
 
 // Checks a host selection of the problem (whose tensors are not looked at) and copies it to the current GPU; Free

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks, scratch layout and launches of Quest's decode step (kernels/cuda_quest.h).
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <string>
+
+#include "current_device.h"
+#include "decode/decode_check.h"
+#include "decode/dense_plan.h"
+#include "decode/quest_params.h"
+#include "decode/selection_call.h"
+#include "device_pointers.h"
+#include "kernels/cuda_quest.h"
+#include "kernels/cuda_resources.h"
+#include "problem_check.h"
+
+namespace headscope::kernels {
+namespace {
+
+using decode::QuestParams;
+
+Status Invalid(const std::string& message) {
+  return {StatusCode::kInvalidArgument, message};
+}
+
+int64_t RoundUp(int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+int32_t NumPages(const AttentionProblem& problem, int32_t page_size) {
+  return (problem.seq_k - 1) / page_size + 1;
+}
+
+// Pages that a block scores: a turn of its warps at least; more than so many leave the last blocks alone at the end.
+constexpr int64_t kPagesOfTurn = 64, kMostPagesEach = 256;
+
+Status CheckBounds(const AttentionProblem& problem, int32_t page_size, const CudaPageBounds& bounds) {
+  if (page_size < 1 || page_size > 1024)
+    return Invalid("page_size " + std::to_string(page_size) + ": it must lie in 1 .. 1024");
+  if (Status status = CheckPointer("bounds.data", bounds.data, 16); !status.ok()) return status;
+  const int64_t least = int64_t{NumPages(problem, page_size)} * 2 * problem.head_dim;
+  if (bounds.list_stride >= least && bounds.list_stride % 8 == 0) return {};
+  return Invalid("bounds.list_stride " + std::to_string(bounds.list_stride) + ": it must be at least " +
+                 std::to_string(least) + " elements, 2 * head_dim a page, and a multiple of 8");
+}
+
+struct Scratch {
+  int64_t page_begin, pages, attend, total;  // the scores stand first
+};
+
+Status LayOut(const AttentionProblem& problem, const QuestCudaOptions& options, Scratch* scratch,
+              CudaSelection* selection) {
+  const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads;
+  const int32_t picks = NumQuestPicks(problem, options);
+  selection->page_size = options.page_size;
+  selection->num_pages = lists * picks;
+  selection->pages_of_list = picks;
+  selection->longest_list = static_cast<int32_t>(std::min<int64_t>(int64_t{picks} * options.page_size, problem.seq_k));
+  scratch->page_begin = RoundUp(lists * NumQuestPages(problem, options) * 4);
+  scratch->pages = scratch->page_begin + RoundUp((lists + 1) * 8);
+  scratch->attend = scratch->pages + RoundUp(lists * picks * 4);
+  scratch->total = scratch->attend + static_cast<int64_t>(SelectionWorkspaceBytes(problem, *selection));
+  return {};
+}
+
+Status CheckOptions(const QuestCudaOptions& options) {
+  if (options.page_size < 1 || options.page_size > 1024)
+    return Invalid("page_size " + std::to_string(options.page_size) + ": it must lie in 1 .. 1024");
+  if (options.budget < 1) return Invalid("budget " + std::to_string(options.budget) + ": it must be at least 1");
+  return {};
+}
+
+QuestParams BaseParams(const AttentionProblem& problem, int32_t page_size, const CudaPageBounds& bounds) {
+  QuestParams params{};
+  params.x.q = problem.q.data;
+  params.x.k = problem.k.data;
+  params.x.q_batch = problem.q.batch_stride;
+  params.x.q_head = problem.q.head_stride;
+  params.x.k_batch = problem.k.batch_stride;
+  params.x.k_head = problem.k.head_stride;
+  params.x.k_row = problem.k.row_stride;
+  params.x.num_kv_heads = problem.num_kv_heads;
+  params.x.group = problem.GroupSize();
+  params.x.seq_k = problem.seq_k;
+  params.bounds = bounds.data;
+  params.bounds_list = bounds.list_stride;
+  params.lists = problem.batch * problem.num_kv_heads;
+  params.page_size = page_size;
+  params.num_pages = NumPages(problem, page_size);
+  return params;
+}
+
+}  // namespace
+
+Status UpdatePageBoundsCuda(const AttentionProblem& problem, int32_t page_size, int32_t first_token,
+                            const CudaPageBounds& bounds, void* stream) {
+  if (Status status = decode::CheckDecodeShape(problem); !status.ok()) return status;
+  if (Status status = decode::CheckKeys(problem); !status.ok()) return status;
+  if (Status status = CheckBounds(problem, page_size, bounds); !status.ok()) return status;
+  if (first_token < 0 || first_token >= problem.seq_k) {
+    return Invalid("first_token " + std::to_string(first_token) + ": it must lie in 0 .. seq_k - 1 (" +
+                   std::to_string(problem.seq_k - 1) + ")");
+  }
+  CurrentDevice device;
+  if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
+  if (Status status = CheckOnDevice({{"k.data", problem.k.data}, {"bounds.data", bounds.data}}, stream); !status.ok())
+    return status;
+  QuestParams params = BaseParams(problem, page_size, bounds);
+  params.first_page = first_token / page_size;
+  auto* const on = static_cast<cudaStream_t>(stream);
+  const cudaError_t error = problem.dtype == DType::kBFloat16
+                                ? decode::LaunchPageBounds<__nv_bfloat16>(params, problem.head_dim, on)
+                                : decode::LaunchPageBounds<__half>(params, problem.head_dim, on);
+  return CudaStatus(error, "PageBoundsKernel (" + Describe(problem) + ")");
+}
+
+size_t QuestWorkspaceBytes(const AttentionProblem& problem, const QuestCudaOptions& options) {
+  Scratch scratch;
+  CudaSelection selection;
+  if (!decode::CheckDecodeShape(problem).ok() || !CheckOptions(options).ok()) return 0;
+  return LayOut(problem, options, &scratch, &selection).ok() ? static_cast<size_t>(scratch.total) : 0;
+}
+
+Status DecodeQuestCuda(const AttentionProblem& problem, const QuestCudaOptions& options, const CudaPageBounds& bounds,
+                       const AttentionOutput& output, int32_t* chosen_pages, void* workspace, size_t workspace_bytes,
+                       void* stream) {
+  if (Status status = decode::CheckDecode(problem, output); !status.ok()) return status;
+  if (Status status = CheckOptions(options); !status.ok()) return status;
+  if (Status status = CheckBounds(problem, options.page_size, bounds); !status.ok()) return status;
+  CurrentDevice device;
+  if (Status status = FindCurrentDevice(&device); !status.ok()) return status;
+  Scratch scratch;
+  CudaSelection selection;
+  if (Status status = LayOut(problem, options, &scratch, &selection); !status.ok()) return status;
+  if (workspace == nullptr || workspace_bytes < static_cast<size_t>(scratch.total))
+    return Invalid("workspace: " + std::to_string(scratch.total) + " bytes are needed (QuestWorkspaceBytes)");
+  if (Status status = CheckPointer("workspace", workspace, 256); !status.ok()) return status;
+  if (Status status = decode::CheckDecodeOnDevice(problem, output, {}, nullptr, nullptr, workspace, stream);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = CheckOnDevice({{"bounds.data", bounds.data}, {"chosen_pages", chosen_pages}}, stream);
+      !status.ok()) {
+    return status;
+  }
+  char* const base = static_cast<char*>(workspace);
+  QuestParams params = BaseParams(problem, options.page_size, bounds);
+  // One wave, if there are not too many.
+  const int64_t of_list =
+      std::max<int64_t>(1, int64_t{device.num_multiprocessors} * decode::kScoreBlocks / params.lists);
+  const int64_t each = (params.num_pages + of_list - 1) / of_list;
+  params.pages_each =
+      static_cast<int32_t>(std::min((each + kPagesOfTurn - 1) / kPagesOfTurn * kPagesOfTurn, kMostPagesEach));
+  params.leaves_cache_first =
+      int64_t{4} * params.lists * params.num_pages * problem.head_dim <= decode::kCacheFriendlyBytes;
+  params.mean_query = options.mean_query;
+  params.newest = options.keep_newest;
+  params.picks = NumQuestPicks(problem, options) - (options.keep_newest ? 1 : 0);
+  params.candidates = params.num_pages - (options.keep_newest ? 1 : 0);
+  params.scores = static_cast<float*>(workspace);
+  params.page_begin = reinterpret_cast<int64_t*>(base + scratch.page_begin);
+  params.pages = chosen_pages != nullptr ? chosen_pages : reinterpret_cast<int32_t*>(base + scratch.pages);
+  auto* const on = static_cast<cudaStream_t>(stream);
+  cudaError_t error = problem.dtype == DType::kBFloat16
+                          ? decode::LaunchPageScores<__nv_bfloat16>(params, problem.head_dim, on)
+                          : decode::LaunchPageScores<__half>(params, problem.head_dim, on);
+  if (error == cudaSuccess) error = decode::LaunchPickPages(params, on);
+  if (error != cudaSuccess) return CudaStatus(error, "Quest's choice of pages (" + Describe(problem) + ")");
+  selection.page_begin = params.page_begin;
+  selection.pages = params.pages;
+  return decode::AttendSelection(problem, selection, output, base + scratch.attend,
+                                 workspace_bytes - static_cast<size_t>(scratch.attend), /*chained=*/true, stream);
+}
+
+}  // namespace headscope::kernels

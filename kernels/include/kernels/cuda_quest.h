@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quest's decode step on the GPU (Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference, section 3.3;
+// docs/methods.md): least and largest key of every page of the cache, an upper bound of each page's scores from them,
+// the best pages, attention over these. Choosing and attending are one chain of launches without the host; it can be
+// captured in a CUDA graph. Every pointer is a device pointer; nothing synchronises or allocates.
+//
+// Method: over the components, max(q * least, q * largest) is max(q, 0) * largest + min(q, 0) * least, and a group's
+// sum is that of its heads' positive and negative parts: one vector of 2 * head_dim a KV head, whatever the group, so
+// the estimate costs the bytes of the bounds. The best pages are found by a halving of the scores' bits, ties by lower
+// page.
+//
+// Errors: as those of kernels/cuda_decode.h.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "kernels/attention_problem.h"
+#include "kernels/method_spec.h"
+#include "kernels/status.h"
+
+namespace headscope::kernels {
+
+struct QuestCudaOptions {
+  int32_t budget = 1024;    // tokens attended to, in whole pages, one page at least
+  int32_t page_size = 16;   // tokens of a page, 1 .. 1024; larger pages have looser bounds
+  bool mean_query = false;  // pages are scored by the group's mean query instead of the heads' summed scores
+  bool keep_newest = true;  // the newest page is among the chosen ones
+};
+
+// What a GPU needs that chooses a step's pages by their bounds and attends in one chain; empty: the method does not
+// choose so.
+class DecodeMethod;
+std::optional<QuestCudaOptions> FusedPageStep(const DecodeMethod& method, const ParameterValues& values);
+
+// [batch, num_kv_heads, pages, 2, head_dim] in the problem's dtype: least and largest key of each page, component by
+// component. 16-byte aligned; list_stride elements from one KV head to the next, a multiple of 8 with room for all
+// pages.
+struct CudaPageBounds {
+  void* data = nullptr;
+  int64_t list_stride = 0;
+};
+
+// Pages of a cache of seq_k tokens, the last of which may be partial; and how many of them a step attends to.
+inline int32_t NumQuestPages(const AttentionProblem& problem, const QuestCudaOptions& options) {
+  return (problem.seq_k - 1) / options.page_size + 1;
+}
+inline int32_t NumQuestPicks(const AttentionProblem& problem, const QuestCudaOptions& options) {
+  return std::clamp(options.budget / options.page_size, 1, NumQuestPages(problem, options));
+}
+
+// Makes anew the bounds of all pages that have tokens from `first_token` on: 0 after a prompt, seq_k - 1 after a token.
+// Looks at problem.k alone (shape as for DecodeQuestCuda). A NaN bounds nothing.
+Status UpdatePageBoundsCuda(const AttentionProblem& problem, int32_t page_size, int32_t first_token,
+                            const CudaPageBounds& bounds, void* stream);
+
+// Bytes of scratch memory of a step on the current GPU, aligned to 256 bytes; any contents. 0 where the call refuses.
+size_t QuestWorkspaceBytes(const AttentionProblem& problem, const QuestCudaOptions& options);
+
+// One step. Shapes, strides and types as DecodeDenseCuda's (16 bits, head_dim 64 or 128), soft cap and lse included.
+// chosen_pages: int32 [batch, num_kv_heads, NumQuestPicks], ascending, or null.
+Status DecodeQuestCuda(const AttentionProblem& problem, const QuestCudaOptions& options, const CudaPageBounds& bounds,
+                       const AttentionOutput& output, int32_t* chosen_pages, void* workspace, size_t workspace_bytes,
+                       void* stream);
+
+}  // namespace headscope::kernels
