@@ -75,6 +75,12 @@ class Device {
   // to its end there.
   virtual double Milliseconds(const std::function<void()>& work) = 0;
 
+  // Runs `work` again and again, without a pause and with warm caches, for about so many seconds; the mean time of a
+  // run in the second half of them, in which the clock has come down to what the power limit allows. Throws
+  // CancelledError.
+  virtual double SustainedMilliseconds(const std::function<void()>& work, double seconds,
+                                       const std::stop_token& stop) = 0;
+
   // How much K and V decode steps walk over, place after place as a model does over its layers, so that no step finds
   // in the caches what another one read; 0: Milliseconds() sees to that and one place will do.
   virtual int64_t walk_bytes() const { return 0; }

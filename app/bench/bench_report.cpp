@@ -39,10 +39,28 @@ std::string Spread(const Figure& figure) {
   return FormatNumber("%.1f", 100 * Divide(figure.mad, figure.median)) + " %";
 }
 
+std::string Errors(const RowErrors& errors) {
+  return FormatNumber("%.2e", errors.all) + " (" + FormatNumber("%.2e", errors.worst) + ")";
+}
+
 std::string RowName(const Row& row) {
   std::string name = row.method;
   if (!row.variant.empty()) name += ", " + row.variant;
   return name;
+}
+
+bool IsSustained(const Section& section) {
+  return std::any_of(section.rows.begin(), section.rows.end(), [](const Row& row) { return row.sustained_ms > 0; });
+}
+
+// Run after run: a row's time, and how many times faster than the reference it is then.
+std::string SustainedHeader(const Section& section) {
+  return IsSustained(section) ? Pad("sustained ms", 14) + Pad("faster", 8) : "";
+}
+std::string Sustained(const Section& section, const Row& row) {
+  if (!IsSustained(section)) return "";
+  const double faster = row.kind == RowKind::kUpkeep ? 0 : Divide(section.rows.front().sustained_ms, row.sustained_ms);
+  return Pad(FormatNumber("%.4g", row.sustained_ms), 14) + Pad(Ratio(faster), 8);
 }
 
 // Whether decode rows have ceilings of their own in place of the copy's.
@@ -61,7 +79,7 @@ std::string Speeds(const Ratios& ratios) {
 void AddPrefill(const Report& report, const Section& section, std::string* out) {
   *out += Pad("  prefill", -44) + Pad("kept %", 8) + Pad("select ms", 17) + Pad("attend ms", 17) + Pad("total ms", 17) +
           Pad("select %", 10) + Pad("TFLOP/s", 10) + Pad("of product", 12) + Pad("to dense", 10) + Speeds(report) +
-          "\n";
+          SustainedHeader(section) + "\n";
   for (const Row& row : section.rows) {
     const Ratios ratios = RatiosOf(report, section, row);
     *out += Pad("  " + RowName(row), -44) +
@@ -71,18 +89,18 @@ void AddPrefill(const Report& report, const Section& section, std::string* out) 
             Pad(Time(row.select_ms, 1), 17) + Pad(Time(row.attend_ms, 1), 17) + Pad(Time(row.total_ms, 1), 17) +
             Pad(ratios.select_share > 0 ? FormatNumber("%.1f", 100 * ratios.select_share) : "-", 10) +
             Pad(FormatNumber("%.4g", ratios.rate * 1e-12), 10) + Pad(Ratio(ratios.of_ceiling), 12) +
-            Pad(Ratio(ratios.rate_to_dense), 10) + Speeds(ratios) + "\n";
+            Pad(Ratio(ratios.rate_to_dense), 10) + Speeds(ratios) + Sustained(section, row) + "\n";
   }
 }
 
 void AddDecode(const Report& report, const Section& section, std::string* out) {
   *out += Pad("  decode", -44) + Pad("select us", 17) + Pad("attend us", 17) + Pad("total us", 17) + Pad("GB/s", 10) +
-          Pad(OwnCeilings(report) ? "of reading" : "of copy", 12) + Speeds(report) + "\n";
+          Pad(OwnCeilings(report) ? "of reading" : "of copy", 12) + Speeds(report) + SustainedHeader(section) + "\n";
   for (const Row& row : section.rows) {
     const Ratios ratios = RatiosOf(report, section, row);
     *out += Pad("  " + RowName(row), -44) + Pad(Time(row.select_ms, 1e3), 17) + Pad(Time(row.attend_ms, 1e3), 17) +
             Pad(Time(row.total_ms, 1e3), 17) + Pad(FormatNumber("%.4g", ratios.rate * 1e-9), 10) +
-            Pad(Ratio(ratios.of_ceiling), 12) + Speeds(ratios) + "\n";
+            Pad(Ratio(ratios.of_ceiling), 12) + Speeds(ratios) + Sustained(section, row) + "\n";
   }
 }
 
@@ -103,6 +121,11 @@ ordered_json OrNull(double value) {
   return value > 0 ? ordered_json(value) : ordered_json(nullptr);
 }
 
+ordered_json ToJson(const RowErrors& errors) {
+  if (errors.all < 0) return nullptr;
+  return {{"relative_l2", errors.all}, {"worst_row", errors.worst}};
+}
+
 ordered_json ToJson(const Report& report, const Section& section, const Row& row) {
   const Ratios ratios = RatiosOf(report, section, row);
   static constexpr const char* kKinds[] = {"reference", "method", "upkeep"};
@@ -113,7 +136,8 @@ ordered_json ToJson(const Report& report, const Section& section, const Row& row
                        {"source", row.source},
                        {"select_ms", ToJson(row.select_ms)},
                        {"attend_ms", ToJson(row.attend_ms)},
-                       {"total_ms", ToJson(row.total_ms)}};
+                       {"total_ms", ToJson(row.total_ms)},
+                       {"sustained_ms", OrNull(row.sustained_ms)}};
   if (section.decode) {
     json["bytes_moved"] = row.bytes_moved;
     json["bytes_per_second"] = OrNull(ratios.rate);
@@ -183,6 +207,7 @@ std::string Table(const Report& report) {
     out += std::to_string(shape.seq_k) + " tokens, batch " + std::to_string(shape.batch) + ", " +
            std::to_string(shape.num_qo_heads) + ":" + std::to_string(shape.num_kv_heads) + " heads, head_dim " +
            std::to_string(shape.head_dim) + ", " + section.dtype + ", seed " + std::to_string(shape.seed);
+    if (section.data != kernels::kSeededRecipe) out += ", " + section.data;
     if (section.places > 1) out += ", steps over " + std::to_string(section.places) + " copies of K and V";
     out += '\n';
     if (section.decode) {
@@ -191,7 +216,9 @@ std::string Table(const Report& report) {
       AddPrefill(report, section, &out);
     }
     if (section.dense_disagreement >= 0) {
-      out += "  dense output: relative L2 to the reference " + FormatNumber("%.1e", section.dense_disagreement) + "\n";
+      out += "  dense output: relative L2 to the reference " + FormatNumber("%.1e", section.dense_disagreement) +
+             "; to float64 (worst row) " + Errors(section.dense_errors) + ", the reference's " +
+             Errors(section.reference_errors) + "\n";
     }
   }
   if (report.interrupted) out += "\ninterrupted: figures are of the repeats that were done\n";
@@ -212,10 +239,12 @@ std::string Json(const Report& report) {
          {"num_kv_heads", shape.num_kv_heads},
          {"head_dim", shape.head_dim},
          {"dtype", section.dtype},
-         {"recipe", kernels::kSeededRecipe},
+         {"recipe", section.data},
          {"seed", shape.seed},
          {"places", section.places},
          {"dense_relative_l2", section.dense_disagreement >= 0 ? ordered_json(section.dense_disagreement) : nullptr},
+         {"dense_to_float64", ToJson(section.dense_errors)},
+         {"reference_to_float64", ToJson(section.reference_errors)},
          {"rows", rows}});
   }
   const ordered_json json = {

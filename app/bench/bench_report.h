@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/accuracy.h"
 #include "bench/figure.h"
 #include "kernels/seeded_problem.h"
 
@@ -25,9 +26,10 @@ struct Row {
   std::string source;      // "libtorch", "fixed", "registry" or "file"
   Figure select_ms;        // no repeats: nothing to select, or select and attend are one launch
   Figure attend_ms;
-  Figure total_ms;         // both in one timed run; attend_ms where there is no select
-  Figure read_ms;          // decode on a CPU: the same threads read bytes_moved bytes and do nothing else
-  bool own_dense = false;  // headscope's dense attention
+  Figure total_ms;          // both in one timed run; attend_ms where there is no select
+  double sustained_ms = 0;  // both, run after run without pause; 0: not asked for
+  Figure read_ms;           // decode on a CPU: the same threads read bytes_moved bytes and do nothing else
+  bool own_dense = false;   // headscope's dense attention
   // Prefill: pairs of query and key, the work of attend_ms; decode: bytes that the whole step, total_ms, has to move.
   int64_t kept_pairs = 0;
   int64_t dense_pairs = 0;
@@ -40,8 +42,11 @@ struct Section {
   std::string dtype;
   int places = 1;         // copies of K and V that the steps of a sample walk over, one step each
   std::vector<Row> rows;  // the reference first
+  std::string data;       // a recipe, or the trace and layer that Q, K and V come from
   // Relative L2 distance of our dense output from LibTorch's, on head 0; -1: not looked at.
   double dense_disagreement = -1;
+  // Of both, from float64, on some rows of it.
+  RowErrors dense_errors = {}, reference_errors = {};
 };
 
 struct Ceiling {

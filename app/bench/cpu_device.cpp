@@ -8,6 +8,7 @@
 #include "base/check_status.h"
 #include "bench/bench_device.h"
 #include "bench/host_decode_step.h"
+#include "bench/sustain.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_memory.h"
 #include "kernels/cpu_sparq.h"
@@ -71,6 +72,15 @@ class CpuDevice : public Device {
     const auto begin = std::chrono::steady_clock::now();
     work();
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  double SustainedMilliseconds(const std::function<void()>& work, double seconds,
+                               const std::stop_token& stop) override {
+    return Sustain(seconds, stop, [&](int runs) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < runs; ++i) work();
+      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    });
   }
 
   PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) override {

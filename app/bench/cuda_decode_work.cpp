@@ -11,6 +11,7 @@
 #include "bench/host_decode_step.h"
 #include "kernels/cuda_decode.h"
 #include "kernels/cuda_decode_selection.h"
+#include "kernels/cuda_quest.h"
 #include "kernels/sparq_setup.h"
 
 namespace headscope::app::bench {
@@ -108,6 +109,38 @@ std::vector<DecodeWork> SparqWork(Device& device, const PlacedProblem& placed, c
   return {two_copies, one_copy, append};
 }
 
+// The bounds of pages lie there before the step, as a generation has them from the steps before.
+std::vector<DecodeWork> QuestWork(Device& device, const PlacedProblem& placed,
+                                  const kernels::QuestCudaOptions& options) {
+  const AttentionProblem& problem = placed.problem;
+  const auto state = std::make_shared<DecodeState>();
+  AddWorkspace(device, kernels::QuestWorkspaceBytes(problem, options), state.get());
+  const int64_t lists = int64_t{problem.batch} * problem.num_kv_heads, size = kernels::SizeOf(problem.dtype);
+  const int64_t of_list = int64_t{kernels::NumQuestPages(problem, options)} * 2 * problem.head_dim;
+  const std::shared_ptr<void> memory = device.Allocate(lists * of_list * size);
+  const kernels::CudaPageBounds bounds{.data = memory.get(), .list_stride = of_list};
+  CheckStatus(kernels::UpdatePageBoundsCuda(problem, options.page_size, 0, bounds, nullptr));
+  DecodeWork step;
+  step.attend = [&placed, state, memory, bounds, options] {
+    CheckStatus(kernels::DecodeQuestCuda(placed.problem, options, bounds, placed.output, nullptr,
+                                         state->workspace.get(), state->workspace_bytes, nullptr));
+  };
+  const int64_t kept =
+      std::min<int64_t>(int64_t{kernels::NumQuestPicks(problem, options)} * options.page_size, problem.seq_k);
+  step.bytes_moved = lists * (of_list + 2 * kept * problem.head_dim) * size;
+  DecodeWork append;
+  append.variant = "append a token";
+  append.upkeep = true;
+  append.attend = [&placed, memory, bounds, options] {
+    CheckStatus(
+        kernels::UpdatePageBoundsCuda(placed.problem, options.page_size, placed.problem.seq_k - 1, bounds, nullptr));
+  };
+  // The newest page's keys, and its bounds written.
+  const int64_t of_page = (problem.seq_k - 1) % options.page_size + 1;
+  append.bytes_moved = lists * (of_page + 2) * problem.head_dim * size;
+  return {step, append};
+}
+
 // A method that chooses on the CPU: what it reads lies there beforehand, and its lists' way to the GPU is part of what
 // choosing takes.
 struct HostSelection {
@@ -171,6 +204,9 @@ std::vector<DecodeWork> CudaDecodeWork(Device& device, const PlacedProblem& plac
   if (method.spec().baseline) return {DenseWork(device, placed)};
   if (const auto fused = method.FusedStep(values, placed.problem))
     return SparqWork(device, placed, *fused, options.num_threads);
+  if (const auto pages = kernels::FusedPageStep(method, values);
+      pages && kernels::QuestWorkspaceBytes(placed.problem, *pages) > 0)
+    return QuestWork(device, placed, *pages);
   return {SelectOnCpu(device, placed, method, values, options)};
 }
 

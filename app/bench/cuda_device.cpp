@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "bench/bench_device.h"
 #include "bench/cuda_decode_work.h"
+#include "bench/sustain.h"
 #include "kernels/cuda_devices.h"
 #include "kernels/cuda_executor.h"
 #include "kernels/cuda_resources.h"
@@ -81,6 +82,19 @@ class CudaDevice : public Device {
     double ms = 0;
     CheckStatus(kernels::MillisecondsBetween(start_, stop_, &ms));
     return ms;
+  }
+
+  double SustainedMilliseconds(const std::function<void()>& work, double seconds,
+                               const std::stop_token& stop) override {
+    return Sustain(seconds, stop, [&](int runs) {
+      Check(cudaEventRecord(start_.get(), nullptr), "starting the GPU's clock");
+      for (int i = 0; i < runs; ++i) work();
+      Check(cudaEventRecord(stop_.get(), nullptr), "stopping the GPU's clock");
+      Check(cudaEventSynchronize(stop_.get()), "a timed run on the GPU");
+      double ms = 0;
+      CheckStatus(kernels::MillisecondsBetween(start_, stop_, &ms));
+      return ms;
+    });
   }
 
   PrefillWork Attend(const PlacedProblem& placed, kernels::SparseIndex index) override {

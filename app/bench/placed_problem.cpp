@@ -21,11 +21,15 @@ int64_t BytesOf(const SeededProblem& shape, SeededTensor tensor, DType dtype) {
 }
 
 void Fill(Device& device, const SeededProblem& shape, SeededTensor tensor, DType dtype,
-          const kernels::RunOptions& options, void* memory) {
-  if (device.is_host()) return CheckStatus(kernels::FillSeeded(shape, tensor, dtype, options, memory));
+          const kernels::RunOptions& options, const TraceHeads* trace, void* memory) {
+  const auto fill = [&](void* out) {
+    if (trace != nullptr) return trace->Fill(shape, tensor, dtype, out);
+    CheckStatus(kernels::FillSeeded(shape, tensor, dtype, options, out));
+  };
+  if (device.is_host()) return fill(memory);
   const int64_t bytes = BytesOf(shape, tensor, dtype);
   const std::unique_ptr<char[]> host(new char[static_cast<size_t>(bytes)]);
-  CheckStatus(kernels::FillSeeded(shape, tensor, dtype, options, host.get()));
+  fill(host.get());
   device.Upload(host.get(), bytes, memory);
 }
 
@@ -44,7 +48,7 @@ data::Encoding EncodingOf(DType dtype) {
 }  // namespace
 
 std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& shape, DType dtype,
-                                           const kernels::RunOptions& options) {
+                                           const kernels::RunOptions& options, const TraceHeads* trace) {
   auto placed = std::make_unique<PlacedProblem>();
   // All of the memory first: filling it takes seconds to minutes, and a problem that is too large is refused before.
   constexpr SeededTensor kInputs[] = {SeededTensor::kQuery, SeededTensor::kKey, SeededTensor::kValue};
@@ -56,7 +60,7 @@ std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& 
   placed->memory.push_back(device.Allocate(num_rows * shape.head_dim * kernels::SizeOf(placed->output_dtype)));
   placed->memory.push_back(device.Allocate(num_rows * int64_t{sizeof(float)}));
   for (size_t i = 0; i < std::size(kInputs); ++i) {
-    Fill(device, shape, kInputs[i], dtype, options, placed->memory[i].get());
+    Fill(device, shape, kInputs[i], dtype, options, trace, placed->memory[i].get());
   }
 
   kernels::AttentionProblem& problem = placed->problem;
@@ -68,6 +72,7 @@ std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& 
   problem.seq_k = shape.seq_k;
   problem.first_position = shape.seq_k - shape.seq_q;
   problem.dtype = dtype;
+  if (trace != nullptr) problem.scale = trace->scale();
   const auto data = [&](size_t i) -> void* { return placed->memory[i].get(); };
   kernels::SetContiguousTensors(data(0), data(1), data(2), &problem);
   placed->output.o = kernels::ContiguousTensor<void>(data(3), problem.num_qo_heads, problem.seq_q, problem.head_dim);
@@ -75,13 +80,18 @@ std::unique_ptr<const PlacedProblem> Place(Device& device, const SeededProblem& 
   return placed;
 }
 
-std::vector<float> ReadFirstHead(Device& device, const PlacedProblem& placed) {
-  const int64_t count = int64_t{placed.problem.seq_q} * placed.problem.head_dim;
-  std::vector<char> stored(static_cast<size_t>(count * kernels::SizeOf(placed.output_dtype)));
-  device.Download(placed.output.o.data, static_cast<int64_t>(stored.size()), stored.data());
+std::vector<float> ReadElements(Device& device, const void* data, DType dtype, int64_t first, int64_t count) {
+  const int64_t size = kernels::SizeOf(dtype);
+  std::vector<char> stored(static_cast<size_t>(count * size));
+  device.Download(static_cast<const char*>(data) + first * size, static_cast<int64_t>(stored.size()), stored.data());
   std::vector<float> values(static_cast<size_t>(count));
-  data::DecodeToFloat(stored.data(), EncodingOf(placed.output_dtype), count, values.data());
+  data::DecodeToFloat(stored.data(), EncodingOf(dtype), count, values.data());
   return values;
+}
+
+std::vector<float> ReadFirstHead(Device& device, const PlacedProblem& placed) {
+  return ReadElements(device, placed.output.o.data, placed.output_dtype, 0,
+                      int64_t{placed.problem.seq_q} * placed.problem.head_dim);
 }
 
 double RelativeDistance(const std::vector<float>& a, const std::vector<float>& b) {

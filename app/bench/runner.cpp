@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
+#include <random>
 
 #include "base/errors.h"
 #include "bench/placed_problem.h"
@@ -120,7 +122,8 @@ class Runner {
                     .shape = shape,
                     .dtype = NameOf(group.dtype),
                     .places = static_cast<int>(places.size()),
-                    .rows = {}};
+                    .rows = {},
+                    .data = group.trace != nullptr ? group.trace->name() : kernels::RecipeOf(shape)};
     std::vector<Case> cases{ReferenceCase(placed, references, is_decode)};
     for (const Workload* workload : workloads) {
       StopIfInterrupted();
@@ -131,7 +134,7 @@ class Runner {
         AddPrefill(group, placed, *workload, &cases);
       }
       if (IsDense(*workload)) {
-        section.dense_disagreement = Disagreement(placed, *references.front(), cases[first].attend.front());
+        CompareDense(placed, *references.front(), cases[first].attend.front(), &section);
         cases[first].row.own_dense = true;
       }
     }
@@ -139,6 +142,7 @@ class Runner {
     // Rows without a single repeat say nothing: a section counts from its first full round on.
     try {
       Repeat(stage, &cases);
+      if (options_.sustained_seconds > 0) Sustain(stage, &cases);
     } catch (const CancelledError&) {
       report_.interrupted = true;
     }
@@ -153,11 +157,33 @@ class Runner {
   void Repeat(const std::string& stage, std::vector<Case>* cases) {
     const auto total = static_cast<int64_t>(cases->size()) * (options_.repeats + 1);
     int64_t done = 0;
+    std::mt19937 random(1);
+    std::vector<size_t> order(cases->size());
+    std::iota(order.begin(), order.end(), size_t{0});
     for (int32_t round = 0; round <= options_.repeats; ++round) {
-      for (Case& one : *cases) {
-        TimeOnce(/*counted=*/round > 0, &one);
+      std::shuffle(order.begin(), order.end(), random);
+      for (const size_t i : order) {
+        TimeOnce(/*counted=*/round > 0, &(*cases)[i]);
         options_.progress(stage, ++done, total);
       }
+    }
+  }
+
+  void Sustain(const std::string& stage, std::vector<Case>* cases) {
+    int64_t done = 0;
+    for (Case& one : *cases) {
+      const size_t places = one.attend.size();
+      for (const auto& prepare : one.prepare) prepare();
+      const double ms = device_.SustainedMilliseconds(
+          [&] {
+            for (size_t place = 0; place < places; ++place) {
+              if (!one.select.empty()) one.select[place]();
+              one.attend[place]();
+            }
+          },
+          options_.sustained_seconds, options_.stop);
+      one.row.sustained_ms = ms / static_cast<double>(places);
+      options_.progress(stage + ", without a pause", ++done, static_cast<int64_t>(cases->size()));
     }
   }
 
@@ -168,8 +194,8 @@ class Runner {
     const int64_t wanted = is_decode ? (device_.walk_bytes() + bytes - 1) / bytes : 1;
     Places places;
     for (int64_t i = 0; i < std::clamp<int64_t>(wanted, 1, kMostPlaces); ++i) {
-      places.push_back(
-          Place(device_, shape, group.dtype, {.num_threads = options_.num_threads, .stop = options_.stop}));
+      places.push_back(Place(device_, shape, group.dtype, {.num_threads = options_.num_threads, .stop = options_.stop},
+                             group.trace.get()));
     }
     return places;
   }
@@ -286,20 +312,24 @@ class Runner {
     }
   }
 
-  double Disagreement(const PlacedProblem& placed, model::ReferenceAttention& reference,
-                      const std::function<void()>& attend) {
+  void CompareDense(const PlacedProblem& placed, model::ReferenceAttention& reference,
+                    const std::function<void()>& attend, Section* section) {
     const kernels::AttentionProblem& problem = placed.problem;
     std::vector<float> expected(static_cast<size_t>(int64_t{problem.seq_q} * problem.head_dim));
     reference.Run();
     reference.ReadOutput(problem.seq_q, expected.data());
     attend();
-    const double distance = RelativeDistance(ReadFirstHead(device_, placed), expected);
+    const std::vector<float> ours = ReadFirstHead(device_, placed);
+    const double distance = RelativeDistance(ours, expected);
     if (!(distance <= kMostDisagreement)) {
       throw FailedError("our dense output is at a relative distance of " + std::to_string(distance) + " from " +
                         report_.reference_name + "'s at " + std::to_string(problem.seq_k) +
                         " tokens: times of different results are not compared; please report this");
     }
-    return distance;
+    section->dense_disagreement = distance;
+    const ExactRows exact(device_, placed, options_.num_threads, options_.stop);
+    section->dense_errors = exact.ErrorsOf(ours);
+    section->reference_errors = exact.ErrorsOf(expected);
   }
 
   const RunnerOptions& options_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs groups of workloads and times them.
 //
-// Method. Ceilings first, then group by group. Inside a group every repeat times each row once, so that a drift of the
-// clock meets all of them; a first round warms up and is not counted. Every timed run starts with cold caches. Select
-// and attend are timed apart, and once more in one run. Before anything is timed, our dense output (where dense is
-// among the workloads) is compared with LibTorch's: times of different things are not compared.
+// Method. Ceilings first, then group by group. Inside a group every repeat times each row once, in an order of its own,
+// so that a drift of the clock and what the row before left behind meet all of them; a first round warms up and is not
+// counted. Every timed run starts with cold caches. Select and attend are timed apart, and once more in one run. Where
+// it is asked for, each row then runs alone for some seconds. Before anything is timed, our dense output (where dense
+// is among the workloads) is compared with LibTorch's: times of different things are not compared; and both with
+// float64.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,7 @@ namespace headscope::app::bench {
 
 struct RunnerOptions {
   int32_t repeats = 7;
+  double sustained_seconds = 0;  // that each row runs alone, without a pause; 0: it doesn't
   int32_t num_threads = 0;
   int64_t product_rows = 0;  // of the matrix product's square matrices
   int64_t copy_bytes = 0;

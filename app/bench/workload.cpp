@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 
 #include "base/errors.h"
 #include "commands/method_choice.h"
@@ -54,6 +55,42 @@ Workload ParseWorkload(const std::string& text) {
   workload.values = choice.values;
   workload.parameters = choice.values.ToString(*choice.spec);
   return workload;
+}
+
+void SetData(const std::string& text, Group* group) {
+  struct Kind {
+    const char* name;
+    kernels::SeededData data;
+    float strength;  // where none is given
+  };
+  static constexpr Kind kKinds[] = {{"seeded", kernels::SeededData::kSeeded, 0},
+                                    {"rising", kernels::SeededData::kRising, 5},
+                                    {"peaky", kernels::SeededData::kPeaky, 9},
+                                    {"local", kernels::SeededData::kLocal, 20}};
+  const size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  const std::string rest = colon == std::string::npos ? "" : text.substr(colon + 1);
+  if (name == "trace" && !rest.empty()) {
+    group->trace = std::make_shared<const TraceHeads>(rest);
+    group->trace->SetShape(&group->shape);
+    return;
+  }
+  for (const Kind& kind : kKinds) {
+    if (name != kind.name) continue;
+    group->shape.data = kind.data;
+    group->shape.strength = kind.strength;
+    if (colon == std::string::npos) return;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), group->shape.strength);
+    const bool number = error == std::errc() && end == rest.data() + rest.size();
+    if (kind.data != kernels::SeededData::kSeeded && number && group->shape.strength > 0 &&
+        group->shape.strength <= 1000) {
+      return;
+    }
+  }
+  throw UsageError(
+      "--data " + text +
+      ": it must be seeded, rising, peaky or local, the latter three with a number of nats up to 1000 if you "
+      "like (peaky:30), or trace:FILE[:LAYER]");
 }
 
 kernels::DType ParseDType(const std::string& name) {

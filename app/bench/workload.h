@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/trace_heads.h"
 #include "data/index_file.h"
 #include "kernels/decode_method.h"
 #include "kernels/fixed_index.h"
@@ -39,9 +40,14 @@ Workload ParseWorkload(const std::string& text);
 // its last query row's place with a query of their own.
 struct Group {
   kernels::SeededProblem shape;
+  std::shared_ptr<const TraceHeads> trace;  // whose Q, K and V these are; null: the shape's seeded ones
   kernels::DType dtype = kernels::DType::kBFloat16;
   std::vector<Workload> workloads;
 };
+
+// Sets the data of groups of `group`'s kind: "seeded", "rising[:NATS]", "peaky[:NATS]", "local[:NATS]" or
+// "trace:FILE[:LAYER]", which sets heads and head_dim as well. Throws UsageError, BadInputError.
+void SetData(const std::string& text, Group* group);
 
 // "fp32", "bf16", "fp16" <-> DType. ParseDType throws UsageError.
 kernels::DType ParseDType(const std::string& name);

@@ -26,10 +26,11 @@ namespace {
 
 struct BenchArguments {
   Device device = kCpu;
-  std::string heads, dtype, output, save_folder;
+  std::string heads, dtype, data, output, save_folder;
   std::vector<int32_t> lengths;
   std::vector<std::string> methods, index_files;
   int32_t head_dim = 0, batch = 1, repeats = 7, threads = 0;
+  double sustained = 0;
   uint64_t seed = 1;
   bool force = false, quiet = false;
 };
@@ -87,6 +88,21 @@ void ParseHeads(const std::string& text, kernels::SeededProblem* shape) {
   shape->num_kv_heads = kv;
 }
 
+// What a trace says of a problem, and what may be said besides.
+void SetTrace(const BenchArguments& arguments, bool on_gpu, bench::Group* group, std::vector<int32_t>* lengths) {
+  const bench::TraceHeads& trace = *group->trace;
+  if (!arguments.heads.empty() || arguments.head_dim > 0 || arguments.batch > 1)
+    throw UsageError("--data " + arguments.data + ": the trace says --heads, --head-dim and --batch; leave them out");
+  if (arguments.dtype.empty() && !(on_gpu && trace.dtype() == kernels::DType::kFloat32)) group->dtype = trace.dtype();
+  if (arguments.lengths.empty()) *lengths = {trace.num_tokens()};
+  for (const int32_t length : *lengths) {
+    if (length > trace.num_tokens()) {
+      throw UsageError("--lengths " + std::to_string(length) + ": " + trace.name() + " has " +
+                       std::to_string(trace.num_tokens()) + " tokens");
+    }
+  }
+}
+
 std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defaults& defaults, bool on_gpu) {
   std::vector<bench::Group> groups;
   const std::string dtype = arguments.dtype.empty() ? defaults.dtype : arguments.dtype;
@@ -113,6 +129,9 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
                      ": the executors take multiples of 8 from 8 to 256");
   }
   ParseHeads(arguments.heads.empty() ? defaults.heads : arguments.heads, &group.shape);
+  std::vector<int32_t> lengths = arguments.lengths.empty() ? defaults.lengths : arguments.lengths;
+  if (!arguments.data.empty()) bench::SetData(arguments.data, &group);
+  if (group.trace != nullptr) SetTrace(arguments, on_gpu, &group, &lengths);
   for (const std::string& text :
        bench::SplitMethods(arguments.methods.empty() ? defaults.methods : arguments.methods)) {
     for (const bench::Workload& other : group.workloads) {
@@ -120,7 +139,7 @@ std::vector<bench::Group> MakeGroups(const BenchArguments& arguments, const Defa
     }
     group.workloads.push_back(bench::ParseWorkload(text));
   }
-  for (const int32_t length : arguments.lengths.empty() ? defaults.lengths : arguments.lengths) {
+  for (const int32_t length : lengths) {
     group.shape.seq_q = group.shape.seq_k = length;
     groups.push_back(group);
   }
@@ -149,6 +168,8 @@ int RunBench(const BenchArguments& arguments) {
   const std::vector<bench::Group> groups = MakeGroups(arguments, defaults, arguments.device.is_gpu());
   std::optional<OutputFolder> save_folder;
   if (!arguments.save_folder.empty()) {
+    if (!arguments.data.empty() && arguments.data != "seeded")
+      throw UsageError("--save-index: index files are for --data seeded alone");
     save_folder.emplace("--save-index", arguments.save_folder);
     CheckSaveTargets(arguments, groups);
   }
@@ -162,6 +183,7 @@ int RunBench(const BenchArguments& arguments) {
   ProgressLine line(arguments.quiet);
   bench::RunnerOptions options;
   options.repeats = arguments.repeats;
+  options.sustained_seconds = arguments.sustained;
   options.num_threads = arguments.threads;
   options.product_rows = defaults.product_rows;
   options.copy_bytes = defaults.copy_bytes;
@@ -210,8 +232,19 @@ void AddBenchCommand(CLI::App& app, Action& action) {
   auto* batch =
       command->add_option("--batch", arguments->batch, "Sequences")->check(CLI::Range(1, 65536))->capture_default_str();
   auto* seed = command->add_option("--seed", arguments->seed, "Of Q, K, V and the fixed sets")->capture_default_str();
+  auto* data =
+      command
+          ->add_option("--data", arguments->data,
+                       "What Q, K and V are like: seeded; rising, peaky or local, with a number of nats if you "
+                       "like (peaky:30); or the heads of a recorded layer")
+          ->type_name("KIND|trace:FILE[:LAYER]");
   command->add_option("--dtype", arguments->dtype, "fp32, bf16 or fp16 (cpu: fp32; cuda: bf16)");
   AddRepeatOption(command, &arguments->repeats);
+  command
+      ->add_option("--sustained", arguments->sustained,
+                   "Then run each row alone for so many seconds, without a pause, as the power limit allows")
+      ->check(CLI::Range(0.0, 600.0))
+      ->type_name("SECONDS");
   AddThreadsOption(command, &arguments->threads);
   command
       ->add_option("--save-index", arguments->save_folder,
@@ -223,7 +256,7 @@ void AddBenchCommand(CLI::App& app, Action& action) {
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->excludes(lengths, methods, heads, head_dim, batch, seed);
+      ->excludes(lengths, methods, heads, head_dim, batch, seed, data);
   AddOutputOptions(command, &arguments->output, &arguments->force,
                    "Write everything as JSON (schema headscope-bench-1)", "OUT.json");
   AddQuietOption(command, &arguments->quiet);

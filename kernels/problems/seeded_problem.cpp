@@ -21,6 +21,9 @@ constexpr int32_t kMarkedPrefix = 4;  // tokens at the start that are always mar
 constexpr int32_t kMarkBlock = 64;    // tokens
 constexpr int kMarkShift = 59;        // a block has marks when the top five bits are 0: one in 32
 constexpr int32_t kMarkStride = 8;    // of the marks inside such a block
+constexpr double kRisingQuery = 4.0;  // what a query has of its KV head's direction, in deviations
+constexpr double kRisingKeys = 128.0;
+constexpr double kRotaryBase = 10000.0;
 constexpr double kMarkedScore = 9.0;  // what a marked key's scaled score has above the others', in nats
 
 // A field is uniform on [0, 65535]; four of them, doubled and centred, are even integers of this deviation.
@@ -38,7 +41,7 @@ uint16_t RoundToBFloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// Values of a recipe are finite and below 8: only the subnormal end needs care.
+// Values of a recipe are finite and far below the largest: only the subnormal end needs care.
 uint16_t RoundToFloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
@@ -79,6 +82,10 @@ Status Check(const SeededProblem& problem) {
   if (problem.head_dim < 1) return refuse("head_dim", problem.head_dim, "1 or more");
   if (problem.seq_k < 1) return refuse("seq_k", problem.seq_k, "1 or more");
   if (problem.seq_q < 1 || problem.seq_q > problem.seq_k) return refuse("seq_q", problem.seq_q, "1 to seq_k");
+  if (problem.data != SeededData::kSeeded && !(problem.strength > 0 && problem.strength <= 1000)) {
+    return {StatusCode::kInvalidArgument, "seeded problem: strength is " + std::to_string(problem.strength) +
+                                              ", allowed is more than 0 and at most 1000"};
+  }
   return {};
 }
 
@@ -106,6 +113,7 @@ class Rows {
     const int64_t sequence = row / length_ / heads_;
     const int64_t group = tensor_ == SeededTensor::kQuery ? problem_.num_qo_heads / problem_.num_kv_heads : 1;
     const int64_t kv_head = sequence * problem_.num_kv_heads + head / group;
+    if (problem_.data != SeededData::kSeeded) return FillOther(row, token, kv_head, dtype, out);
     const int32_t shift = Shifted(kv_head, token) ? shift_ : 0;
     for (int64_t d = 0; d < problem_.head_dim; ++d) {
       const int64_t i = row * problem_.head_dim + d;
@@ -116,6 +124,38 @@ class Rows {
   }
 
  private:
+  void FillOther(int64_t row, int64_t token, int64_t kv_head, DType dtype, void* out) const {
+    const bool query = tensor_ == SeededTensor::kQuery;
+    const int64_t position = query ? problem_.seq_k - problem_.seq_q + token : token;
+    const double root = std::sqrt(static_cast<double>(problem_.head_dim)), strength = double{problem_.strength};
+    const double along =
+        query ? kRisingQuery : strength * static_cast<double>(position) / (kRisingKeys * kRisingQuery * root);
+    const double turning = std::sqrt(2 * strength / root);
+    for (int64_t d = 0; d < problem_.head_dim; ++d) {
+      const int64_t i = row * problem_.head_dim + d;
+      double value = double{static_cast<float>(Centred(RandomAt(key_, static_cast<uint64_t>(i)))) * step_};
+      if (tensor_ != SeededTensor::kValue) {
+        switch (problem_.data) {
+          case SeededData::kSeeded:
+            break;
+          case SeededData::kRising:
+            value += Up(kv_head, d) ? along : -along;
+            break;
+          case SeededData::kPeaky:
+            if (query) value *= strength;
+            break;
+          case SeededData::kLocal: {
+            const auto pair = static_cast<double>(d / 2 * 2);
+            const double angle =
+                static_cast<double>(position) * std::pow(kRotaryBase, -pair / static_cast<double>(problem_.head_dim));
+            value += turning * (d % 2 == 0 ? std::cos(angle) : std::sin(angle));
+            break;
+          }
+        }
+      }
+      Store(static_cast<float>(value), dtype, i, out);
+    }
+  }
   bool Shifted(int64_t kv_head, int64_t token) const {
     if (tensor_ != SeededTensor::kKey) return tensor_ == SeededTensor::kQuery;
     if (token < kMarkedPrefix) return true;
@@ -137,6 +177,17 @@ class Rows {
 };
 
 }  // namespace
+
+std::string RecipeOf(const SeededProblem& problem) {
+  if (problem.data == SeededData::kSeeded) return kSeededRecipe;
+  const char* const name = problem.data == SeededData::kRising  ? "rising"
+                           : problem.data == SeededData::kPeaky ? "peaky"
+                                                                : "local";
+  std::string strength = std::to_string(problem.strength);
+  strength.erase(strength.find_last_not_of('0') + 1);
+  if (strength.back() == '.') strength.pop_back();
+  return std::string("headscope-") + name + "-1:" + strength;
+}
 
 int64_t ElementCount(const SeededProblem& problem, SeededTensor tensor) {
   const bool query = tensor == SeededTensor::kQuery;

@@ -19,8 +19,11 @@
 #include "bench/bench_report.h"
 #include "bench/figure.h"
 #include "bench/placed_problem.h"
+#include "bench/sustain.h"
+#include "bench/trace_heads.h"
 #include "bench/workload.h"
 #include "data/trace_schema.h"
+#include "synthetic_trace.h"
 
 namespace headscope::app::bench {
 namespace {
@@ -100,10 +103,13 @@ class FullDevice : public Device {
     ++uploads;
     std::memcpy(device, host, static_cast<size_t>(bytes));
   }
-  void Download(const void*, int64_t, void*) override {}
+  void Download(const void* device, int64_t bytes, void* host) override {
+    std::memcpy(host, device, static_cast<size_t>(bytes));
+  }
   bool is_host() const override { return false; }
   kernels::DType OutputType(kernels::DType dtype) const override { return dtype; }
   double Milliseconds(const std::function<void()>&) override { return 0; }
+  double SustainedMilliseconds(const std::function<void()>&, double, const std::stop_token&) override { return 0; }
   PrefillWork Attend(const PlacedProblem&, kernels::SparseIndex) override { return {}; }
   PrefillWork SelectAndAttend(const PlacedProblem&, const kernels::PrefillMethod&,
                               const kernels::ParameterValues&) override {
@@ -141,6 +147,172 @@ TEST(PlaceTest, MemoryForAllIsAskedForBeforeAnythingIsFilled) {
   expect_tensor(placed->problem.q.data, kernels::SeededTensor::kQuery);
   expect_tensor(placed->problem.k.data, kernels::SeededTensor::kKey);
   expect_tensor(placed->problem.v.data, kernels::SeededTensor::kValue);
+}
+
+// Scaled scores of query head 1 (of KV head 0) at the last row, of the data that `text` names.
+std::vector<double> LastScores(const std::string& text) {
+  Group group;
+  group.shape = {.seed = 7, .num_qo_heads = 2, .num_kv_heads = 1, .head_dim = 128, .seq_q = 1, .seq_k = 2048};
+  SetData(text, &group);
+  std::vector<float> q(256), k(size_t{2048} * 128);
+  EXPECT_TRUE(
+      kernels::FillSeeded(group.shape, kernels::SeededTensor::kQuery, kernels::DType::kFloat32, {}, q.data()).ok());
+  EXPECT_TRUE(
+      kernels::FillSeeded(group.shape, kernels::SeededTensor::kKey, kernels::DType::kFloat32, {}, k.data()).ok());
+  std::vector<double> scores;
+  for (size_t j = 0; j < 2048; ++j) {
+    double dot = 0;
+    for (size_t d = 0; d < 128; ++d) dot += double{q[128 + d]} * double{k[j * 128 + d]};
+    scores.push_back(dot / std::sqrt(128.0));
+  }
+  return scores;
+}
+
+double MeanOf(const std::vector<double>& x, size_t begin, size_t end) {
+  double sum = 0;
+  for (size_t i = begin; i < end; ++i) sum += x[i];
+  return sum / static_cast<double>(end - begin);
+}
+
+TEST(DataTest, ScoresAreAsTheKindSays) {
+  const std::vector<double> peaky = LastScores("peaky:30");
+  const double mean = MeanOf(peaky, 0, 2048);
+  double variance = 0;
+  for (const double x : peaky) variance += (x - mean) * (x - mean) / 2048;
+  EXPECT_NEAR(std::sqrt(variance), 30, 5);  // the query's own length varies, too
+
+  // 15 stretches of 128 keys between the middles of the first and the last.
+  const std::vector<double> rising = LastScores("rising:6");
+  EXPECT_NEAR((MeanOf(rising, 1920, 2048) - MeanOf(rising, 0, 128)) / 15, 6, 0.6);
+
+  const std::vector<double> local = LastScores("local:40");
+  EXPECT_GT(local.back(), 30);
+  EXPECT_GE(std::max_element(local.begin(), local.end()), local.end() - 64);
+  EXPECT_LT(MeanOf(local, 0, 1500), 20);
+}
+
+TEST(DataTest, NamesAreReadAndRecipesSaySo) {
+  Group group;
+  group.shape = {.num_qo_heads = 1, .num_kv_heads = 1, .head_dim = 8, .seq_q = 1, .seq_k = 1};
+  EXPECT_EQ(kernels::RecipeOf(group.shape), kernels::kSeededRecipe);
+  SetData("peaky", &group);
+  EXPECT_EQ(kernels::RecipeOf(group.shape), "headscope-peaky-1:9");
+  SetData("rising:7.5", &group);
+  EXPECT_EQ(kernels::RecipeOf(group.shape), "headscope-rising-1:7.5");
+  SetData("seeded", &group);
+  EXPECT_EQ(kernels::RecipeOf(group.shape), kernels::kSeededRecipe);
+  for (const char* wrong :
+       {"", "peak", "peaky:", "peaky:x", "peaky:-1", "peaky:1001", "peaky:nan", "seeded:3", "trace:"})
+    EXPECT_THROW(SetData(wrong, &group), UsageError) << wrong;
+  EXPECT_THROW(SetData("trace:/no/such/file.h5", &group), BadInputError);
+}
+
+TEST(DataTest, ATracesHeadsAreTheProblem) {
+  namespace dt = data::testing;
+  const dt::ScratchFolder folder;
+  data::TraceLayout layout = dt::SmallLayout(data::Encoding::kFloat32, 40);
+  layout.row_selection = "all";
+  layout.facts.assign(3, data::UsualFacts(layout.model));
+  layout.facts[1].window = 8;
+  for (data::LayerFacts& facts : layout.facts) facts.softmax_scale = 0.5f;
+  const std::string path = folder.File("heads.h5");
+  dt::WriteTrace(path, layout, 40, 7);
+
+  Group group;
+  SetData("trace:" + path + ":4", &group);
+  ASSERT_NE(group.trace, nullptr);
+  EXPECT_EQ(group.trace->name(), "trace " + path + ", layer 4");
+  EXPECT_EQ(TraceHeads(path).name(), "trace " + path + ", layer 0");
+  EXPECT_EQ(group.trace->num_tokens(), 40);
+  EXPECT_EQ(group.trace->dtype(), kernels::DType::kFloat32);
+  EXPECT_EQ(group.shape.num_qo_heads, 8);
+  EXPECT_EQ(group.shape.num_kv_heads, 4);
+  EXPECT_EQ(group.shape.head_dim, 16);
+  // A step at token 29: its row of Q, and 30 keys.
+  group.shape.seq_q = 1;
+  group.shape.seq_k = 30;
+  FullDevice device(5);
+  const auto placed = Place(device, group.shape, kernels::DType::kFloat32, {}, group.trace.get());
+  EXPECT_EQ(placed->problem.scale, 0.5f);
+  const data::TraceReader reader(path);
+  std::vector<float> expected(30 * 16);
+  for (int32_t head = 0; head < 8; ++head) {
+    reader.ReadQ(2, head, 29, 30, expected.data());
+    EXPECT_EQ(std::memcmp(static_cast<const float*>(placed->problem.q.data) + head * 16, expected.data(), 64), 0);
+  }
+  for (int32_t head = 0; head < 4; ++head) {
+    reader.ReadV(2, head, 0, 30, expected.data());
+    EXPECT_EQ(std::memcmp(static_cast<const float*>(placed->problem.v.data) + head * 480, expected.data(), 1920), 0);
+  }
+  // Rounded where the problem has 16 bits.
+  reader.ReadK(2, 3, 0, 30, expected.data());
+  for (const kernels::DType dtype : {kernels::DType::kBFloat16, kernels::DType::kFloat16}) {
+    FullDevice room(5);
+    const auto halves = Place(room, group.shape, dtype, {}, group.trace.get());
+    const std::vector<float> rounded = ReadElements(room, halves->problem.k.data, dtype, 3 * 480, 480);
+    for (size_t i = 0; i < rounded.size(); ++i)
+      EXPECT_LE(std::abs(rounded[i] - expected[i]),
+                std::abs(expected[i]) / (dtype == kernels::DType::kFloat16 ? 2048 : 256));
+  }
+
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      TraceHeads heads(text);
+    } catch (const BadInputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal(path + ":2"), HasSubstr("window"));
+  EXPECT_THAT(refusal(path + ":3"), HasSubstr("layer 3 was not recorded"));
+  const std::string some_rows = folder.File("rows.h5");
+  layout.row_selection = "every:2";
+  dt::WriteTrace(some_rows, layout, 40, 7);
+  EXPECT_THAT(refusal(some_rows), HasSubstr("query rows"));
+}
+
+// Two keys, whose weights can be told by hand.
+TEST(ExactRowsTest, ErrorsAreThoseOfFloat64) {
+  const kernels::SeededProblem shape{.num_qo_heads = 1, .num_kv_heads = 1, .head_dim = 8, .seq_q = 2, .seq_k = 2};
+  FullDevice device(5);
+  const auto placed = Place(device, shape, kernels::DType::kFloat32, {});
+  auto* const q = static_cast<float*>(const_cast<void*>(placed->problem.q.data));
+  auto* const k = static_cast<float*>(const_cast<void*>(placed->problem.k.data));
+  auto* const v = static_cast<float*>(const_cast<void*>(placed->problem.v.data));
+  std::fill(q, q + 16, 1.0f);
+  for (int i = 0; i < 8; ++i) {
+    k[i] = 0;
+    k[8 + i] = 0.25f;  // a scaled score of 2 / sqrt(8)
+    v[i] = 1;
+    v[8 + i] = 3;
+  }
+  const ExactRows exact(device, *placed, 1, {});
+  const double weight = 1 / (1 + std::exp(-2 / std::sqrt(8.0)));
+  std::vector<float> output(16, 1.0f);
+  std::fill(output.begin() + 8, output.end(), static_cast<float>(1 + 2 * weight));
+  EXPECT_LT(exact.ErrorsOf(output).all, 1e-7);
+  EXPECT_LT(exact.ErrorsOf(output).worst, 1e-7);
+  for (size_t i = 8; i < 16; ++i) output[i] *= 1.5f;
+  EXPECT_NEAR(exact.ErrorsOf(output).worst, 0.5, 1e-6);
+  const double row = 1 + 2 * weight;
+  EXPECT_NEAR(exact.ErrorsOf(output).all, 0.5 * row / std::sqrt(1 + row * row), 1e-6);
+}
+
+TEST(SustainTest, TheSecondHalfCounts) {
+  double clock = 0;
+  int batches = 0;
+  const double ms = Sustain(1.0, {}, [&](int runs) {
+    ++batches;
+    const double took = runs * (clock < 400 ? 2.0 : 5.0);  // throttled after half of it
+    clock += took;
+    return took;
+  });
+  EXPECT_DOUBLE_EQ(ms, 5);
+  EXPECT_GE(clock, 1000);
+  EXPECT_LT(batches, 30);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_THROW(Sustain(1.0, stop.get_token(), [](int) { return 1.0; }), CancelledError);
 }
 
 TEST(DecodeBytesTest, CountsWhatAStepHasToRead) {

@@ -114,6 +114,29 @@ class Figures:
         self.assertEqual(list(dict.fromkeys(row["method"] for row in decode["rows"][1:])), ["decode/dense", "sparq:r=16,k=32"])
         self.assertIn("last_q=64", prefill["rows"][-1]["parameters"])
 
+    def test_accuracy_stands_beside_speed(self):
+        for section in self.sections():
+            for name in ("dense_to_float64", "reference_to_float64"):
+                errors = section[name]
+                self.assertGreater(errors["relative_l2"], 0)
+                self.assertLess(errors["relative_l2"], self.most_disagreement)
+                self.assertGreaterEqual(errors["worst_row"], 0.99 * errors["relative_l2"])
+        self.assertEqual(self.measured.stdout.count("; to float64 (worst row) "), 2)
+
+    def test_other_data_and_rows_alone(self):
+        out = os.path.join(self.folder.name, "peaky.json")
+        run = bench("--device", self.device, *SHAPE, "--methods", "dense,blocks-50", "--repeat", "1", "--data", "peaky:30", "--sustained", "0.05", "-o", out, "--quiet")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("headscope-peaky-1:30", run.stdout)
+        self.assertIn("sustained ms", run.stdout)
+        with open(out, encoding="utf-8") as f:
+            (section,) = json.load(f)["sections"]
+        self.assertEqual(section["recipe"], "headscope-peaky-1:30")
+        for row in section["rows"]:
+            self.assertGreater(row["sustained_ms"], 0)
+        self.assertNotIn("sustained ms", self.measured.stdout)
+        self.assertTrue(all(row["sustained_ms"] is None for _, row in self.rows()))
+
     def test_ratios_are_those_of_the_raw_figures(self):
         ceilings = self.result["ceilings"]
         product, copy = ceilings["matrix_product"], ceilings["copy"]
@@ -314,7 +337,8 @@ class Refusals(unittest.TestCase):
         for arguments, word in (
             (["--methods", "no-such"], "no-such"), (["--methods", "blocks-400"], "400"), (["--methods", "sparq:r=0"], "r"), (["--methods", "dense,blocks-9,dense"], "twice"), (["--heads", "8:3"], "8:3"),
             (["--dtype", "int8"], "int8"), (["--device", "tpu"], "tpu"), (["-o", "out.txt"], "out.txt"), (["--save-index", self.json_path + "/folder"], "--save-index " + self.json_path),
-            (["--lengths", "0"], "0"), (["--lengths", "512,,3"], "--lengths 512,,3"), (["--lengths=512,"], "--lengths 512,"), (["--methods", "vertical-slash:n_foo=3"], "--methods vertical-slash:n_foo=3"), (["--index", "x.h5", "--lengths", "8"], "--index"),
+            (["--lengths", "0"], "0"), (["--lengths", "512,,3"], "--lengths 512,,3"), (["--lengths=512,"], "--lengths 512,"), (["--methods", "vertical-slash:n_foo=3"], "--methods vertical-slash:n_foo=3"), (["--index", "x.h5", "--lengths", "8"], "--index"), (["--data", "peaky:0"], "--data peaky:0"), (["--index", "x.h5", "--data", "local"], "--index"),
+            (["--data", "local", "--save-index", self.json_path + ".sets"], "--save-index"), (["--sustained", "-1"], "--sustained"),
         ):
             run = bench(*arguments)
             self.assertEqual(run.returncode, 2, (arguments, run.stderr))

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/attention_problem.h"
 #include "kernels/run_options.h"
@@ -23,6 +24,17 @@ namespace headscope::kernels {
 // Named in files and reports; changes when an element would.
 inline constexpr char kSeededRecipe[] = "headscope-seeded-1";
 
+// What the scores look like, beside the recipe: the same random numbers, without its marked keys. All but kLocal are
+// the same bits everywhere; kLocal takes cosines from the machine's library.
+enum class SeededData : uint8_t {
+  kSeeded,  // the recipe
+  kRising,  // scaled scores rise by `strength` nats in 128 keys, towards the newest, along a direction of the KV head
+  kPeaky,   // scaled scores have a standard deviation of `strength` nats
+  // Queries and keys hold a vector that turns with the position, as rotary embeddings turn it: a query's scaled score
+  // at its own key is `strength` nats on average, and falls with the distance.
+  kLocal,
+};
+
 struct SeededProblem {
   uint64_t seed = 1;
   int32_t batch = 1;
@@ -31,7 +43,12 @@ struct SeededProblem {
   int32_t head_dim = 0;
   int32_t seq_q = 0;  // seq_k for a prompt, 1 for a decode step
   int32_t seq_k = 0;
+  SeededData data = SeededData::kSeeded;
+  float strength = 0;  // of the data; kSeeded has none
 };
+
+// "headscope-seeded-1", or the data's name and strength: "headscope-peaky-1:9".
+std::string RecipeOf(const SeededProblem& problem);
 
 enum class SeededTensor : uint8_t { kQuery = 0, kKey = 1, kValue = 2 };
 

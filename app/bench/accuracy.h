@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far dense outputs are from attention in float64, on some rows of the first head.
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <vector>
+
+#include "bench/bench_device.h"
+
+namespace headscope::app::bench {
+
+// Relative L2 distances: of all the rows together, and of the worst one. -1: not looked at.
+struct RowErrors {
+  double all = -1, worst = -1;
+};
+
+// Attention of query head 0 of the first sequence in float64, for rows spread over the prompt, its last among them.
+class ExactRows {
+ public:
+  // Reads Q, K and V of the head from the device. Throws CancelledError.
+  ExactRows(Device& device, const PlacedProblem& placed, int32_t num_threads, const std::stop_token& stop);
+  // Of an output of that head, [seq_q, head_dim].
+  RowErrors ErrorsOf(const std::vector<float>& output) const;
+
+ private:
+  int64_t head_dim_;
+  std::vector<int64_t> rows_;
+  std::vector<double> exact_;  // [rows, head_dim]
+};
+
+}  // namespace headscope::app::bench
