@@ -70,12 +70,13 @@ class _Stream:
 
     def __init__(self, target):
         self.target, self.writer = target, None
-        self.pad = 0  # columns before its first token
+        self.pad = self.right = 0  # columns before its first token and after its last
         self.ids = np.zeros(0, np.int64)
         self.step = 0
         self.prompt_tokens = 0
-        self.num_rows = 0  # announced
+        self.layer_rows = {}  # recorded so far, of every layer
         # Of the pass that runs:
+        self.announcement, self.announced = None, False
         self.tokens = range(0)
         self.rows = np.zeros(0, np.int32)
 
@@ -97,7 +98,7 @@ class Recording:
         self._calls = None  # while the layers are looked at: their calls
         self._pass = None
         self._handles = []
-        self._position_axes, self._positions = 0, None
+        self._position_axes, self._positions, self._rotary = 0, None, None
         self._chosen = {}  # what an indexer said in this pass, by layer
         self._failed = None
 
@@ -240,7 +241,6 @@ class Recording:
     def _begin_prompts(self, given, ids, batch, fed):
         mask = given.get("decoder_attention_mask" if self._model.config.is_encoder_decoder else "attention_mask")
         for b, stream in enumerate(self._streams):
-            stream.right = 0
             if mask is not None and torch.is_tensor(mask) and mask.ndim == 2:
                 shown = np.flatnonzero(mask[b].detach().cpu().numpy())
                 if len(shown) == 0 or shown[-1] - shown[0] + 1 != len(shown):
@@ -544,10 +544,8 @@ class Recording:
                 self._pump.put(writer.write_cross, slot, "lse", first, lse)
 
     def _first_row(self, stream, slot):
-        if not hasattr(stream, "layer_rows"):
-            stream.layer_rows = [0] * (len(self._layout.layers) + len(self._layout.cross_layers))
-        first = stream.layer_rows[slot]
-        stream.layer_rows[slot] += len(stream.rows)
+        first = stream.layer_rows.get(slot, 0)
+        stream.layer_rows[slot] = first + len(stream.rows)
         return first
 
     def _sets(self, chosen, rows, stream, facts):
