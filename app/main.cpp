@@ -62,6 +62,7 @@ int Main(int argc, char** argv) {
   AddAnalyzeCommand(app, action);
   AddCompareCommand(app, action);
   AddTuneCommand(app, action);
+  AddQuantiseCommand(app, action);
   AddRenderCommand(app, action);
   AddExportCommand(app, action);
   AddEvalCommand(app, action);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <unordered_map>
 
 #include "base/errors.h"
 #include "data/row_positions.h"
@@ -140,6 +141,18 @@ std::vector<float> ReadQueries(const data::TraceReader& trace, const HeadSlots& 
   return q;
 }
 
+std::vector<float> ReadQueriesPreRope(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
+                                      HeadId id) {
+  if (!trace.Has(slots.layer, data::TraceTensor::kQPreRope)) return {};
+  std::vector<float> q = ReadDecoded(frame.num_rows, frame.head_dim, trace.layout().encoding,
+                                     [&](int64_t begin, int64_t end, void* out) {
+                                       trace.Read(data::TraceTensor::kQPreRope, slots.layer, slots.qo_head, begin, end,
+                                                  out);
+                                     });
+  CheckFinite(q, "q before RoPE", id, trace.path());
+  return q;
+}
+
 std::vector<float> ReadKeys(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame, HeadId id) {
   std::vector<float> k = ReadDecoded(
       frame.num_tokens, frame.head_dim, trace.layout().encoding,
@@ -189,8 +202,25 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace pla
   head->v = ReadValues(trace, slots, *head, id);
   head->sink = SinkOf(trace, id);
   ReadLogSumExp(trace, slots, head.get());
+  head->q_pre_rope = ReadQueriesPreRope(trace, slots, *head, id);
+  std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(head->num_tokens));
+  for (int64_t i = 0; i < head->num_tokens; ++i) ids.push_back(trace.tokens()[static_cast<size_t>(i)].id);
+  head->previous_same = std::make_shared<const std::vector<int32_t>>(PreviousSame(ids));
   if (place == HeadPlace::kGpuWhereExact) PutOnGpu(head.get());
   return head;
+}
+
+std::vector<int32_t> PreviousSame(const std::vector<int32_t>& ids) {
+  std::vector<int32_t> previous;
+  previous.reserve(ids.size());
+  std::unordered_map<int32_t, int32_t> last;
+  for (const int32_t id : ids) {
+    const auto at = last.try_emplace(id, -1).first;
+    previous.push_back(at->second);
+    at->second = static_cast<int32_t>(previous.size()) - 1;
+  }
+  return previous;
 }
 
 std::vector<HeadId> RecordedHeads(const data::TraceReader& trace) {

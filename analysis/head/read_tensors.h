@@ -24,6 +24,9 @@ HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot);
 // Refused (BadInputError, naming the head) are values that are not finite.
 std::vector<float> ReadQueries(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                                HeadId id);
+// Empty where the trace does not record them.
+std::vector<float> ReadQueriesPreRope(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
+                                      HeadId id);
 std::vector<float> ReadKeys(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame, HeadId id);
 std::vector<float> ReadValues(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                               HeadId id);

@@ -81,6 +81,7 @@ std::vector<ResultField> StatisticsFields(const HeadStatistics& statistics) {
       {"kv_head", "", "/kv_head", int64_t{statistics.kv_head}},
       {"class", "", "/class", std::string(HeadClassName(statistics.head_class))},
       {"class_reason", "", "/class_reason", statistics.class_reason},
+      {"class_alternative", "", "/class_alternative", std::string(HeadClassName(statistics.class_alternative))},
       {"num_rows", "", "/num_rows", statistics.num_rows},
       {"num_tokens", "", "/num_tokens", statistics.num_tokens},
       {"device", "", "/device", statistics.device},

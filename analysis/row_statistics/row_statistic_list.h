@@ -12,6 +12,17 @@
 
 #define HEADSCOPE_ROW_STATISTICS(STATISTIC) \
   STATISTIC(QueryKurtosis)                  \
+  STATISTIC(QueryKurtosisPreRope)           \
+  STATISTIC(LargestLogit)                   \
+  STATISTIC(RowMaximum)                     \
+  STATISTIC(MeanLse)                        \
+  STATISTIC(NumEffectiveKeys)               \
+  STATISTIC(PreviousToken)                  \
+  STATISTIC(DuplicateToken)                 \
+  STATISTIC(Induction)                      \
+  STATISTIC(SpikeMass)                      \
+  STATISTIC(ScatterMass)                    \
+  STATISTIC(NearestNonzero)                 \
   STATISTIC(LearnedSinkMass)                \
   HEADSCOPE_MORE_ROW_STATISTICS(STATISTIC)
 

@@ -4,16 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <vector>
 
 namespace headscope::analysis {
 namespace {
-
-constexpr double kPeak = 0.6;
-constexpr double kLineShare = 0.5;
-constexpr double kSomeFarMass = 0.15;
-constexpr double kNearMass = 2.0 / 3.0;
-constexpr double kDenseSparsity = 0.6;
-constexpr double kBlockLift = 0.5;
 
 template <typename... Values>
 std::string Text(const char* format, Values... values) {
@@ -32,54 +27,80 @@ double SparsityAt(const HeadStatistics& statistics, double target) {
   return entry->sparsity;
 }
 
+// A rule: its class, how far inside (positive) or outside it a head is, and what is said where it decides.
+struct Rule {
+  HeadClass head_class = HeadClass::kUnknown;
+  double margin = 0;  // of the condition that is nearest to failing
+  std::string reason;
+};
+
+// What the numbers say of every rule, in the order in which they decide; the last one always holds.
+std::vector<Rule> RulesOf(const ClassEvidence& evidence, const ClassRules& rules, const HeadStatistics& statistics) {
+  const double line_mass =
+      std::max(0.0, std::max(statistics.vertical_mass, statistics.slash_mass) - evidence.line_chance);
+  const char* line_name = statistics.vertical_mass >= statistics.slash_mass ? "columns" : "diagonals";
+  const double near_mass = 1.0 - statistics.outside_mass - evidence.learned_sink_mass - evidence.far_mass;
+  const double sparsity = SparsityAt(statistics, kClassTarget);
+  const double beyond_chance = evidence.far_mass - evidence.block_chance;
+  const double lift = beyond_chance > 0 ? (statistics.block_mass - evidence.block_chance) / beyond_chance : 0;
+  // local_mass counts sinks inside the window again, and rounding could be off by 0.01: the second share is what the
+  // first leaves of the sum, all three as they are printed.
+  const double sink = InHundredths(statistics.sink_mass), near = InHundredths(near_mass);
+  return {
+      {HeadClass::kUnknown,
+       // A whole trace has nothing outside, and is not near to having it.
+       statistics.outside_mass > 0 ? statistics.outside_mass - rules.outside_mass
+                                   : -std::numeric_limits<double>::infinity(),
+       Text("%.2f of the mass lies on tokens that this part of a trace does not hold", statistics.outside_mass)},
+      {HeadClass::kRetrieval,
+       std::min(statistics.retrieval_peak - rules.retrieval_peak,
+                rules.retrieval_lines * statistics.retrieval_mass - line_mass),
+       Text("its sharpest rows put %.2f on a few far tokens, which are not always the same (best %s %.2f of %.2f)",
+            statistics.retrieval_peak, line_name, line_mass, statistics.retrieval_mass)},
+      {HeadClass::kVerticalSlash,
+       std::min(evidence.far_mass - rules.far_mass, line_mass - rules.line_share * evidence.far_mass),
+       Text("the best %s hold %.2f of the %.2f outside sink and window", line_name, line_mass, evidence.far_mass)},
+      {HeadClass::kSinkLocal, near_mass - rules.near_mass,
+       Text("sink %.2f and the rest of the window %.2f hold %.2f", sink, std::max(0.0, near - sink), near)},
+      {HeadClass::kDiffuse, rules.dense_sparsity - sparsity,
+       Text("needs %.0f %% of the pairs for %.2f of the mass; entropy %.1f nats", 100 * (1 - sparsity), kClassTarget,
+            statistics.entropy)},
+      {HeadClass::kBlock, lift - rules.block_lift,
+       Text("the best blocks hold %.2f of the %.2f outside sink and window; an even spread would give them %.2f",
+            statistics.block_mass, evidence.far_mass, evidence.block_chance)},
+      {HeadClass::kDiffuse, std::numeric_limits<double>::infinity(),
+       Text("%.2f outside sink and window without lines or blocks; entropy %.1f nats", evidence.far_mass,
+            statistics.entropy)},
+  };
+}
+
+// On the threshold itself hold the rules that say "at least".
+bool Holds(const Rule& rule) {
+  const bool at_least = rule.head_class == HeadClass::kVerticalSlash || rule.head_class == HeadClass::kSinkLocal ||
+                        rule.head_class == HeadClass::kBlock;
+  return at_least ? rule.margin >= 0 : rule.margin > 0;
+}
+
 }  // namespace
 
-void Classify(const ClassEvidence& evidence, HeadStatistics* statistics) {
-  const auto set = [statistics](HeadClass head_class, std::string reason) {
-    statistics->head_class = head_class;
-    statistics->class_reason = std::move(reason);
+void Classify(const ClassEvidence& evidence, const ClassRules& rules, HeadStatistics* statistics) {
+  const std::vector<Rule> all = RulesOf(evidence, rules, *statistics);
+  const auto decides = std::find_if(all.begin(), all.end(), Holds);
+  statistics->head_class = decides->head_class;
+  statistics->class_reason = decides->reason;
+  // What is nearest: an earlier rule that would come to hold, or, were this one to fail, the next that does. Where the
+  // other rule has the same class, nothing changes.
+  double least = std::numeric_limits<double>::infinity();
+  const auto consider = [&](HeadClass other, double margin) {
+    if (other == decides->head_class || margin >= least) return;
+    least = margin;
+    statistics->class_alternative = other;
   };
-  const double line_mass =
-      std::max(0.0, std::max(statistics->vertical_mass, statistics->slash_mass) - evidence.line_chance);
-  const char* line_name = statistics->vertical_mass >= statistics->slash_mass ? "columns" : "diagonals";
-  const double near_mass = 1.0 - statistics->outside_mass - evidence.learned_sink_mass - evidence.far_mass;
-  const double sparsity = SparsityAt(*statistics, kClassTarget);
-  const double beyond_chance = evidence.far_mass - evidence.block_chance;
-  const double lift = beyond_chance > 0 ? (statistics->block_mass - evidence.block_chance) / beyond_chance : 0;
-
-  if (statistics->outside_mass > 1 - kClassTarget) {
-    return set(HeadClass::kUnknown, Text("%.2f of the mass lies on tokens that this part of a trace does not hold",
-                                         statistics->outside_mass));
-  }
-  if (statistics->retrieval_peak >= kPeak && line_mass < kLineShare * statistics->retrieval_mass) {
-    return set(
-        HeadClass::kRetrieval,
-        Text("its sharpest rows put %.2f on a few far tokens, which are not always the same (best %s %.2f of %.2f)",
-             statistics->retrieval_peak, line_name, line_mass, statistics->retrieval_mass));
-  }
-  if (evidence.far_mass >= kSomeFarMass && line_mass >= kLineShare * evidence.far_mass) {
-    return set(HeadClass::kVerticalSlash, Text("the best %s hold %.2f of the %.2f outside sink and window", line_name,
-                                               line_mass, evidence.far_mass));
-  }
-  if (near_mass >= kNearMass) {
-    // local_mass counts sinks inside the window again, and rounding could be off by 0.01: the second share is what the
-    // first leaves of the sum, all three as they are printed.
-    const double sink = InHundredths(statistics->sink_mass), near = InHundredths(near_mass);
-    return set(HeadClass::kSinkLocal,
-               Text("sink %.2f and the rest of the window %.2f hold %.2f", sink, std::max(0.0, near - sink), near));
-  }
-  if (sparsity < kDenseSparsity) {
-    return set(HeadClass::kDiffuse, Text("needs %.0f %% of the pairs for %.2f of the mass; entropy %.1f nats",
-                                         100 * (1 - sparsity), kClassTarget, statistics->entropy));
-  }
-  if (lift >= kBlockLift) {
-    return set(
-        HeadClass::kBlock,
-        Text("the best blocks hold %.2f of the %.2f outside sink and window; an even spread would give them %.2f",
-             statistics->block_mass, evidence.far_mass, evidence.block_chance));
-  }
-  set(HeadClass::kDiffuse, Text("%.2f outside sink and window without lines or blocks; entropy %.1f nats",
-                                evidence.far_mass, statistics->entropy));
+  statistics->class_alternative = decides->head_class;
+  for (auto earlier = all.begin(); earlier != decides; ++earlier) consider(earlier->head_class, -earlier->margin);
+  if (decides + 1 != all.end()) consider(std::find_if(decides + 1, all.end(), Holds)->head_class, decides->margin);
+  statistics->class_confidence =
+      rules.sure_margin > 0 ? std::clamp(least / rules.sure_margin, 0.0, 1.0) : (least > 0 ? 1.0 : 0.0);
 }
 
 }  // namespace headscope::analysis

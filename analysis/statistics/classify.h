@@ -13,6 +13,7 @@
 // - diffuse: otherwise
 #pragma once
 
+#include "analysis/class_rules.h"
 #include "analysis/types/head_statistics.h"
 
 namespace headscope::analysis {
@@ -29,7 +30,8 @@ struct ClassEvidence {
   double learned_sink_mass = 0;  // mean mass that no token gets
 };
 
-// Sets head_class and class_reason from the evidence and the other fields, sparsity at kClassTarget among them.
-void Classify(const ClassEvidence& evidence, HeadStatistics* statistics);
+// Sets the class, its reason, confidence and nearest alternative from the evidence and the other fields, sparsity at
+// kClassTarget among them.
+void Classify(const ClassEvidence& evidence, const ClassRules& rules, HeadStatistics* statistics);
 
 }  // namespace headscope::analysis

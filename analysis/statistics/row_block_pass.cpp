@@ -196,7 +196,7 @@ void RowBlockPass::AnalyseRow(int64_t row, const float* batch_scores, int64_t fi
   Exponentiate(extent, lse, &numbers);
   numbers.entropy = RoundedUpToZero(Entropy(p_.data(), scores, width, lse) + SinkEntropy(head_, row));
   numbers.max_probability = width > 0 ? RoundedShare(static_cast<double>(kernels::MaxOf(p_.data(), width))) : 0;
-  FillRowStatistics(head_, row, {p_.data(), static_cast<size_t>(width)}, numbers.outside_mass, entry, table);
+  FillRowStatistics(head_, row, extent, {p_.data(), static_cast<size_t>(width)}, entry, table);
 
   const float* far_p = p_.data() + (extent.far_begin - extent.begin);
   for (const int32_t index : top_columns_.Select(far_p, extent.far_end - extent.far_begin, options_.retrieval_tokens)) {

@@ -57,6 +57,7 @@ struct RowNumbers {
 struct RowTable {
   std::vector<RowNumbers> rows;
   std::vector<double> row_statistics;  // [rows, RowStatistics()]
+  std::vector<uint8_t> sampled;        // [rows]: the statistics that sample rows look at this one
   std::vector<double> top_mass;        // [rows, counts]
   std::vector<int64_t> needed;         // [rows, targets]
   std::vector<double> agreement;       // [rows, r x k]; NaN: too few columns for a choice

@@ -2,57 +2,108 @@
 #include "statistics/row_statistics.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "analysis/types/rounding.h"
 #include "analysis/types/row_statistic.h"
+#include "analysis/tiles.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
 
 namespace headscope::analysis {
 
-void FillRowStatistics(const HeadTensors& head, int64_t row, std::span<const float> p, double outside_mass,
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+class KeysOfRow : public KeyProbabilities {
+ public:
+  KeysOfRow(const HeadTensors& head, int64_t row, const RowExtent& extent, std::span<const float> p)
+      : head_(head), row_(row), extent_(extent), p_(p) {}
+
+  double At(int64_t position) const override {
+    if (position < extent_.begin || position >= extent_.end) return 0;
+    if (!p_.empty()) return static_cast<double>(p_[static_cast<size_t>(position - extent_.begin)]);
+    return std::exp(Score(head_, row_, position) - static_cast<double>(head_.lse[static_cast<size_t>(row_)]));
+  }
+
+ private:
+  const HeadTensors& head_;
+  const int64_t row_;
+  const RowExtent& extent_;
+  const std::span<const float> p_;
+};
+
+std::span<const float> RowOf(const std::vector<float>& queries, int64_t row, int32_t head_dim) {
+  if (queries.empty()) return {};
+  return {queries.data() + row * head_dim, static_cast<size_t>(head_dim)};
+}
+
+}  // namespace
+
+std::vector<uint8_t> SampledRows(int64_t num_rows) {
+  const int64_t chosen = std::min(num_rows, kSampledRows);
+  std::vector<uint8_t> sampled(static_cast<size_t>(num_rows));
+  for (int64_t i = 0; i < chosen; ++i) sampled[static_cast<size_t>((i + 1) * num_rows / chosen - 1)] = 1;
+  return sampled;
+}
+
+void FillRowStatistics(const HeadTensors& head, int64_t row, const RowExtent& extent, std::span<const float> p,
                        size_t entry, RowTable* table) {
   const std::vector<const RowStatistic*>& statistics = RowStatistics();
+  const RowNumbers& numbers = table->rows[entry];
+  const KeysOfRow keys(head, row, extent, p);
   RowView view;
-  view.position = head.row_positions[static_cast<size_t>(row)];
-  view.q = {head.q.data() + row * head.head_dim, static_cast<size_t>(head.head_dim)};
-  view.first_key = head.AttendedColumns(row).begin;
+  view.position = extent.position;
+  view.q = RowOf(head.q, row, head.head_dim);
+  view.q_pre_rope = RowOf(head.q_pre_rope, row, head.head_dim);
+  view.first_key = extent.begin;
   view.p = p;
-  view.outside_mass = outside_mass;
-  view.learned_sink_mass = RoundedShare(head.SinkMass(row));
-  for (size_t i = 0; i < statistics.size(); ++i)
-    table->row_statistics[entry * statistics.size() + i] = statistics[i]->OfRow(view);
+  if (!p.empty())
+    view.far_p = p.subspan(static_cast<size_t>(extent.far_begin - extent.begin),
+                           static_cast<size_t>(extent.far_end - extent.far_begin));
+  view.outside_mass = numbers.outside_mass;
+  view.learned_sink_mass = numbers.learned_sink_mass;
+  view.lse = static_cast<double>(head.lse[static_cast<size_t>(row)]);
+  view.entropy = numbers.entropy;
+  view.max_probability = numbers.max_probability;
+  if (head.previous_same) view.previous_same = *head.previous_same;
+  view.keys = &keys;
+  for (size_t i = 0; i < statistics.size(); ++i) {
+    const bool looks = table->sampled[entry] != 0 || !statistics[i]->samples_rows();
+    table->row_statistics[entry * statistics.size() + i] = looks ? statistics[i]->OfRow(view) : kNone;
+  }
 }
 
 bool FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& options,
                              std::span<const RowBlock> blocks, RowTable* table) {
-  const std::vector<const RowStatistic*>& statistics = RowStatistics();
-  const bool wants_scores = std::any_of(statistics.begin(), statistics.end(),
-                                        [](const RowStatistic* statistic) { return statistic->reads_probabilities(); });
+  const auto reads = [](bool sampled) {
+    return std::any_of(RowStatistics().begin(), RowStatistics().end(), [sampled](const RowStatistic* statistic) {
+      return statistic->reads_probabilities() && statistic->samples_rows() == sampled;
+    });
+  };
+  const bool of_every_row = reads(false), of_sampled_rows = reads(true);
   std::vector<int64_t> rows;
   for (const RowBlock& block : blocks) rows.insert(rows.end(), block.rows.begin(), block.rows.end());
   const auto count = static_cast<int64_t>(rows.size());
-  if (!wants_scores) {
-    return kernels::ParallelFor(count, options.num_threads, options.stop, [&](int64_t entry, int32_t) {
-      const auto at = static_cast<size_t>(entry);
-      FillRowStatistics(head, rows[at], {}, table->rows[at].outside_mass, at, table);
-    });
-  }
   const kernels::PackedKeys keys(head.k.data(), kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(head.num_tokens), head.head_dim);
   std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(options.num_threads, count)));
   return kernels::ParallelFor(count, options.num_threads, options.stop, [&](int64_t step, int32_t worker) {
     const auto at = static_cast<size_t>(count - 1 - step);  // the last rows are the longest: first
     const int64_t row = rows[at];
-    const kernels::ColumnRange attended = head.AttendedColumns(row);
+    const RowExtent extent = ExtentOf(head, options, row);
+    if (!of_every_row && (!of_sampled_rows || table->sampled[at] == 0))
+      return FillRowStatistics(head, row, extent, {}, at, table);
     std::vector<float>& p = scores[static_cast<size_t>(worker)];
-    p.resize(static_cast<size_t>(attended.end - attended.begin));
+    p.resize(static_cast<size_t>(extent.end - extent.begin));
     kernels::ScoreBlock(head.q.data() + row * head.head_dim, head.head_dim, 1, keys,
-                        static_cast<int32_t>(attended.begin), static_cast<int32_t>(attended.end), head.scale,
-                        head.soft_cap, p.data(), attended.end - attended.begin);
-    kernels::ExpInPlace(p.data(), attended.end - attended.begin, head.lse[static_cast<size_t>(row)]);
-    FillRowStatistics(head, row, p, table->rows[at].outside_mass, at, table);
+                        static_cast<int32_t>(extent.begin), static_cast<int32_t>(extent.end), head.scale,
+                        head.soft_cap, p.data(), extent.end - extent.begin);
+    kernels::ExpInPlace(p.data(), extent.end - extent.begin, head.lse[static_cast<size_t>(row)]);
+    FillRowStatistics(head, row, extent, p, at, table);
   });
 }
 

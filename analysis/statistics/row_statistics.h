@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "analysis/head_tensors.h"
 #include "analysis/statistics.h"
@@ -11,12 +12,16 @@
 
 namespace headscope::analysis {
 
-// Fills entry `entry` of table->row_statistics from row `row` of the head and its probabilities.
-void FillRowStatistics(const HeadTensors& head, int64_t row, std::span<const float> p, double outside_mass,
+// Which of `num_rows` rows the statistics that sample look at (RowStatistic::samples_rows).
+std::vector<uint8_t> SampledRows(int64_t num_rows);
+
+// Fills entry `entry` of table->row_statistics from row `row` of the head, its probabilities (empty: not computed) and
+// table->rows[entry].
+void FillRowStatistics(const HeadTensors& head, int64_t row, const RowExtent& extent, std::span<const float> p,
                        size_t entry, RowTable* table);
 
-// The same of every row of `blocks` where a GPU made the table's other numbers: from q alone, and where a statistic
-// reads probabilities, from scores that are computed here. table->rows holds outside_mass. False when cancelled.
+// The same of every row of `blocks` where a GPU made the table's other numbers: from q alone, and of rows at whose
+// probabilities a statistic looks, from scores that are computed here. False when cancelled.
 bool FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& options,
                              std::span<const RowBlock> blocks, RowTable* table);
 

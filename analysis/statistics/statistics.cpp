@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
 
+#include "analysis/types/head_statistic.h"
 #include "analysis/types/rounding.h"
 #include "analysis/types/row_statistic.h"
 #include "base/errors.h"
@@ -52,6 +54,20 @@ double MeanOfDefined(const std::vector<double>& values, size_t first, size_t str
   return count == 0 ? when_empty : sum / static_cast<double>(count);
 }
 
+// Largest of the entries that are not NaN.
+double MaximumOfDefined(const std::vector<double>& values, size_t first, size_t stride, double when_empty) {
+  double largest = std::numeric_limits<double>::quiet_NaN();
+  for (size_t i = first; i < values.size(); i += stride) largest = std::fmax(largest, values[i]);
+  return std::isnan(largest) ? when_empty : largest;
+}
+
+void FillHeadNumbers(const HeadTensors& head, HeadStatistics* statistics) {
+  const HeadView view{head.num_rows, head.num_tokens, head.head_dim, head.ValueDim(), head.q, head.q_pre_rope,
+                      head.k,        head.v};
+  for (const HeadStatistic* statistic : WholeHeadStatistics())
+    statistics->numbers.push_back({statistic->info().name, statistic->OfHead(view)});
+}
+
 // Sums over rows -> mean mass per bin; bins cut the positions or distances evenly.
 std::vector<float> Profile(const std::vector<double>& sums, int32_t bins, int64_t num_rows) {
   const auto length = static_cast<int64_t>(sums.size());
@@ -73,8 +89,9 @@ void FillRowMeans(const RowTable& table, const StatisticsOptions& options, HeadS
   }
   const std::vector<const RowStatistic*>& by_row = RowStatistics();
   for (size_t i = 0; i < by_row.size(); ++i) {
+    const auto over_rows = by_row[i]->over_rows() == RowStatistic::Over::kMean ? MeanOfDefined : MaximumOfDefined;
     statistics->row_means.push_back(
-        {by_row[i]->info().name, MeanOfDefined(table.row_statistics, i, by_row.size(), by_row[i]->without_rows())});
+        {by_row[i]->info().name, over_rows(table.row_statistics, i, by_row.size(), by_row[i]->without_rows())});
   }
   statistics->entropy = MeanOverRows(table, [](const RowNumbers& row) { return row.entropy; });
   statistics->max_probability = MeanOverRows(table, [](const RowNumbers& row) { return row.max_probability; });
@@ -163,6 +180,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   RowTable table;
   table.rows.resize(num_rows);
   table.row_statistics.resize(num_rows * RowStatistics().size());
+  table.sampled = SampledRows(static_cast<int64_t>(num_rows));
   table.top_mass.resize(num_rows * TopKCounts().size());
   table.needed.resize(num_rows * options.cra_targets.size());
   table.agreement.resize(num_rows * options.agreement_r.size() * options.agreement_k.size());
@@ -182,6 +200,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   statistics.num_rows = static_cast<int64_t>(num_rows);
   FillRowMeans(table, options, &statistics);
   FillLineMasses(lines, options, &statistics);
+  FillHeadNumbers(head, &statistics);
   const auto mean_of = [num_rows](const std::vector<double>& sums_over_rows) {
     return std::accumulate(sums_over_rows.begin(), sums_over_rows.end(), 0.0) / static_cast<double>(num_rows);
   };
@@ -189,7 +208,7 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   Classify({mean_of(lines.far_columns), mean_of(table.block_chance),
             static_cast<double>(options.best_lines) / static_cast<double>(num_rows),
             MeanOverRows(table, [](const RowNumbers& row) { return row.learned_sink_mass; })},
-           &statistics);
+           options.classes, &statistics);
   if (!class_target_given) {
     std::erase_if(statistics.sparsity, [](const SparsityAtCra& entry) { return entry.target == kClassTarget; });
   }

@@ -9,7 +9,7 @@
 
 namespace headscope::analysis {
 
-MetricScale::MetricScale(const MetricInfo& metric, std::span<const double> values) : diverging_(metric.diverging) {
+MetricScale::MetricScale(const MetricInfo& metric, std::span<const double> values) : diverging_(metric.diverging), alarm_(metric.alarm) {
   if (metric.minimum != metric.maximum) {
     least_ = metric.minimum;
     most_ = metric.maximum;
@@ -40,6 +40,7 @@ Rgb MetricScale::ColorAtPlace(double place) const {
 
 std::optional<Rgb> MetricScale::Color(double value) const {
   if (std::isnan(value)) return std::nullopt;
+  if (value > alarm_) return kAlarmColor;
   return ColorAtPlace(Place(value));
 }
 

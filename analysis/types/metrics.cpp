@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "analysis/types/head_statistic.h"
 #include "analysis/types/head_statistics.h"
 #include "analysis/types/metric_list.h"
 #include "analysis/types/row_statistic.h"
@@ -82,6 +83,18 @@ std::vector<Metric> MakeMetrics() {
                          return RowMeanOf(statistics, name);
                        }});
   }
+  for (const HeadStatistic* statistic : WholeHeadStatistics()) {
+    metrics.push_back({statistic->info(), [name = statistic->info().name](const HeadStatistics& statistics) {
+                         for (const HeadNumber& number : statistics.numbers) {
+                           if (number.name == name) return number.value;
+                         }
+                         return kUnknown;
+                       }});
+  }
+  metrics.push_back({{"class_confidence", "Confidence of the class", "",
+                      "1 where no number that decided the class is near its threshold, 0 where one lies on it", false,
+                      0, 1},
+                     [](const HeadStatistics& statistics) { return statistics.class_confidence; }});
   metrics.push_back({{"entropy", "Entropy", "nats", "entropy of a row's probabilities, mean over rows", false, 0, 0},
                      [](const HeadStatistics& statistics) { return statistics.entropy; }});
   metrics.push_back(Mass("max_probability", "Largest probability", "largest probability of a row, mean over rows",

@@ -21,6 +21,7 @@ void AddExportCommand(CLI::App& app, Action& action);
 void AddEvalCommand(CLI::App& app, Action& action);
 void AddDemoCommand(CLI::App& app, Action& action);
 void AddBenchCommand(CLI::App& app, Action& action);
+void AddQuantiseCommand(CLI::App& app, Action& action);
 void AddTuneCommand(CLI::App& app, Action& action);
 
 }  // namespace headscope::app

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope analyze TRACE [--heads L:H,..] [--device ..] [--metrics a,b | --all | -o OUT.json|.csv|.h5]
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <iomanip>
 #include <memory>
 #include <set>
@@ -35,19 +37,45 @@ constexpr size_t kDeviceWidth = 22;  // of the table's first two columns, with a
 struct AnalyzeArguments {
   std::string trace, heads, output;
   Device device = kCpu;
-  std::vector<std::string> metrics;
+  std::vector<std::string> metrics, alarms;
+  std::string classes;
   analysis::StatisticsOptions options;
-  bool all = false, force = false, quiet = false;
+  bool all = false, print_classes = false, force = false, quiet = false;
 };
 
+std::vector<MetricInfo>::iterator FindMetric(const std::string& name, const char* option,
+                                             std::vector<MetricInfo>* metrics) {
+  const auto metric =
+      std::find_if(metrics->begin(), metrics->end(), [&](const MetricInfo& one) { return one.name == name; });
+  if (metric == metrics->end()) {
+    throw UsageError(std::string(option) + ": '" + name + "' is not known; choose from " +
+                     Listed(*metrics, &MetricInfo::name));
+  }
+  return metric;
+}
+
+// "largest_logit=100": values above it are marked.
+void SetAlarm(const std::string& text, std::vector<MetricInfo>* metrics) {
+  const size_t equals = text.find('=');
+  const std::string number = equals == std::string::npos ? std::string() : text.substr(equals + 1);
+  double value = 0;
+  const auto read = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (number.empty() || read.ec != std::errc() || read.ptr != number.data() + number.size())
+    throw UsageError("--alarm '" + text + "' is not a metric and a number, such as largest_logit=100");
+  FindMetric(text.substr(0, equals), "--alarm", metrics)->alarm = value;
+}
+
 // The metrics that statistics with these options have.
-std::vector<MetricInfo> ComputedMetrics(const analysis::StatisticsOptions& options) {
+std::vector<MetricInfo> ComputedMetrics(const AnalyzeArguments& arguments) {
+  const analysis::StatisticsOptions& options = arguments.options;
   analysis::HeadStatistics shape;
   for (const double target : options.cra_targets) shape.sparsity.push_back({target, 0});
   for (const int32_t r : options.agreement_r) {
     for (const int32_t k : options.agreement_k) shape.agreement.push_back({r, k, 0});
   }
-  return analysis::MetricsOf(shape);
+  std::vector<MetricInfo> metrics = analysis::MetricsOf(shape);
+  for (const std::string& alarm : arguments.alarms) SetAlarm(alarm, &metrics);
+  return metrics;
 }
 
 // Whether a metric is printed when none is asked for: what says most in the 80 columns of a terminal, and whatever
@@ -71,7 +99,7 @@ bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOpti
 
 // The columns of the printed table.
 std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, const data::TraceLayout& layout) {
-  std::vector<MetricInfo> known = ComputedMetrics(arguments.options), chosen;
+  std::vector<MetricInfo> known = ComputedMetrics(arguments), chosen;
   if (arguments.all) return known;
   if (arguments.metrics.empty()) {
     std::erase_if(known,
@@ -79,12 +107,7 @@ std::vector<MetricInfo> ChosenMetrics(const AnalyzeArguments& arguments, const d
     return known;
   }
   for (const std::string& name : arguments.metrics) {
-    const auto metric =
-        std::find_if(known.begin(), known.end(), [&](const MetricInfo& one) { return one.name == name; });
-    if (metric == known.end()) {
-      throw UsageError("--metrics: '" + name + "' is not known; choose from " + Listed(known, &MetricInfo::name));
-    }
-    chosen.push_back(*metric);
+    chosen.push_back(*FindMetric(name, "--metrics", &known));
   }
   return chosen;
 }
@@ -145,14 +168,37 @@ std::string MetricTable(const std::vector<analysis::HeadStatistics>& all, const 
   for (const analysis::HeadStatistics& head : all) {
     begin(HeadText(head.id), analysis::HeadClassName(head.head_class));
     for (const MetricInfo& metric : metrics) {
-      column(metric) << analysis::FormatNumber("%.4f", analysis::MetricValue(head, metric.name));
+      const double value = analysis::MetricValue(head, metric.name);
+      const std::string text = std::isnan(value) ? "-" : analysis::FormatNumber("%.4f", value);
+      column(metric) << (value > metric.alarm ? "!" + text : text);
     }
     out << '\n';
   }
   return out.str();
 }
 
+// Below the table, what its marks mean; nothing where there are none.
+std::string AlarmText(const std::vector<analysis::HeadStatistics>& all, const std::vector<MetricInfo>& metrics) {
+  std::string text;
+  for (const MetricInfo& metric : metrics) {
+    const auto above = std::count_if(all.begin(), all.end(), [&](const analysis::HeadStatistics& head) {
+      return analysis::MetricValue(head, metric.name) > metric.alarm;
+    });
+    if (above > 0) {
+      text += "!  " + metric.name + " above " + analysis::ShortestNumber(metric.alarm) + ": " + std::to_string(above) +
+              " of " + std::to_string(all.size()) + " heads\n";
+    }
+  }
+  return text;
+}
+
 int RunAnalyze(AnalyzeArguments arguments) {
+  if (!arguments.classes.empty()) arguments.options.classes = analysis::ReadClassRules(arguments.classes);
+  if (arguments.print_classes) {
+    WriteText(analysis::ClassRulesJson(arguments.options.classes), arguments.output, arguments.force);
+    return kDone;
+  }
+  if (arguments.trace.empty()) throw UsageError("a TRACE is missing: name the one to analyse");
   analysis::StatisticsOptions& options = arguments.options;
   SortUnique(&options.cra_targets);
   SortUnique(&options.agreement_r);
@@ -187,7 +233,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
   for (const HeadNotes& of_head : of_heads) notes.Append(of_head);
   notes.Print();
   if (arguments.output.empty()) {
-    WriteText(MetricTable(all, metrics), "", false);
+    WriteText(MetricTable(all, metrics) + AlarmText(all, metrics), "", false);
   } else {
     WriteResults(all, arguments.output, arguments.force);
   }
@@ -199,7 +245,7 @@ int RunAnalyze(AnalyzeArguments arguments) {
 void AddAnalyzeCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("analyze", "Statistics and class of every head of a trace");
   auto arguments = std::make_shared<AnalyzeArguments>();
-  command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
+  command->add_option("trace", arguments->trace, "Trace; may be left out with --print-classes")->type_name("TRACE");
   AddRecordedHeadsOption(command, &arguments->heads);
   analysis::StatisticsOptions& options = arguments->options;
   command
@@ -209,6 +255,14 @@ void AddAnalyzeCommand(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->type_name("a,b");
   command->add_flag("--all", arguments->all, "Print every metric");
+  command
+      ->add_option("--alarm", arguments->alarms,
+                   "Mark values of a metric above a number with ! (largest_logit=100, where QK-clip acts)")
+      ->delimiter(',')
+      ->type_name("METRIC=VALUE,..");
+  command->add_option("--classes", arguments->classes, "Thresholds of the classes, as --print-classes writes them")
+      ->type_name("FILE.json");
+  command->add_flag("--print-classes", arguments->print_classes, "Print the thresholds as JSON and stop");
   command
       ->add_option("--cra-targets", options.cra_targets,
                    "Shares of a row's mass to keep, for the sparsity that each leaves (metrics sparsity_T)")

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // headscope render TRACE --head L:H [--view scores|mask|difference] [--rows a:b] [--cols a:b] [--size WxH] -o OUT.png
+// headscope render TRACE.. --figure NAME [--heads ..] -o OUT.svg|.pdf|.png|.json|.csv
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <stop_token>
 
 #include "analysis/compare.h"
+#include "analysis/figures.h"
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
 #include "base/check_status.h"
@@ -29,7 +33,12 @@ namespace headscope::app {
 namespace {
 
 struct RenderArguments {
-  std::string trace, head, view = "scores", rows, columns, size = "800x800", reduction = "max", scale = "log",
+  std::vector<std::string> traces;
+  std::string figure, heads;
+  int64_t max_rows = analysis::FigureInput{}.max_rows;
+  int32_t num_threads = 0;
+  bool list_figures = false;
+  std::string trace, head, view = "scores", rows, columns, size, reduction = "max", scale = "log",
                            color_map = "inferno", ground = "light", method, output;
   Device device = kCpu;
   bool force = false, quiet = false;
@@ -44,7 +53,75 @@ T OneOf(const std::string& value, const std::string& option, std::initializer_li
                    Listed(choices, &std::pair<const char*, T>::first));
 }
 
-int RunRender(const RenderArguments& arguments) {
+// Name, source and what is drawn of every figure.
+std::string FigureTable() {
+  std::string text;
+  for (const analysis::FigureMaker* maker : analysis::FigureMakers()) {
+    const analysis::FigureInfo& info = maker->info();
+    text += info.name + std::string(std::max<size_t>(2, 22 - info.name.size()), ' ') + info.help;
+    if (!info.source.empty()) text += " (" + info.source + ")";
+    text += info.least_traces > 1 ? ", of several traces\n" : "\n";
+  }
+  return text;
+}
+
+std::string NameOfTrace(const std::string& path) {
+  return std::filesystem::path(path).stem().string();
+}
+
+int RunFigure(const RenderArguments& arguments) {
+  const analysis::FigureMaker* maker = analysis::FindFigure(arguments.figure);
+  if (maker == nullptr) {
+    std::vector<std::string> names;
+    for (const analysis::FigureMaker* one : analysis::FigureMakers()) names.push_back(one->info().name);
+    throw UsageError("--figure '" + arguments.figure + "' is not known; choose from " + Listed(names));
+  }
+  if (!arguments.head.empty()) throw UsageError("--head chooses the head of a map; for a figure give --heads");
+  const std::string extension = Extension(arguments.output);
+  const bool drawn = extension == "svg" || extension == "pdf" || extension == "png";
+  if (!drawn && extension != "json" && extension != "csv")
+    throw UsageError(OutputFault(arguments.output, "the extension must be .svg, .pdf, .png, .json or .csv"));
+  CheckOutputTarget(arguments.output, arguments.force, arguments.traces);
+  const auto [width, height] = ParseSize(arguments.size.empty() ? "1000x480" : arguments.size, "--size");
+  std::vector<std::unique_ptr<data::TraceReader>> readers;
+  analysis::FigureInput input;
+  input.max_rows = arguments.max_rows;
+  input.num_threads = arguments.num_threads;
+  input.stop = StopOnInterrupt();
+  for (const std::string& path : arguments.traces) {
+    readers.push_back(std::make_unique<data::TraceReader>(path));
+    CheckQueryRows(*readers.back());
+    input.traces.push_back({readers.back().get(), NameOfTrace(path),
+                            ParseHeads(arguments.heads, analysis::RecordedHeads(*readers.back()))});
+  }
+  analysis::Figure figure;
+  {
+    ProgressLine line(arguments.quiet);
+    input.progress = [&](double share) { line.Show("computing", std::lround(100 * share), 100, "%"); };
+    figure = analysis::MakeFigure(*maker, input);
+  }
+  if (!drawn) {
+    WriteText(extension == "json" ? analysis::FigureJson(figure) : analysis::FigureCsv(figure), arguments.output,
+              arguments.force);
+    return kDone;
+  }
+  OutputFile output(arguments.output, arguments.force);
+  output.Write([&](const std::string& path) { analysis::DrawFigure(figure, width, height, path); });
+  output.Commit();
+  return kDone;
+}
+
+int RunRender(RenderArguments arguments) {
+  if (arguments.list_figures) {
+    WriteText(FigureTable(), "", false);
+    return kDone;
+  }
+  if (arguments.traces.empty()) throw UsageError("a TRACE is missing: name the one to draw");
+  if (arguments.output.empty()) throw UsageError("--output is missing: name the picture to write");
+  if (!arguments.figure.empty()) return RunFigure(arguments);
+  if (arguments.head.empty()) throw UsageError("give --head L:H for a head's map, or --figure NAME");
+  if (arguments.traces.size() > 1) throw UsageError("a map is of one trace; several go into one figure (--figure)");
+  arguments.trace = arguments.traces.front();
   using analysis::ViewKind;
   analysis::RenderRequest request;
   request.view = OneOf<ViewKind>(
@@ -63,7 +140,7 @@ int RunRender(const RenderArguments& arguments) {
   const std::string extension = Extension(arguments.output);
   if (extension != "png") throw UsageError(OutputFault(arguments.output, "the extension must be .png"));
   CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
-  std::tie(request.width, request.height) = ParseSize(arguments.size, "--size");
+  std::tie(request.width, request.height) = ParseSize(arguments.size.empty() ? "800x800" : arguments.size, "--size");
   if (request.view != ViewKind::kScores && arguments.method.empty())
     throw UsageError("--view " + arguments.view + " needs --method, whose mask it shows");
 
@@ -116,10 +193,18 @@ int RunRender(const RenderArguments& arguments) {
 
 void AddRenderCommand(CLI::App& app, Action& action) {
   CLI::App* command =
-      app.add_subcommand("render", "Draw a head's attention map, or a method's mask on it, to a picture");
+      app.add_subcommand("render", "Draw a head's attention map, a method's mask on it, or a figure of a trace");
   auto arguments = std::make_shared<RenderArguments>();
-  command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
-  command->add_option("--head", arguments->head, "The head, such as 4:3")->required()->type_name("L:H");
+  command->add_option("trace", arguments->traces, "Trace; of a figure one or more")->type_name("TRACE..");
+  command->add_option("--head", arguments->head, "The head of a map, such as 4:3")->type_name("L:H");
+  command->add_option("--figure", arguments->figure, "A figure in place of a map; --list-figures names them")
+      ->type_name("NAME");
+  command->add_flag("--list-figures", arguments->list_figures, "Print the figures with their sources and stop");
+  AddRecordedHeadsOption(command, &arguments->heads);
+  command
+      ->add_option("--max-rows", arguments->max_rows,
+                   "Query rows of a head that a figure looks at, evenly spaced (0: every row)")
+      ->capture_default_str();
   command->add_option("--view", arguments->view, "scores, mask or difference")->capture_default_str();
   command->add_option("--method", arguments->method, "Method whose mask is shown")->type_name("NAME[:k=v,..]");
   command
@@ -127,7 +212,8 @@ void AddRenderCommand(CLI::App& app, Action& action) {
                    "Query rows begin:end, counted among the recorded ones (all); the axis shows their positions")
       ->type_name("a:b");
   command->add_option("--cols", arguments->columns, "Key columns begin:end (all)")->type_name("a:b");
-  command->add_option("--size", arguments->size, "Pixels of the map, without its axes")->capture_default_str();
+  command->add_option("--size", arguments->size,
+                      "Pixels of the map, without its axes (800x800); points of a figure (1000x480)");
   command->add_option("--reduction", arguments->reduction, "max (keeps thin lines) or mean (keeps mass)")
       ->capture_default_str();
   command->add_option("--scale", arguments->scale, "log or linear")->capture_default_str();
@@ -138,7 +224,8 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command->add_option("--ground", arguments->ground, "light (white, for paper) or dark (as the window): around the map")
       ->capture_default_str();
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
-  AddOutputOptions(command, &arguments->output, &arguments->force, "Picture to write (.png)")->required();
+  AddOutputOptions(command, &arguments->output, &arguments->force, "Picture to write: of a map .png; of a figure .svg, .pdf or .png, or its numbers as .json or .csv");
+  AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunRender(*arguments); }; });
 }

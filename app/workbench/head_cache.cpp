@@ -11,7 +11,8 @@ namespace headscope::app {
 namespace {
 
 int64_t BytesOf(const analysis::HeadTensors& head) {
-  const size_t values = head.q.size() + head.k.size() + head.v.size() + head.lse.size() + head.row_positions.size();
+  const size_t values = head.q.size() + head.k.size() + head.v.size() + head.lse.size() + head.row_positions.size() +
+                        head.q_pre_rope.size() + (head.previous_same ? head.previous_same->size() : 0);
   return static_cast<int64_t>(values * sizeof(float));
 }
 

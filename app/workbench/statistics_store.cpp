@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "analysis/types/head_statistic.h"
 #include "analysis/types/row_statistic.h"
 
 namespace headscope::analysis {
@@ -18,11 +20,25 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadId, layer, head)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKMass, k, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TopKAgreement, r, k, mean)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SparsityAtCra, target, sparsity)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowMean, name, mean)
+// A number that a head has not is NaN here and null there.
+void to_json(nlohmann::json& json, const RowMean& mean) {
+  json = {{"name", mean.name}, {"mean", mean.mean}};
+}
+void from_json(const nlohmann::json& json, RowMean& mean) {
+  json.at("name").get_to(mean.name);
+  mean.mean = json.at("mean").is_null() ? std::nan("") : json.at("mean").get<double>();
+}
+void to_json(nlohmann::json& json, const HeadNumber& number) {
+  json = {{"name", number.name}, {"value", number.value}};
+}
+void from_json(const nlohmann::json& json, HeadNumber& number) {
+  json.at("name").get_to(number.name);
+  number.value = json.at("value").is_null() ? std::nan("") : json.at("value").get<double>();
+}
 #define HEADSCOPE_HEAD_FIELDS                                                                                  \
-  id, kv_head, num_rows, num_tokens, device, note, row_means, entropy, max_probability, top_k_mass, agreement, \
+  id, kv_head, num_rows, num_tokens, device, note, row_means, numbers, entropy, max_probability, top_k_mass, agreement, \
       sparsity, sink_mass, local_mass, vertical_mass, slash_mass, block_mass, retrieval_mass, retrieval_peak,  \
-      outside_mass, column_profile, diagonal_profile, head_class, class_reason
+      outside_mass, column_profile, diagonal_profile, head_class, class_reason, class_confidence, class_alternative
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, HEADSCOPE_HEAD_FIELDS)
 
 namespace {
@@ -39,7 +55,7 @@ namespace {
 namespace headscope::app {
 namespace {
 
-constexpr char kSchema[] = "headscope-statistics-cache-4";
+constexpr char kSchema[] = "headscope-statistics-cache-5";
 
 // FNV-1a, 64 bits: a file name, not a proof.
 uint64_t Hash(const std::string& text) {
@@ -48,13 +64,18 @@ uint64_t Hash(const std::string& text) {
   return hash;
 }
 
-// False: kept by a program that knew other statistics.
-bool HasEveryRowMean(const analysis::HeadStatistics& head) {
-  const std::vector<const analysis::RowStatistic*>& known = analysis::RowStatistics();
-  return std::equal(known.begin(), known.end(), head.row_means.begin(), head.row_means.end(),
-                    [](const analysis::RowStatistic* statistic, const analysis::RowMean& mean) {
-                      return statistic->info().name == mean.name;
+template <typename Statistic, typename Number>
+bool HasEvery(const std::vector<const Statistic*>& known, const std::vector<Number>& kept) {
+  return std::equal(known.begin(), known.end(), kept.begin(), kept.end(),
+                    [](const Statistic* statistic, const Number& number) {
+                      return statistic->info().name == number.name;
                     });
+}
+
+// False: kept by a program that knew other statistics.
+bool HasEveryStatistic(const analysis::HeadStatistics& head) {
+  return HasEvery(analysis::RowStatistics(), head.row_means) &&
+         HasEvery(analysis::WholeHeadStatistics(), head.numbers);
 }
 
 }  // namespace
@@ -84,7 +105,7 @@ std::vector<analysis::HeadStatistics> StatisticsStore::Load() const {
     if (json.at("schema") != kSchema) return {};
     auto heads = json.at("heads").get<std::vector<analysis::HeadStatistics>>();
     for (const analysis::HeadStatistics& head : heads) {
-      if (!HasEveryRowMean(head)) return {};
+      if (!HasEveryStatistic(head)) return {};
     }
     return heads;
   } catch (const nlohmann::json::exception&) {

@@ -52,7 +52,9 @@ float LogSumExp(const data::LayerFacts& facts, int64_t head, const float* query,
 void WriteTrace(const std::string& path, const data::TraceLayout& layout) {
   const int64_t tokens = layout.max_tokens;
   data::TraceWriter writer(path, layout, /*overwrite=*/true);
-  writer.AppendTokens(std::vector<data::TokenRecord>(static_cast<size_t>(tokens)));
+  std::vector<data::TokenRecord> records(static_cast<size_t>(tokens));
+  for (size_t i = 0; i < records.size(); ++i) records[i].id = static_cast<int32_t>(i * i % 61);
+  writer.AppendTokens(records);
   std::vector<int32_t> positions(static_cast<size_t>(tokens));
   for (int32_t i = 0; i < tokens; ++i) positions[static_cast<size_t>(i)] = i;
   writer.AppendRowPositions(positions);
@@ -85,6 +87,13 @@ void WriteTrace(const std::string& path, const data::TraceLayout& layout) {
     block.k = k.data();
     block.v = v.data();
     block.lse = lse.data();
+    // Any other numbers will do for those before RoPE.
+    std::vector<float> pre_rope = q;
+    for (size_t i = 0; i < pre_rope.size(); ++i) pre_rope[i] *= static_cast<float>(1 + i % 5);
+    if (facts.has_pre_rope) {
+      block.Set(data::TraceTensor::kQPreRope, pre_rope.data());
+      block.Set(data::TraceTensor::kKPreRope, k.data());
+    }
     writer.Append(block);
   }
   writer.Finish();
@@ -104,6 +113,7 @@ data::TraceLayout OracleLayout() {
   layout.layers = {0, 1};
   layout.facts.assign(2, data::UsualFacts(layout.model));
   layout.facts[1].window = kWindow;
+  for (data::LayerFacts& facts : layout.facts) facts.has_pre_rope = true;
   layout.encoding = data::Encoding::kFloat32;
   layout.max_tokens = kTokens;
   return layout;
@@ -117,6 +127,7 @@ data::TraceLayout DifferingLayout() {
   layout.layers = {0, 1, 3};
   layout.facts.resize(3);
   data::LayerFacts& latent = layout.facts[0];
+  latent.has_pre_rope = false;
   latent.head_dim = 192;
   latent.v_head_dim = 128;
   latent.softmax_scale = 0.07f;

@@ -5,15 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <random>
 #include <stop_token>
 
+#include "analysis/tiles.h"
+#include "analysis/types/metric_scale.h"
 #include "analysis/types/row_statistic.h"
+#include "base/errors.h"
 #include "statistics/ranked_mass.h"
 #include "statistics/row_block_pass.h"
+#include "statistics/row_statistics.h"
 #include "statistics/top_columns.h"
 #include "support/stopped.h"
 #include "synthetic_heads.h"
@@ -255,6 +262,154 @@ INSTANTIATE_TEST_SUITE_P(Plants, PlantedClasses,
                                            PlantedClass{Plant::kBlock, HeadClass::kBlock},
                                            PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},
                                            PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}));
+
+// A thousand heads of known classes, each with noise of its own on every score.
+TEST(Classes, OfAThousandNoisyHeadsAreRightInNinetyEightPercent) {
+  constexpr std::array kPlants = {
+      PlantedClass{Plant::kSinkLocal, HeadClass::kSinkLocal},  PlantedClass{Plant::kVertical, HeadClass::kVerticalSlash},
+      PlantedClass{Plant::kSlash, HeadClass::kVerticalSlash},  PlantedClass{Plant::kBlock, HeadClass::kBlock},
+      PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},      PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}};
+  constexpr uint32_t kHeads = 1000;
+  StatisticsOptions options;
+  options.max_rows = 200;
+  options.agreement_r = {};
+  std::map<std::string, int> wrong;
+  int right = 0;
+  for (uint32_t i = 0; i < kHeads; ++i) {
+    const PlantedClass& planted = kPlants[i % kPlants.size()];
+    const float noise = 0.05f + 0.95f * static_cast<float>(i) / kHeads;
+    const HeadTensorsPtr head = PlantedHead(planted.plant, 1500, 1000 + i, noise);
+    const HeadStatistics statistics = ComputeStatistics(*head, options);
+    EXPECT_GE(statistics.class_confidence, 0);
+    EXPECT_LE(statistics.class_confidence, 1);
+    EXPECT_NE(statistics.class_alternative, statistics.head_class);
+    if (statistics.head_class == planted.expected) {
+      ++right;
+    } else {
+      ++wrong[std::string(HeadClassName(planted.expected)) + " as " + HeadClassName(statistics.head_class)];
+    }
+  }
+  EXPECT_GE(right, 980) << ::testing::PrintToString(wrong);
+}
+
+TEST(Classes, FollowTheThresholdsThatAUserGives) {
+  const HeadTensorsPtr head = PlantedHead(Plant::kSlash, 1500, 5);
+  StatisticsOptions options;
+  const HeadStatistics usual = ComputeStatistics(*head, options);
+  ASSERT_EQ(usual.head_class, HeadClass::kVerticalSlash);
+  // The line share is what decides: where it has to be all of the far mass, the next rule does.
+  options.classes.line_share = 1;
+  const HeadStatistics strict = ComputeStatistics(*head, options);
+  EXPECT_NE(strict.head_class, HeadClass::kVerticalSlash);
+  EXPECT_EQ(strict.class_alternative, HeadClass::kVerticalSlash) << "the lines hold nearly all of it";
+  EXPECT_LT(strict.class_confidence, 1);
+}
+
+TEST(Classes, AreWrittenAndReadAsJson) {
+  const std::string path = ::testing::TempDir() + "class_rules.json";
+  const auto read = [&path](const std::string& text) {
+    std::ofstream(path) << text;
+    return ReadClassRules(path);
+  };
+  ClassRules changed;
+  changed.block_lift = 0.25;
+  EXPECT_EQ(read(ClassRulesJson(changed)).block_lift, 0.25);
+  EXPECT_EQ(read(ClassRulesJson(changed)).near_mass, ClassRules{}.near_mass);
+  const std::string begin = R"({"schema": "headscope-classes-1", "thresholds": )";
+  EXPECT_EQ(read(begin + R"({"far_mass": 0.5}})").far_mass, 0.5);
+  for (const char* wrong : {"{", "[]", R"({"thresholds": {}})"}) EXPECT_THROW(read(wrong), BadInputError) << wrong;
+  for (const char* wrong : {R"({"near": 0.5}})", R"({"far_mass": 2}})", R"({"far_mass": "0.1"}})"})
+    EXPECT_THROW(read(begin + wrong), BadInputError) << wrong;
+  EXPECT_THROW(ReadClassRules(path + ".absent"), BadInputError);
+}
+
+double MeanOf(const HeadStatistics& statistics, const char* name) {
+  return MetricValue(statistics, name);
+}
+
+// Heads whose scores are known: queries are copies of one key each.
+TEST(Statistics, TokenScoresFindWhatIsLookedAt) {
+  const auto looking_back = [](int64_t distance) {
+    HeadTensors head = *RandomHead({.num_tokens = 400, .head_dim = 128, .sharpness = 0}, 31);
+    for (int64_t row = 0; row < 400; ++row) {
+      const int64_t column = std::max<int64_t>(0, row - distance);
+      for (int64_t i = 0; i < 128; ++i)
+        head.q[static_cast<size_t>(row * 128 + i)] = 4 * head.k[static_cast<size_t>(column * 128 + i)];
+    }
+    for (int64_t row = 0; row < 400; ++row) {
+      double sum = 0;
+      for (int64_t column = 0; column <= row; ++column) sum += std::exp(Score(head, row, column));
+      head.lse[static_cast<size_t>(row)] = static_cast<float>(std::log(sum));
+    }
+    return ComputeStatistics(head, {});
+  };
+  // Ids come back after 37 tokens (synthetic_heads.cpp).
+  const HeadStatistics previous = looking_back(1), same = looking_back(37), behind = looking_back(36);
+  EXPECT_GT(MeanOf(previous, "previous_token"), 0.99);
+  EXPECT_LT(MeanOf(same, "previous_token"), 0.01);
+  EXPECT_GT(MeanOf(same, "duplicate_token"), 0.99);
+  EXPECT_LT(MeanOf(behind, "duplicate_token"), 0.01);
+  EXPECT_GT(MeanOf(behind, "induction"), 0.99);
+  EXPECT_LT(MeanOf(previous, "induction"), 0.01);
+}
+
+TEST(Statistics, LargestLogitIsThatOfTheWorstRow) {
+  const HeadTensorsPtr head = RandomHead({.num_tokens = 300, .head_dim = 64, .sharpness = 5}, 32);
+  double largest = -1e9, mean = 0;
+  for (int64_t row = 0; row < 300; ++row) {
+    double of_row = -1e9;
+    for (int64_t column = 0; column <= row; ++column) of_row = std::max(of_row, Score(*head, row, column));
+    largest = std::max(largest, of_row);
+    mean += of_row / 300;
+  }
+  const HeadStatistics statistics = ComputeStatistics(*head, {});
+  EXPECT_NEAR(MeanOf(statistics, "largest_logit"), largest, 1e-4 * largest);
+  EXPECT_NEAR(MeanOf(statistics, "row_maximum"), mean, 1e-4 * mean);
+}
+
+TEST(Statistics, RowsThatSampleAreSpreadAndIncludeTheLast) {
+  const std::vector<uint8_t> all = SampledRows(kSampledRows), some = SampledRows(5000);
+  EXPECT_EQ(std::accumulate(all.begin(), all.end(), int64_t{0}), kSampledRows);
+  EXPECT_EQ(std::accumulate(some.begin(), some.end(), int64_t{0}), kSampledRows);
+  EXPECT_EQ(some.back(), 1);
+  for (size_t begin = 0; begin + 5 <= some.size(); ++begin)
+    EXPECT_GE(std::accumulate(some.begin() + static_cast<std::ptrdiff_t>(begin),
+                              some.begin() + static_cast<std::ptrdiff_t>(begin) + 5, 0),
+              1);
+}
+
+TEST(Statistics, AHeadWithoutTokensAndPreRopeQueriesLacksTheirNumbers) {
+  HeadTensors head = *RandomHead({.num_tokens = 200}, 33);
+  head.previous_same = nullptr;
+  head.q_pre_rope.clear();
+  const HeadStatistics statistics = ComputeStatistics(head, {});
+  EXPECT_TRUE(std::isnan(MeanOf(statistics, "kurtosis_pre_rope")));
+  EXPECT_TRUE(std::isnan(MeanOf(statistics, "kurtosis_pooled_pre_rope")));
+  EXPECT_FALSE(std::isnan(MeanOf(statistics, "kurtosis_pooled")));
+}
+
+// Components of different size, each normal: the pooled kurtosis is that of the Gaussian, and far from 0.
+TEST(Statistics, PooledKurtosisOfAGaussianIsThatOfItsCovariance) {
+  HeadTensors head = *RandomHead({.num_tokens = 4000, .head_dim = 16, .sharpness = 1}, 34);
+  for (size_t i = 0; i < head.q.size(); ++i) head.q[i] = head.q[i] * static_cast<float>(1 + i % 16) + 2;
+  StatisticsOptions options;
+  options.max_rows = 10;
+  const HeadStatistics statistics = ComputeStatistics(head, options);
+  EXPECT_GT(MeanOf(statistics, "kurtosis_pooled"), 1);
+  EXPECT_NEAR(MeanOf(statistics, "kurtosis_pooled"), MeanOf(statistics, "kurtosis_gaussian"), 0.1);
+}
+
+TEST(Metrics, AValueAboveTheAlarmHasItsColour) {
+  MetricInfo metric{"largest_logit", "", "", "", false, 0, 0, 100};
+  const std::vector<double> values = {1, 50, 200};
+  const MetricScale scale(metric, values);
+  const auto is_alarm = [&scale](double value) {
+    const Rgb color = *scale.Color(value);
+    return color.red == kAlarmColor.red && color.green == kAlarmColor.green && color.blue == kAlarmColor.blue;
+  };
+  EXPECT_FALSE(is_alarm(100));
+  EXPECT_TRUE(is_alarm(100.1));
+}
 
 TEST(Metrics, EveryNameHasAValueAndOthersHaveNone) {
   const HeadStatistics statistics = ComputeStatistics(*RandomHead({.num_tokens = 200}, 17), {});

@@ -5,8 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <random>
+#include <stdexcept>
 
 #include "analysis/tiles.h"
+#include "kernels/cpu_scores.h"
 
 namespace headscope::analysis::testing {
 namespace {
@@ -43,6 +45,10 @@ std::shared_ptr<HeadTensors> EmptyHead(const RandomHeadShape& shape) {
   head->q.resize(static_cast<size_t>(head->num_rows * shape.head_dim));
   head->k.resize(static_cast<size_t>(shape.num_tokens * shape.head_dim));
   head->v.resize(head->k.size());
+  // Every id comes back after 37 tokens.
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < shape.num_tokens; ++i) ids.push_back(static_cast<int32_t>(i % 37));
+  head->previous_same = std::make_shared<const std::vector<int32_t>>(PreviousSame(ids));
   return head;
 }
 
@@ -55,6 +61,7 @@ HeadTensorsPtr RandomHead(const RandomHeadShape& shape, uint32_t seed) {
   for (float& value : head->q) value = shape.sharpness * normal(random);
   for (float& value : head->k) value = normal(random);
   for (float& value : head->v) value = normal(random);
+  head->q_pre_rope.assign(head->q.rbegin(), head->q.rend());
   FillLse(head.get());
   return head;
 }
@@ -107,7 +114,7 @@ RandomLayer MakeRandomLayer(const RandomHeadShape& shape, int32_t num_kv_heads, 
 
 // Every key is a random code; a query is the sum of the codes that it is to find, so its scores are high there and near
 // zero elsewhere.
-HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed) {
+HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed, float noise) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   RandomHeadShape shape;
@@ -129,7 +136,11 @@ HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed) {
       }
     }
   }
+  const float noise_of_component = noise / std::sqrt(128.0f) / head->scale;
   for (int64_t row = 0; row < num_tokens; ++row) {
+    if (noise > 0) {
+      for (int32_t i = 0; i < 128; ++i) head->q[static_cast<size_t>(row * 128 + i)] = noise_of_component * normal(random);
+    }
     const auto add = [&](int64_t column, float weight) {
       if (column < 0 || column > row) return;
       for (int32_t i = 0; i < 128; ++i) {
@@ -161,7 +172,12 @@ HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed) {
         break;
     }
   }
-  FillLse(head.get());
+  if (noise > 0) {  // made by the thousand: by the kernel, which is exact enough for a class
+    head->lse.resize(static_cast<size_t>(num_tokens));
+    if (!kernels::RowLse(head->Problem(), 0, {}, head->lse.data()).ok()) throw std::runtime_error("no lse");
+  } else {
+    FillLse(head.get());
+  }
   return head;
 }
 

@@ -34,7 +34,8 @@ RandomLayer MakeRandomLayer(const RandomHeadShape& shape, int32_t num_kv_heads, 
                             bool bf16 = false);
 
 enum class Plant { kSinkLocal, kVertical, kSlash, kBlock, kDiffuse, kRetrieval };
-HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed);
+// noise: standard deviation that random queries add to every score.
+HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed, float noise = 0);
 
 // p[row * num_tokens + column] in float64, 0 where the row does not attend.
 std::vector<double> AllProbabilities(const HeadTensors& head);

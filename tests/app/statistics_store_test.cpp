@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "analysis/types/head_statistics.h"
+#include "analysis/types/head_statistic.h"
 #include "analysis/types/row_statistic.h"
 
 namespace headscope::app {
@@ -49,6 +51,8 @@ HeadStatistics EveryFieldDifferent() {
   }
   for (const analysis::RowStatistic* statistic : analysis::RowStatistics())
     head.row_means.push_back({statistic->info().name, (next += 1) / 16});
+  for (const analysis::HeadStatistic* statistic : analysis::WholeHeadStatistics())
+    head.numbers.push_back({statistic->info().name, (next += 1) / 16});
   for (int32_t k = 1; k <= 1024; k *= 2) head.top_k_mass.push_back({k, (next += 1) / 64});
   for (const int32_t r : {8, 16, 32}) {
     for (const int32_t k : {32, 128}) head.agreement.push_back({r, k, (next += 1) / 64});
@@ -58,6 +62,8 @@ HeadStatistics EveryFieldDifferent() {
   head.diagonal_profile = {0.75f};
   head.head_class = analysis::HeadClass::kBlock;
   head.class_reason = "because";
+  head.class_confidence = (next += 1) / 64;
+  head.class_alternative = analysis::HeadClass::kDiffuse;
   return head;
 }
 
@@ -79,6 +85,17 @@ TEST_F(StatisticsStoreTest, EveryMetricComesBack) {
   EXPECT_EQ(loaded[0].diagonal_profile, head.diagonal_profile);
   EXPECT_EQ(loaded[0].head_class, head.head_class);
   EXPECT_EQ(loaded[0].class_reason, head.class_reason);
+  EXPECT_EQ(loaded[0].class_alternative, head.class_alternative);
+}
+
+TEST_F(StatisticsStoreTest, ANumberThatAHeadHasNotComesBackAsSuch) {
+  HeadStatistics head = EveryFieldDifferent();
+  head.row_means.back().mean = head.numbers.back().value = std::nan("");
+  ASSERT_EQ(Store().Save({head}), "");
+  const std::vector<HeadStatistics> loaded = Store().Load();
+  ASSERT_EQ(loaded.size(), 1u);
+  EXPECT_TRUE(std::isnan(loaded[0].row_means.back().mean));
+  EXPECT_TRUE(std::isnan(loaded[0].numbers.back().value));
 }
 
 TEST_F(StatisticsStoreTest, NumbersOfAnotherListOfStatisticsAreComputedAgain) {

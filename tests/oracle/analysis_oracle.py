@@ -87,6 +87,8 @@ class Head:
         self.scores = self.q @ self.k.T * (scale or 1 / np.sqrt(self.q.shape[1]))
         if cap:
             self.scores = cap * np.tanh(self.scores / cap)
+        self.q_pre_rope = read(facts.group["q_pre_rope"], slot, head_slot) if "q_pre_rope" in facts.group else None
+        self.ids = file["tokens/ids"][:]
         self.first_token = int(attention.attrs["first_token"])  # 0: a whole trace
         self.sinks = max(0, SINKS - self.first_token)  # a part that was cut out behind them has none
         self.distance = (self.positions[:, None] - np.arange(len(self.k))[None, :]).astype(np.int32)
@@ -139,6 +141,67 @@ def far_blocks(head, position):
     return (end - 1) // BLOCK - begin // BLOCK + 1 if begin < end else 1
 
 
+def sampled(rows):
+    """The rows that statistics which sample look at: the last of each of 1024 even parts."""
+    parts = min(rows, 1024)
+    return np.array([(i + 1) * rows // parts - 1 for i in range(parts)])
+
+
+def kurtosis(values, axis=None):
+    centred = values - values.mean(axis=axis, keepdims=True)
+    return np.mean(centred**4, axis=axis) / np.mean(centred**2, axis=axis) ** 2 - 3
+
+
+def kurtosis_of_gaussian(q):
+    """Of the mixture of the components' Gaussians: its moments about the common mean, by E[(d + s z)^4] term by term."""
+    offset, deviation = q.mean(axis=0) - q.mean(), q.std(axis=0)
+    second = np.mean(offset**2 + deviation**2)
+    fourth = np.mean(offset**4 + 6 * offset**2 * deviation**2 + 3 * deviation**4)
+    return fourth / second**2 - 3
+
+
+def row_details(head):
+    """Statistics of rows, and of whole heads, beyond where the mass lies."""
+    result, rows, tokens = {}, len(head.p), len(head.k)
+    largest = np.where(head.attended, head.scores, -np.inf).max(axis=1)
+    result["largest_logit"], result["row_maximum"], result["lse"] = largest.max(), largest.mean(), head.lse.mean()
+    entropy = np.sum(np.where(head.attended, head.p * (head.lse[:, None] - head.scores), 0), axis=1)
+    if head.sink is not None:
+        entropy += head.sink_share * (head.lse - head.sink)
+    result["num_effective_keys"] = np.exp(entropy).mean()
+    later = np.flatnonzero(head.positions > 0)
+    result["previous_token"] = head.p[later, head.positions[later] - 1].mean()
+    few = sampled(rows)
+    duplicates, inductions, spikes, scatters, nearest = [], [], [], [], []
+    for row in few:
+        position = head.positions[row]
+        same = np.flatnonzero(head.ids[:position] == head.ids[position])
+        if len(same):
+            duplicates.append(head.p[row, same].sum())
+            inductions.append(head.p[row, same + 1].sum())
+        columns = np.arange(tokens)
+        far = head.p[row, head.attended[row] & (columns >= head.sinks) & (position - columns >= LOCAL)]
+        is_spike = far >= 32 * far.mean() if len(far) and far.sum() else np.zeros(len(far), bool)
+        spikes.append(far[is_spike].sum())
+        scatters.append(far[~is_spike].sum())
+        places = np.flatnonzero(head.p[row] >= 1e-3)
+        if len(places) > 1:
+            apart = np.sort(np.abs(places[:, None] - places[None, :]), axis=1)[:, 1:11]
+            nearest.append(apart.mean())
+    for name, some in (("duplicate_token", duplicates), ("induction", inductions), ("spike_mass", spikes), ("scatter_mass", scatters),
+                       ("nearest_nonzero", nearest)):
+        result[name] = np.mean(some) if some else 0
+    for suffix, q in (("", head.q), ("_pre_rope", head.q_pre_rope)):
+        if q is None:
+            continue
+        result["kurtosis" + suffix] = kurtosis(q, axis=1).mean()
+        result["kurtosis_pooled" + suffix], result["kurtosis_gaussian" + suffix] = kurtosis(q), kurtosis_of_gaussian(q)
+    # The values' total variance, and what is left of it when every token has the mean over tokens.
+    mean = np.broadcast_to(head.v.mean(axis=0), head.v.shape)
+    result["v_correlation"] = mean.std() / head.v.std() - tokens**-0.5
+    return result
+
+
 def class_of(numbers, far_mass, block_chance, rows):
     if numbers["outside_mass"] > 0.05:
         return "unknown"
@@ -155,12 +218,30 @@ def class_of(numbers, far_mass, block_chance, rows):
     return "block" if beyond > 0 and (numbers["block_mass"] - block_chance) / beyond >= 0.5 else "diffuse"
 
 
+def confidence_of(numbers, far_mass, block_chance, rows):
+    """How sure the class is, and which one is nearest: rule by rule, by how far each is from deciding."""
+    line = max(0.0, max(numbers["vertical_mass"], numbers["slash_mass"]) - LINES / rows)
+    beyond = far_mass - block_chance
+    lift = (numbers["block_mass"] - block_chance) / beyond if beyond > 0 else 0
+    rules = [("unknown", numbers["outside_mass"] - 0.05 if numbers["outside_mass"] > 0 else -np.inf),
+             ("retrieval-like", min(numbers["retrieval_peak"] - 0.6, 0.5 * numbers["retrieval_mass"] - line)),
+             ("vertical-slash", min(far_mass - 0.15, line - 0.5 * far_mass)),
+             ("sink+local", 1 - numbers["outside_mass"] - numbers["learned_sink_mass"] - far_mass - 2 / 3),
+             ("diffuse", 0.6 - numbers["sparsity0.95"]), ("block", lift - 0.5), ("diffuse", np.inf)]
+    first = next(i for i, (_, margin) in enumerate(rules) if margin > 0)
+    name, own = rules[first]
+    others = [(-margin, other) for other, margin in rules[:first] if other != name]
+    following = next((other for other, margin in rules[first + 1:] if margin > 0), name)
+    if following != name:
+        others.append((own, following))
+    margin, alternative = min(others)
+    return min(1.0, margin / 0.1), alternative
+
+
 def statistics(head):
     p, attended, distance = head.p, head.attended, head.distance
     rows, tokens = p.shape
     result = {}
-    centred = head.q - head.q.mean(axis=1, keepdims=True)
-    result["kurtosis"] = np.mean(np.mean(centred**4, axis=1) / np.mean(centred**2, axis=1) ** 2 - 3)
     result["entropy_nats"] = np.mean(np.sum(np.where(attended, p * (head.lse[:, None] - head.scores), 0), axis=1))
     if head.sink is not None:
         result["entropy_nats"] += np.mean(head.sink_share * (head.lse - head.sink))
@@ -199,7 +280,11 @@ def statistics(head):
     place = np.arange(tokens) * bins // tokens
     result["column_profile"] = np.bincount(place, weights=p.sum(axis=0)) / rows
     result["diagonal_profile"] = np.bincount(place, weights=by_distance) / rows
-    return result, class_of(result, far_mass, chance_sum / rows, rows)
+    result |= row_details(head)
+    evidence = result, far_mass, chance_sum / rows, rows
+    confidence, alternative = confidence_of(*evidence)
+    result["class_confidence"] = confidence
+    return result, class_of(*evidence), alternative
 
 
 def compare_statistics(name, head, said):
@@ -208,11 +293,13 @@ def compare_statistics(name, head, said):
     flat.update({f"sparsity{e['target']}": e["sparsity"] for e in said["sparsity_at_cra"]})
     flat.update({f"agreement{e['r']},{e['k']}": e["mean"] for e in said["top_k_agreement"]})
     flat.update({key: said[key] for key in ("column_profile", "diagonal_profile")})
-    expected, head_class = statistics(head)
+    expected, head_class, alternative = statistics(head)
     for key, value in expected.items():
         # A running sum that ends within rounding of its target takes one pair more or less.
-        check(f"{name} {key}", flat[key], value, absolute=1e-5 if key.startswith("sparsity") else 1e-6)
+        # A confidence is ten times a difference of such numbers.
+        check(f"{name} {key}", flat[key], value, absolute=1e-5 if key.startswith("sparsity") else 1e-3 if key == "class_confidence" else 1e-6)
     check(f"{name} class {said['class']}, NumPy {head_class}", said["class"] == head_class, True)
+    check(f"{name} next class {said['class_alternative']}, NumPy {alternative}", said["class_alternative"] == alternative, True)
     # The recorded log-sum-exp itself, against the sum over the row, where the file has all of it.
     scores = np.where(head.attended, head.scores, -np.inf)
     if head.sink is not None:

@@ -57,6 +57,9 @@ struct HeadTensors : HeadFrame {
   HeadId id;
   int32_t kv_head = 0;
   std::vector<float> q, k, v, lse;
+  std::vector<float> q_pre_rope;  // q before RoPE, [num_rows, head_dim]; empty: not recorded
+  // Of every token the last one before it that has the same id, -1 where none has. Null: the ids are not known.
+  std::shared_ptr<const std::vector<int32_t>> previous_same;
   // The head's learned logit, which takes exp(sink - lse) of every row's mass and gives it no value.
   std::optional<float> sink;
   // The same head on the GPU, null when it is not there: kept masses, statistics and tiles are then computed on it.
@@ -88,6 +91,9 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads);
 // the rounding of q and k in `encoding` lets them. A row of a cut trace, whose other keys are not there, can only be
 // seen to be too small.
 std::string DescribeWrongLse(const HeadTensors& head, const data::TraceReader& trace);
+
+// Of every token the place of the last one before it with the same id; -1: none.
+std::vector<int32_t> PreviousSame(const std::vector<int32_t>& ids);
 
 // Every recorded head, by layer, then head.
 std::vector<HeadId> RecordedHeads(const data::TraceReader& trace);

@@ -6,6 +6,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "analysis/class_rules.h"
 #include "analysis/head_tensors.h"
 #include "analysis/types/head_statistics.h"
 
@@ -21,6 +22,7 @@ struct StatisticsOptions {
   std::vector<int32_t> agreement_r = {8, 16, 32};
   std::vector<int32_t> agreement_k = {32, 128};
   std::vector<double> cra_targets = {0.90, 0.95, 0.99};
+  ClassRules classes = {};
   // Statistics use every row when 0, else about this many rows, evenly spaced and including the last (what the matrix's
   // quick first look uses).
   int64_t max_rows = 0;

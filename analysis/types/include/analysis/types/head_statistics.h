@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,10 +32,15 @@ struct SparsityAtCra {
   double sparsity = 0;  // 1 - kept pairs / causal pairs, fewest largest entries per row
 };
 
-// The mean over rows of a statistic that is taken row by row.
+// The mean (or maximum) over rows of a statistic that is taken row by row.
 struct RowMean {
   std::string name;  // RowStatistic::info().name
   double mean = 0;
+};
+// A number that a whole head has.
+struct HeadNumber {
+  std::string name;  // HeadStatistic::info().name
+  double value = 0;
 };
 
 struct HeadStatistics {
@@ -45,6 +51,7 @@ struct HeadStatistics {
   std::string device;                // where they were computed: "cpu" or the GPU's name
   std::string note;                  // why on the CPU, where a GPU was asked for; else empty
   std::vector<RowMean> row_means;    // analysis/types/row_statistic.h, in its order
+  std::vector<HeadNumber> numbers;   // analysis/types/head_statistic.h, in its order
   double entropy = 0;                // nats, mean over rows
   double max_probability = 0;        // mean over rows of the row maximum
   std::vector<TopKMass> top_k_mass;  // k = 1, 2, 4 .. 1024
@@ -64,6 +71,8 @@ struct HeadStatistics {
   std::vector<float> diagonal_profile;
   HeadClass head_class = HeadClass::kUnknown;
   std::string class_reason;  // the numbers that decided it, one line
+  double class_confidence = 0;  // 1: no number that decided is near its threshold; 0: one lies on it
+  HeadClass class_alternative = HeadClass::kUnknown;  // what it would be if the number nearest its threshold crossed it
 };
 
 // Of statistics->row_means. NaN for one that is not there.
@@ -78,6 +87,8 @@ struct MetricInfo {
   std::string help;                 // one line
   bool diverging = false;           // centre the colour map at 0
   double minimum = 0, maximum = 0;  // fixed display range; equal: by data
+  // A value above it is shown in the colour of alarm. Infinite: no value is alarming.
+  double alarm = std::numeric_limits<double>::infinity();
 };
 const std::vector<MetricInfo>& Metrics();
 // NaN for an unknown name.

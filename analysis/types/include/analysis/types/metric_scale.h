@@ -2,6 +2,7 @@
 // Colours of metrics and classes, wherever they are shown.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,13 +24,17 @@ class MetricScale {
   // 0 to 1 between them; clamped.
   double Place(double value) const;
   Rgb ColorAtPlace(double place) const;
-  // Nothing for NaN.
+  // Nothing for NaN; kAlarmColor above the metric's alarm.
   std::optional<Rgb> Color(double value) const;
 
  private:
   double least_ = 0, most_ = 1;
   bool diverging_ = false;
+  double alarm_ = std::numeric_limits<double>::infinity();
 };
+
+// Of a value above its metric's alarm: a red that no palette has.
+inline constexpr Rgb kAlarmColor{225, 20, 40};
 
 // Six colours that stay apart for colour-blind eyes.
 Rgb ClassColor(HeadClass head_class);

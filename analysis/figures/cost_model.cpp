@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a decode step moves and computes: memory of the KV cache by length, and arithmetic intensity beside what this
+// machine does (SparQ Attention, section 2 and appendix C).
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "figures/figure_list.h"
+#include "figures/head_rows.h"
+#include "figures/simple_figure.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr std::array<double, 8> kLengths = {1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072};
+
+// Elements of K and V of one layer after that many tokens.
+double CacheElements(const data::LayerFacts& facts, double tokens) {
+  if (facts.kv_layer >= 0) return 0;  // reads another layer's
+  const double held = facts.window > 0 ? std::min<double>(tokens, facts.window)
+                      : facts.chunk > 0 ? std::min<double>(tokens, facts.chunk)
+                                        : tokens;
+  return held * facts.num_kv_heads * (facts.head_dim + (facts.v_is_k ? 0 : facts.v_head_dim));
+}
+
+std::vector<FigurePanel> MakeMemory(const FigureInput& input, std::string* caption) {
+  FigurePanel total, marginal;
+  total.title = "KV cache of the recorded layers, 2 bytes an element";
+  total.x = marginal.x = {"tokens", true, 0, 0};
+  total.y = {"MiB", true, 0, 0};
+  marginal.title = "bytes a token";
+  marginal.y.title = "KV cache / tokens, bytes";
+  for (const FigureTrace& trace : input.traces) {
+    FigureSeries keys_values{trace.name, {}, {}}, second_copy{trace.name + ", K twice (SparQ)", {}, {}};
+    FigureSeries each = keys_values;
+    for (const double tokens : kLengths) {
+      double elements = 0, of_keys = 0;
+      for (size_t layer = 0; layer < trace.trace->layout().layers.size(); ++layer) {
+        const data::LayerFacts& facts = trace.trace->layout().facts[layer];
+        const double of_layer = CacheElements(facts, tokens);
+        elements += of_layer;
+        of_keys += of_layer * facts.head_dim / (facts.head_dim + (facts.v_is_k ? 0 : facts.v_head_dim));
+      }
+      for (FigureSeries* series : {&keys_values, &second_copy, &each}) series->x.push_back(tokens);
+      keys_values.y.push_back(2 * elements / (1024 * 1024));
+      second_copy.y.push_back(2 * (elements + of_keys) / (1024 * 1024));
+      each.y.push_back(2 * elements / tokens);
+    }
+    total.series.push_back(std::move(keys_values));
+    total.series.push_back(std::move(second_copy));
+    marginal.series.push_back(std::move(each));
+  }
+  *caption = "By the layers' KV heads, head sizes, windows and shared caches. SparQ, appendix F: the second copy of K takes "
+             "half as much again.";
+  return {std::move(total), std::move(marginal)};
+}
+
+struct Machine {
+  double multiply_adds = 0, elements = 0;  // per second, fp32, all threads of one core's worth of work
+};
+
+double SecondsOf(const std::function<void()>& work) {
+  double least = 1e9;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return least;
+}
+
+// One thread's: multiply-adds of the score kernel on keys in the cache, and reading of what is in no cache.
+Machine MeasureMachine() {
+  constexpr int32_t kTokens = 512, kDim = 128, kRows = 16;
+  const std::vector<float> keys(static_cast<size_t>(kTokens * kDim), 0.5f), q(static_cast<size_t>(kRows * kDim), 0.25f);
+  const kernels::PackedKeys packed(keys.data(), kernels::DType::kFloat32, kDim, kTokens, kDim);
+  std::vector<float> scores(static_cast<size_t>(kRows * kTokens));
+  constexpr int kCalls = 50;
+  Machine machine;
+  machine.multiply_adds = static_cast<double>(kCalls) * kTokens * kDim * kRows / SecondsOf([&] {
+    for (int call = 0; call < kCalls; ++call)
+      kernels::ScoreBlock(q.data(), kDim, kRows, packed, 0, kTokens, 1, 0, scores.data(), kTokens);
+  });
+  const std::vector<float> large(size_t{1} << 26, 1.0f);
+  float largest = 0;
+  machine.elements =
+      static_cast<double>(large.size()) /
+      SecondsOf([&] { largest = std::max(largest, kernels::MaxOf(large.data(), static_cast<int64_t>(large.size()))); });
+  return machine;
+}
+
+// (6 + rho g) / (6 / B + rho), rho = S / (g d_m): multiply-adds by elements moved of a decode step.
+double Intensity(double tokens, double group, double model_dim, double batch) {
+  const double rho = tokens / (group * model_dim);
+  return (6 + rho * group) / (6 / batch + rho);
+}
+
+std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* caption) {
+  const Machine machine = MeasureMachine();
+  const double ratio = machine.multiply_adds / machine.elements;
+  FigurePanel intensity, share;
+  intensity.title = "arithmetic intensity of a decode step";
+  intensity.x = share.x = {"tokens", true, 0, 0};
+  intensity.y = {"multiply-adds by elements moved", true, 0, 0};
+  share.title = "attention's part of what is moved";
+  share.y = {"share", false, 0, 1};
+  for (const FigureTrace& trace : input.traces) {
+    const data::ModelInfo& model = trace.trace->layout().model;
+    const double group = static_cast<double>(model.num_qo_heads) / model.num_kv_heads;
+    const double model_dim = static_cast<double>(model.num_qo_heads) * model.head_dim;
+    for (const double batch : {1.0, 8.0, 64.0}) {
+      FigureSeries series{(input.traces.size() > 1 ? trace.name + ", " : "") + "batch " + Digits(batch, 0), {}, {}};
+      FigureSeries of_attention = series;
+      for (const double tokens : kLengths) {
+        const double rho = tokens / (group * model_dim);
+        series.x.push_back(tokens);
+        series.y.push_back(Intensity(tokens, group, model_dim, batch));
+        of_attention.x.push_back(tokens);
+        of_attention.y.push_back(rho / (rho + 6 / batch));
+      }
+      intensity.series.push_back(std::move(series));
+      share.series.push_back(std::move(of_attention));
+    }
+  }
+  intensity.series.push_back({"this machine's balance (one thread, fp32)",
+                              {kLengths.front(), kLengths.back()},
+                              {ratio, ratio}});
+  *caption = "Below the machine's balance a step waits for memory. Measured here, one thread: " +
+             Digits(machine.multiply_adds / 1e9, 1) + " G multiply-adds and " + Digits(machine.elements / 1e9, 2) +
+             " G fp32 elements a second, " + Digits(ratio, 1) +
+             " by one. SparQ, appendix C: at most 7 for Llama 2 7B at 4096 tokens; an H100 does 295 (FP8).";
+  return {std::move(intensity), std::move(share)};
+}
+
+}  // namespace
+
+const FigureMaker& MemoryFigure() {
+  static const SimpleFigure figure({"memory", "Memory of the KV cache", "SparQ Attention, appendix F", "bytes of the KV cache by length, and with a second copy of K"}, MakeMemory);
+  return figure;
+}
+
+const FigureMaker& IntensityFigure() {
+  static const SimpleFigure figure({"intensity", "Arithmetic intensity of decoding", "SparQ Attention, section 2 and appendix C", "multiply-adds by elements moved of a decode step, beside what this machine does"}, MakeIntensity);
+  return figure;
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+// One painter of figures: cairo writes what it paints as SVG, PDF or PNG.
+#include <cairo-pdf.h>
+#include <cairo-svg.h>
+#include <cairo.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "analysis/figures.h"
+#include "analysis/types/color_map.h"
+#include "analysis/types/printable.h"
+#include "base/errors.h"
+#include "data/extension.h"
+#include "figures/axis_ticks.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr double kTitleSize = 15, kPanelTitleSize = 11, kTextSize = 9, kMargin = 14;
+constexpr double kPixelsPerPoint = 2;  // of a PNG
+constexpr size_t kPlainColors = 7;
+// Okabe and Ito's palette, apart for colour-blind eyes.
+constexpr std::array<Rgb, kPlainColors> kColors = {Rgb{0, 114, 178},  Rgb{213, 94, 0},   Rgb{0, 158, 115}, Rgb{204, 121, 167},
+                                                   Rgb{230, 159, 0},  Rgb{86, 180, 233}, Rgb{70, 70, 70}};
+constexpr Rgb kInk{30, 30, 36}, kFaint{225, 225, 230}, kNone{240, 240, 240};
+
+struct Area {
+  double x = 0, y = 0, width = 0, height = 0;
+  double right() const { return x + width; }
+  double bottom() const { return y + height; }
+};
+
+enum class Anchor { kLeft, kCentre, kRight };
+
+// Of many series neighbours look alike: layers, which come in their order.
+Rgb ColorOf(size_t series, size_t count) {
+  if (count <= kPlainColors) return kColors[series];
+  return ColorAt(SequentialPalette(), 0.15 + 0.8 * static_cast<double>(series) / static_cast<double>(count - 1));
+}
+
+class Canvas {
+ public:
+  explicit Canvas(cairo_t* cairo) : cairo_(cairo) {
+    cairo_select_font_face(cairo_, "DejaVu Sans", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+  }
+
+  void Ink(Rgb color) { cairo_set_source_rgb(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0); }
+  void Fill(const Area& area, Rgb color) {
+    Ink(color);
+    cairo_rectangle(cairo_, area.x, area.y, area.width, area.height);
+    cairo_fill(cairo_);
+  }
+  void Line(double x0, double y0, double x1, double y1, Rgb color, double width = 0.8, bool dashed = false) {
+    Ink(color);
+    constexpr std::array kDashes = {4.0, 3.0};
+    cairo_set_dash(cairo_, kDashes.data(), dashed ? 2 : 0, 0);
+    cairo_set_line_width(cairo_, width);
+    cairo_move_to(cairo_, x0, y0);
+    cairo_line_to(cairo_, x1, y1);
+    cairo_stroke(cairo_);
+    cairo_set_dash(cairo_, nullptr, 0, 0);
+  }
+  void Dot(double x, double y, double radius, Rgb color) {
+    cairo_set_source_rgba(cairo_, color.red / 255.0, color.green / 255.0, color.blue / 255.0, 0.65);
+    cairo_arc(cairo_, x, y, radius, 0, 2 * 3.14159265358979);
+    cairo_fill(cairo_);
+  }
+  double Width(const std::string& text, double size) {
+    cairo_set_font_size(cairo_, size);
+    cairo_text_extents_t extents;
+    cairo_text_extents(cairo_, Printable(text).c_str(), &extents);
+    return extents.x_advance;
+  }
+  // y: the baseline.
+  void Text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::kLeft, Rgb color = kInk) {
+    const double width = Width(text, size);
+    Ink(color);
+    cairo_move_to(cairo_, anchor == Anchor::kLeft ? x : anchor == Anchor::kCentre ? x - width / 2 : x - width, y);
+    cairo_show_text(cairo_, Printable(text).c_str());
+  }
+  void TextUpwards(double x, double middle, const std::string& text, double size) {
+    const double width = Width(text, size);
+    Ink(kInk);
+    cairo_save(cairo_);
+    cairo_translate(cairo_, x, middle + width / 2);
+    cairo_rotate(cairo_, -3.14159265358979 / 2);
+    cairo_move_to(cairo_, 0, 0);
+    cairo_show_text(cairo_, Printable(text).c_str());
+    cairo_restore(cairo_);
+  }
+  // Lines of at most `width`; returns the baseline below the last.
+  double Paragraph(double x, double y, double width, const std::string& text, double size) {
+    std::string line;
+    const auto put = [&] {
+      if (line.empty()) return;
+      Text(x, y, line, size);
+      y += 1.35 * size;
+      line.clear();
+    };
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find(' ', begin), text.size());
+      const std::string word = text.substr(begin, end - begin);
+      if (!line.empty() && Width(line + " " + word, size) > width) put();
+      line += (line.empty() ? "" : " ") + word;
+      begin = end + 1;
+    }
+    put();
+    return y;
+  }
+  // The text, or as much of it as `width` has room for.
+  std::string Fitted(const std::string& text, double width, double size) {
+    if (Width(text, size) <= width) return text;
+    std::string shorter = text;
+    while (!shorter.empty() && Width(shorter + "..", size) > width) {
+      do shorter.pop_back();
+      while (!shorter.empty() && (static_cast<unsigned char>(shorter.back()) & 0xC0) == 0x80);
+    }
+    return shorter + "..";
+  }
+  void Clip(const Area& area) {
+    cairo_save(cairo_);
+    cairo_rectangle(cairo_, area.x, area.y, area.width, area.height);
+    cairo_clip(cairo_);
+  }
+  void Unclip() { cairo_restore(cairo_); }
+
+ private:
+  cairo_t* cairo_;
+};
+
+// From a value to a place along an axis.
+struct Scale {
+  double least = 0, most = 1;
+  bool logarithmic = false;
+  double begin = 0, end = 1;
+  double At(double value) const {
+    const double place = logarithmic ? std::log(value / least) / std::log(most / least) : (value - least) / (most - least);
+    return begin + place * (end - begin);
+  }
+};
+
+template <typename Visit>
+void VisitValues(const FigurePanel& panel, std::vector<double> FigureSeries::* values, Visit&& visit) {
+  for (const FigureSeries& series : panel.series) {
+    for (const double value : series.*values) {
+      if (std::isfinite(value)) visit(value);
+    }
+  }
+}
+
+// The axis' own range, or that of the values with a little room.
+Scale ScaleOf(const FigureAxis& axis, const FigurePanel& panel, std::vector<double> FigureSeries::* values,
+              bool from_zero) {
+  Scale scale;
+  scale.logarithmic = axis.logarithmic;
+  if (axis.minimum != axis.maximum) {
+    scale.least = axis.minimum;
+    scale.most = axis.maximum;
+    return scale;
+  }
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  VisitValues(panel, values, [&](double value) {
+    if (axis.logarithmic && value <= 0) return;
+    least = std::min(least, value);
+    most = std::max(most, value);
+  });
+  if (least > most) return scale.least = axis.logarithmic ? 1 : 0, scale.most = axis.logarithmic ? 10 : 1, scale;
+  if (axis.logarithmic) {
+    scale.least = least / 1.15;
+    scale.most = most * 1.15;
+    return scale;
+  }
+  if (from_zero) {
+    least = std::min(least, 0.0);
+    most = std::max(most, 0.0);
+  }
+  const double room = most > least ? 0.05 * (most - least) : 0.5;
+  scale.least = from_zero && least == 0 ? 0 : least - room;
+  scale.most = from_zero && most == 0 ? 0 : most + room;
+  return scale;
+}
+
+void DrawYAxis(const FigureAxis& axis, const Scale& scale, const Area& plot, const Area& area, Canvas* canvas) {
+  for (const AxisTick& tick : AxisTicks(scale.least, scale.most, scale.logarithmic, 6)) {
+    const double y = scale.At(tick.value);
+    canvas->Line(plot.x, y, plot.right(), y, kFaint, 0.5);
+    canvas->Text(plot.x - 4, y + kTextSize / 3, tick.text, kTextSize, Anchor::kRight);
+  }
+  canvas->TextUpwards(area.x + kTextSize, plot.y + plot.height / 2, canvas->Fitted(axis.title, plot.height, kTextSize),
+                      kTextSize);
+}
+
+void DrawXTitle(const FigureAxis& axis, const Area& plot, Canvas* canvas) {
+  canvas->Text(plot.x + plot.width / 2, plot.bottom() + 2.6 * kTextSize, canvas->Fitted(axis.title, plot.width, kTextSize),
+               kTextSize, Anchor::kCentre);
+}
+
+void DrawFrame(const Area& plot, Canvas* canvas) {
+  canvas->Line(plot.x, plot.bottom(), plot.right(), plot.bottom(), kInk);
+  canvas->Line(plot.x, plot.y, plot.x, plot.bottom(), kInk);
+}
+
+// As many lines as it takes; returns its height. With canvas null nothing is drawn, and widths are `measure`'s.
+double Legend(const FigurePanel& panel, double x, double y, double width, bool draw, Canvas* canvas) {
+  if (panel.kind == FigureKind::kHeat || (panel.series.size() < 2 && panel.series.front().name.empty())) return 0;
+  constexpr double kSwatch = 10;
+  double at = x, line = y;
+  for (size_t i = 0; i < panel.series.size(); ++i) {
+    const std::string name = canvas->Fitted(panel.series[i].name, width - kSwatch - 4, kTextSize);
+    const double needed = kSwatch + 4 + canvas->Width(name, kTextSize) + 10;
+    if (at > x && at + needed - 10 > x + width) {
+      at = x;
+      line += 1.3 * kTextSize;
+    }
+    if (draw) {
+      canvas->Fill({at, line - kTextSize * 0.55, kSwatch, 3}, ColorOf(i, panel.series.size()));
+      canvas->Text(at + kSwatch + 4, line, name, kTextSize);
+    }
+    at += needed;
+  }
+  return line - y + 1.6 * kTextSize;
+}
+
+void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, Canvas* canvas) {
+  Scale x = ScaleOf(panel.x, panel, &FigureSeries::x, false), y = ScaleOf(panel.y, panel, &FigureSeries::y, false);
+  std::tie(x.begin, x.end) = std::pair(plot.x, plot.right());
+  std::tie(y.begin, y.end) = std::pair(plot.bottom(), plot.y);
+  DrawYAxis(panel.y, y, plot, area, canvas);
+  for (const AxisTick& tick : AxisTicks(x.least, x.most, x.logarithmic, static_cast<int>(plot.width / 36))) {
+    canvas->Line(x.At(tick.value), plot.bottom(), x.At(tick.value), plot.bottom() + 3, kInk, 0.6);
+    canvas->Text(x.At(tick.value), plot.bottom() + 3 + kTextSize, tick.text, kTextSize, Anchor::kCentre);
+  }
+  DrawXTitle(panel.x, plot, canvas);
+  DrawFrame(plot, canvas);
+  canvas->Clip({plot.x - 3, plot.y - 3, plot.width + 6, plot.height + 6});
+  if (panel.diagonal) {
+    const double least = std::max(x.least, y.least), most = std::min(x.most, y.most);
+    if (least < most) canvas->Line(x.At(least), y.At(least), x.At(most), y.At(most), kInk, 0.8, true);
+  }
+  for (size_t i = 0; i < panel.series.size(); ++i) {
+    const FigureSeries& series = panel.series[i];
+    const Rgb color = ColorOf(i, panel.series.size());
+    const auto is_there = [&](size_t at) {
+      return std::isfinite(series.x[at]) && std::isfinite(series.y[at]) && (!x.logarithmic || series.x[at] > 0) &&
+             (!y.logarithmic || series.y[at] > 0);
+    };
+    for (size_t at = 0; at < series.y.size(); ++at) {
+      if (!is_there(at)) continue;
+      if (panel.kind == FigureKind::kPoints || series.y.size() <= 24)
+        canvas->Dot(x.At(series.x[at]), y.At(series.y[at]), panel.kind == FigureKind::kPoints ? 1.8 : 1.6, color);
+      if (panel.kind == FigureKind::kLines && at > 0 && is_there(at - 1))
+        canvas->Line(x.At(series.x[at - 1]), y.At(series.y[at - 1]), x.At(series.x[at]), y.At(series.y[at]), color, 1.3);
+    }
+  }
+  canvas->Unclip();
+}
+
+void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, Canvas* canvas) {
+  const bool stacked = panel.kind == FigureKind::kStack;
+  FigurePanel sums = panel;
+  if (stacked) {
+    FigureSeries sum{"", {}, std::vector<double>(panel.categories.size())};
+    for (const FigureSeries& series : panel.series) {
+      for (size_t i = 0; i < sum.y.size(); ++i) sum.y[i] += std::isfinite(series.y[i]) ? series.y[i] : 0;
+    }
+    sums.series = {std::move(sum)};
+  }
+  Scale y = ScaleOf(panel.y, sums, &FigureSeries::y, true);
+  std::tie(y.begin, y.end) = std::pair(plot.bottom(), plot.y);
+  DrawYAxis(panel.y, y, plot, area, canvas);
+  const double pitch = plot.width / static_cast<double>(panel.categories.size());
+  const double group = 0.8 * pitch, bar = stacked ? group : group / static_cast<double>(panel.series.size());
+  for (size_t category = 0; category < panel.categories.size(); ++category) {
+    const double left = plot.x + pitch * static_cast<double>(category) + (pitch - group) / 2;
+    double below = 0;
+    for (size_t i = 0; i < panel.series.size(); ++i) {
+      const double value = panel.series[i].y[category];
+      if (!std::isfinite(value)) continue;
+      const double from = stacked ? below : 0;
+      below += value;
+      const double top = std::min(y.At(from), y.At(from + value)), bottom = std::max(y.At(from), y.At(from + value));
+      canvas->Fill({left + (stacked ? 0 : bar * static_cast<double>(i)), top, bar, bottom - top},
+                   ColorOf(i, panel.series.size()));
+    }
+    canvas->Text(left + group / 2, plot.bottom() + 3 + kTextSize, canvas->Fitted(panel.categories[category], pitch - 2, kTextSize),
+                 kTextSize, Anchor::kCentre);
+  }
+  DrawXTitle(panel.x, plot, canvas);
+  DrawFrame(plot, canvas);
+}
+
+void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, Canvas* canvas) {
+  constexpr double kBar = 8, kBarRoom = 46;
+  plot.width -= kBarRoom;
+  Scale value = ScaleOf(panel.value, panel, &FigureSeries::y, false);
+  if (panel.value.minimum == panel.value.maximum) {  // no room about the values: a colour for each
+    value.least = std::numeric_limits<double>::infinity();
+    value.most = -value.least;
+    VisitValues(panel, &FigureSeries::y, [&](double one) {
+      value.least = std::min(value.least, one);
+      value.most = std::max(value.most, one);
+    });
+    if (!(value.least < value.most)) value.most = (value.least = std::isfinite(value.least) ? value.least : 0) + 1;
+  }
+  const double width = plot.width / static_cast<double>(std::max<size_t>(1, panel.categories.size()));
+  const double height = plot.height / static_cast<double>(std::max<size_t>(1, panel.series.size()));
+  const auto stride = [](double needed, double pitch) { return static_cast<size_t>(std::max(1.0, std::ceil(needed / pitch))); };
+  double widest = 0;
+  for (const std::string& name : panel.categories) widest = std::max(widest, canvas->Width(name, kTextSize) + 4);
+  const size_t row_stride = stride(1.2 * kTextSize, height);
+  const size_t column_stride = width < 24 ? stride(widest, width) : 1;
+  for (size_t row = 0; row < panel.series.size(); ++row) {
+    const double y = plot.y + height * static_cast<double>(row);
+    for (size_t column = 0; column < panel.categories.size(); ++column) {
+      const double here = panel.series[row].y[column];
+      const Area cell{plot.x + width * static_cast<double>(column), y, width - 0.5, height - 0.5};
+      const double place = (here - value.least) / (value.most - value.least);
+      const Rgb color = std::isfinite(here) ? ColorAt(SequentialPalette(), std::clamp(place, 0.0, 1.0)) : kNone;
+      canvas->Fill(cell, color);
+    }
+    if (row % row_stride == 0)
+      canvas->Text(plot.x - 4, y + height / 2 + kTextSize / 3, canvas->Fitted(panel.series[row].name, plot.x - area.x - 18, kTextSize),
+                   kTextSize, Anchor::kRight);
+  }
+  for (size_t column = 0; column < panel.categories.size(); column += column_stride) {
+    canvas->Text(plot.x + width * (static_cast<double>(column) + 0.5), plot.bottom() + 3 + kTextSize,
+                 canvas->Fitted(panel.categories[column], std::max(width * static_cast<double>(column_stride) - 2, 12.0), kTextSize),
+                 kTextSize, Anchor::kCentre);
+  }
+  DrawXTitle(panel.x, plot, canvas);
+  canvas->TextUpwards(area.x + kTextSize, plot.y + plot.height / 2, panel.y.title, kTextSize);
+  // The colours' bar.
+  constexpr int kSteps = 64;
+  const double left = plot.right() + 8;
+  for (int step = 0; step < kSteps; ++step) {
+    canvas->Fill({left, plot.y + plot.height * (kSteps - 1 - step) / kSteps, kBar, plot.height / kSteps + 0.3},
+                 ColorAt(SequentialPalette(), static_cast<double>(step) / (kSteps - 1)));
+  }
+  value.begin = plot.bottom();
+  value.end = plot.y;
+  for (const AxisTick& tick : AxisTicks(value.least, value.most, false, 5))
+    canvas->Text(left + kBar + 3, value.At(tick.value) + kTextSize / 3, tick.text, kTextSize);
+}
+
+void DrawPanel(const FigurePanel& panel, const Area& area, Canvas* canvas) {
+  canvas->Text(area.x, area.y + kPanelTitleSize, canvas->Fitted(panel.title, area.width, kPanelTitleSize), kPanelTitleSize);
+  const double legend = Legend(panel, 0, 0, area.width, false, canvas);
+  double left = 56;
+  if (panel.kind == FigureKind::kHeat) {
+    left = 30;
+    for (const FigureSeries& row : panel.series) left = std::max(left, 22 + canvas->Width(row.name, kTextSize));
+    left = std::min(left, area.width / 3);
+  }
+  Area plot{area.x + left, area.y + 2.0 * kPanelTitleSize, area.width - left - 8, 0};
+  plot.height = area.bottom() - plot.y - legend - 4.2 * kTextSize;
+  if (plot.height < 20 || plot.width < 20)
+    throw UsageError("a panel of this figure has no room: give a larger --size");
+  switch (panel.kind) {
+    case FigureKind::kLines:
+    case FigureKind::kPoints:
+      DrawXY(panel, plot, area, canvas);
+      break;
+    case FigureKind::kBars:
+    case FigureKind::kStack:
+      DrawBars(panel, plot, area, canvas);
+      break;
+    case FigureKind::kHeat:
+      DrawHeat(panel, plot, area, canvas);
+      break;
+  }
+  Legend(panel, area.x + 4, plot.bottom() + 4.4 * kTextSize, area.width - 4, true, canvas);
+}
+
+void Draw(const Figure& figure, double width, double height, cairo_t* cairo) {
+  Canvas canvas(cairo);
+  canvas.Fill({0, 0, width, height}, {255, 255, 255});
+  canvas.Text(kMargin, kMargin + kTitleSize, figure.title, kTitleSize);
+  if (!figure.source.empty()) {
+    canvas.Text(kMargin, kMargin + kTitleSize + 1.5 * kTextSize, "after " + figure.source, kTextSize, Anchor::kLeft,
+                {90, 90, 100});
+  }
+  // The caption at the bottom, as high as its lines.
+  const double caption_width = width - 2 * kMargin;
+  const double lines = std::ceil(canvas.Width(figure.caption, kTextSize) / (0.93 * caption_width));
+  const double caption_height = 1.35 * kTextSize * lines + 4;
+  canvas.Paragraph(kMargin, height - kMargin - caption_height + kTextSize + 4, caption_width, figure.caption, kTextSize);
+
+  const Area whole{kMargin, kMargin + kTitleSize + 3 * kTextSize, caption_width,
+                   height - 2 * kMargin - kTitleSize - 3 * kTextSize - caption_height - 6};
+  const size_t count = figure.panels.size();
+  const size_t columns = count <= 3 ? count : count == 4 ? 2 : 3;
+  const size_t rows = (count + columns - 1) / columns;
+  constexpr double kGap = 18;
+  const double panel_width = (whole.width - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
+  const double panel_height = (whole.height - kGap * static_cast<double>(rows - 1)) / static_cast<double>(rows);
+  for (size_t i = 0; i < count; ++i) {
+    DrawPanel(figure.panels[i],
+              {whole.x + (panel_width + kGap) * static_cast<double>(i % columns),
+               whole.y + (panel_height + kGap) * static_cast<double>(i / columns), panel_width, panel_height},
+              &canvas);
+  }
+}
+
+struct DestroySurface {
+  void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }
+};
+struct DestroyContext {
+  void operator()(cairo_t* cairo) const { cairo_destroy(cairo); }
+};
+
+void Check(cairo_status_t status, const std::string& path) {
+  if (status != CAIRO_STATUS_SUCCESS)
+    throw FailedError({.file = path, .problem = std::string("the figure was not drawn: ") + cairo_status_to_string(status)});
+}
+
+}  // namespace
+
+void DrawFigure(const Figure& figure, int32_t width, int32_t height, const std::string& path) {
+  const std::string extension = data::Extension(path);
+  const bool is_png = extension == "png";
+  std::unique_ptr<cairo_surface_t, DestroySurface> surface;
+  if (is_png) {
+    surface.reset(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(kPixelsPerPoint * width),
+                                             static_cast<int>(kPixelsPerPoint * height)));
+    cairo_surface_set_device_scale(surface.get(), kPixelsPerPoint, kPixelsPerPoint);
+  } else if (extension == "pdf") {
+    surface.reset(cairo_pdf_surface_create(path.c_str(), width, height));
+    cairo_pdf_surface_set_metadata(surface.get(), CAIRO_PDF_METADATA_TITLE, Printable(figure.title).c_str());
+  } else {
+    surface.reset(cairo_svg_surface_create(path.c_str(), width, height));
+  }
+  Check(cairo_surface_status(surface.get()), path);
+  std::unique_ptr<cairo_t, DestroyContext> cairo(cairo_create(surface.get()));
+  Draw(figure, width, height, cairo.get());
+  Check(cairo_status(cairo.get()), path);
+  cairo.reset();
+  if (is_png) return Check(cairo_surface_write_to_png(surface.get(), path.c_str()), path);
+  cairo_surface_finish(surface.get());
+  Check(cairo_surface_status(surface.get()), path);
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures as JSON and CSV.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/figures.h"
+#include "analysis/types/number_text.h"
+#include "analysis/types/printable.h"
+
+namespace headscope::analysis {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* KindName(FigureKind kind) {
+  switch (kind) {
+    case FigureKind::kLines:
+      return "lines";
+    case FigureKind::kPoints:
+      return "points";
+    case FigureKind::kBars:
+      return "bars";
+    case FigureKind::kStack:
+      return "stack";
+    case FigureKind::kHeat:
+      break;
+  }
+  return "heat";
+}
+
+std::string Cell(const std::string& raw) {
+  const std::string text = Printable(raw);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char character : text) quoted.append(character == '"' ? 2 : 1, character);
+  return quoted + "\"";
+}
+
+std::string Cell(double value) {
+  return std::isnan(value) ? "" : ShortestNumber(value);
+}
+
+}  // namespace
+
+std::string FigureJson(const Figure& figure) {
+  Json json = {{"schema", "headscope-figure-1"},
+               {"figure", figure.name},
+               {"title", figure.title},
+               {"source", figure.source},
+               {"caption", figure.caption},
+               {"panels", Json::array()}};
+  for (const FigurePanel& panel : figure.panels) {
+    Json entry = {{"title", panel.title}, {"kind", KindName(panel.kind)}, {"x", panel.x.title}, {"y", panel.y.title}};
+    if (panel.kind == FigureKind::kHeat) entry["value"] = panel.value.title;
+    if (!panel.categories.empty()) entry["categories"] = panel.categories;
+    entry["series"] = Json::array();
+    for (const FigureSeries& series : panel.series) {
+      Json one = {{"name", series.name}};
+      if (!series.x.empty()) one["x"] = series.x;
+      one["y"] = series.y;
+      entry["series"].push_back(std::move(one));
+    }
+    json["panels"].push_back(std::move(entry));
+  }
+  return PrintableJson(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace)) + "\n";
+}
+
+std::string FigureCsv(const Figure& figure) {
+  std::string csv = "panel,series,x,y\n";
+  for (const FigurePanel& panel : figure.panels) {
+    for (const FigureSeries& series : panel.series) {
+      for (size_t i = 0; i < series.y.size(); ++i) {
+        const std::string x = series.x.empty() ? Cell(panel.categories[i]) : Cell(series.x[i]);
+        csv += Cell(panel.title) + "," + Cell(series.name) + "," + x + "," + Cell(series.y[i]) + "\n";
+      }
+    }
+  }
+  return csv;
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each pattern keeps of a head's mass against what it computes (MInference, figure 3c).
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/compare.h"
+#include "analysis/search.h"
+#include "base/check_status.h"
+#include "base/errors.h"
+#include "figures/figure_list.h"
+#include "figures/head_rows.h"
+#include "figures/simple_figure.h"
+#include "kernels/method.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr int kSettings = 7;
+
+// The methods whose budgets are counts: each halves them from what covers the sequence.
+std::vector<const kernels::PrefillMethod*> Patterns() {
+  std::vector<const kernels::PrefillMethod*> patterns;
+  for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) {
+    const std::vector<const kernels::ParameterSpec*> budgets = Budgets(method->spec());
+    const bool counts = std::all_of(budgets.begin(), budgets.end(), [](const kernels::ParameterSpec* budget) {
+      return budget->type == kernels::ParameterType::kInteger;
+    });
+    if (counts && CheckSearchable(method->spec()).ok()) patterns.push_back(method);
+  }
+  return patterns;
+}
+
+struct Point {
+  double saving = 0, recall = 0;  // dense pairs by kept ones
+};
+using Curves = std::map<std::string, std::vector<Point>>;  // by method title
+
+Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
+  const std::shared_ptr<const HeadMass> mass = HeadMass::Compute(head, 1, stop);
+  if (mass == nullptr) throw CancelledError("the figure was stopped");
+  Curves curves;
+  for (const kernels::PrefillMethod* method : Patterns()) {
+    const kernels::MethodSpec& spec = method->spec();
+    for (int setting = 1; setting <= kSettings; ++setting) {
+      kernels::ParameterValues values(spec);
+      for (const SearchedBudget& budget : SearchedGrid(spec, head->num_tokens)) {
+        const double value = std::max(budget.minimum, std::round(budget.maximum * std::exp2(-setting)));
+        if (const std::string why = values.Set(spec, budget.name, value); !why.empty()) throw UsageError(why);
+      }
+      MaskPreview preview;
+      CheckStatus(PreviewMask(*mass, *method, values, 1, stop, &preview), spec.title);
+      if (preview.summary.kept_fraction > 0)
+        curves[spec.title].push_back({1 / preview.summary.kept_fraction, preview.summary.cra_mean});
+    }
+  }
+  return curves;
+}
+
+// The first head of each class: a panel for each kind of head.
+std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string* caption) {
+  const std::vector<std::vector<HeadStatistics>> statistics = StatisticsOfAll(input);
+  FigureInput chosen = input;
+  std::vector<std::vector<const HeadStatistics*>> kinds(input.traces.size());
+  for (size_t trace = 0; trace < input.traces.size(); ++trace) {
+    chosen.traces[trace].heads.clear();
+    std::set<HeadClass> seen;
+    for (const HeadStatistics& head : statistics[trace]) {
+      if (!seen.insert(head.head_class).second) continue;
+      chosen.traces[trace].heads.push_back(head.id);
+      kinds[trace].push_back(&head);
+    }
+  }
+  std::vector<std::vector<Curves>> all;
+  for (const auto& of_trace : kinds) all.emplace_back(of_trace.size());
+  ForEachHead(chosen, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
+    all[trace][head] = CurvesOf(tensors, input.stop);
+  });
+  std::vector<FigurePanel> panels;
+  for (size_t trace = 0; trace < all.size(); ++trace) {
+    for (size_t head = 0; head < all[trace].size(); ++head) {
+      const HeadStatistics& of = *kinds[trace][head];
+      FigurePanel panel;
+      panel.title = (input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + HeadClassName(of.head_class) +
+                    " (" + std::to_string(of.id.layer) + ":" + std::to_string(of.id.head) + ")";
+      panel.x = {"dense pairs / kept pairs", true, 0, 0};
+      panel.y = {"recall (mean kept mass)", false, 0, 1};
+      for (const auto& [title, points] : all[trace][head]) {
+        FigureSeries series{title, {}, {}};
+        for (const Point& point : points) {
+          series.x.push_back(point.saving);
+          series.y.push_back(point.recall);
+        }
+        panel.series.push_back(std::move(series));
+      }
+      panels.push_back(std::move(panel));
+    }
+  }
+  *caption = "Mean kept mass of every pattern whose budgets are counts, halved from the whole sequence, on the first head "
+             "of each class. MInference, figure 3c: no number is printed.";
+  return panels;
+}
+
+}  // namespace
+
+const FigureMaker& PatternRecallFigure() {
+  static const SimpleFigure figure({"pattern-recall", "Recall of patterns by cost", "MInference, figure 3c", "mass that each pattern keeps against the pairs it computes, one panel a class of heads"}, MakePatternRecall);
+  return figure;
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/figures.h"
+#include "base/errors.h"
+
+namespace headscope::analysis {
+
+void DrawFigure(const Figure& /*figure*/, int32_t /*width*/, int32_t /*height*/, const std::string& path) {
+  throw UsageError({.file = path,
+                    .problem = "this headscope was built without cairo and draws no figures",
+                    .remedy = "install libcairo2-dev and build again, or write .json or .csv"});
+}
+
+}  // namespace headscope::analysis

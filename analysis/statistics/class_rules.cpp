@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/class_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/errors.h"
+
+namespace headscope::analysis {
+namespace {
+
+constexpr char kSchema[] = "headscope-classes-1";
+
+struct Threshold {
+  const char* name;
+  double ClassRules::* member;
+  const char* help;
+};
+constexpr std::array kThresholds = {
+    Threshold{"outside_mass", &ClassRules::outside_mass, "unknown: more mass than this lies outside a part of a trace"},
+    Threshold{"retrieval_peak", &ClassRules::retrieval_peak,
+              "retrieval-like: the sharpest rows put at least this mass on a few far tokens"},
+    Threshold{"retrieval_lines", &ClassRules::retrieval_lines,
+              "retrieval-like: the best lines hold less than this share of the retrieval mass"},
+    Threshold{"far_mass", &ClassRules::far_mass, "vertical-slash: at least this mass is far"},
+    Threshold{"line_share", &ClassRules::line_share,
+              "vertical-slash: the best lines hold at least this share of the far mass"},
+    Threshold{"near_mass", &ClassRules::near_mass, "sink+local: at least this mass is near"},
+    Threshold{"dense_sparsity", &ClassRules::dense_sparsity, "diffuse: the sparsity at 0.95 is below this"},
+    Threshold{"block_lift", &ClassRules::block_lift,
+              "block: the best blocks hold at least this share of what an even spread leaves to others"},
+    Threshold{"sure_margin", &ClassRules::sure_margin,
+              "confidence is 1 where no number lies nearer than this to its threshold"},
+};
+
+}  // namespace
+
+std::string ClassRulesJson(const ClassRules& rules) {
+  nlohmann::ordered_json json = {{"schema", kSchema}};
+  for (const Threshold& threshold : kThresholds) {
+    json["thresholds"][threshold.name] = rules.*threshold.member;
+    json["meaning"][threshold.name] = threshold.help;
+  }
+  return json.dump(2) + "\n";
+}
+
+ClassRules ReadClassRules(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw BadInputError({.file = path, .problem = "the file cannot be read", .remedy = "give one that exists"});
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const std::string remedy = "write one with 'headscope analyze --print-classes' and change its numbers";
+  if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema || !json.contains("thresholds") ||
+      !json["thresholds"].is_object()) {
+    throw BadInputError({.file = path, .problem = std::string("this is no ") + kSchema + " file", .remedy = remedy});
+  }
+  ClassRules rules;
+  for (const auto& [name, value] : json["thresholds"].items()) {
+    const auto known = std::find_if(kThresholds.begin(), kThresholds.end(),
+                                    [&name](const Threshold& threshold) { return name == threshold.name; });
+    if (known == kThresholds.end())
+      throw BadInputError({.file = path, .field = name, .problem = "no class has such a threshold", .remedy = remedy});
+    if (!value.is_number() || value < 0 || value > 1)
+      throw BadInputError({.file = path, .field = name, .problem = "a threshold is a number from 0 to 1"});
+    rules.*known->member = value.get<double>();
+  }
+  return rules;
+}
+
+}  // namespace headscope::analysis

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of statistics of whole heads: a new one is a file in this folder that defines a function of this shape, and
+// one line here.
+#pragma once
+
+#include "analysis/types/head_statistic.h"
+
+#define HEADSCOPE_HEAD_STATISTICS(STATISTIC) \
+  STATISTIC(PooledKurtosis)                  \
+  STATISTIC(GaussianKurtosis)                \
+  STATISTIC(PooledKurtosisPreRope)           \
+  STATISTIC(GaussianKurtosisPreRope)         \
+  STATISTIC(ValueCorrelation)
+
+namespace headscope::analysis {
+
+#define HEADSCOPE_DECLARE(name) const HeadStatistic& name();
+HEADSCOPE_HEAD_STATISTICS(HEADSCOPE_DECLARE)
+#undef HEADSCOPE_DECLARE
+
+}  // namespace headscope::analysis

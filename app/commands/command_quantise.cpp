@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// headscope quantise TRACE [--heads L:H,..] [--formats a,b] [--scales a,b] [--hadamard off|on|both] [-o OUT.json|.csv]
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iomanip>
+#include <memory>
+#include <sstream>
+#include <stop_token>
+
+#include "analysis/quantise.h"
+#include "analysis/types/number_text.h"
+#include "base/errors.h"
+#include "commands/command.h"
+#include "commands/common_options.h"
+#include "commands/head_results.h"
+#include "commands/head_selection.h"
+#include "data/trace_reader.h"
+#include "support/exit_codes.h"
+#include "support/interrupt.h"
+#include "support/listed.h"
+#include "support/output_file.h"
+#include "support/progress_line.h"
+
+namespace headscope::app {
+namespace {
+
+using analysis::NumberFormat;
+using analysis::ScaleGroup;
+
+constexpr std::array kFormats = {NumberFormat::kFp8E4m3, NumberFormat::kInt8, NumberFormat::kInt4, NumberFormat::kMxfp4};
+constexpr std::array kGroups = {ScaleGroup::kTensor, ScaleGroup::kHead, ScaleGroup::kChannel, ScaleGroup::kToken};
+
+struct QuantiseArguments {
+  std::string trace, heads, output, hadamard = "both";
+  std::vector<std::string> formats, groups, tensors;
+  int64_t max_rows = analysis::QuantisationRequest{}.max_rows;
+  int32_t num_threads = 0;
+  bool force = false, quiet = false;
+};
+
+// Those that were typed, in the order of `all`; every one when none was.
+template <typename Choices>
+std::vector<typename Choices::value_type> Chosen(const std::vector<std::string>& typed, const std::string& option,
+                                                 const Choices& all) {
+  using Choice = typename Choices::value_type;
+  const auto name_of = [](Choice choice) { return std::string(analysis::NameOf(choice)); };
+  for (const std::string& name : typed) {
+    if (std::none_of(all.begin(), all.end(), [&](Choice choice) { return name_of(choice) == name; }))
+      throw UsageError(option + ": '" + name + "' is not known; choose from " + Listed(all, name_of));
+  }
+  std::vector<Choice> chosen;
+  for (const Choice choice : all) {
+    if (typed.empty() || std::find(typed.begin(), typed.end(), name_of(choice)) != typed.end()) chosen.push_back(choice);
+  }
+  return chosen;
+}
+
+analysis::QuantisationRequest RequestOf(const QuantiseArguments& arguments) {
+  analysis::QuantisationRequest request;
+  request.formats = Chosen(arguments.formats, "--formats", kFormats);
+  request.groups = Chosen(arguments.groups, "--scales", kGroups);
+  if (arguments.hadamard != "off" && arguments.hadamard != "on" && arguments.hadamard != "both")
+    throw UsageError("--hadamard '" + arguments.hadamard + "' is not known; choose from off, on, both");
+  if (arguments.hadamard != "on") request.hadamard.push_back(false);
+  if (arguments.hadamard != "off") request.hadamard.push_back(true);
+  for (const std::string& name : arguments.tensors) {
+    if (name != "q" && name != "k" && name != "v")
+      throw UsageError("--tensors: '" + name + "' is not known; choose from q, k, v");
+  }
+  const auto is_chosen = [&](const char* name) {
+    return arguments.tensors.empty() ||
+           std::find(arguments.tensors.begin(), arguments.tensors.end(), name) != arguments.tensors.end();
+  };
+  request.q = is_chosen("q");
+  request.k = is_chosen("k");
+  request.v = is_chosen("v");
+  request.max_rows = arguments.max_rows;
+  request.num_threads = arguments.num_threads;
+  return request;
+}
+
+// One line a setting: the heads' mean, and the one that suffers most.
+std::string SettingTable(const std::vector<analysis::QuantisedHead>& results, size_t num_heads) {
+  std::ostringstream out;
+  out << "format    scale    hadamard  mean error  worst error  worst head  mean cosine\n";
+  const size_t num_settings = num_heads == 0 ? 0 : results.size() / num_heads;
+  for (size_t setting = 0; setting < num_settings; ++setting) {
+    double error = 0, cosine = 0;
+    const analysis::QuantisedHead* worst = &results[setting];
+    for (size_t head = 0; head < num_heads; ++head) {
+      const analysis::QuantisedHead& result = results[head * num_settings + setting];
+      error += result.relative_error / static_cast<double>(num_heads);
+      cosine += result.cosine / static_cast<double>(num_heads);
+      if (result.relative_error > worst->relative_error) worst = &result;
+    }
+    out << std::left << std::setw(10) << analysis::NameOf(worst->quantisation.format) << std::setw(9)
+        << analysis::NameOf(worst->quantisation.group) << std::setw(8) << (worst->quantisation.hadamard ? "on" : "off")
+        << std::right << std::setw(12) << analysis::FormatNumber("%.5f", error) << std::setw(13)
+        << analysis::FormatNumber("%.5f", worst->relative_error) << std::setw(12) << HeadText(worst->head)
+        << std::setw(13) << analysis::FormatNumber("%.6f", cosine) << '\n';
+  }
+  return out.str();
+}
+
+int RunQuantise(const QuantiseArguments& arguments) {
+  analysis::QuantisationRequest request = RequestOf(arguments);
+  const std::string extension = Extension(arguments.output);
+  if (!arguments.output.empty()) {
+    if (extension != "json" && extension != "csv")
+      throw UsageError(OutputFault(arguments.output, "the extension must be .json or .csv"));
+    CheckOutputTarget(arguments.output, arguments.force, {arguments.trace});
+  }
+  const data::TraceReader trace(arguments.trace);
+  CheckQueryRows(trace);
+  const std::vector<analysis::HeadId> heads = ParseHeads(arguments.heads, analysis::RecordedHeads(trace));
+  request.stop = StopOnInterrupt();
+  std::vector<analysis::QuantisedHead> results;
+  {
+    ProgressLine line(arguments.quiet);
+    request.progress = [&](double share) { line.Show("quantising", std::lround(100 * share), 100, "%"); };
+    results = analysis::QuantiseHeads(trace, heads, request);
+  }
+  if (arguments.output.empty()) {
+    WriteText(SettingTable(results, heads.size()), "", false);
+  } else {
+    WriteText(extension == "json" ? analysis::QuantisationJson(results) : analysis::QuantisationCsv(results),
+              arguments.output, arguments.force);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddQuantiseCommand(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("quantise", "Error of every head's output with Q, K and V in few bits, beside its sparsity");
+  auto arguments = std::make_shared<QuantiseArguments>();
+  command->add_option("trace", arguments->trace, "Trace")->required()->type_name("TRACE");
+  AddRecordedHeadsOption(command, &arguments->heads);
+  const auto names = [](auto choice) { return std::string(analysis::NameOf(choice)); };
+  command->add_option("--formats", arguments->formats, "Formats (all): " + Listed(kFormats, names))
+      ->delimiter(',')
+      ->type_name("a,b");
+  command
+      ->add_option("--scales", arguments->groups,
+                   "What shares a scale (each in turn): " + Listed(kGroups, names) + "; mxfp4 has blocks of 32")
+      ->delimiter(',')
+      ->type_name("a,b");
+  command->add_option("--hadamard", arguments->hadamard, "Turn vectors by a Hadamard matrix: off, on or both")
+      ->capture_default_str();
+  command->add_option("--tensors", arguments->tensors, "What is quantised (all): q, k, v")
+      ->delimiter(',')
+      ->type_name("q,k,v");
+  command
+      ->add_option("--max-rows", arguments->max_rows, "Query rows to look at, evenly spaced (0: every row)")
+      ->capture_default_str();
+  AddOutputOptions(command, &arguments->output, &arguments->force,
+                   "Write every head's numbers to .csv, or with the scales to .json");
+  AddThreadsOption(command, &arguments->num_threads);
+  AddQuietOption(command, &arguments->quiet);
+  command->callback([=, &action] { action = [=] { return RunQuantise(*arguments); }; });
+}
+
+}  // namespace headscope::app
