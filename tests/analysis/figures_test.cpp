@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drawing and files; the numbers of the figures are compared with NumPy (tests/oracle/figures_oracle.py).
+#include "analysis/figures.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/errors.h"
+#include "figures/axis_ticks.h"
+#include "figures/head_rows.h"
+
+namespace headscope::analysis {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::vector<std::string> Texts(const std::vector<AxisTick>& ticks) {
+  std::vector<std::string> texts;
+  for (const AxisTick& tick : ticks) texts.push_back(tick.text);
+  return texts;
+}
+
+TEST(AxisTicks, AreRoundNumbersInsideTheRange) {
+  EXPECT_THAT(Texts(AxisTicks(0, 1, false, 5)), ElementsAre("0", "0.2", "0.4", "0.6", "0.8", "1"));
+  EXPECT_THAT(Texts(AxisTicks(-3.2, 4.1, false, 4)), ElementsAre("-2", "0", "2", "4"));
+  EXPECT_THAT(Texts(AxisTicks(1000, 20000, true, 8)), ElementsAre("1K", "2K", "4K", "8K", "16K"));
+  EXPECT_THAT(Texts(AxisTicks(0.00005, 2, true, 8)), ElementsAre("1e-04", "0.001", "0.01", "0.1", "1"));
+}
+
+TEST(Figures, HaveNamesOfTheirOwnAndSaySomething) {
+  std::set<std::string> names;
+  for (const FigureMaker* maker : FigureMakers()) {
+    EXPECT_TRUE(names.insert(maker->info().name).second) << maker->info().name;
+    EXPECT_FALSE(maker->info().title.empty() || maker->info().help.empty()) << maker->info().name;
+    EXPECT_EQ(FindFigure(maker->info().name), maker);
+  }
+  EXPECT_EQ(FindFigure("no such figure"), nullptr);
+  EXPECT_THROW(MakeFigure(*FindFigure("index-transfer"), {.traces = {FigureTrace{}}}), UsageError);
+}
+
+Figure EveryKind() {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  Figure figure{"every-kind", "Every kind <of> panel", "nobody", "A caption, with words.", {}};
+  FigurePanel lines{.title = "lines", .kind = FigureKind::kLines, .x = {"x", true, 0, 0}, .y = {"y", false, 0, 0}};
+  lines.series = {{"one", {1, 10, 100}, {0.5, kNone, 2}}, {"two", {1, 10, 100}, {3, 2, 1}}};
+  FigurePanel points = lines;
+  points.title = "points";
+  points.kind = FigureKind::kPoints;
+  points.diagonal = true;
+  FigurePanel bars{.title = "bars", .kind = FigureKind::kBars, .categories = {"a, b", "c"}};
+  bars.series = {{"one", {}, {1, -2}}, {"two", {}, {kNone, 3}}};
+  FigurePanel stack = bars;
+  stack.title = "stack";
+  stack.kind = FigureKind::kStack;
+  stack.series[0].y = {1, 2};
+  FigurePanel heat = bars;
+  heat.title = "heat";
+  heat.kind = FigureKind::kHeat;
+  heat.value.title = "z";
+  figure.panels = {lines, points, bars, stack, heat};
+  return figure;
+}
+
+TEST(Figures, JsonAndCsvHoldEveryNumber) {
+  const nlohmann::json json = nlohmann::json::parse(FigureJson(EveryKind()));
+  EXPECT_EQ(json["schema"], "headscope-figure-1");
+  ASSERT_EQ(json["panels"].size(), 5u);
+  EXPECT_EQ(json["panels"][0]["series"][0]["x"], nlohmann::json({1.0, 10.0, 100.0}));
+  EXPECT_TRUE(json["panels"][0]["series"][0]["y"][1].is_null());
+  EXPECT_EQ(json["panels"][2]["categories"], nlohmann::json({"a, b", "c"}));
+  const std::string csv = FigureCsv(EveryKind());
+  EXPECT_THAT(csv, StartsWith("panel,series,x,y\nlines,one,1,0.5\nlines,one,10,\nlines,one,100,2\n"));
+  EXPECT_THAT(csv, HasSubstr("bars,one,\"a, b\",1\nbars,one,c,-2\n"));
+}
+
+std::string FileText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Figures, AreDrawnAsSvgPdfAndPng) {
+  const std::string base = ::testing::TempDir() + "figure.";
+  for (const auto& [extension, begin] :
+       {std::pair<std::string, std::string>{"svg", "<?xml"}, {"pdf", "%PDF"}, {"png", "\x89PNG"}}) {
+    DrawFigure(EveryKind(), 900, 500, base + extension);
+    const std::string drawn = FileText(base + extension);
+    EXPECT_THAT(drawn, StartsWith(begin));
+    EXPECT_GT(drawn.size(), 5000u) << extension;
+    // Another number is another picture.
+    Figure other = EveryKind();
+    other.panels[0].series[1].y[1] = 2.5;
+    DrawFigure(other, 900, 500, base + extension);
+    EXPECT_NE(FileText(base + extension), drawn) << extension;
+  }
+  EXPECT_THROW(DrawFigure(EveryKind(), 900, 500, "/no/such/folder/figure.svg"), FailedError);
+  EXPECT_THROW(DrawFigure(EveryKind(), 90, 50, base + "svg"), UsageError);
+}
+
+TEST(Figures, SpacedRowsAndLargestIndices) {
+  EXPECT_THAT(SpacedRows(10, 3), ElementsAre(2, 5, 9));
+  EXPECT_THAT(SpacedRows(3, 0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(LargestIndices(std::vector<double>{1, 5, 5, 2}, 2), ElementsAre(1, 2));
+  EXPECT_THAT(LargestIndices(std::vector<double>{5, 1, 5, 5}, 2), ElementsAre(0, 2));
+  EXPECT_EQ(SharedPart({1, 2, 3, 4}, {2, 4, 6}), 0.5);
+}
+
+}  // namespace
+}  // namespace headscope::analysis
