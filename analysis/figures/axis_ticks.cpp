@@ -38,10 +38,7 @@ std::vector<AxisTick> AxisTicks(double least, double most, bool logarithmic, int
   if (logarithmic) return LogarithmicTicks(least, most, most_ticks);
   const double raw = (most - least) / most_ticks;
   const double magnitude = std::pow(10, std::floor(std::log10(raw)));
-  const double step = magnitude * (raw <= magnitude       ? 1
-                                   : raw <= 2 * magnitude ? 2
-                                   : raw <= 5 * magnitude ? 5
-                                                          : 10);
+  const double step = magnitude * (raw <= magnitude ? 1 : raw <= 2 * magnitude ? 2 : raw <= 5 * magnitude ? 5 : 10);
   std::vector<AxisTick> ticks;
   const auto first = static_cast<int64_t>(std::ceil(least / step - 1e-9));
   const auto last = static_cast<int64_t>(std::floor(most / step + 1e-9));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fixed number of columns holds of a head's mass, its own columns or another prompt's (MInference, figures 2b and
-// 2c).
+// What a fixed number of columns holds of a head's mass, its own columns or another prompt's (MInference, figures 2b
+// and 2c).
 #include <algorithm>
 #include <numeric>
 
@@ -85,8 +85,8 @@ std::vector<FigurePanel> MakeIndexTransfer(const FigureInput& input, std::string
       std::vector<double> recall;
       for (size_t head = 0; head < sums[of].size(); ++head) {
         const std::vector<double>& columns = sums[from][head];
-        recall.push_back(ShareOf(
-            sums[of][head], LargestIndices(columns, KeptColumns(static_cast<int64_t>(sums[of][head].size())))));
+        recall.push_back(
+            ShareOf(sums[of][head], LargestIndices(columns, KeptColumns(static_cast<int64_t>(sums[of][head].size())))));
       }
       row.y.push_back(MeanOfNumbers(recall));
       if (of == from) {
@@ -106,12 +106,16 @@ std::vector<FigurePanel> MakeIndexTransfer(const FigureInput& input, std::string
 }  // namespace
 
 const FigureMaker& ColumnRecallFigure() {
-  static const SimpleFigure figure({"column-recall", "Recall of the best columns", "MInference, figure 2b", "mass of the best 1/32 of the columns, by layer and head"}, MakeColumnRecall);
+  static const SimpleFigure figure({"column-recall", "Recall of the best columns", "MInference, figure 2b",
+                                    "mass of the best 1/32 of the columns, by layer and head"},
+                                   MakeColumnRecall);
   return figure;
 }
 
 const FigureMaker& IndexTransferFigure() {
-  static const SimpleFigure figure({"index-transfer", "Columns of another prompt", "MInference, figure 2c", "mass that one prompt's best columns hold in another", 2}, MakeIndexTransfer);
+  static const SimpleFigure figure({"index-transfer", "Columns of another prompt", "MInference, figure 2c",
+                                    "mass that one prompt's best columns hold in another", 2},
+                                   MakeIndexTransfer);
   return figure;
 }
 

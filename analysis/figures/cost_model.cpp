@@ -20,7 +20,7 @@ constexpr std::array<double, 8> kLengths = {1024, 2048, 4096, 8192, 16384, 32768
 // Elements of K and V of one layer after that many tokens.
 double CacheElements(const data::LayerFacts& facts, double tokens) {
   if (facts.kv_layer >= 0) return 0;  // reads another layer's
-  const double held = facts.window > 0 ? std::min<double>(tokens, facts.window)
+  const double held = facts.window > 0  ? std::min<double>(tokens, facts.window)
                       : facts.chunk > 0 ? std::min<double>(tokens, facts.chunk)
                                         : tokens;
   return held * facts.num_kv_heads * (facts.head_dim + (facts.v_is_k ? 0 : facts.v_head_dim));
@@ -53,8 +53,9 @@ std::vector<FigurePanel> MakeMemory(const FigureInput& input, std::string* capti
     total.series.push_back(std::move(second_copy));
     marginal.series.push_back(std::move(each));
   }
-  *caption = "By the layers' KV heads, head sizes, windows and shared caches. SparQ, appendix F: the second copy of K takes "
-             "half as much again.";
+  *caption =
+      "By the layers' KV heads, head sizes, windows and shared caches. SparQ, appendix F: the second copy of K takes "
+      "half as much again.";
   return {std::move(total), std::move(marginal)};
 }
 
@@ -80,15 +81,16 @@ Machine MeasureMachine() {
   std::vector<float> scores(static_cast<size_t>(kRows * kTokens));
   constexpr int kCalls = 50;
   Machine machine;
-  machine.multiply_adds = static_cast<double>(kCalls) * kTokens * kDim * kRows / SecondsOf([&] {
-    for (int call = 0; call < kCalls; ++call)
-      kernels::ScoreBlock(q.data(), kDim, kRows, packed, 0, kTokens, 1, 0, scores.data(), kTokens);
-  });
+  machine.multiply_adds =
+      static_cast<double>(kCalls) * kTokens * kDim * kRows / SecondsOf([&] {
+        for (int call = 0; call < kCalls; ++call)
+          kernels::ScoreBlock(q.data(), kDim, kRows, packed, 0, kTokens, 1, 0, scores.data(), kTokens);
+      });
   const std::vector<float> large(size_t{1} << 26, 1.0f);
   float largest = 0;
-  machine.elements =
-      static_cast<double>(large.size()) /
-      SecondsOf([&] { largest = std::max(largest, kernels::MaxOf(large.data(), static_cast<int64_t>(large.size()))); });
+  machine.elements = static_cast<double>(large.size()) / SecondsOf([&] {
+                       largest = std::max(largest, kernels::MaxOf(large.data(), static_cast<int64_t>(large.size())));
+                     });
   return machine;
 }
 
@@ -125,9 +127,8 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
       share.series.push_back(std::move(of_attention));
     }
   }
-  intensity.series.push_back({"this machine's balance (one thread, fp32)",
-                              {kLengths.front(), kLengths.back()},
-                              {ratio, ratio}});
+  intensity.series.push_back(
+      {"this machine's balance (one thread, fp32)", {kLengths.front(), kLengths.back()}, {ratio, ratio}});
   *caption = "Below the machine's balance a step waits for memory. Measured here, one thread: " +
              Digits(machine.multiply_adds / 1e9, 1) + " G multiply-adds and " + Digits(machine.elements / 1e9, 2) +
              " G fp32 elements a second, " + Digits(ratio, 1) +
@@ -138,12 +139,17 @@ std::vector<FigurePanel> MakeIntensity(const FigureInput& input, std::string* ca
 }  // namespace
 
 const FigureMaker& MemoryFigure() {
-  static const SimpleFigure figure({"memory", "Memory of the KV cache", "SparQ Attention, appendix F", "bytes of the KV cache by length, and with a second copy of K"}, MakeMemory);
+  static const SimpleFigure figure({"memory", "Memory of the KV cache", "SparQ Attention, appendix F",
+                                    "bytes of the KV cache by length, and with a second copy of K"},
+                                   MakeMemory);
   return figure;
 }
 
 const FigureMaker& IntensityFigure() {
-  static const SimpleFigure figure({"intensity", "Arithmetic intensity of decoding", "SparQ Attention, section 2 and appendix C", "multiply-adds by elements moved of a decode step, beside what this machine does"}, MakeIntensity);
+  static const SimpleFigure figure(
+      {"intensity", "Arithmetic intensity of decoding", "SparQ Attention, section 2 and appendix C",
+       "multiply-adds by elements moved of a decode step, beside what this machine does"},
+      MakeIntensity);
   return figure;
 }
 

@@ -95,17 +95,22 @@ std::vector<FigurePanel> MakeCoverage(const FigureInput& input, std::string* cap
     points.series.push_back(std::move(cloud));
     errors.series.push_back(std::move(bars));
   }
-  *caption = "Mass of a row's 128 best keys, true and as q's 32 largest components (at most half of them) estimate it at the same keys. Errors: " +
-             Digits(errors.series.front().y[0]) + ", " + Digits(errors.series.front().y[1]) + ", " +
-             Digits(errors.series.front().y[2]) + ", " + Digits(errors.series.front().y[3]) +
-             ". SparQ, figure 4f: 0.135, 0.067, 0.046, 0.037.";
+  *caption =
+      "Mass of a row's 128 best keys, true and as q's 32 largest components (at most half of them) estimate it at the "
+      "same keys. Errors: " +
+      Digits(errors.series.front().y[0]) + ", " + Digits(errors.series.front().y[1]) + ", " +
+      Digits(errors.series.front().y[2]) + ", " + Digits(errors.series.front().y[3]) +
+      ". SparQ, figure 4f: 0.135, 0.067, 0.046, 0.037.";
   return {std::move(points), std::move(errors)};
 }
 
 }  // namespace
 
 const FigureMaker& CoverageFigure() {
-  static const SimpleFigure figure({"coverage", "Estimated and true coverage", "SparQ Attention, figure 4f", "the mass that reduced scores estimate for the best keys beside what they hold, by temperature"}, MakeCoverage);
+  static const SimpleFigure figure(
+      {"coverage", "Estimated and true coverage", "SparQ Attention, figure 4f",
+       "the mass that reduced scores estimate for the best keys beside what they hold, by temperature"},
+      MakeCoverage);
   return figure;
 }
 

@@ -48,6 +48,7 @@ std::vector<FigurePanel> MakeDistance(const FigureInput& input, std::string* cap
   weights.x = logits.x = {"distance + 1, tokens", true, 0, 0};
   weights.y = {"probability", true, 0, 0};
   logits.y.title = "scaled score";
+  weights.ordered = logits.ordered = true;
   for (size_t trace = 0; trace < all.size(); ++trace) {
     const FigureTrace& of = input.traces[trace];
     for (const int32_t layer : LayersOf(of)) {
@@ -77,7 +78,9 @@ std::vector<FigurePanel> MakeDistance(const FigureInput& input, std::string* cap
 }  // namespace
 
 const FigureMaker& DistanceFigure() {
-  static const SimpleFigure figure({"weight-by-distance", "Weight and logit by distance", "", "mean probability and mean score of a key by its distance, by layer"}, MakeDistance);
+  static const SimpleFigure figure({"weight-by-distance", "Weight and logit by distance", "",
+                                    "mean probability and mean score of a key by its distance, by layer"},
+                                   MakeDistance);
   return figure;
 }
 

@@ -26,8 +26,9 @@ constexpr double kTitleSize = 15, kPanelTitleSize = 11, kTextSize = 9, kMargin =
 constexpr double kPixelsPerPoint = 2;  // of a PNG
 constexpr size_t kPlainColors = 7;
 // Okabe and Ito's palette, apart for colour-blind eyes.
-constexpr std::array<Rgb, kPlainColors> kColors = {Rgb{0, 114, 178},  Rgb{213, 94, 0},   Rgb{0, 158, 115}, Rgb{204, 121, 167},
-                                                   Rgb{230, 159, 0},  Rgb{86, 180, 233}, Rgb{70, 70, 70}};
+constexpr std::array<Rgb, kPlainColors> kColors = {Rgb{0, 114, 178},   Rgb{213, 94, 0},  Rgb{0, 158, 115},
+                                                   Rgb{204, 121, 167}, Rgb{230, 159, 0}, Rgb{86, 180, 233},
+                                                   Rgb{70, 70, 70}};
 constexpr Rgb kInk{30, 30, 36}, kFaint{225, 225, 230}, kNone{240, 240, 240};
 
 struct Area {
@@ -38,10 +39,16 @@ struct Area {
 
 enum class Anchor { kLeft, kCentre, kRight };
 
-// Of many series neighbours look alike: layers, which come in their order.
-Rgb ColorOf(size_t series, size_t count) {
-  if (count <= kPlainColors) return kColors[series];
-  return ColorAt(SequentialPalette(), 0.15 + 0.8 * static_cast<double>(series) / static_cast<double>(count - 1));
+// Series of an order have colours of one; of others the first kPlainColors have colours of their own, and those behind
+// the same again with dashes.
+Rgb ColorOf(const FigurePanel& panel, size_t series) {
+  if (!panel.ordered || panel.series.size() < 3) return kColors[series % kPlainColors];
+  return ColorAt(SequentialPalette(),
+                 0.1 + 0.8 * static_cast<double>(series) / static_cast<double>(panel.series.size() - 1));
+}
+
+bool IsDashed(const FigurePanel& panel, size_t series) {
+  return !panel.ordered && series >= kPlainColors;
 }
 
 class Canvas {
@@ -58,7 +65,7 @@ class Canvas {
   }
   void Line(double x0, double y0, double x1, double y1, Rgb color, double width = 0.8, bool dashed = false) {
     Ink(color);
-    constexpr std::array kDashes = {4.0, 3.0};
+    constexpr std::array kDashes = {4.0, 2.0};
     cairo_set_dash(cairo_, kDashes.data(), dashed ? 2 : 0, 0);
     cairo_set_line_width(cairo_, width);
     cairo_move_to(cairo_, x0, y0);
@@ -140,13 +147,14 @@ struct Scale {
   bool logarithmic = false;
   double begin = 0, end = 1;
   double At(double value) const {
-    const double place = logarithmic ? std::log(value / least) / std::log(most / least) : (value - least) / (most - least);
+    const double place =
+        logarithmic ? std::log(value / least) / std::log(most / least) : (value - least) / (most - least);
     return begin + place * (end - begin);
   }
 };
 
 template <typename Visit>
-void VisitValues(const FigurePanel& panel, std::vector<double> FigureSeries::* values, Visit&& visit) {
+void VisitValues(const FigurePanel& panel, std::vector<double> FigureSeries::*values, Visit&& visit) {
   for (const FigureSeries& series : panel.series) {
     for (const double value : series.*values) {
       if (std::isfinite(value)) visit(value);
@@ -155,7 +163,7 @@ void VisitValues(const FigurePanel& panel, std::vector<double> FigureSeries::* v
 }
 
 // The axis' own range, or that of the values with a little room.
-Scale ScaleOf(const FigureAxis& axis, const FigurePanel& panel, std::vector<double> FigureSeries::* values,
+Scale ScaleOf(const FigureAxis& axis, const FigurePanel& panel, std::vector<double> FigureSeries::*values,
               bool from_zero) {
   Scale scale;
   scale.logarithmic = axis.logarithmic;
@@ -197,8 +205,8 @@ void DrawYAxis(const FigureAxis& axis, const Scale& scale, const Area& plot, con
 }
 
 void DrawXTitle(const FigureAxis& axis, const Area& plot, Canvas* canvas) {
-  canvas->Text(plot.x + plot.width / 2, plot.bottom() + 2.6 * kTextSize, canvas->Fitted(axis.title, plot.width, kTextSize),
-               kTextSize, Anchor::kCentre);
+  canvas->Text(plot.x + plot.width / 2, plot.bottom() + 2.6 * kTextSize,
+               canvas->Fitted(axis.title, plot.width, kTextSize), kTextSize, Anchor::kCentre);
 }
 
 void DrawFrame(const Area& plot, Canvas* canvas) {
@@ -219,7 +227,8 @@ double Legend(const FigurePanel& panel, double x, double y, double width, bool d
       line += 1.3 * kTextSize;
     }
     if (draw) {
-      canvas->Fill({at, line - kTextSize * 0.55, kSwatch, 3}, ColorOf(i, panel.series.size()));
+      canvas->Line(at, line - kTextSize * 0.35, at + kSwatch, line - kTextSize * 0.35, ColorOf(panel, i), 3,
+                   IsDashed(panel, i));
       canvas->Text(at + kSwatch + 4, line, name, kTextSize);
     }
     at += needed;
@@ -245,7 +254,7 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, Canvas
   }
   for (size_t i = 0; i < panel.series.size(); ++i) {
     const FigureSeries& series = panel.series[i];
-    const Rgb color = ColorOf(i, panel.series.size());
+    const Rgb color = ColorOf(panel, i);
     const auto is_there = [&](size_t at) {
       return std::isfinite(series.x[at]) && std::isfinite(series.y[at]) && (!x.logarithmic || series.x[at] > 0) &&
              (!y.logarithmic || series.y[at] > 0);
@@ -255,7 +264,8 @@ void DrawXY(const FigurePanel& panel, const Area& plot, const Area& area, Canvas
       if (panel.kind == FigureKind::kPoints || series.y.size() <= 24)
         canvas->Dot(x.At(series.x[at]), y.At(series.y[at]), panel.kind == FigureKind::kPoints ? 1.8 : 1.6, color);
       if (panel.kind == FigureKind::kLines && at > 0 && is_there(at - 1))
-        canvas->Line(x.At(series.x[at - 1]), y.At(series.y[at - 1]), x.At(series.x[at]), y.At(series.y[at]), color, 1.3);
+        canvas->Line(x.At(series.x[at - 1]), y.At(series.y[at - 1]), x.At(series.x[at]), y.At(series.y[at]), color, 1.3,
+                     IsDashed(panel, i));
     }
   }
   canvas->Unclip();
@@ -285,11 +295,10 @@ void DrawBars(const FigurePanel& panel, const Area& plot, const Area& area, Canv
       const double from = stacked ? below : 0;
       below += value;
       const double top = std::min(y.At(from), y.At(from + value)), bottom = std::max(y.At(from), y.At(from + value));
-      canvas->Fill({left + (stacked ? 0 : bar * static_cast<double>(i)), top, bar, bottom - top},
-                   ColorOf(i, panel.series.size()));
+      canvas->Fill({left + (stacked ? 0 : bar * static_cast<double>(i)), top, bar, bottom - top}, ColorOf(panel, i));
     }
-    canvas->Text(left + group / 2, plot.bottom() + 3 + kTextSize, canvas->Fitted(panel.categories[category], pitch - 2, kTextSize),
-                 kTextSize, Anchor::kCentre);
+    canvas->Text(left + group / 2, plot.bottom() + 3 + kTextSize,
+                 canvas->Fitted(panel.categories[category], pitch - 2, kTextSize), kTextSize, Anchor::kCentre);
   }
   DrawXTitle(panel.x, plot, canvas);
   DrawFrame(plot, canvas);
@@ -310,7 +319,9 @@ void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, Canvas* can
   }
   const double width = plot.width / static_cast<double>(std::max<size_t>(1, panel.categories.size()));
   const double height = plot.height / static_cast<double>(std::max<size_t>(1, panel.series.size()));
-  const auto stride = [](double needed, double pitch) { return static_cast<size_t>(std::max(1.0, std::ceil(needed / pitch))); };
+  const auto stride = [](double needed, double pitch) {
+    return static_cast<size_t>(std::max(1.0, std::ceil(needed / pitch)));
+  };
   double widest = 0;
   for (const std::string& name : panel.categories) widest = std::max(widest, canvas->Width(name, kTextSize) + 4);
   const size_t row_stride = stride(1.2 * kTextSize, height);
@@ -325,12 +336,13 @@ void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, Canvas* can
       canvas->Fill(cell, color);
     }
     if (row % row_stride == 0)
-      canvas->Text(plot.x - 4, y + height / 2 + kTextSize / 3, canvas->Fitted(panel.series[row].name, plot.x - area.x - 18, kTextSize),
-                   kTextSize, Anchor::kRight);
+      canvas->Text(plot.x - 4, y + height / 2 + kTextSize / 3,
+                   canvas->Fitted(panel.series[row].name, plot.x - area.x - 18, kTextSize), kTextSize, Anchor::kRight);
   }
   for (size_t column = 0; column < panel.categories.size(); column += column_stride) {
     canvas->Text(plot.x + width * (static_cast<double>(column) + 0.5), plot.bottom() + 3 + kTextSize,
-                 canvas->Fitted(panel.categories[column], std::max(width * static_cast<double>(column_stride) - 2, 12.0), kTextSize),
+                 canvas->Fitted(panel.categories[column],
+                                std::max(width * static_cast<double>(column_stride) - 2, 12.0), kTextSize),
                  kTextSize, Anchor::kCentre);
   }
   DrawXTitle(panel.x, plot, canvas);
@@ -349,7 +361,8 @@ void DrawHeat(const FigurePanel& panel, Area plot, const Area& area, Canvas* can
 }
 
 void DrawPanel(const FigurePanel& panel, const Area& area, Canvas* canvas) {
-  canvas->Text(area.x, area.y + kPanelTitleSize, canvas->Fitted(panel.title, area.width, kPanelTitleSize), kPanelTitleSize);
+  canvas->Text(area.x, area.y + kPanelTitleSize, canvas->Fitted(panel.title, area.width, kPanelTitleSize),
+               kPanelTitleSize);
   const double legend = Legend(panel, 0, 0, area.width, false, canvas);
   double left = 56;
   if (panel.kind == FigureKind::kHeat) {
@@ -359,8 +372,7 @@ void DrawPanel(const FigurePanel& panel, const Area& area, Canvas* canvas) {
   }
   Area plot{area.x + left, area.y + 2.0 * kPanelTitleSize, area.width - left - 8, 0};
   plot.height = area.bottom() - plot.y - legend - 4.2 * kTextSize;
-  if (plot.height < 20 || plot.width < 20)
-    throw UsageError("a panel of this figure has no room: give a larger --size");
+  if (plot.height < 20 || plot.width < 20) throw UsageError("a panel of this figure has no room: give a larger --size");
   switch (panel.kind) {
     case FigureKind::kLines:
     case FigureKind::kPoints:
@@ -389,7 +401,8 @@ void Draw(const Figure& figure, double width, double height, cairo_t* cairo) {
   const double caption_width = width - 2 * kMargin;
   const double lines = std::ceil(canvas.Width(figure.caption, kTextSize) / (0.93 * caption_width));
   const double caption_height = 1.35 * kTextSize * lines + 4;
-  canvas.Paragraph(kMargin, height - kMargin - caption_height + kTextSize + 4, caption_width, figure.caption, kTextSize);
+  canvas.Paragraph(kMargin, height - kMargin - caption_height + kTextSize + 4, caption_width, figure.caption,
+                   kTextSize);
 
   const Area whole{kMargin, kMargin + kTitleSize + 3 * kTextSize, caption_width,
                    height - 2 * kMargin - kTitleSize - 3 * kTextSize - caption_height - 6};
@@ -416,7 +429,8 @@ struct DestroyContext {
 
 void Check(cairo_status_t status, const std::string& path) {
   if (status != CAIRO_STATUS_SUCCESS)
-    throw FailedError({.file = path, .problem = std::string("the figure was not drawn: ") + cairo_status_to_string(status)});
+    throw FailedError(
+        {.file = path, .problem = std::string("the figure was not drawn: ") + cairo_status_to_string(status)});
 }
 
 }  // namespace

@@ -43,12 +43,8 @@ std::string Cell(double value) {
 }  // namespace
 
 std::string FigureJson(const Figure& figure) {
-  Json json = {{"schema", "headscope-figure-1"},
-               {"figure", figure.name},
-               {"title", figure.title},
-               {"source", figure.source},
-               {"caption", figure.caption},
-               {"panels", Json::array()}};
+  Json json = {{"schema", "headscope-figure-1"}, {"figure", figure.name},     {"title", figure.title},
+               {"source", figure.source},        {"caption", figure.caption}, {"panels", Json::array()}};
   for (const FigurePanel& panel : figure.panels) {
     Json entry = {{"title", panel.title}, {"kind", KindName(panel.kind)}, {"x", panel.x.title}, {"y", panel.y.title}};
     if (panel.kind == FigureKind::kHeat) entry["value"] = panel.value.title;

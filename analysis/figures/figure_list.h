@@ -17,6 +17,7 @@
   FIGURE(IndexTransferFigure)     \
   FIGURE(IndexReuseFigure)        \
   FIGURE(PatternRecallFigure)     \
+  FIGURE(CompressionFigure)       \
   FIGURE(NearestNonzeroFigure)    \
   FIGURE(HeadPatternsFigure)      \
   FIGURE(DistanceFigure)          \

@@ -15,9 +15,9 @@ constexpr std::array<int64_t, 9> kRowsApart = {1, 2, 4, 8, 16, 32, 64, 128, 256}
 constexpr int64_t kRowsOfHead = 64;
 
 struct BestKeys {
-  std::array<double, kRowsApart.size()> by_distance = {};      // agreement with the row that far before
-  std::vector<int64_t> positions;                              // of the rows below
-  std::vector<std::vector<int32_t>> of_row;                    // their best keys, ascending
+  std::array<double, kRowsApart.size()> by_distance = {};  // agreement with the row that far before
+  std::vector<int64_t> positions;                          // of the rows below
+  std::vector<std::vector<int32_t>> of_row;                // their best keys, ascending
 };
 
 BestKeys BestKeysOf(HeadRows* rows) {
@@ -87,17 +87,19 @@ std::vector<FigurePanel> MakeIndexReuse(const FigureInput& input, std::string* c
       return at == heads.end() ? MeanOfNumbers({})
                                : Agreement(all[trace][head], all[other_trace][static_cast<size_t>(at - heads.begin())]);
     };
-    layers.series.push_back(MeanByLayer(
-        of, [&](size_t head) { return with(head, trace, {of.heads[head].layer - 1, of.heads[head].head}); }));
+    layers.series.push_back(MeanByLayer(of, [&](size_t head) {
+      return with(head, trace, {of.heads[head].layer - 1, of.heads[head].head});
+    }));
     for (size_t other = trace + 1; other < all.size(); ++other) {
       FigureSeries series = MeanByLayer(of, [&](size_t head) { return with(head, other, of.heads[head]); });
       series.name += " and " + input.traces[other].name;
       prompts.series.push_back(std::move(series));
     }
   }
-  *caption = "Shared part of the 64 best keys of two rows (64 rows of a head, mean over heads): between neighbouring "
-             "queries " +
-             Digits(rows.series.front().y.front()) + ".";
+  *caption =
+      "Shared part of the 64 best keys of two rows (64 rows of a head, mean over heads): between neighbouring "
+      "queries " +
+      Digits(rows.series.front().y.front()) + ".";
   std::vector<FigurePanel> panels = {std::move(rows), std::move(layers)};
   if (!prompts.series.empty()) panels.push_back(std::move(prompts));
   return panels;
@@ -106,7 +108,9 @@ std::vector<FigurePanel> MakeIndexReuse(const FigureInput& input, std::string* c
 }  // namespace
 
 const FigureMaker& IndexReuseFigure() {
-  static const SimpleFigure figure({"index-reuse", "Agreement of indices", "", "shared part of the best keys between queries, layers and prompts"}, MakeIndexReuse);
+  static const SimpleFigure figure(
+      {"index-reuse", "Agreement of indices", "", "shared part of the best keys between queries, layers and prompts"},
+      MakeIndexReuse);
   return figure;
 }
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "analysis/compare.h"
 #include "analysis/search.h"
 #include "base/check_status.h"
 #include "base/errors.h"
 #include "figures/figure_list.h"
+#include "figures/first_of_class.h"
 #include "figures/head_rows.h"
 #include "figures/simple_figure.h"
 #include "kernels/method.h"
@@ -60,32 +60,19 @@ Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
 
 // The first head of each class: a panel for each kind of head.
 std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string* caption) {
-  const std::vector<std::vector<HeadStatistics>> statistics = StatisticsOfAll(input);
-  FigureInput chosen = input;
-  std::vector<std::vector<const HeadStatistics*>> kinds(input.traces.size());
-  for (size_t trace = 0; trace < input.traces.size(); ++trace) {
-    chosen.traces[trace].heads.clear();
-    std::set<HeadClass> seen;
-    for (const HeadStatistics& head : statistics[trace]) {
-      if (!seen.insert(head.head_class).second) continue;
-      chosen.traces[trace].heads.push_back(head.id);
-      kinds[trace].push_back(&head);
-    }
-  }
+  const FirstOfClass first = ChooseFirstOfClass(input);
   std::vector<std::vector<Curves>> all;
-  for (const auto& of_trace : kinds) all.emplace_back(of_trace.size());
-  ForEachHead(chosen, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
+  for (const FigureTrace& trace : first.input.traces) all.emplace_back(trace.heads.size());
+  ForEachHead(first.input, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
     all[trace][head] = CurvesOf(tensors, input.stop);
   });
   std::vector<FigurePanel> panels;
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (size_t head = 0; head < all[trace].size(); ++head) {
-      const HeadStatistics& of = *kinds[trace][head];
       FigurePanel panel;
-      panel.title = (input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + HeadClassName(of.head_class) +
-                    " (" + std::to_string(of.id.layer) + ":" + std::to_string(of.id.head) + ")";
+      panel.title = first.titles[trace][head];
       panel.x = {"dense pairs / kept pairs", true, 0, 0};
-      panel.y = {"recall (mean kept mass)", false, 0, 1};
+      panel.y = {"recall", false, 0, 1};
       for (const auto& [title, points] : all[trace][head]) {
         FigureSeries series{title, {}, {}};
         for (const Point& point : points) {
@@ -97,15 +84,19 @@ std::vector<FigurePanel> MakePatternRecall(const FigureInput& input, std::string
       panels.push_back(std::move(panel));
     }
   }
-  *caption = "Mean kept mass of every pattern whose budgets are counts, halved from the whole sequence, on the first head "
-             "of each class. MInference, figure 3c: no number is printed.";
+  *caption =
+      "Mean kept mass of every pattern whose budgets are counts, halved from the whole sequence, on the first head "
+      "of each class. MInference, figure 3c: no number is printed.";
   return panels;
 }
 
 }  // namespace
 
 const FigureMaker& PatternRecallFigure() {
-  static const SimpleFigure figure({"pattern-recall", "Recall of patterns by cost", "MInference, figure 3c", "mass that each pattern keeps against the pairs it computes, one panel a class of heads"}, MakePatternRecall);
+  static const SimpleFigure figure(
+      {"pattern-recall", "Recall of patterns by cost", "MInference, figure 3c",
+       "mass that each pattern keeps against the pairs it computes, one panel a class of heads"},
+      MakePatternRecall);
   return figure;
 }
 

@@ -55,10 +55,10 @@ std::vector<FigurePanel> MakeSparsityByLength(const FigureInput& input, std::str
   for (size_t trace = 0; trace < all.size(); ++trace) {
     const std::vector<int64_t> lengths = Lengths(input.traces[trace].trace->num_tokens());
     for (size_t target = 0; target < kTargets.size(); ++target) {
-      FigureSeries series{(input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + "CRA " +
-                              Digits(kTargets[target], 2),
-                          {},
-                          {}};
+      FigureSeries series{
+          (input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + "CRA " + Digits(kTargets[target], 2),
+          {},
+          {}};
       for (size_t length = 0; length < lengths.size(); ++length) {
         std::vector<double> values;
         for (const auto& head : all[trace]) values.push_back(head[length][target]);
@@ -70,15 +70,18 @@ std::vector<FigurePanel> MakeSparsityByLength(const FigureInput& input, std::str
       sparsity.series.push_back(std::move(series));
     }
   }
-  *caption = "Prefixes of one trace, 64 rows of each, mean over heads. SampleAttention, table 4 (ChatGLM-6B, 4K to 128K "
-             "tokens): 88.00, 90.74, 92.52, 93.88, 94.89, 95.84 %; the kept share falls by some 20 % a doubling.";
+  *caption =
+      "Prefixes of one trace, 64 rows of each, mean over heads. SampleAttention, table 4 (ChatGLM-6B, 4K to 128K "
+      "tokens): 88.00, 90.74, 92.52, 93.88, 94.89, 95.84 %; the kept share falls by some 20 % a doubling.";
   return {std::move(sparsity), std::move(kept)};
 }
 
 }  // namespace
 
 const FigureMaker& SparsityByLengthFigure() {
-  static const SimpleFigure figure({"sparsity-by-length", "Sparsity by length", "SampleAttention, table 4", "sparsity that CRA targets leave, over prefixes of one trace"}, MakeSparsityByLength);
+  static const SimpleFigure figure({"sparsity-by-length", "Sparsity by length", "SampleAttention, table 4",
+                                    "sparsity that CRA targets leave, over prefixes of one trace"},
+                                   MakeSparsityByLength);
   return figure;
 }
 

@@ -30,16 +30,16 @@ FigurePanel LinesByLayer(const FigureInput& input, const AllStatistics& all, con
   panel.x.title = "layer";
   panel.y.title = title;
   for (size_t trace = 0; trace < all.size(); ++trace) {
-    panel.series.push_back(MeanByLayer(input.traces[trace],
-                                       [&](size_t head) { return MetricValue(all[trace][head], metric); }));
+    panel.series.push_back(
+        MeanByLayer(input.traces[trace], [&](size_t head) { return MetricValue(all[trace][head], metric); }));
   }
   return panel;
 }
 
 FigurePanel MetricHeat(const FigureInput& input, const AllStatistics& all, const std::string& metric,
                        const std::string& title) {
-  FigurePanel panel =
-      HeadsAsHeat(input.traces.front(), title, title, [&](size_t head) { return MetricValue(all.front()[head], metric); });
+  FigurePanel panel = HeadsAsHeat(input.traces.front(), title, title,
+                                  [&](size_t head) { return MetricValue(all.front()[head], metric); });
   if (input.traces.size() > 1) panel.title += ": " + input.traces.front().name;
   return panel;
 }
@@ -106,7 +106,8 @@ std::vector<FigurePanel> MakeKurtosis(const FigureInput& input, std::string* cap
       ++count;
     }
     points.series.push_back(std::move(by_layer));
-    const bool has_before = std::any_of(before.y.begin(), before.y.end(), [](double value) { return !std::isnan(value); });
+    const bool has_before =
+        std::any_of(before.y.begin(), before.y.end(), [](double value) { return !std::isnan(value); });
     if (has_before) points.series.push_back(std::move(before));
     beside.series.push_back(std::move(pairs));
   }
@@ -124,17 +125,19 @@ std::vector<FigurePanel> MakeAgreement(const FigureInput& input, std::string* ca
   lines.y = {"share of the k best keys that r components find", false, 0, 1};
   for (size_t trace = 0; trace < all.size(); ++trace) {
     for (const TopKAgreement& entry : first.agreement) {
-      const std::string name = (input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + "r = " +
-                               std::to_string(entry.r);
+      const std::string name =
+          (input.traces.size() > 1 ? input.traces[trace].name + ", " : "") + "r = " + std::to_string(entry.r);
       auto series = std::find_if(lines.series.begin(), lines.series.end(),
                                  [&](const FigureSeries& one) { return one.name == name; });
       if (series == lines.series.end()) series = lines.series.insert(lines.series.end(), {name, {}, {}});
       series->x.push_back(entry.k);
-      series->y.push_back(MeanMetric(all[trace], "agreement_r" + std::to_string(entry.r) + "_k" + std::to_string(entry.k)));
+      series->y.push_back(
+          MeanMetric(all[trace], "agreement_r" + std::to_string(entry.r) + "_k" + std::to_string(entry.k)));
     }
   }
-  *caption = "Share of a row's k best keys that the scores from q's r largest components find. SparQ, figure 4e: "
-             "\"reasonably high\" at r = head_dim / 8.";
+  *caption =
+      "Share of a row's k best keys that the scores from q's r largest components find. SparQ, figure 4e: "
+      "\"reasonably high\" at r = head_dim / 8.";
   return {std::move(lines), LinesByLayer(input, all, "agreement_r16_k32", "agreement, r = 16, k = 32")};
 }
 
@@ -210,9 +213,10 @@ std::vector<FigurePanel> MakeHeadPatterns(const FigureInput& input, std::string*
     shape.series.push_back(std::move(series));
   }
   panels.push_back(std::move(shape));
-  *caption = "Heads of each class by layer. MInference, appendix E: over 90 % of the heads vertical-slash, block-sparse "
-             "ones in middle to late layers. S2-Attention, section 3, names sink, local, middle spikes and scatter (sinks of "
-             "early rows count as local, too).";
+  *caption =
+      "Heads of each class by layer. MInference, appendix E: over 90 % of the heads vertical-slash, block-sparse "
+      "ones in middle to late layers. S2-Attention, section 3, names sink, local, middle spikes and scatter (sinks of "
+      "early rows count as local, too).";
   return panels;
 }
 
@@ -229,42 +233,60 @@ std::vector<FigurePanel> MakeLogits(const FigureInput& input, std::string* capti
 }  // namespace
 
 const FigureMaker& TopKMassFigure() {
-  static const SimpleFigure figure({"top-k-mass", "Mass of the largest probabilities", "SparQ Attention, figures 4a and 4b", "mass of a row's k largest probabilities, by head and layer"}, MakeTopKMass);
+  static const SimpleFigure figure(
+      {"top-k-mass", "Mass of the largest probabilities", "SparQ Attention, figures 4a and 4b",
+       "mass of a row's k largest probabilities, by head and layer"},
+      MakeTopKMass);
   return figure;
 }
 
 const FigureMaker& KurtosisFigure() {
-  static const SimpleFigure figure({"kurtosis", "Kurtosis of q", "SparQ Attention, figures 4d and E1", "excess kurtosis of q by layer, beside a Gaussian of the same covariance"}, MakeKurtosis);
+  static const SimpleFigure figure({"kurtosis", "Kurtosis of q", "SparQ Attention, figures 4d and E1",
+                                    "excess kurtosis of q by layer, beside a Gaussian of the same covariance"},
+                                   MakeKurtosis);
   return figure;
 }
 
 const FigureMaker& AgreementFigure() {
-  static const SimpleFigure figure({"agreement", "Top-k agreement", "SparQ Attention, figures 4e and E2", "keys that the largest components of q find, over k and r"}, MakeAgreement);
+  static const SimpleFigure figure({"agreement", "Top-k agreement", "SparQ Attention, figures 4e and E2",
+                                    "keys that the largest components of q find, over k and r"},
+                                   MakeAgreement);
   return figure;
 }
 
 const FigureMaker& ValueCorrelationFigure() {
-  static const SimpleFigure figure({"v-correlation", "Correlation of V along the sequence", "SparQ Attention, table 1", "excess correlation ratio of V by layer and head"}, MakeValueCorrelation);
+  static const SimpleFigure figure({"v-correlation", "Correlation of V along the sequence", "SparQ Attention, table 1",
+                                    "excess correlation ratio of V by layer and head"},
+                                   MakeValueCorrelation);
   return figure;
 }
 
 const FigureMaker& SparsityFigure() {
-  static const SimpleFigure figure({"sparsity", "Sparsity at a CRA of 0.95", "SampleAttention, figure 2", "pairs that can go while every row keeps 0.95 of its mass"}, MakeSparsity);
+  static const SimpleFigure figure({"sparsity", "Sparsity at a CRA of 0.95", "SampleAttention, figure 2",
+                                    "pairs that can go while every row keeps 0.95 of its mass"},
+                                   MakeSparsity);
   return figure;
 }
 
 const FigureMaker& NearestNonzeroFigure() {
-  static const SimpleFigure figure({"nearest-nonzero", "Distance to the nearest non-zeros", "MInference, figure 3b", "how far a row's non-zero entries lie from each other, by layer"}, MakeNearestNonzero);
+  static const SimpleFigure figure({"nearest-nonzero", "Distance to the nearest non-zeros", "MInference, figure 3b",
+                                    "how far a row's non-zero entries lie from each other, by layer"},
+                                   MakeNearestNonzero);
   return figure;
 }
 
 const FigureMaker& HeadPatternsFigure() {
-  static const SimpleFigure figure({"head-patterns", "Classes of heads", "MInference, appendix E; S2-Attention, section 3", "how many heads of each class a layer has, and where the mass lies"}, MakeHeadPatterns);
+  static const SimpleFigure figure(
+      {"head-patterns", "Classes of heads", "MInference, appendix E; S2-Attention, section 3",
+       "how many heads of each class a layer has, and where the mass lies"},
+      MakeHeadPatterns);
   return figure;
 }
 
 const FigureMaker& LogitsFigure() {
-  static const SimpleFigure figure({"logits", "Logits", "Kimi K2: Open Agentic Intelligence (QK-clip)", "largest logit and log-sum-exp by head and layer"}, MakeLogits);
+  static const SimpleFigure figure({"logits", "Logits", "Kimi K2: Open Agentic Intelligence (QK-clip)",
+                                    "largest logit and log-sum-exp by head and layer"},
+                                   MakeLogits);
   return figure;
 }
 

@@ -53,7 +53,8 @@ std::vector<uint8_t> FirstRatio(const std::vector<double>& sums) {
   std::vector<uint8_t> first(sums.size(), kRatios.size());
   for (size_t ratio = kRatios.size(); ratio-- > 0;) {
     const auto kept = static_cast<int64_t>(std::ceil(kRatios[ratio] / 100 * static_cast<double>(sums.size())));
-    for (const int32_t stripe : LargestIndices(sums, kept)) first[static_cast<size_t>(stripe)] = static_cast<uint8_t>(ratio);
+    for (const int32_t stripe : LargestIndices(sums, kept))
+      first[static_cast<size_t>(stripe)] = static_cast<uint8_t>(ratio);
   }
   return first;
 }
@@ -124,17 +125,21 @@ std::vector<FigurePanel> MakeStripes(const FigureInput& input, std::string* capt
     }
   }
   const int64_t num_rows = input.traces.front().trace->num_rows();
-  *caption = "Stripes by all rows' mass and by that of 2 x 128 sampled rows (" +
-             Digits(100 * static_cast<double>(RowsOfSampling(num_rows).size()) / static_cast<double>(num_rows), 1) +
-             " % of the first trace). SampleAttention, table 5, CRA at 2.5 / 10 / 20 / 40 / 80 % of three heads: 16 / 27 "
-             "/ 46 / 58 / 96, 55 / 64 / 86 / 89 / 99, 93 / 98 / 99 / 99 / 100 %; 0.1 to 7 points less by samples.";
+  *caption =
+      "Stripes by all rows' mass and by that of 2 x 128 sampled rows (" +
+      Digits(100 * static_cast<double>(RowsOfSampling(num_rows).size()) / static_cast<double>(num_rows), 1) +
+      " % of the first trace). SampleAttention, table 5, CRA at 2.5 / 10 / 20 / 40 / 80 % of three heads: 16 / 27 "
+      "/ 46 / 58 / 96, 55 / 64 / 86 / 89 / 99, 93 / 98 / 99 / 99 / 100 %; 0.1 to 7 points less by samples.";
   return {std::move(least), std::move(mean)};
 }
 
 }  // namespace
 
 const FigureMaker& StripesFigure() {
-  static const SimpleFigure figure({"stripes", "Stripes by all scores and by samples", "SampleAttention, figure 7 and table 5", "mass that the best column and slash stripes keep, chosen by all rows or by a sample"}, MakeStripes);
+  static const SimpleFigure figure(
+      {"stripes", "Stripes by all scores and by samples", "SampleAttention, figure 7 and table 5",
+       "mass that the best column and slash stripes keep, chosen by all rows or by a sample"},
+      MakeStripes);
   return figure;
 }
 

@@ -144,11 +144,10 @@ std::vector<float> ReadQueries(const data::TraceReader& trace, const HeadSlots& 
 std::vector<float> ReadQueriesPreRope(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                                       HeadId id) {
   if (!trace.Has(slots.layer, data::TraceTensor::kQPreRope)) return {};
-  std::vector<float> q = ReadDecoded(frame.num_rows, frame.head_dim, trace.layout().encoding,
-                                     [&](int64_t begin, int64_t end, void* out) {
-                                       trace.Read(data::TraceTensor::kQPreRope, slots.layer, slots.qo_head, begin, end,
-                                                  out);
-                                     });
+  std::vector<float> q =
+      ReadDecoded(frame.num_rows, frame.head_dim, trace.layout().encoding, [&](int64_t begin, int64_t end, void* out) {
+        trace.Read(data::TraceTensor::kQPreRope, slots.layer, slots.qo_head, begin, end, out);
+      });
   CheckFinite(q, "q before RoPE", id, trace.path());
   return q;
 }

@@ -131,9 +131,11 @@ std::vector<QuantisedHead> QuantiseHead(const HeadTensors& head, const Largest& 
     result.num_rows = static_cast<int64_t>(rows.size());
     result.sparsity = sparsity;
     const std::vector<float> q =
-        request.q ? RoundTensor(head.q, quantisation, largest.q, head.head_dim, &result.q_error, &result.q_scales) : head.q;
+        request.q ? RoundTensor(head.q, quantisation, largest.q, head.head_dim, &result.q_error, &result.q_scales)
+                  : head.q;
     const std::vector<float> k =
-        request.k ? RoundTensor(head.k, quantisation, largest.k, head.head_dim, &result.k_error, &result.k_scales) : head.k;
+        request.k ? RoundTensor(head.k, quantisation, largest.k, head.head_dim, &result.k_error, &result.k_scales)
+                  : head.k;
     const std::vector<float> v =
         request.v ? RoundTensor(head.v, quantisation, largest.v, head.ValueDim(), &result.v_error, &result.v_scales)
                   : head.v;
@@ -171,27 +173,29 @@ void CheckDone(const Status& status, const data::TraceReader& trace) {
 std::map<int32_t, Largest> LargestOfLayers(const data::TraceReader& trace, const std::vector<HeadId>& heads,
                                            const QuantisationRequest& request) {
   std::map<int32_t, Largest> largest;
-  if (std::find(request.groups.begin(), request.groups.end(), ScaleGroup::kTensor) == request.groups.end()) return largest;
+  if (std::find(request.groups.begin(), request.groups.end(), ScaleGroup::kTensor) == request.groups.end())
+    return largest;
   for (const HeadId& head : heads) largest[head.layer] = {};
   std::vector<HeadId> all;
   for (const HeadId& head : RecordedHeads(trace)) {
     if (largest.contains(head.layer)) all.push_back(head);
   }
   std::mutex mutex;
-  CheckDone(RunSweep(all.size(), request, 0, 0.1, [&](size_t at) {
-              const HeadTensorsPtr head = LoadHead(trace, all[at]);
-              Largest of_head;
-              Raise(head->q, head->head_dim, of_head.q);
-              Raise(head->k, head->head_dim, of_head.k);
-              Raise(head->v, head->ValueDim(), of_head.v);
-              const std::lock_guard lock(mutex);
-              Largest& of_layer = largest[all[at].layer];
-              for (const int turned : {0, 1}) {
-                of_layer.q[turned] = std::max(of_layer.q[turned], of_head.q[turned]);
-                of_layer.k[turned] = std::max(of_layer.k[turned], of_head.k[turned]);
-                of_layer.v[turned] = std::max(of_layer.v[turned], of_head.v[turned]);
-              }
-            }),
+  CheckDone(RunSweep(all.size(), request, 0, 0.1,
+                     [&](size_t at) {
+                       const HeadTensorsPtr head = LoadHead(trace, all[at]);
+                       Largest of_head;
+                       Raise(head->q, head->head_dim, of_head.q);
+                       Raise(head->k, head->head_dim, of_head.k);
+                       Raise(head->v, head->ValueDim(), of_head.v);
+                       const std::lock_guard lock(mutex);
+                       Largest& of_layer = largest[all[at].layer];
+                       for (const int turned : {0, 1}) {
+                         of_layer.q[turned] = std::max(of_layer.q[turned], of_head.q[turned]);
+                         of_layer.k[turned] = std::max(of_layer.k[turned], of_head.k[turned]);
+                         of_layer.v[turned] = std::max(of_layer.v[turned], of_head.v[turned]);
+                       }
+                     }),
             trace);
   return largest;
 }
@@ -202,15 +206,15 @@ std::vector<QuantisedHead> QuantiseHeads(const data::TraceReader& trace, const s
                                          const QuantisationRequest& request) {
   const std::map<int32_t, Largest> largest = LargestOfLayers(trace, heads, request);
   std::vector<std::vector<QuantisedHead>> of_head(heads.size());
-  CheckDone(RunSweep(heads.size(), request, 0.1, 1, [&](size_t at) {
-              const auto of_layer = largest.find(heads[at].layer);
-              of_head[at] = QuantiseHead(*LoadHead(trace, heads[at]),
-                                         of_layer == largest.end() ? Largest{} : of_layer->second, request);
-            }),
+  CheckDone(RunSweep(heads.size(), request, 0.1, 1,
+                     [&](size_t at) {
+                       const auto of_layer = largest.find(heads[at].layer);
+                       of_head[at] = QuantiseHead(*LoadHead(trace, heads[at]),
+                                                  of_layer == largest.end() ? Largest{} : of_layer->second, request);
+                     }),
             trace);
   std::vector<QuantisedHead> results;
-  for (std::vector<QuantisedHead>& some : of_head)
-    std::move(some.begin(), some.end(), std::back_inserter(results));
+  for (std::vector<QuantisedHead>& some : of_head) std::move(some.begin(), some.end(), std::back_inserter(results));
   return results;
 }
 
@@ -240,7 +244,8 @@ std::string QuantisationJson(const std::vector<QuantisedHead>& results) {
 
 std::string QuantisationCsv(const std::vector<QuantisedHead>& results) {
   std::string csv =
-      "layer,head,format,scale,hadamard,num_rows,relative_error,max_error,cosine,q_error,k_error,v_error,sparsity_0.95\n";
+      "layer,head,format,scale,hadamard,num_rows,relative_error,max_error,cosine,q_error,k_error,v_error,sparsity_0."
+      "95\n";
   for (const QuantisedHead& result : results) {
     csv += std::to_string(result.head.layer) + "," + std::to_string(result.head.head) + "," +
            NameOf(result.quantisation.format) + "," + NameOf(result.quantisation.group) + "," +

@@ -28,7 +28,7 @@ FarShape ShapeOf(const RowView& row) {
 
 class FarShapeStatistic : public RowStatistic {
  public:
-  FarShapeStatistic(MetricInfo info, double FarShape::* part) : info_(std::move(info)), part_(part) {}
+  FarShapeStatistic(MetricInfo info, double FarShape::*part) : info_(std::move(info)), part_(part) {}
   const MetricInfo& info() const override { return info_; }
   bool reads_probabilities() const override { return true; }
   bool samples_rows() const override { return true; }
@@ -36,7 +36,7 @@ class FarShapeStatistic : public RowStatistic {
 
  private:
   const MetricInfo info_;
-  double FarShape::* part_;
+  double FarShape::*part_;
 };
 
 }  // namespace

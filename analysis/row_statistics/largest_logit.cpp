@@ -19,8 +19,8 @@ class LargestLogitStatistic : public RowStatistic {
  public:
   const MetricInfo& info() const override {
     static const MetricInfo info = {
-        "largest_logit", "Largest logit", "", "largest scaled score of any row; QK-clip acts above 100",
-        false,           0,               0,  kClipAt};
+        "largest_logit", "Largest logit", "", "largest scaled score of any row; QK-clip acts above 100", false, 0, 0,
+        kClipAt};
     return info;
   }
   bool reads_probabilities() const override { return false; }

@@ -14,9 +14,13 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 class PreviousTokenStatistic : public RowStatistic {
  public:
   const MetricInfo& info() const override {
-    static const MetricInfo info = {
-        "previous_token", "Previous-token score", "share", "mass on the token before the query's, mean over rows",
-        false,            0,                      1};
+    static const MetricInfo info = {"previous_token",
+                                    "Previous-token score",
+                                    "share",
+                                    "mass on the token before the query's, mean over rows",
+                                    false,
+                                    0,
+                                    1};
     return info;
   }
   bool reads_probabilities() const override { return false; }
@@ -56,9 +60,12 @@ class InductionStatistic : public RowStatistic {
  public:
   const MetricInfo& info() const override {
     static const MetricInfo info = {
-        "induction", "Induction score",
-        "share",     "mass on tokens that followed an earlier one of the query's own id, mean over rows that have some",
-        false,       0,
+        "induction",
+        "Induction score",
+        "share",
+        "mass on tokens that followed an earlier one of the query's own id, mean over rows that have some",
+        false,
+        0,
         1};
     return info;
   }

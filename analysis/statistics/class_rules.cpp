@@ -15,7 +15,7 @@ constexpr char kSchema[] = "headscope-classes-1";
 
 struct Threshold {
   const char* name;
-  double ClassRules::* member;
+  double ClassRules::*member;
   const char* help;
 };
 constexpr std::array kThresholds = {
@@ -48,7 +48,8 @@ std::string ClassRulesJson(const ClassRules& rules) {
 
 ClassRules ReadClassRules(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw BadInputError({.file = path, .problem = "the file cannot be read", .remedy = "give one that exists"});
+  if (!file)
+    throw BadInputError({.file = path, .problem = "the file cannot be read", .remedy = "give one that exists"});
   const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
   const std::string remedy = "write one with 'headscope analyze --print-classes' and change its numbers";
   if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema || !json.contains("thresholds") ||

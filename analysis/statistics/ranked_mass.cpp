@@ -24,12 +24,47 @@ RankedMass::RankedMass(std::vector<int32_t> counts, std::vector<double> targets)
 }
 
 void RankedMass::Rank(const float* values, int64_t num_values) {
+  const int64_t num_large = KeepLarge(values, num_values);
+  if (num_large > 0) {
+    RankAll(large_.data(), num_large, num_values);
+  } else {
+    RankAll(values, num_values, num_values);
+  }
+}
+
+// Most values of a long row are too small to matter: those that do go to large_, in their order. Returns how many, or 0
+// where some answer may lie among the others.
+int64_t RankedMass::KeepLarge(const float* values, int64_t num_values) {
+  constexpr int64_t kLongRow = 2048;
+  constexpr double kRounding = 1e-4;  // of the sum in fp32
+  constexpr float kLower = 1e-5f;
+  constexpr int kTries = 3;
+  if (num_values < kLongRow || targets_.empty() || counts_.empty() || targets_.back() >= 1 - 4 * kRounding) return 0;
+  // What is dropped of a row of mass 1 is then less than what the largest target leaves.
+  auto least = static_cast<float>((1 - targets_.back()) / (2 * static_cast<double>(num_values)));
+  large_.resize(static_cast<size_t>(num_values));
+  for (int i = 0; i < kTries; ++i, least *= kLower) {
+    int64_t count = 0;
+    for (int64_t at = 0; at < num_values; ++at) {
+      large_[static_cast<size_t>(count)] = values[at];  // written always, counted where it is large: no branch
+      count += values[at] >= least ? 1 : 0;
+    }
+    if (count < counts_.back()) continue;
+    double mass = 0;
+    for (int64_t at = 0; at < count; ++at) mass += static_cast<double>(large_[static_cast<size_t>(at)]);
+    return mass >= targets_.back() + kRounding ? count : 0;
+  }
+  return 0;
+}
+
+// `values` are all that answers may lie among, of a row of `row_size`.
+void RankedMass::RankAll(const float* values, int64_t num_values, int64_t row_size) {
   for (int64_t i = 0; i < num_values; ++i) {
     Bucket& bucket = buckets_[static_cast<size_t>(BucketOf(values[i]))];
     ++bucket.count;
     bucket.mass += static_cast<double>(values[i]);
   }
-  WalkBuckets(num_values);
+  WalkBuckets(row_size);
   if (!asked_.empty()) {
     const int32_t lowest = asked_.back().bucket;
     for (int64_t i = 0; i < num_values; ++i) {
@@ -50,11 +85,11 @@ void RankedMass::Rank(const float* values, int64_t num_values) {
 
 // Walks from the largest values down; answers what falls on a bucket's edge and notes what falls inside one. Clears the
 // histogram.
-void RankedMass::WalkBuckets(int64_t num_values) {
+void RankedMass::WalkBuckets(int64_t row_size) {
   asked_.clear();
   asked_buckets_.clear();
   top_mass_.assign(counts_.size(), 0.0);
-  needed_.assign(targets_.size(), num_values);
+  needed_.assign(targets_.size(), row_size);
   size_t next_count = 0, next_target = 0;
   int64_t count = 0;
   double mass = 0;

@@ -11,7 +11,8 @@ namespace headscope::analysis {
 
 // Method: a histogram over the leading bits of the floats (exponent and four bits of mantissa), which order as the
 // values do, with count and mass per bucket. Only the few buckets in which an answer lies are collected and sorted.
-// Exact. Cost: two passes over the row.
+// Of a long row only the values that can matter are
+// looked at. Exact. Cost: one pass over the row, two over what is large.
 class RankedMass {
  public:
   // `counts` (increasing) and `targets` (increasing, in (0, 1]).
@@ -39,7 +40,9 @@ class RankedMass {
     int64_t count_before = 0;
     double mass_before = 0;
   };
-  void WalkBuckets(int64_t num_values);
+  int64_t KeepLarge(const float* values, int64_t num_values);
+  void RankAll(const float* values, int64_t num_values, int64_t row_size);
+  void WalkBuckets(int64_t row_size);
   void Answer(const Inside& inside, const std::vector<float>& sorted);
 
   const std::vector<int32_t> counts_;
@@ -50,6 +53,7 @@ class RankedMass {
   std::vector<Inside> asked_;
   std::vector<int32_t> asked_buckets_;
   std::vector<std::vector<float>> collected_;
+  std::vector<float> large_;
   std::vector<double> top_mass_;
   std::vector<int64_t> needed_;
 };

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 
 #include "analysis/types/rounding.h"
@@ -18,7 +17,7 @@ namespace {
 // Rows of one ScoreBlock call: enough to make it fast, few enough for their scores to stay in the cache between product
 // and sums.
 constexpr int64_t kBatchRows = 16;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr int32_t kColumnsAtOnce = 512;  // of a ScoreBlock call, as it says
 
 // Sum of p * (lse - score), the entropy of the row; sixteen partial sums in fp32 so that it vectorises, settled every
 // 1024 terms.
@@ -141,12 +140,20 @@ void RowBlockPass::RunRows(const int64_t* rows, int64_t count, size_t first_entr
   const int64_t width = end - begin;
   scores_.resize(static_cast<size_t>(kBatchRows * width));
   p_.resize(static_cast<size_t>(width));
-  kernels::ScoreBlock(q_.data(), head_dim, static_cast<int32_t>(count), keys_, static_cast<int32_t>(begin),
-                      static_cast<int32_t>(end), head_.scale, head_.soft_cap, scores_.data(), width);
+  for (int64_t from = begin; from < end; from += kColumnsAtOnce) {
+    kernels::ScoreBlock(q_.data(), head_dim, static_cast<int32_t>(count), keys_, static_cast<int32_t>(from),
+                        static_cast<int32_t>(std::min(from + kColumnsAtOnce, end)), head_.scale, head_.soft_cap,
+                        scores_.data() + (from - begin), width);
+  }
   for (int64_t i = 0; i < count; ++i) {
     AnalyseRow(rows[i], scores_.data() + i * width, begin, first_entry + static_cast<size_t>(i), table);
   }
-  MeasureAgreement(rows, count, begin, end, first_entry, table);
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t entry = first_entry + static_cast<size_t>(i);
+    if (table->sampled[entry] == 0) continue;
+    const kernels::ColumnRange attended = head_.AttendedColumns(rows[i]);
+    MeasureAgreement(rows[i], scores_.data() + i * width + (attended.begin - begin), attended, entry, table);
+  }
 }
 
 // p_ holds scores and becomes probabilities, piece by piece, so that each piece's sum comes for free.
@@ -226,46 +233,35 @@ void RowBlockPass::SelectEach(const float* values, int64_t num_columns, Take&& t
   }
 }
 
-void RowBlockPass::MeasureAgreement(const int64_t* rows, int64_t count, int64_t begin, int64_t end, size_t first_entry,
-                                    RowTable* table) {
+// Of one row, whose scores are those of the columns that it attends.
+void RowBlockPass::MeasureAgreement(int64_t row, const float* scores, const kernels::ColumnRange& attended,
+                                    size_t entry, RowTable* table) {
   const size_t num_k = options_.agreement_k.size();
-  const size_t per_row = options_.agreement_r.size() * num_k;
-  if (per_row == 0) return;
-  const int64_t head_dim = head_.head_dim;
-  const int64_t width = end - begin;
-  estimates_.resize(static_cast<size_t>(kBatchRows * width));
-  exact_top_.resize(static_cast<size_t>(kBatchRows) * num_k);
+  if (options_.agreement_r.empty() || num_k == 0) return;
+  const int64_t width = attended.end - attended.begin;
+  estimates_.resize(static_cast<size_t>(width));
+  exact_top_.resize(num_k);
   marked_.resize(static_cast<size_t>(head_.num_tokens));
-  const auto row_of = [&](const std::vector<float>& matrix, int64_t i) {
-    return matrix.data() + i * width + (head_.AttendedColumns(rows[i]).begin - begin);
-  };
-  const auto columns_of = [&](int64_t i) { return table->rows[first_entry + static_cast<size_t>(i)].num_columns; };
-  for (int64_t i = 0; i < count; ++i) {
-    SelectEach(row_of(scores_, i), columns_of(i), [&](size_t k, const std::vector<int32_t>& columns) {
-      exact_top_[static_cast<size_t>(i) * num_k + k] = columns;
-    });
-  }
+  SelectEach(scores, width, [&](size_t k, const std::vector<int32_t>& columns) { exact_top_[k] = columns; });
+  reduced_q_.resize(static_cast<size_t>(head_.head_dim));
   for (size_t r = 0; r < options_.agreement_r.size(); ++r) {
-    for (int64_t i = 0; i < count; ++i) {
-      float* q = q_.data() + i * head_dim;
-      std::copy_n(head_.q.data() + rows[i] * head_dim, head_dim, q);
-      KeepLargest(q, head_.head_dim, options_.agreement_r[r]);
-    }
+    std::copy_n(head_.q.data() + row * head_.head_dim, head_.head_dim, reduced_q_.data());
+    KeepLargest(reduced_q_.data(), head_.head_dim, options_.agreement_r[r]);
     // Ranking alone matters: no temperature, no cap (both keep the order).
-    kernels::ScoreBlock(q_.data(), head_dim, static_cast<int32_t>(count), keys_, static_cast<int32_t>(begin),
-                        static_cast<int32_t>(end), head_.scale, 0.0f, estimates_.data(), width);
-    for (int64_t i = 0; i < count; ++i) {
-      double* agreement = table->agreement.data() + (first_entry + static_cast<size_t>(i)) * per_row + r * num_k;
-      std::fill_n(agreement, num_k, kNan);
-      SelectEach(row_of(estimates_, i), columns_of(i), [&](size_t k, const std::vector<int32_t>& columns) {
-        const std::vector<int32_t>& exact = exact_top_[static_cast<size_t>(i) * num_k + k];
-        for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 1;
-        int32_t common = 0;
-        for (const int32_t column : columns) common += marked_[static_cast<size_t>(column)];
-        for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 0;
-        agreement[k] = static_cast<double>(common) / options_.agreement_k[k];
-      });
+    for (int32_t begin = attended.begin; begin < attended.end; begin += kColumnsAtOnce) {
+      const int32_t end = std::min(begin + kColumnsAtOnce, attended.end);
+      kernels::ScoreBlock(reduced_q_.data(), head_.head_dim, 1, keys_, begin, end, head_.scale, 0.0f,
+                          estimates_.data() + (begin - attended.begin), end - begin);
     }
+    double* agreement = table->agreement.data() + (entry * options_.agreement_r.size() + r) * num_k;
+    SelectEach(estimates_.data(), width, [&](size_t k, const std::vector<int32_t>& columns) {
+      const std::vector<int32_t>& exact = exact_top_[k];
+      for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 1;
+      int32_t common = 0;
+      for (const int32_t column : columns) common += marked_[static_cast<size_t>(column)];
+      for (const int32_t column : exact) marked_[static_cast<size_t>(column)] = 0;
+      agreement[k] = static_cast<double>(common) / options_.agreement_k[k];
+    });
   }
 }
 

@@ -57,10 +57,10 @@ struct RowNumbers {
 struct RowTable {
   std::vector<RowNumbers> rows;
   std::vector<double> row_statistics;  // [rows, RowStatistics()]
-  std::vector<uint8_t> sampled;        // [rows]: the statistics that sample rows look at this one
+  std::vector<uint8_t> sampled;        // [rows]: agreement and the statistics that sample rows look at this one
   std::vector<double> top_mass;        // [rows, counts]
   std::vector<int64_t> needed;         // [rows, targets]
-  std::vector<double> agreement;       // [rows, r x k]; NaN: too few columns for a choice
+  std::vector<double> agreement;       // [rows, r x k]; NaN: not sampled, or too few columns for a choice
   std::vector<double> block_chance;    // [row blocks]: what as many blocks would hold of the far mass if it lay evenly
   std::vector<double> block_mass;      // [row blocks]: mass of the best key blocks, summed over the block's rows
 };
@@ -84,7 +84,7 @@ class RowBlockPass {
   void Exponentiate(const RowExtent& extent, float lse, RowNumbers* numbers);
   template <typename Take>
   void SelectEach(const float* values, int64_t num_columns, Take&& take);
-  void MeasureAgreement(const int64_t* rows, int64_t count, int64_t begin, int64_t end, size_t first_entry,
+  void MeasureAgreement(int64_t row, const float* scores, const kernels::ColumnRange& attended, size_t entry,
                         RowTable* table);
 
   const HeadTensors& head_;
@@ -96,10 +96,11 @@ class RowBlockPass {
   TopColumns top_columns_;
   std::vector<float> q_;                         // gathered rows, [rows, head_dim]
   std::vector<float> scores_;                    // [rows, columns]
-  std::vector<float> estimates_;                 // [rows, columns], from the largest components of q alone
+  std::vector<float> reduced_q_;                 // one row with its largest components alone
+  std::vector<float> estimates_;                 // one row's scores by those
   std::vector<float> p_;                         // one row
   std::vector<double> key_block_mass_;           // [key blocks] of the row block
-  std::vector<std::vector<int32_t>> exact_top_;  // [rows, k]
+  std::vector<std::vector<int32_t>> exact_top_;  // [k], of one row
   std::vector<uint8_t> marked_;  // [tokens]: columns of one exact list, while another is compared with it
 };
 

@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
+#include "analysis/tiles.h"
 #include "analysis/types/rounding.h"
 #include "analysis/types/row_statistic.h"
-#include "analysis/tiles.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/parallel.h"
 
@@ -99,9 +99,9 @@ bool FillRowStatisticsOfHead(const HeadTensors& head, const StatisticsOptions& o
       return FillRowStatistics(head, row, extent, {}, at, table);
     std::vector<float>& p = scores[static_cast<size_t>(worker)];
     p.resize(static_cast<size_t>(extent.end - extent.begin));
-    kernels::ScoreBlock(head.q.data() + row * head.head_dim, head.head_dim, 1, keys,
-                        static_cast<int32_t>(extent.begin), static_cast<int32_t>(extent.end), head.scale,
-                        head.soft_cap, p.data(), extent.end - extent.begin);
+    kernels::ScoreBlock(head.q.data() + row * head.head_dim, head.head_dim, 1, keys, static_cast<int32_t>(extent.begin),
+                        static_cast<int32_t>(extent.end), head.scale, head.soft_cap, p.data(),
+                        extent.end - extent.begin);
     kernels::ExpInPlace(p.data(), extent.end - extent.begin, head.lse[static_cast<size_t>(row)]);
     FillRowStatistics(head, row, extent, p, at, table);
   });

@@ -62,8 +62,8 @@ double MaximumOfDefined(const std::vector<double>& values, size_t first, size_t 
 }
 
 void FillHeadNumbers(const HeadTensors& head, HeadStatistics* statistics) {
-  const HeadView view{head.num_rows, head.num_tokens, head.head_dim, head.ValueDim(), head.q, head.q_pre_rope,
-                      head.k,        head.v};
+  const HeadView view{head.num_rows, head.num_tokens, head.head_dim, head.ValueDim(),
+                      head.q,        head.q_pre_rope, head.k,        head.v};
   for (const HeadStatistic* statistic : WholeHeadStatistics())
     statistics->numbers.push_back({statistic->info().name, statistic->OfHead(view)});
 }
@@ -183,7 +183,8 @@ HeadStatistics ComputeStatistics(const HeadTensors& head, const StatisticsOption
   table.sampled = SampledRows(static_cast<int64_t>(num_rows));
   table.top_mass.resize(num_rows * TopKCounts().size());
   table.needed.resize(num_rows * options.cra_targets.size());
-  table.agreement.resize(num_rows * options.agreement_r.size() * options.agreement_k.size());
+  table.agreement.assign(num_rows * options.agreement_r.size() * options.agreement_k.size(),
+                         std::numeric_limits<double>::quiet_NaN());
   table.block_mass.resize(blocks.size());
   table.block_chance.resize(blocks.size());
 

@@ -59,7 +59,9 @@ void FillRows(const HeadTensors& head, const kernels::RowNumbers& numbers, RowTa
 }
 
 void FillAgreement(const std::vector<int32_t>& common, const StatisticsOptions& options, RowTable* table) {
+  const size_t per_row = options.agreement_r.size() * options.agreement_k.size();
   for (size_t i = 0; i < common.size(); ++i) {
+    if (table->sampled[i / per_row] == 0) continue;
     const int32_t k = options.agreement_k[i % options.agreement_k.size()];
     table->agreement[i] = common[i] < 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(common[i]) / k;
   }

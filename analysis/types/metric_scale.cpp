@@ -9,7 +9,8 @@
 
 namespace headscope::analysis {
 
-MetricScale::MetricScale(const MetricInfo& metric, std::span<const double> values) : diverging_(metric.diverging), alarm_(metric.alarm) {
+MetricScale::MetricScale(const MetricInfo& metric, std::span<const double> values)
+    : diverging_(metric.diverging), alarm_(metric.alarm) {
   if (metric.minimum != metric.maximum) {
     least_ = metric.minimum;
     most_ = metric.maximum;

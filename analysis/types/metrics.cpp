@@ -91,10 +91,10 @@ std::vector<Metric> MakeMetrics() {
                          return kUnknown;
                        }});
   }
-  metrics.push_back({{"class_confidence", "Confidence of the class", "",
-                      "1 where no number that decided the class is near its threshold, 0 where one lies on it", false,
-                      0, 1},
-                     [](const HeadStatistics& statistics) { return statistics.class_confidence; }});
+  metrics.push_back(
+      {{"class_confidence", "Confidence of the class", "",
+        "1 where no number that decided the class is near its threshold, 0 where one lies on it", false, 0, 1},
+       [](const HeadStatistics& statistics) { return statistics.class_confidence; }});
   metrics.push_back({{"entropy", "Entropy", "nats", "entropy of a row's probabilities, mean over rows", false, 0, 0},
                      [](const HeadStatistics& statistics) { return statistics.entropy; }});
   metrics.push_back(Mass("max_probability", "Largest probability", "largest probability of a row, mean over rows",

@@ -64,7 +64,7 @@ double OfGaussian(std::span<const float> q, int32_t head_dim) {
 
 class KurtosisStatistic : public HeadStatistic {
  public:
-  KurtosisStatistic(MetricInfo info, std::span<const float> HeadView::* queries,
+  KurtosisStatistic(MetricInfo info, std::span<const float> HeadView::*queries,
                     double (*of)(std::span<const float>, int32_t))
       : info_(std::move(info)), queries_(queries), of_(of) {}
   const MetricInfo& info() const override { return info_; }
@@ -72,25 +72,24 @@ class KurtosisStatistic : public HeadStatistic {
 
  private:
   const MetricInfo info_;
-  std::span<const float> HeadView::* queries_;
+  std::span<const float> HeadView::*queries_;
   double (*of_)(std::span<const float>, int32_t);
 };
 
 }  // namespace
 
 const HeadStatistic& PooledKurtosis() {
-  static const KurtosisStatistic statistic(
-      {"kurtosis_pooled", "Kurtosis of q, pooled", "", "excess (Fisher) kurtosis of q's components over all rows", true,
-       0, 0},
-      &HeadView::q, Pooled);
+  static const KurtosisStatistic statistic({"kurtosis_pooled", "Kurtosis of q, pooled", "",
+                                            "excess (Fisher) kurtosis of q's components over all rows", true, 0, 0},
+                                           &HeadView::q, Pooled);
   return statistic;
 }
 
 const HeadStatistic& GaussianKurtosis() {
-  static const KurtosisStatistic statistic({"kurtosis_gaussian", "Kurtosis, Gaussian q", "",
-                                            "the pooled kurtosis that a Gaussian q of the same mean and covariance has",
-                                            true, 0, 0},
-                                           &HeadView::q, OfGaussian);
+  static const KurtosisStatistic statistic(
+      {"kurtosis_gaussian", "Kurtosis, Gaussian q", "",
+       "the pooled kurtosis that a Gaussian q of the same mean and covariance has", true, 0, 0},
+      &HeadView::q, OfGaussian);
   return statistic;
 }
 

@@ -12,8 +12,12 @@ namespace {
 class ValueCorrelationStatistic : public HeadStatistic {
  public:
   const MetricInfo& info() const override {
-    static const MetricInfo info = {"v_correlation", "Correlation ratio of V", "",
-                                    "excess correlation ratio of V along the tokens: 0 for independent values", true, 0,
+    static const MetricInfo info = {"v_correlation",
+                                    "Correlation ratio of V",
+                                    "",
+                                    "excess correlation ratio of V along the tokens: 0 for independent values",
+                                    true,
+                                    0,
                                     0};
     return info;
   }

@@ -28,7 +28,8 @@ namespace {
 using analysis::NumberFormat;
 using analysis::ScaleGroup;
 
-constexpr std::array kFormats = {NumberFormat::kFp8E4m3, NumberFormat::kInt8, NumberFormat::kInt4, NumberFormat::kMxfp4};
+constexpr std::array kFormats = {NumberFormat::kFp8E4m3, NumberFormat::kInt8, NumberFormat::kInt4,
+                                 NumberFormat::kMxfp4};
 constexpr std::array kGroups = {ScaleGroup::kTensor, ScaleGroup::kHead, ScaleGroup::kChannel, ScaleGroup::kToken};
 
 struct QuantiseArguments {
@@ -51,7 +52,8 @@ std::vector<typename Choices::value_type> Chosen(const std::vector<std::string>&
   }
   std::vector<Choice> chosen;
   for (const Choice choice : all) {
-    if (typed.empty() || std::find(typed.begin(), typed.end(), name_of(choice)) != typed.end()) chosen.push_back(choice);
+    if (typed.empty() || std::find(typed.begin(), typed.end(), name_of(choice)) != typed.end())
+      chosen.push_back(choice);
   }
   return chosen;
 }
@@ -152,8 +154,7 @@ void AddQuantiseCommand(CLI::App& app, Action& action) {
   command->add_option("--tensors", arguments->tensors, "What is quantised (all): q, k, v")
       ->delimiter(',')
       ->type_name("q,k,v");
-  command
-      ->add_option("--max-rows", arguments->max_rows, "Query rows to look at, evenly spaced (0: every row)")
+  command->add_option("--max-rows", arguments->max_rows, "Query rows to look at, evenly spaced (0: every row)")
       ->capture_default_str();
   AddOutputOptions(command, &arguments->output, &arguments->force,
                    "Write every head's numbers to .csv, or with the scales to .json");

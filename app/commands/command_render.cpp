@@ -224,7 +224,8 @@ void AddRenderCommand(CLI::App& app, Action& action) {
   command->add_option("--ground", arguments->ground, "light (white, for paper) or dark (as the window): around the map")
       ->capture_default_str();
   AddDeviceOption(command, &arguments->device, "a GPU takes heads recorded in bf16 or fp16");
-  AddOutputOptions(command, &arguments->output, &arguments->force, "Picture to write: of a map .png; of a figure .svg, .pdf or .png, or its numbers as .json or .csv");
+  AddOutputOptions(command, &arguments->output, &arguments->force,
+                   "Picture to write: of a map .png; of a figure .svg, .pdf or .png, or its numbers as .json or .csv");
   AddThreadsOption(command, &arguments->num_threads);
   AddQuietOption(command, &arguments->quiet);
   command->callback([=, &action] { action = [=] { return RunRender(*arguments); }; });

@@ -35,10 +35,11 @@ void from_json(const nlohmann::json& json, HeadNumber& number) {
   json.at("name").get_to(number.name);
   number.value = json.at("value").is_null() ? std::nan("") : json.at("value").get<double>();
 }
-#define HEADSCOPE_HEAD_FIELDS                                                                                  \
-  id, kv_head, num_rows, num_tokens, device, note, row_means, numbers, entropy, max_probability, top_k_mass, agreement, \
-      sparsity, sink_mass, local_mass, vertical_mass, slash_mass, block_mass, retrieval_mass, retrieval_peak,  \
-      outside_mass, column_profile, diagonal_profile, head_class, class_reason, class_confidence, class_alternative
+#define HEADSCOPE_HEAD_FIELDS                                                                                     \
+  id, kv_head, num_rows, num_tokens, device, note, row_means, numbers, entropy, max_probability, top_k_mass,      \
+      agreement, sparsity, sink_mass, local_mass, vertical_mass, slash_mass, block_mass, retrieval_mass,          \
+      retrieval_peak, outside_mass, column_profile, diagonal_profile, head_class, class_reason, class_confidence, \
+      class_alternative
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HeadStatistics, HEADSCOPE_HEAD_FIELDS)
 
 namespace {
@@ -66,16 +67,14 @@ uint64_t Hash(const std::string& text) {
 
 template <typename Statistic, typename Number>
 bool HasEvery(const std::vector<const Statistic*>& known, const std::vector<Number>& kept) {
-  return std::equal(known.begin(), known.end(), kept.begin(), kept.end(),
-                    [](const Statistic* statistic, const Number& number) {
-                      return statistic->info().name == number.name;
-                    });
+  return std::equal(
+      known.begin(), known.end(), kept.begin(), kept.end(),
+      [](const Statistic* statistic, const Number& number) { return statistic->info().name == number.name; });
 }
 
 // False: kept by a program that knew other statistics.
 bool HasEveryStatistic(const analysis::HeadStatistics& head) {
-  return HasEvery(analysis::RowStatistics(), head.row_means) &&
-         HasEvery(analysis::WholeHeadStatistics(), head.numbers);
+  return HasEvery(analysis::RowStatistics(), head.row_means) && HasEvery(analysis::WholeHeadStatistics(), head.numbers);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ TEST(RoundTo, ScalesAreThoseOfTheirGroup) {
 
 TEST(RoundTo, MicroscalingSharesAPowerOfTwoByThirtyTwoComponents) {
   std::vector<float> values(40, 1);
-  values[3] = 100;   // 2^6 <= 100 < 2^7: the scale is 2^4
+  values[3] = 100;    // 2^6 <= 100 < 2^7: the scale is 2^4
   values[35] = 0.3f;  // 2^-2 <= 1 .. the second block's largest is 1: 2^-2
   const std::vector<float> scales = RoundTo({NumberFormat::kMxfp4, ScaleGroup::kBlock, false}, 0, 40, values);
   EXPECT_THAT(scales, ElementsAre(16, 0.25f));

@@ -266,9 +266,9 @@ INSTANTIATE_TEST_SUITE_P(Plants, PlantedClasses,
 // A thousand heads of known classes, each with noise of its own on every score.
 TEST(Classes, OfAThousandNoisyHeadsAreRightInNinetyEightPercent) {
   constexpr std::array kPlants = {
-      PlantedClass{Plant::kSinkLocal, HeadClass::kSinkLocal},  PlantedClass{Plant::kVertical, HeadClass::kVerticalSlash},
-      PlantedClass{Plant::kSlash, HeadClass::kVerticalSlash},  PlantedClass{Plant::kBlock, HeadClass::kBlock},
-      PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},      PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}};
+      PlantedClass{Plant::kSinkLocal, HeadClass::kSinkLocal}, PlantedClass{Plant::kVertical, HeadClass::kVerticalSlash},
+      PlantedClass{Plant::kSlash, HeadClass::kVerticalSlash}, PlantedClass{Plant::kBlock, HeadClass::kBlock},
+      PlantedClass{Plant::kDiffuse, HeadClass::kDiffuse},     PlantedClass{Plant::kRetrieval, HeadClass::kRetrieval}};
   constexpr uint32_t kHeads = 1000;
   StatisticsOptions options;
   options.max_rows = 200;

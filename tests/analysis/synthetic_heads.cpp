@@ -139,7 +139,8 @@ HeadTensorsPtr PlantedHead(Plant plant, int64_t num_tokens, uint32_t seed, float
   const float noise_of_component = noise / std::sqrt(128.0f) / head->scale;
   for (int64_t row = 0; row < num_tokens; ++row) {
     if (noise > 0) {
-      for (int32_t i = 0; i < 128; ++i) head->q[static_cast<size_t>(row * 128 + i)] = noise_of_component * normal(random);
+      for (int32_t i = 0; i < 128; ++i)
+        head->q[static_cast<size_t>(row * 128 + i)] = noise_of_component * normal(random);
     }
     const auto add = [&](int64_t column, float weight) {
       if (column < 0 || column > row) return;

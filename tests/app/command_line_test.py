@@ -188,6 +188,66 @@ class Results(TraceCase):
             self.assertEqual(first_pixel(out), (corner,) * 3)
         self.assertIn("light, dark", run("render", self.trace, "--head", "8:4", "--ground", "grey", "-o", self.path / "x.png", code=2).stderr)
 
+    def test_analyze_marks_what_is_alarming(self):
+        asked = ("analyze", self.trace, "--heads", "8:4", "--metrics", "largest_logit", "--quiet")
+        quiet, loud = run(*asked).stdout, run(*asked, "--alarm", "largest_logit=1").stdout
+        self.assertNotIn("!", quiet)
+        self.assertIn("!", loud.splitlines()[2])
+        self.assertIn("largest_logit above 1: 1 of 1 heads", loud)
+        for wrong in ("largest_logit", "largest_logit=x", "=3"):
+            self.assertIn("--alarm", run(*asked, "--alarm", wrong, code=2).stderr)
+
+    def test_classes_follow_thresholds_from_a_file(self):
+        rules = json.loads(run("analyze", "--print-classes").stdout)
+        self.assertEqual(rules["schema"], "headscope-classes-1")
+        self.assertEqual(set(rules["thresholds"]), set(rules["meaning"]))
+        path = self.path / "classes.json"
+        rules["thresholds"] |= {"retrieval_peak": 1, "far_mass": 1, "near_mass": 0}
+        path.write_text(json.dumps(rules))
+        run("analyze", self.trace, "--heads", "8:*", "--classes", path, "-o", self.path / "near.json", "--quiet")
+        heads = json.loads((self.path / "near.json").read_text())["heads"]
+        self.assertEqual({head["class"] for head in heads}, {"sink+local"}, "a near mass of 0 is enough for all")
+        self.assertTrue(all(head["class_alternative"] != "sink+local" and 0 <= head["class_confidence"] <= 1 for head in heads))
+        path.write_text('{"schema": "headscope-classes-1", "thresholds": {"near": 1}}')
+        self.assertIn("near", run("analyze", self.trace, "--classes", path, code=3).stderr)
+        self.assertIn("TRACE", run("analyze", code=2).stderr)
+
+    def test_figures_are_drawn_and_their_numbers_written(self):
+        names = [line.split()[0] for line in run("render", "--list-figures").stdout.splitlines()]
+        self.assertIn("sparsity", names)
+        figure = ("render", self.trace, "--heads", "8:*", "--max-rows", "16", "--quiet", "--figure")
+        for name in names:
+            with self.subTest(figure=name):
+                traces = (self.trace,) if name == "index-transfer" else ()
+                out = self.path / f"{name}.json"
+                run(*figure, name, *traces, "-o", out)
+                said = json.loads(out.read_text())
+                self.assertEqual((said["schema"], said["figure"]), ("headscope-figure-1", name))
+                self.assertTrue(all(panel["series"] for panel in said["panels"]))
+        for extension, begin in (("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG"), ("csv", b"panel,series,x,y")):
+            out = self.path / f"figure.{extension}"
+            run(*figure, "sparsity", "-o", out)
+            self.assertTrue(out.read_bytes().startswith(begin), extension)
+        self.assertIn("choose from top-k-mass", run(*figure, "no-such", "-o", self.path / "x.svg", code=2).stderr)
+        self.assertIn(".svg", run(*figure, "sparsity", "-o", self.path / "x.gif", code=2).stderr)
+        self.assertIn("at least 2", run(*figure, "index-transfer", "-o", self.path / "x.svg", code=2).stderr)
+        self.assertIn("--figure", run("render", self.trace, "-o", self.path / "x.png", code=2).stderr)
+
+    def test_quantise_ranks_formats(self):
+        out = self.path / "bits.json"
+        run("quantise", self.trace, "--heads", "8:*", "--scales", "token", "--hadamard", "off", "--quiet", "-o", out)
+        error = {}
+        for entry in json.loads(out.read_text())["results"]:
+            error.setdefault(entry["format"], []).append(entry["relative_error"])
+        self.assertEqual({name: len(some) for name, some in error.items()}, dict.fromkeys(("fp8-e4m3", "int8", "int4", "mxfp4"), 8))
+        mean = {name: sum(some) / len(some) for name, some in error.items()}
+        self.assertLess(mean["int8"], mean["fp8-e4m3"])
+        self.assertLess(mean["fp8-e4m3"], mean["mxfp4"])
+        self.assertLess(mean["mxfp4"], mean["int4"])
+        self.assertIn("int8      token    off", run("quantise", self.trace, "--heads", "8:4", "--formats", "int8", "--quiet").stdout)
+        for option, wrong in (("--formats", "int9"), ("--scales", "row"), ("--hadamard", "maybe"), ("--tensors", "o"), ("-o", "x.h5")):
+            self.assertIn(wrong, run("quantise", self.trace, option, wrong, code=2).stderr)
+
     def test_export_takes_a_part(self):
         out = self.path / "part.h5"
         run("export", self.trace, "--layers", "2,8", "--heads", "4,5", "--tokens", "100:200", "-o", out)

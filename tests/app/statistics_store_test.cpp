@@ -9,8 +9,8 @@
 #include <fstream>
 #include <string>
 
-#include "analysis/types/head_statistics.h"
 #include "analysis/types/head_statistic.h"
+#include "analysis/types/head_statistics.h"
 #include "analysis/types/row_statistic.h"
 
 namespace headscope::app {

@@ -114,15 +114,22 @@ def best(scores, k):
     return chosen
 
 
+def sampled(rows):
+    """The rows that statistics which sample look at: the last of each of 1024 even parts."""
+    parts = min(rows, 1024)
+    return np.array([(i + 1) * rows // parts - 1 for i in range(parts)])
+
+
 def agreement(head, components, counts):
-    """Mean over the rows with more than k columns of the share of the k best that the r largest components of q find; for each (r, k)."""
+    """Mean over the sampled rows with more than k columns of the share of the k best that the r largest components of q find; for each (r, k)."""
     order = np.argsort(-np.abs(head.q), axis=1, kind="stable")
     largest = {r: np.zeros_like(head.q) for r in components}
     for r, kept in largest.items():
         np.put_along_axis(kept, order[:, :r], np.take_along_axis(head.q, order[:, :r], axis=1), axis=1)
     shares = {(r, k): [] for r in components for k in counts}
-    for begin in range(0, len(head.q), ROWS_AT_ONCE):
-        rows = slice(begin, begin + ROWS_AT_ONCE)
+    few = sampled(len(head.q))
+    for begin in range(0, len(few), ROWS_AT_ONCE):
+        rows = few[begin:begin + ROWS_AT_ONCE]
         columns = head.positions[rows].max() + 1
         attended = head.attended[rows, :columns]
         exact = np.where(attended, head.scores[rows, :columns], -np.inf)
@@ -139,12 +146,6 @@ def far_blocks(head, position):
     """How many key blocks the far region of a row at `position` touches; one when it has none."""
     begin, end = max(head.sinks, position - head.window + 1 if head.window else 0), position - LOCAL + 1
     return (end - 1) // BLOCK - begin // BLOCK + 1 if begin < end else 1
-
-
-def sampled(rows):
-    """The rows that statistics which sample look at: the last of each of 1024 even parts."""
-    parts = min(rows, 1024)
-    return np.array([(i + 1) * rows // parts - 1 for i in range(parts)])
 
 
 def kurtosis(values, axis=None):

@@ -38,15 +38,16 @@ enum class FigureKind {
 struct FigurePanel {
   std::string title;
   FigureKind kind = FigureKind::kLines;
-  FigureAxis x, y;  // of kHeat: y is the axis of the rows
+  FigureAxis x, y;   // of kHeat: y is the axis of the rows
   FigureAxis value;  // of kHeat
   std::vector<std::string> categories;
   std::vector<FigureSeries> series;
+  bool ordered = false;   // series come in an order, such as layers: their colours do, too
   bool diagonal = false;  // of kPoints: where x = y is drawn
 };
 
 struct Figure {
-  std::string name;     // as typed
+  std::string name;  // as typed
   std::string title;
   std::string source;   // the paper's figure or table; empty: headscope's own
   std::string caption;  // what was computed, with the numbers that the paper has for comparison
@@ -69,7 +70,7 @@ struct FigureInput {
 };
 
 struct FigureInfo {
-  std::string name;    // as typed after --figure
+  std::string name;  // as typed after --figure
   std::string title;
   std::string source;  // as Figure::source
   std::string help;    // one line

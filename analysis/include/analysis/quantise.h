@@ -35,8 +35,8 @@ struct Quantisation {
 float Rounded(float value, NumberFormat format);
 float LargestNumber(NumberFormat format);
 
-// Multiplies each run of the largest power of two that divides `dim` by the normalised Hadamard matrix of that size; its
-// own inverse. values [rows, dim], in place.
+// Multiplies each run of the largest power of two that divides `dim` by the normalised Hadamard matrix of that size;
+// its own inverse. values [rows, dim], in place.
 void TurnByHadamard(std::span<float> values, int32_t dim);
 
 // Rounds `values` [rows, dim] in place and returns the scales: one of a tensor or head, dim of channels, rows of
@@ -62,7 +62,7 @@ struct QuantisedHead {
   // Of the output over the looked-at rows, as of a method's (analysis/types/comparison.h).
   double relative_error = 0, max_error = 0, cosine = 1;
   double q_error = 0, k_error = 0, v_error = 0;  // |rounded - x| / |x| of each tensor; 0 where it was left as it is
-  double sparsity = 0;                           // at a CRA of 0.95, over the same rows: what leaving pairs out would do
+  double sparsity = 0;  // at a CRA of 0.95, over the same rows: what leaving pairs out would do
   // Of tensors, heads and channels; those of tokens and blocks are made as tokens come.
   std::vector<float> q_scales, k_scales, v_scales;
 };

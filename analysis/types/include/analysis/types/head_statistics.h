@@ -70,7 +70,7 @@ struct HeadStatistics {
   std::vector<float> column_profile;
   std::vector<float> diagonal_profile;
   HeadClass head_class = HeadClass::kUnknown;
-  std::string class_reason;  // the numbers that decided it, one line
+  std::string class_reason;     // the numbers that decided it, one line
   double class_confidence = 0;  // 1: no number that decided is near its threshold; 0: one lies on it
   HeadClass class_alternative = HeadClass::kUnknown;  // what it would be if the number nearest its threshold crossed it
 };

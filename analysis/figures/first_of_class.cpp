@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "figures/first_of_class.h"
+
+#include <set>
+
+#include "figures/head_rows.h"
+
+namespace headscope::analysis {
+
+FirstOfClass ChooseFirstOfClass(const FigureInput& input) {
+  const std::vector<std::vector<HeadStatistics>> statistics = StatisticsOfAll(input);
+  FirstOfClass chosen{input, std::vector<std::vector<std::string>>(input.traces.size())};
+  for (size_t trace = 0; trace < input.traces.size(); ++trace) {
+    chosen.input.traces[trace].heads.clear();
+    std::set<HeadClass> seen;
+    for (const HeadStatistics& head : statistics[trace]) {
+      if (!seen.insert(head.head_class).second) continue;
+      chosen.input.traces[trace].heads.push_back(head.id);
+      chosen.titles[trace].push_back((input.traces.size() > 1 ? input.traces[trace].name + ", " : "") +
+                                     HeadClassName(head.head_class) + " (" + std::to_string(head.id.layer) + ":" +
+                                     std::to_string(head.id.head) + ")");
+    }
+  }
+  return chosen;
+}
+
+}  // namespace headscope::analysis
