@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What decode methods keep of a head's mass by how much less they read than dense attention (SparQ Attention, appendix
 // G: compression ratio).
-#include <algorithm>
-#include <cmath>
-#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "analysis/measured_heads.h"
-#include "analysis/search.h"
 #include "base/check_status.h"
-#include "base/errors.h"
 #include "compare/decode_steps.h"
 #include "compare/decode_walk.h"
 #include "figures/figure_list.h"
@@ -24,9 +21,9 @@ namespace headscope::analysis {
 namespace {
 
 constexpr int32_t kSteps = 8;
-constexpr int kSettings = 6;
 
 struct Point {
+  std::string method;                // its title
   double compression = 0, kept = 0;  // elements that dense moves / own; mean kept mass
 };
 
@@ -70,41 +67,27 @@ class Walker {
   const kernels::RunOptions options_;
 };
 
-using Curves = std::map<std::string, std::vector<Point>>;  // by method title
-
-// Every method, its budget in tokens halved from half of the sequence on; methods without one at their defaults.
-Curves CurvesOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
+// Every method at its defaults.
+std::vector<Point> PointsOf(const HeadTensorsPtr& head, const std::stop_token& stop) {
   const Walker walker(head, stop);
   const kernels::DecodeMethod& dense = kernels::DecodeBaseline();
   const double all = walker.Run(dense, kernels::ParameterValues(dense.spec())).first;
-  Curves curves;
+  std::vector<Point> points;
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
     const kernels::MethodSpec& spec = method->spec();
     if (spec.baseline) continue;
-    std::vector<const kernels::ParameterSpec*> budgets = Budgets(spec);
-    std::erase_if(budgets, [](const kernels::ParameterSpec* budget) {
-      return budget->type != kernels::ParameterType::kInteger || budget->tokens_per_unit != 1;
-    });
-    for (int setting = 1; setting <= (budgets.empty() ? 1 : kSettings); ++setting) {
-      kernels::ParameterValues values(spec);
-      for (const kernels::ParameterSpec* budget : budgets) {
-        const double value = std::round(static_cast<double>(head->num_tokens) * std::exp2(-setting));
-        const std::string why = values.Set(spec, budget->name, std::clamp(value, budget->minimum, budget->maximum));
-        if (!why.empty()) throw UsageError(why);
-      }
-      const auto [moved, kept] = walker.Run(*method, values);
-      curves[spec.title].push_back({all / moved, kept});
-    }
+    const auto [moved, kept] = walker.Run(*method, kernels::ParameterValues(spec));
+    points.push_back({spec.title, all / moved, kept});
   }
-  return curves;
+  return points;
 }
 
 std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* caption) {
   const FirstOfClass first = ChooseFirstOfClass(input);
-  std::vector<std::vector<Curves>> all;
+  std::vector<std::vector<std::vector<Point>>> all;
   for (const FigureTrace& trace : first.input.traces) all.emplace_back(trace.heads.size());
   ForEachHead(first.input, [&](size_t trace, size_t head, const HeadTensorsPtr& tensors) {
-    all[trace][head] = CurvesOf(tensors, input.stop);
+    all[trace][head] = PointsOf(tensors, input.stop);
   });
   std::vector<FigurePanel> panels;
   for (size_t trace = 0; trace < all.size(); ++trace) {
@@ -113,21 +96,16 @@ std::vector<FigurePanel> MakeCompression(const FigureInput& input, std::string* 
       panel.title = first.titles[trace][head];
       panel.x = {"compression: elements of dense / own", true, 0, 0};
       panel.y = {"kept mass", false, 0, 1};
-      for (const auto& [title, points] : all[trace][head]) {
-        FigureSeries series{title, {}, {}};
-        for (const Point& point : points) {
-          series.x.push_back(point.compression);
-          series.y.push_back(point.kept);
-        }
-        panel.series.push_back(std::move(series));
-      }
+      panel.kind = FigureKind::kPoints;
+      for (const Point& point : all[trace][head])
+        panel.series.push_back({point.method, {point.compression}, {point.kept}});
       panels.push_back(std::move(panel));
     }
   }
   *caption =
-      "Mean kept mass of the last 8 rows as decode steps, on the first head of each class by itself; budgets in tokens "
-      "are halved from half of the sequence, other methods stand at their defaults. SparQ: 6.4 times fewer at "
-      "4096 tokens and 7.53 at 16384 with r = 32 and k = 128.";
+      "Mean kept mass of the last 8 rows as decode steps, on the first head of each class by itself, every method at "
+      "its "
+      "defaults. SparQ: 6.4 times fewer elements at 4096 tokens and 7.53 at 16384 with r = 32 and k = 128.";
   return panels;
 }
 

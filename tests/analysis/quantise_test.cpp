@@ -58,7 +58,9 @@ TEST(Hadamard, IsItsOwnInverseAndKeepsProducts) {
       turned_product += turned_a[i] * turned_b[i];
     }
     EXPECT_NEAR(turned_product, product, 1e-3);
-    if (dim == 64) EXPECT_NE(turned_a, a);
+    if (dim == 64) {
+      EXPECT_NE(turned_a, a);
+    }
     TurnByHadamard(turned_a, dim);
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(turned_a[i], a[i], 1e-5);
   }

@@ -36,12 +36,12 @@ enum class FigureKind {
 };
 
 struct FigurePanel {
-  std::string title;
+  std::string title = {};
   FigureKind kind = FigureKind::kLines;
-  FigureAxis x, y;   // of kHeat: y is the axis of the rows
-  FigureAxis value;  // of kHeat
-  std::vector<std::string> categories;
-  std::vector<FigureSeries> series;
+  FigureAxis x = {}, y = {};  // of kHeat: y is the axis of the rows
+  FigureAxis value = {};      // of kHeat
+  std::vector<std::string> categories = {};
+  std::vector<FigureSeries> series = {};
   bool ordered = false;   // series come in an order, such as layers: their colours do, too
   bool diagonal = false;  // of kPoints: where x = y is drawn
 };
@@ -56,8 +56,8 @@ struct Figure {
 
 struct FigureTrace {
   const data::TraceReader* trace = nullptr;
-  std::string name;  // as shown
-  std::vector<HeadId> heads;
+  std::string name = {};  // as shown
+  std::vector<HeadId> heads = {};
 };
 
 struct FigureInput {
