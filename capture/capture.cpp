@@ -46,8 +46,18 @@ struct Prompt {
 
 Prompt ReadPrompt(const CaptureRequest& request, const model::Tokenizer& tokenizer, const model::ModelConfig& config) {
   const int given = static_cast<int>(request.text.has_value()) + static_cast<int>(request.prompt_file.has_value()) +
-                    static_cast<int>(request.task.has_value());
-  if (given != 1) throw UsageError("a capture needs exactly one of a text, a prompt file and a task");
+                    static_cast<int>(request.task.has_value()) + static_cast<int>(!request.tokens.empty());
+  if (given != 1) throw UsageError("a capture needs exactly one of a text, a prompt file, tokens and a task");
+  if (!request.tokens.empty()) {
+    for (const int32_t id : request.tokens) {
+      if (id >= 0 && id < config.vocabulary_size) continue;
+      throw UsageError({.field = "tokens",
+                        .value = std::to_string(id),
+                        .problem = "the model has the ids 0 to " + std::to_string(config.vocabulary_size - 1),
+                        .remedy = "give ids of its own tokenizer"});
+    }
+    return {request.tokens, "tokens", ""};
+  }
   if (request.task) {
     const eval::TaskPrompt task = eval::MakeTask(*request.task, request.task_length, request.task_seed, tokenizer,
                                                  eval::ReadProse(request.prose_path));
@@ -85,11 +95,25 @@ struct RecordedHeads {
   std::vector<int32_t> layers, qo_heads;
 };
 
+// Of those that have heads: all of them where none is named.
+std::vector<int32_t> ChooseLayers(const std::vector<int32_t>& named, const model::ModelConfig& config) {
+  std::vector<int32_t> chosen = ChooseNumbers(named, config.num_layers, "layer");
+  const auto is_linear = [&](int32_t layer) { return config.layers[static_cast<size_t>(layer)].linear; };
+  if (named.empty()) {
+    std::erase_if(chosen, is_linear);
+  } else if (const auto without = std::find_if(chosen.begin(), chosen.end(), is_linear); without != chosen.end()) {
+    throw UsageError({.field = "layers",
+                      .value = std::to_string(*without),
+                      .problem = "the layer has a recurrence in place of attention, and no heads",
+                      .remedy = "name layers with attention, or none for all of those"});
+  }
+  return chosen;
+}
+
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::ModelConfig& config) {
   if (request.task) RequirePositions(config, "length", request.task_length);
   RequirePositions(config, "decode", request.decode_tokens);
-  return {ChooseNumbers(request.layers, config.num_layers, "layer"),
-          ChooseNumbers(request.heads, config.num_qo_heads, "head")};
+  return {ChooseLayers(request.layers, config), ChooseNumbers(request.heads, config.num_qo_heads, "head")};
 }
 
 void CheckPositions(const CaptureRequest& request, const Prompt& prompt, const model::ModelConfig& config) {
@@ -131,9 +155,11 @@ data::LayerFacts FactsOf(const model::ModelConfig& config, int32_t layer, const 
     if (rope.interleaved) facts.rope.convention = data::RopeConvention::kInterleaved;
     facts.rope.theta = static_cast<float>(rope.theta);
     facts.rope.num_dims = rope.rotary_dim == from.head_dim ? 0 : rope.rotary_dim;
+    facts.rope.first_dim = rope.first_dim;
     facts.rope.attention_factor = static_cast<float>(rope.attention_factor);
   }
   facts.norm = NormOf(from.qk_norm);
+  if (from.output_gate) facts.output_gate = data::OutputGate::kPerChannel;
   return facts;
 }
 
@@ -159,7 +185,9 @@ data::TraceLayout MakeLayout(const CaptureRequest& request, const model::ModelCo
     for (const model::CapturePoint point : request.record) layout.facts.back().*StoredFact(point) = true;
   }
   for (const model::AttentionLayer& layer : config.layers)
-    layout.model.layer_kinds.push_back(layer.window > 0 ? data::LayerKind::kSliding : data::LayerKind::kAttention);
+    layout.model.layer_kinds.push_back(layer.linear       ? data::LayerKind::kLinear
+                                       : layer.window > 0 ? data::LayerKind::kSliding
+                                                          : data::LayerKind::kAttention);
   layout.row_selection = request.rows;
   layout.prompt_source = prompt.source;
   layout.task_answer = prompt.answer;
@@ -180,8 +208,10 @@ class CaptureRun {
   std::vector<float> Pass(std::span<const int32_t> tokens, data::TokenPhase phase, model::LogitsOf logits) {
     std::vector<data::TokenRecord> records;
     records.reserve(tokens.size());
-    for (const int32_t id : tokens)
-      records.push_back({.id = id, .phase = phase, .step = step_, .text = tokenizer_.TokenBytes(id)});
+    for (const int32_t id : tokens) {
+      std::string text = tokenizer_.Has(id) ? tokenizer_.TokenBytes(id) : "";  // a padded embedding's has none
+      records.push_back({.id = id, .phase = phase, .step = step_, .text = std::move(text)});
+    }
     ++step_;
     recorder_->BeginPass(std::move(records));
     std::vector<float> result = model_->Forward(tokens, logits, recorder_);
@@ -276,7 +306,7 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
                         .remedy = "name another"});
     }
   }
-  const RowSelection rows(request.rows);
+  RowSelection rows(request.rows);
   const OutputClaim claim(request.output_path);
   const TraceTarget target(request.output_path, request.overwrite);
   const model::ModelConfig config = model::ReadModelConfig(request.model_dir);
@@ -288,10 +318,13 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   data::TraceLayout layout =
       MakeLayout(request, config, model::CapturesBf16(request.model_dir, options), heads, prompt);
   const auto prompt_tokens = static_cast<int64_t>(prompt.tokens.size());
+  rows.Draw(prompt_tokens);
   const int64_t num_rows = rows.Count(prompt_tokens) + request.decode_tokens;
   target.RequireSpace(TraceBytes(layout, layout.max_tokens, num_rows));
   const std::unique_ptr<model::Transformer> model = model::OpenTransformer(request.model_dir, options, progress);
   layout.model.weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256();
+  for (size_t slot = 0; slot < layout.layers.size(); ++slot)  // they stand among the weights
+    layout.facts[slot].sinks = model->config().layers[static_cast<size_t>(layout.layers[slot])].sinks;
   model->UseAttention(request.attention);
   model->Reserve(layout.max_tokens);
   model->BeginPrompt(prompt_tokens);

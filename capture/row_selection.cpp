@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/number_list.h"
+#include "base/random.h"
 
 namespace headscope::capture {
 
@@ -17,26 +18,55 @@ RowSelection::RowSelection(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string_view name = std::string_view(text).substr(0, colon);
   const char* end = text.data() + text.size();
-  bool valid = colon != std::string::npos && (name == "last" || name == "every");
+  bool valid = colon != std::string::npos && (name == "last" || name == "every" || name == "random");
   if (valid) {
-    kind_ = name == "last" ? Kind::kLast : Kind::kEvery;
-    const auto [parsed, error] = std::from_chars(text.data() + colon + 1, end, count_);
-    valid = error == std::errc() && parsed == end && count_ >= 1;
+    kind_ = name == "last" ? Kind::kLast : name == "every" ? Kind::kEvery : Kind::kRandom;
+    auto [parsed, error] = std::from_chars(text.data() + colon + 1, end, count_);
+    valid = error == std::errc() && count_ >= 1;
+    if (valid && kind_ == Kind::kRandom && parsed != end && *parsed == ':') {
+      const std::from_chars_result seed = std::from_chars(parsed + 1, end, seed_);
+      parsed = seed.ptr;
+      error = seed.ec;
+    }
+    valid = valid && error == std::errc() && parsed == end;
   }
   if (!valid)
     throw UsageError({.field = "rows",
                       .value = "\"" + text + "\"",
-                      .problem = "it must be all, last:N or every:N with N at least 1"});
+                      .problem = "it must be all, last:N, every:N, random:N or random:N:SEED with N at least 1"});
+}
+
+void RowSelection::Draw(int64_t prompt_tokens) {
+  if (kind_ != Kind::kRandom) return;
+  // Floyd's way: each draw is of one row more, and a row that is there already stands for the new one.
+  Random random(seed_);
+  std::set<int64_t> drawn;
+  for (int64_t bound = prompt_tokens - Count(prompt_tokens); bound < prompt_tokens; ++bound) {
+    const auto row = static_cast<int64_t>(random.Below(static_cast<uint64_t>(bound) + 1));
+    drawn.insert(drawn.contains(row) ? bound : row);
+  }
+  drawn_.assign(drawn.begin(), drawn.end());
 }
 
 bool RowSelection::Keeps(int64_t position, int64_t prompt_tokens) const {
-  if (position >= prompt_tokens || kind_ == Kind::kAll) return true;
-  return kind_ == Kind::kLast ? position >= prompt_tokens - count_ : position % count_ == 0;
+  if (position >= prompt_tokens) return true;
+  switch (kind_) {
+    case Kind::kAll:
+      return true;
+    case Kind::kLast:
+      return position >= prompt_tokens - count_;
+    case Kind::kEvery:
+      return position % count_ == 0;
+    case Kind::kRandom:
+      return std::binary_search(drawn_.begin(), drawn_.end(), position);
+  }
+  return true;
 }
 
 int64_t RowSelection::Count(int64_t prompt_tokens) const {
   switch (kind_) {
     case Kind::kLast:
+    case Kind::kRandom:
       return std::min(count_, prompt_tokens);
     case Kind::kEvery:
       return (prompt_tokens - 1) / count_ + 1;  // rows 0, count, 2 count, ..; a prompt has at least one token

@@ -57,10 +57,10 @@ model::CapturePoint ParseCapturePoint(const std::string& name) {
 
 int RunCapture(CaptureArguments arguments) {
   capture::CaptureRequest& request = arguments.request;
-  const int sources =
-      int{request.text.has_value()} + int{request.prompt_file.has_value()} + int{request.task.has_value()};
+  const int sources = int{request.text.has_value()} + int{request.prompt_file.has_value()} +
+                      int{request.task.has_value()} + int{!request.tokens.empty()};
   if (sources != 1) {
-    throw UsageError("capture needs exactly one of --text, --prompt and --task, and " +
+    throw UsageError("capture needs exactly one of --text, --prompt, --tokens and --task, and " +
                      std::string(sources == 0 ? "none" : "more") + " is given; give one of them");
   }
   request.prose_path = ProsePath();
@@ -108,6 +108,9 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
       ->type_name("MODEL_DIR");
   command->add_option("--text", request.text, "The prompt itself");
   command->add_option("--prompt", request.prompt_file, "The prompt, from a UTF-8 file")->type_name("FILE");
+  command->add_option("--tokens", request.tokens, "The prompt as ids of the model's vocabulary, taken as they are")
+      ->delimiter(',')
+      ->type_name("1,2,3");
   CLI::Option* task =
       command->add_option("--task", request.task, "A prompt with a known answer: " + Listed(eval::TaskNames()))
           ->type_name("NAME");
@@ -117,7 +120,8 @@ void AddCaptureCommand(CLI::App& app, Action& action) {
   command->add_option("--seed", request.task_seed, "Seed of the task")->capture_default_str()->needs(task);
   AddOutputOptions(command, &request.output_path, &request.overwrite, "The trace to write", "OUT.h5")->required();
   AddModelHeadsOptions(command, &arguments->layers, &arguments->heads);
-  command->add_option("--rows", request.rows, "Query rows to record: all, last:N or every:N")->capture_default_str();
+  command->add_option("--rows", request.rows, "Query rows to record: all, last:N, every:N, random:N or random:N:SEED")
+      ->capture_default_str();
   command->add_option("--decode", request.decode_tokens, "Tokens to generate and record after the prompt")
       ->capture_default_str();
   std::string record_help = "What to record beside q, k, v and lse: ";

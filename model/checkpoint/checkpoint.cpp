@@ -96,6 +96,10 @@ std::string Checkpoint::FileOf(const TensorEntry& entry) const {
   return files_[places_.find(entry.name)->second.file].file().path();
 }
 
+void Checkpoint::Skip(std::string_view prefix) {
+  for (auto at = unread_.lower_bound(prefix); at != unread_.end() && at->starts_with(prefix);) at = unread_.erase(at);
+}
+
 void Checkpoint::RefuseUnread() const {
   if (unread_.empty()) return;
   const std::string& name = *unread_.begin();

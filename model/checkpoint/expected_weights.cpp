@@ -17,7 +17,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-void Require(Checkpoint* checkpoint, const std::string& name, const std::vector<int64_t>& shape) {
+void Require(Checkpoint* checkpoint, const std::string& name, const std::vector<int64_t>& shape, bool bytes = false) {
   const TensorEntry* entry = checkpoint->Find(name);
   if (entry == nullptr) {
     Refuse(checkpoint->model_dir(), "tensor \"" + name + "\"", "is missing",
@@ -28,73 +28,221 @@ void Require(Checkpoint* checkpoint, const std::string& name, const std::vector<
            "has shape " + ShapeText(entry->shape) + " where config.json needs " + ShapeText(shape),
            "check that the files belong together");
   }
-  if (entry->dtype != "BF16" && entry->dtype != "F16" && entry->dtype != "F32") {
-    Refuse(checkpoint->FileOf(*entry), "tensor \"" + name + "\"", "dtype " + entry->dtype + " is not supported",
-           "F32, F16 and BF16 are");
-  }
+  if (bytes ? entry->dtype == "U8" : entry->dtype == "BF16" || entry->dtype == "F16" || entry->dtype == "F32") return;
+  Refuse(checkpoint->FileOf(*entry), "tensor \"" + name + "\"", "dtype " + entry->dtype + " is not supported",
+         bytes ? "U8 is here" : "F32, F16 and BF16 are");
 }
 
-void RequireLayer(Checkpoint* checkpoint, const ModelConfig& config, int32_t layer) {
-  const Family& family = *config.family;
-  const LayerNames& names = family.layer;
-  const AttentionLayer& facts = config.layers[static_cast<size_t>(layer)];
-  const std::string prefix = std::string(family.layer_prefix) + std::to_string(layer) + ".";
-  const auto projection = [&](std::string_view name, int64_t rows, int64_t columns, bool has_bias) {
-    Require(checkpoint, prefix + std::string(name) + ".weight", {rows, columns});
-    if (has_bias) Require(checkpoint, prefix + std::string(name) + ".bias", {rows});
-  };
-  const auto norm = [&](std::string_view name, int64_t extent, bool has_bias) {
-    if (name.empty()) return;
-    Require(checkpoint, prefix + std::string(name) + ".weight", {extent});
-    if (has_bias) Require(checkpoint, prefix + std::string(name) + ".bias", {extent});
-  };
-  const int64_t hidden = config.hidden_size, inner = config.intermediate_size;
-  const int64_t q_rows = int64_t{facts.num_qo_heads} * facts.head_dim;
-  const int64_t k_rows = int64_t{facts.num_kv_heads} * facts.head_dim;
-  const int64_t v_rows = int64_t{facts.num_kv_heads} * facts.v_head_dim;
-  norm(names.input_norm, hidden, family.norm_bias);
-  if (family.qkv_layout == QkvLayout::kApart) {
-    projection(names.q, q_rows, hidden, config.qkv_bias);
-    projection(names.k, k_rows, hidden, config.qkv_bias);
-    projection(names.v, v_rows, hidden, config.qkv_bias);
-  } else {
-    projection(names.qkv, q_rows + k_rows + v_rows, hidden, config.qkv_bias);
+// What one layer of a model holds.
+class LayerCheck {
+ public:
+  LayerCheck(Checkpoint* checkpoint, const ModelConfig& config, int32_t layer)
+      : checkpoint_(checkpoint),
+        config_(config),
+        family_(*config.family),
+        facts_(config.layers[static_cast<size_t>(layer)]),
+        prefix_(LayerPrefix(*checkpoint, family_, layer)),
+        has_experts_(config.experts.num_experts > 0 && config.experts.layers[static_cast<size_t>(layer)]) {}
+
+  void Run() const {
+    const LayerNames& names = family_.layer;
+    const int64_t hidden = config_.hidden_size;
+    Norm(names.input_norm, hidden, family_.norm_bias);
+    if (facts_.linear)
+      Linear();
+    else
+      Attention();
+    Norm(names.attention_output_norm, hidden, family_.norm_bias);
+    Norm(names.mlp_norm, hidden, family_.norm_bias);
+    if (has_experts_)
+      Experts();
+    else
+      Mlp();
+    Norm(names.mlp_output_norm, hidden, family_.norm_bias);
   }
-  const bool each_head = family.qk_norm == QkNorm::kEachHead;
-  norm(names.q_norm, each_head ? facts.head_dim : q_rows, false);
-  norm(names.k_norm, each_head ? facts.head_dim : k_rows, false);
-  projection(names.output, hidden, int64_t{facts.num_qo_heads} * facts.v_head_dim, config.output_bias);
-  norm(names.attention_output_norm, hidden, family.norm_bias);
-  norm(names.mlp_norm, hidden, family.norm_bias);
-  if (!names.gate_up.empty()) projection(names.gate_up, 2 * inner, hidden, config.mlp_bias);
-  if (!names.gate.empty()) projection(names.gate, inner, hidden, config.mlp_bias);
-  if (!names.up.empty()) projection(names.up, inner, hidden, config.mlp_bias);
-  projection(names.down, hidden, inner, config.mlp_bias);
-  norm(names.mlp_output_norm, hidden, family.norm_bias);
-}
+
+ private:
+  void Tensor(std::string_view name, const std::vector<int64_t>& shape, bool bytes = false) const {
+    Require(checkpoint_, prefix_ + std::string(name), shape, bytes);
+  }
+  void Projection(std::string_view name, int64_t rows, int64_t columns, bool has_bias) const {
+    const std::string whole(name);
+    Tensor(whole + ".weight", family_.transposed ? std::vector{columns, rows} : std::vector{rows, columns});
+    if (has_bias) Tensor(whole + ".bias", {rows});
+  }
+  void Norm(std::string_view name, int64_t extent, bool has_bias) const {
+    if (name.empty()) return;
+    Tensor(std::string(name) + ".weight", {extent});
+    if (has_bias) Tensor(std::string(name) + ".bias", {extent});
+  }
+
+  void Attention() const {
+    const LayerNames& names = family_.layer;
+    const int64_t hidden = config_.hidden_size;
+    const int64_t q_rows = int64_t{facts_.num_qo_heads} * facts_.head_dim * (facts_.output_gate ? 2 : 1);
+    const int64_t k_rows = int64_t{facts_.num_kv_heads} * facts_.head_dim;
+    const int64_t v_rows = int64_t{facts_.num_kv_heads} * facts_.v_head_dim;
+    switch (family_.qkv_layout) {
+      case QkvLayout::kApart:
+        Projection(names.q, q_rows, hidden, config_.qkv_bias);
+        Projection(names.k, k_rows, hidden, config_.qkv_bias);
+        Projection(names.v, v_rows, hidden, config_.qkv_bias);
+        break;
+      case QkvLayout::kStacked:
+      case QkvLayout::kByKvHead:
+        Projection(names.qkv, q_rows + k_rows + v_rows, hidden, config_.qkv_bias);
+        break;
+      case QkvLayout::kLatent:
+        Latents(q_rows);
+        break;
+    }
+    const bool each_head = family_.qk_norm == QkNorm::kEachHead;
+    Norm(names.q_norm, each_head ? facts_.head_dim : q_rows, false);
+    Norm(names.k_norm, each_head ? facts_.head_dim : k_rows, false);
+    if (!names.sinks.empty()) Tensor(names.sinks, {facts_.num_qo_heads});
+    Projection(names.output, hidden, int64_t{facts_.num_qo_heads} * facts_.v_head_dim, config_.output_bias);
+  }
+
+  void Latents(int64_t q_rows) const {
+    const LayerNames& names = family_.layer;
+    const LatentRules& latent = config_.latent;
+    const int64_t hidden = config_.hidden_size;
+    if (latent.q_rank == 0) {
+      Projection(names.q, q_rows, hidden, false);
+    } else {
+      Projection(names.q_a, latent.q_rank, hidden, latent.bias);
+      Norm(names.q_a_norm, latent.q_rank, false);
+      Projection(names.q_b, q_rows, latent.q_rank, false);
+    }
+    Projection(names.kv_a, int64_t{latent.kv_rank} + latent.rope_dim, hidden, latent.bias);
+    Norm(names.kv_a_norm, latent.kv_rank, false);
+    Projection(names.kv_b, int64_t{facts_.num_kv_heads} * (latent.nope_dim + facts_.v_head_dim), latent.kv_rank, false);
+  }
+
+  void Linear() const {
+    const LinearNames& names = family_.linear;
+    const LinearRules& rules = config_.linear;
+    const int64_t hidden = config_.hidden_size;
+    const int64_t keys = int64_t{rules.num_key_heads} * rules.key_dim;
+    const int64_t values = int64_t{rules.num_value_heads} * rules.value_dim;
+    Projection(names.qkvz, 2 * keys + 2 * values, hidden, false);
+    Projection(names.ba, 2 * int64_t{rules.num_value_heads}, hidden, false);
+    Tensor(std::string(names.convolution) + ".weight", {2 * keys + values, 1, rules.kernel});
+    Tensor(names.decay, {rules.num_value_heads});
+    Tensor(names.step_bias, {rules.num_value_heads});
+    Norm(names.norm, rules.value_dim, false);
+    Projection(names.output, hidden, values, false);
+  }
+
+  void Mlp() const {
+    const LayerNames& names = family_.layer;
+    const int64_t hidden = config_.hidden_size, inner = config_.intermediate_size;
+    if (!names.gate_up.empty()) Projection(names.gate_up, 2 * inner, hidden, config_.mlp_bias);
+    if (!names.gate.empty()) Projection(names.gate, inner, hidden, config_.mlp_bias);
+    if (!names.up.empty()) Projection(names.up, inner, hidden, config_.mlp_bias);
+    Projection(names.down, hidden, inner, config_.mlp_bias);
+  }
+
+  void Experts() const {
+    const ExpertNames& names = family_.experts;
+    const ExpertRules& rules = config_.experts;
+    const int64_t hidden = config_.hidden_size, inner = rules.inner_size, count = rules.num_experts;
+    Projection(names.router, count, hidden, !names.packed_down.empty());
+    if (!names.correction.empty()) Tensor(names.correction, {count});
+    if (!names.packed_down.empty()) {
+      Packed(names.packed_gate_up, hidden, 2 * inner);
+      Packed(names.packed_down, inner, hidden);
+    }
+    for (int64_t expert = 0; !names.each.empty() && expert < count; ++expert) {
+      const std::string each = std::string(names.each) + std::to_string(expert) + ".";
+      Projection(each + std::string(names.gate), inner, hidden, false);
+      Projection(each + std::string(names.up), inner, hidden, false);
+      Projection(each + std::string(names.down), hidden, inner, false);
+    }
+    if (rules.shared_size == 0) return;
+    Projection(names.shared_gate, rules.shared_size, hidden, false);
+    Projection(names.shared_up, rules.shared_size, hidden, false);
+    Projection(names.shared_down, hidden, rules.shared_size, false);
+    if (!names.shared_weight.empty()) Projection(names.shared_weight, 1, hidden, false);
+  }
+
+  // All experts' weights in one tensor, which takes `in` numbers to `out`.
+  void Packed(std::string_view name, int64_t in, int64_t out) const {
+    const std::string whole(name);
+    const int64_t count = config_.experts.num_experts;
+    if (config_.experts.mxfp4) {
+      constexpr int64_t kBlock = 32;
+      if (in % kBlock != 0) {
+        Refuse(checkpoint_->model_dir(), "tensor \"" + prefix_ + whole + "_blocks\"",
+               "would hold rows of " + std::to_string(in) + " numbers in blocks of 32", "correct config.json");
+      }
+      Tensor(whole + "_blocks", {count, out, in / kBlock, kBlock / 2}, /*bytes=*/true);
+      Tensor(whole + "_scales", {count, out, in / kBlock}, /*bytes=*/true);
+    } else {
+      Tensor(whole, {count, in, out});
+    }
+    Tensor(whole + "_bias", {count, out});
+  }
+
+  Checkpoint* checkpoint_;
+  const ModelConfig& config_;
+  const Family& family_;
+  const AttentionLayer& facts_;
+  const std::string prefix_;
+  const bool has_experts_;
+};
 
 }  // namespace
 
+std::string WeightPrefix(const Checkpoint& checkpoint, const Family& family) {
+  for (const std::string_view prefix : family.prefixes) {
+    if (checkpoint.Has(std::string(prefix) + std::string(family.embedding) + ".weight")) return std::string(prefix);
+  }
+  return std::string(family.prefixes.front());
+}
+
+std::string LayerPrefix(const Checkpoint& checkpoint, const Family& family, int32_t layer) {
+  return WeightPrefix(checkpoint, family) + std::string(family.layer_prefix) + std::to_string(layer) + ".";
+}
+
 void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
   const Family& row = *config.family;
-  const std::vector<int64_t> table = {config.vocabulary_size, config.hidden_size};
+  const std::string prefix = WeightPrefix(*checkpoint, row);
+  const auto require = [&](std::string_view name, const std::vector<int64_t>& shape) {
+    Require(checkpoint, prefix + std::string(name), shape);
+  };
+  const std::vector<int64_t> table = {config.vocabulary_size, config.embedding_size};
   const std::string head = std::string(row.head) + ".weight";
-  Require(checkpoint, std::string(row.embedding) + ".weight", table);
-  Require(checkpoint, std::string(row.final_norm) + ".weight", {config.hidden_size});
-  if (row.norm_bias) Require(checkpoint, std::string(row.final_norm) + ".bias", {config.hidden_size});
+  require(std::string(row.embedding) + ".weight", table);
+  if (!row.position_embedding.empty()) {
+    require(std::string(row.position_embedding) + ".weight",
+            {config.max_positions + row.first_position, config.hidden_size});
+  }
+  if (config.embedding_size != config.hidden_size) {
+    require(std::string(row.embedding_in) + ".weight", {config.hidden_size, config.embedding_size});
+    require(std::string(row.embedding_out) + ".weight", {config.embedding_size, config.hidden_size});
+  }
+  if (config.final_norm) {
+    require(std::string(row.final_norm) + ".weight", {config.hidden_size});
+    if (row.norm_bias) require(std::string(row.final_norm) + ".bias", {config.hidden_size});
+  }
   // A tied checkpoint may still hold a copy of the head; transformers ignores it, and so it is not an unread tensor.
   if (config.tied_embeddings) {
     checkpoint->Find(head);
   } else {
     Require(checkpoint, head, table);
   }
-  for (int32_t layer = 0; layer < config.num_layers; ++layer) RequireLayer(checkpoint, config, layer);
+  for (int32_t layer = 0; layer < config.num_layers; ++layer) LayerCheck(checkpoint, config, layer).Run();
   // Old checkpoints hold RoPE's frequencies and masks, which follow from config.json.
   for (int32_t layer = 0; layer < config.num_layers; ++layer) {
     for (const std::string_view name : row.derived)
-      if (!name.empty())
-        checkpoint->Find(std::string(row.layer_prefix) + std::to_string(layer) + "." + std::string(name));
+      if (!name.empty()) checkpoint->Find(LayerPrefix(*checkpoint, row, layer) + std::string(name));
   }
+  for (const std::string_view name : row.derived_of_model)
+    if (!name.empty()) checkpoint->Find(prefix + std::string(name));
+  for (int32_t layer = 0; layer < config.num_skipped_layers; ++layer)
+    checkpoint->Skip(LayerPrefix(*checkpoint, row, config.num_layers + layer));
+  if (!row.skipped.empty()) checkpoint->Skip(row.skipped);
   checkpoint->RefuseUnread();
 }
 

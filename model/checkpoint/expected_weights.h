@@ -2,10 +2,19 @@
 // What weights a model of some config.json has.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "model/checkpoint.h"
 #include "model/model_config.h"
 
 namespace headscope::model {
+
+struct Family;
+
+// What stands before the names of this checkpoint's weights (Family::prefixes), and before those of a layer.
+std::string WeightPrefix(const Checkpoint& checkpoint, const Family& family);
+std::string LayerPrefix(const Checkpoint& checkpoint, const Family& family, int32_t layer);
 
 // Looks up every weight that `config` implies, which all count as used from then on. Throws BadInputError naming one
 // that is missing, has another shape or a dtype that is not read, and one that is no part of the architecture. Reads no

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model_config.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -34,9 +35,20 @@ int32_t WindowOf(const JsonFields& root, std::optional<int64_t> absent) {
 // Whether the configuration gives its layers windows at all.
 bool HasWindows(const JsonFields& root, const Family& family) {
   const WindowRule rule = family.window;
-  if (rule == WindowRule::kNone || root.IsNull("sliding_window")) return false;  // null means none
+  if (rule == WindowRule::kNone || rule == WindowRule::kOwn || root.IsNull("sliding_window"))
+    return false;  // null means none
   if (family.absent_window == 0 && !root.Has("sliding_window")) return false;
   return rule != WindowRule::kByUseSlidingWindow || root.Boolean("use_sliding_window", false);
+}
+
+// "LLLG": three layers with a window, one without, and so on.
+std::optional<std::string> PatternLetters(const JsonFields& root, WindowRule rule) {
+  const std::optional<JsonValue> given = root.Find("sliding_window_pattern");
+  if (rule != WindowRule::kByPattern || !given || !given->IsString()) return std::nullopt;
+  const std::string letters(given->Text());
+  if (letters.empty() || letters.find_first_not_of("LG") != std::string::npos)
+    root.RefuseField("sliding_window_pattern", given->Shortened() + " is not known", "it is made of L and G");
+  return letters;
 }
 
 // Which layers have a window; the defaults of absent keys are the families' own.
@@ -45,6 +57,7 @@ std::vector<int32_t> ReadWindows(const JsonFields& root, const Family& family, i
   const WindowRule rule = family.window;
   const bool by_layer = rule == WindowRule::kByUseSlidingWindow || rule == WindowRule::kByPattern;
   std::vector<int32_t> windows(static_cast<size_t>(num_layers), 0);
+  if (rule == WindowRule::kOwn) return windows;
   const bool on = HasWindows(root, family);
   const int32_t window = on ? WindowOf(root, family.absent_window) : 0;
   const std::optional<JsonValue> types = root.Find("layer_types");
@@ -71,10 +84,15 @@ std::vector<int32_t> ReadWindows(const JsonFields& root, const Family& family, i
     });
     if (by_layer) return windows;
   }
+  if (const std::optional<std::string> letters = PatternLetters(root, rule)) {
+    for (size_t layer = 0; layer < windows.size(); ++layer)
+      if ((*letters)[layer % letters->size()] == 'L') windows[layer] = window;
+    return windows;
+  }
   int64_t first = 0, pattern = 0;  // every pattern-th layer from the first on sees everything
   if (rule == WindowRule::kByUseSlidingWindow)
     first = root.Integer("max_window_layers", 0, kMaxLayers, kAbsentFullLayers);
-  if (rule == WindowRule::kByPattern)
+  if (rule == WindowRule::kByPattern && on)
     pattern = root.Integer("sliding_window_pattern", 1, kMaxLayers, family.absent_window_pattern);
   for (int64_t layer = first; layer < num_layers; ++layer) {
     if (pattern == 0 || (layer + 1) % pattern != 0) windows[static_cast<size_t>(layer)] = window;
@@ -96,12 +114,14 @@ bool HasBias(const JsonFields& root, const Family& family, BiasRule rule) {
   return false;
 }
 
-constexpr std::array<std::pair<std::string_view, Activation>, 6> kActivations = {
+constexpr std::array<std::pair<std::string_view, Activation>, 8> kActivations = {
     {{"silu", Activation::kSilu},
      {"swish", Activation::kSilu},
      {"gelu", Activation::kGelu},
      {"gelu_pytorch_tanh", Activation::kGeluTanh},
      {"gelu_new", Activation::kGeluTanh},
+     {"gelu_fast", Activation::kGeluTanh},
+     {"quick_gelu", Activation::kGeluSigmoid},
      {"relu", Activation::kRelu}}};
 
 Activation ReadActivation(const JsonFields& root, const Family& family) {
@@ -110,7 +130,59 @@ Activation ReadActivation(const JsonFields& root, const Family& family) {
     if (known == name) return activation;
   }
   root.RefuseField(family.activation_key, Quoted(name) + " is not supported",
-                   "silu, gelu, gelu_pytorch_tanh, gelu_new and relu are");
+                   "silu, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast, quick_gelu and relu are");
+}
+
+void ReadQuantisation(const JsonFields& root, ModelConfig* config) {
+  if (!root.Has("quantization_config")) return;
+  if (config->family->mxfp4_experts) {
+    const std::string method = root.Object("quantization_config").Text("quant_method", "");
+    config->experts.mxfp4 = method == "mxfp4";
+    if (config->experts.mxfp4) return;
+  }
+  root.RefuseField("quantization_config", "quantised weights are not supported",
+                   "use the model's fp32, fp16 or bf16 checkpoint, or headscope.record of the Python package");
+}
+
+void ReadSizes(const JsonFields& root, ModelConfig* config) {
+  const Family& family = *config->family;
+  const SizeKeys& keys = family.keys;
+  const auto size = [&](std::string_view key, int64_t most, std::optional<int64_t> absent = {}) {
+    return static_cast<int32_t>(key.empty() ? *absent : root.Integer(key, 1, most, absent));
+  };
+  config->hidden_size = config->embedding_size = size(keys.hidden, kMaxSize);
+  const int64_t four_times = std::min(kMaxSize, int64_t{4} * config->hidden_size);
+  config->intermediate_size =
+      size(keys.inner, kMaxSize, family.absent_inner_of_four ? std::optional(four_times) : std::nullopt);
+  config->vocabulary_size = size(keys.vocabulary, kMaxSize);
+  config->num_layers = size(keys.layers, kMaxLayers);
+  config->num_qo_heads = size(keys.heads, kMaxHeads);
+  const int64_t absent_kv = family.absent_num_kv_heads > 0 ? family.absent_num_kv_heads : config->num_qo_heads;
+  config->num_kv_heads = size(keys.kv_heads, kMaxHeads, absent_kv);
+  if (config->num_qo_heads % config->num_kv_heads != 0) {
+    root.RefuseField(keys.kv_heads,
+                     std::to_string(config->num_kv_heads) + " does not divide " + std::string(keys.heads) + " " +
+                         std::to_string(config->num_qo_heads),
+                     "correct one of the two");
+  }
+  const bool given = !keys.head_dim.empty() && root.Has(keys.head_dim);
+  if (!given && family.absent_head_dim == 0 && config->hidden_size % config->num_qo_heads != 0) {
+    root.RefuseField(keys.head_dim.empty() ? keys.heads : keys.head_dim,
+                     keys.head_dim.empty()
+                         ? "does not divide " + std::string(keys.hidden)
+                         : "is absent, and " + std::string(keys.heads) + " does not divide " + std::string(keys.hidden),
+                     keys.head_dim.empty() ? "correct one of the two" : "add it");
+  }
+  const int64_t absent_dim =
+      family.absent_head_dim > 0 ? family.absent_head_dim : config->hidden_size / config->num_qo_heads;
+  config->head_dim = given ? static_cast<int32_t>(root.Integer(keys.head_dim, 2, kMaxHeadDim))
+                           : static_cast<int32_t>(std::min(absent_dim, kMaxHeadDim + 1));
+  if (config->head_dim < 2 || config->head_dim % 2 != 0 || config->head_dim > kMaxHeadDim) {
+    root.RefuseField(keys.head_dim.empty() ? keys.heads : keys.head_dim,
+                     std::to_string(config->head_dim) + " is not even", "rotary positions turn pairs of components");
+  }
+  config->max_positions_given = root.Has(keys.positions);
+  config->max_positions = root.Integer(keys.positions, 1, kMaxPositions, family.absent_max_positions);
 }
 
 }  // namespace
@@ -124,43 +196,15 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
   config.model_type = root.Text("model_type");
   const Family* found = FindFamily(config.model_type);
   if (found == nullptr) {
-    root.RefuseField("model_type", Quoted(config.model_type) + " is not supported", "these are: " + KnownModelTypes());
+    root.RefuseField("model_type", Quoted(config.model_type) + " is not supported",
+                     "these are: " + KnownModelTypes() + "; headscope.record of the Python package records any other");
   }
   const Family& family = *found;
   config.family = found;
-  if (root.Has("quantization_config")) {
-    root.RefuseField("quantization_config", "quantised weights are not supported",
-                     "use the model's fp32, fp16 or bf16 checkpoint");
-  }
-  const auto size = [&](std::string_view key, int64_t most) {
-    return static_cast<int32_t>(root.Integer(key, 1, most));
-  };
-  config.hidden_size = size("hidden_size", kMaxSize);
-  config.intermediate_size = size("intermediate_size", kMaxSize);
-  config.vocabulary_size = size("vocab_size", kMaxSize);
-  config.num_layers = size("num_hidden_layers", kMaxLayers);
-  config.num_qo_heads = size("num_attention_heads", kMaxHeads);
-  const int64_t absent_kv = family.absent_num_kv_heads > 0 ? family.absent_num_kv_heads : config.num_qo_heads;
-  config.num_kv_heads = static_cast<int32_t>(root.Integer("num_key_value_heads", 1, kMaxHeads, absent_kv));
-  if (config.num_qo_heads % config.num_kv_heads != 0) {
-    root.RefuseField("num_key_value_heads",
-                     std::to_string(config.num_kv_heads) + " does not divide num_attention_heads " +
-                         std::to_string(config.num_qo_heads),
-                     "correct one of the two");
-  }
-  if (!root.Has("head_dim") && family.absent_head_dim == 0 && config.hidden_size % config.num_qo_heads != 0) {
-    root.RefuseField("head_dim", "is absent, and num_attention_heads does not divide hidden_size", "add it");
-  }
-  const int64_t absent_dim =
-      family.absent_head_dim > 0 ? family.absent_head_dim : config.hidden_size / config.num_qo_heads;
-  config.head_dim = static_cast<int32_t>(root.Integer("head_dim", 2, kMaxHeadDim, absent_dim));
-  if (config.head_dim < 2 || config.head_dim % 2 != 0) {
-    root.RefuseField("head_dim", std::to_string(config.head_dim) + " is not even",
-                     "rotary positions turn pairs of components");
-  }
-  config.max_positions_given = root.Has("max_position_embeddings");
-  config.max_positions = root.Integer("max_position_embeddings", 1, kMaxPositions, family.absent_max_positions);
-  config.norm_eps = root.Number(family.norm_eps_key, family.absent_norm_eps);
+  ReadQuantisation(root, &config);
+  ReadSizes(root, &config);
+  config.norm_eps =
+      family.norm_eps_key.empty() ? family.absent_norm_eps : root.Number(family.norm_eps_key, family.absent_norm_eps);
   if (!(config.norm_eps > 0)) root.RefuseField(family.norm_eps_key, "must be positive", "correct it");
   config.activation = ReadActivation(root, family);
   config.tied_embeddings = root.Boolean("tie_word_embeddings", family.absent_tied_embeddings);
@@ -174,12 +218,15 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
                              .v_head_dim = config.head_dim,
                              .scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)),
                              .window = window,
-                             .qk_norm = family.qk_norm});
+                             .qk_norm = family.qk_norm,
+                             .output_gate = family.output_gate});
   }
   if (family.read_ropes != nullptr) {
     family.read_ropes(root, &config);
-  } else {
+  } else if (family.position_embedding.empty()) {
     config.ropes = {ReadRopeConfig(root, family.rope, config.head_dim, config.max_positions)};
+  } else {
+    for (AttentionLayer& layer : config.layers) layer.rope = -1;
   }
   for (RopeConfig& rope : config.ropes) {
     rope.interleaved = family.rope_interleaved;
@@ -188,6 +235,7 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
     const double reach = static_cast<double>(config.max_positions) * rope.factor;
     config.max_positions = reach < static_cast<double>(kMaxPositions) ? static_cast<int64_t>(reach) : kMaxPositions;
   }
+  config.parallel = family.parallel;
   if (family.read != nullptr) family.read(root, &config);
   return config;
 }
@@ -199,9 +247,9 @@ ModelConfig ReadModelConfig(const std::string& model_dir) {
 
 std::string PositionsText(const ModelConfig& config) {
   return std::to_string(config.max_positions) + " positions (" +
-         (config.max_positions_given
-              ? "max_position_embeddings"
-              : "the default of " + config.model_type + ": config.json has no max_position_embeddings") +
+         (config.max_positions_given ? std::string(config.family->keys.positions)
+                                     : "the default of " + config.model_type + ": config.json has no " +
+                                           std::string(config.family->keys.positions)) +
          ")";
 }
 

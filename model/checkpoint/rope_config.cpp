@@ -74,7 +74,7 @@ void ReadYarn(const JsonFields& fields, int64_t max_positions, RopeConfig* rope)
     fields.RefuseField("beta_fast", "is below beta_slow", "correct one of the two");
   rope->truncate = fields.Boolean("truncate", true);
   const double mscale = fields.Number("mscale", 0.0);
-  const double mscale_all_dim = fields.Number("mscale_all_dim", 0.0);
+  const double mscale_all_dim = rope->mscale_all_dim = fields.Number("mscale_all_dim", 0.0);
   const double own = mscale != 0 && mscale_all_dim != 0
                          ? YarnScale(rope->factor, mscale) / YarnScale(rope->factor, mscale_all_dim)
                          : YarnScale(rope->factor, 1);

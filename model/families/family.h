@@ -26,6 +26,7 @@ enum class WindowRule : uint8_t {
   kBySlidingWindow,     // every layer, of sliding_window tokens; null means none
   kByUseSlidingWindow,  // with use_sliding_window, those that layer_types names, or those from max_window_layers on
   kByPattern,           // those that layer_types names, or all but every sliding_window_pattern-th
+  kOwn,                 // Family::read says what each layer is
 };
 
 // How a checkpoint stores the projections to q, k and v.
@@ -33,10 +34,12 @@ enum class QkvLayout : uint8_t {
   kApart,     // three tensors
   kStacked,   // one: all rows of q, then of k, then of v
   kByKvHead,  // one: for each KV head the rows of its query heads, of its key, of its value
+  kLatent,    // DeepSeek's: low-rank projections (LatentRules in model_config.h)
 };
 
 enum class NormKind : uint8_t {
   kRms,          // x / rms(x), back in x's type, times the weight
+  kRmsInFp32,    // x / rms(x) times the weight, in fp32
   kRmsAboutOne,  // x / rms(x) times 1 + weight, in fp32
   kLayer,        // (x - mean) / deviation, times the weight, plus a bias where the family has one
 };
@@ -52,15 +55,55 @@ struct LayerNames {
   std::string_view gate_up = {};   // gate and up in one tensor; else the two
   std::string_view gate = {}, up = {}, down = {};  // no gate: the activation of up alone
   std::string_view mlp_output_norm = {};           // of what the MLP adds
+  std::string_view sinks = {};                     // a logit for each query head; the tensor has no ".weight"
+  // QkvLayout::kLatent: q by way of its latent (without a rank of it: q), then k and v by way of theirs.
+  std::string_view q_a = {}, q_a_norm = {}, q_b = {}, kv_a = {}, kv_a_norm = {}, kv_b = {};
+};
+
+// Names of a layer's experts, below the layer's prefix. No router: the family has none.
+struct ExpertNames {
+  std::string_view router = {};
+  std::string_view correction = {};  // added to the scores where experts are chosen; no ".weight"
+  std::string_view each = {};        // followed by the expert's number and a dot; else packed: one tensor for all
+  std::string_view gate = {}, up = {}, down = {};
+  std::string_view packed_gate_up = {}, packed_down = {};  // GPT-OSS: [experts, in, out], and _bias; or MXFP4
+  std::string_view shared_gate = {}, shared_up = {}, shared_down = {};  // of the expert that every token sees
+  std::string_view shared_weight = {};                                  // how much of it, through a sigmoid; none: all
+};
+
+// Names of a layer with a gated delta rule in place of attention. No projection: the family has none.
+struct LinearNames {
+  std::string_view qkvz = {}, ba = {}, convolution = {}, decay = {}, step_bias = {}, norm = {}, output = {};
+};
+
+// Keys of sizes in config.json. An empty key: the family has no such key.
+struct SizeKeys {
+  std::string_view hidden = "hidden_size";
+  std::string_view inner = "intermediate_size";
+  std::string_view layers = "num_hidden_layers";
+  std::string_view heads = "num_attention_heads";
+  std::string_view kv_heads = "num_key_value_heads";
+  std::string_view head_dim = "head_dim";
+  std::string_view vocabulary = "vocab_size";
+  std::string_view positions = "max_position_embeddings";
 };
 
 struct Family {
   std::string_view model_type = {};
   std::string_view embedding = {}, final_norm = {}, head = {};  // tensor names, without ".weight"
   std::string_view layer_prefix = {};                           // followed by the layer's number and a dot
+  // Before all names but the head's: the first under which the checkpoint has the embedding.
+  std::array<std::string_view, 2> prefixes = {};
+  std::string_view position_embedding = {};  // a vector for each position, added to the token's; empty: none
+  int32_t first_position = 0;                // its row of the first position
+  std::string_view embedding_in = {}, embedding_out = {};  // projections where embeddings have a size of their own
   LayerNames layer = {};
+  ExpertNames experts = {};
+  LinearNames linear = {};
   // Whole names of what old checkpoints hold of a layer beside its weights: it follows from config.json.
   std::array<std::string_view, 3> derived = {"self_attn.rotary_emb.inv_freq"};
+  std::array<std::string_view, 1> derived_of_model = {};  // the same of the model, below its prefix
+  std::string_view skipped = {};  // what begins so belongs to another network that stands in the same files
   QkvLayout qkv_layout = QkvLayout::kApart;
   BiasRule qkv_bias = BiasRule::kNever;
   BiasRule output_bias = BiasRule::kNever;
@@ -68,6 +111,8 @@ struct Family {
   NormKind norm = NormKind::kRms;
   bool norm_bias = false;  // of NormKind::kLayer
   QkNorm qk_norm = QkNorm::kNone;
+  bool transposed = false;        // the layers' weights are [in, out]
+  bool output_gate = false;       // q's projection gives every head a gate of what it puts out, after its rows
   bool parallel = false;          // attention and MLP read the same, and both are added at once
   bool rope_interleaved = false;  // turns components 2j and 2j + 1; else j and j + half
   WindowRule window = WindowRule::kNone;
@@ -75,6 +120,9 @@ struct Family {
   int32_t absent_window_pattern = 0;  // WindowRule::kByPattern, when sliding_window_pattern is absent
 
   // Keys of config.json, and what an absent one means.
+  SizeKeys keys = {};
+  bool absent_inner_of_four = false;  // an absent size of the MLP is four times the hidden size
+  bool mxfp4_experts = false;         // quantised so, the one kind that is read
   std::string_view norm_eps_key = "rms_norm_eps";
   double absent_norm_eps = 1e-6;
   RopeKeys rope = {};
@@ -88,7 +136,8 @@ struct Family {
   // Keys that the family has beside those of all: multipliers, soft caps, scales, what differs from layer to layer.
   // Called last; refuses what it cannot run (JsonFields::RefuseField). Null: none.
   void (*read)(const JsonFields& root, ModelConfig* config) = nullptr;
-  // Makes ModelConfig::ropes and the layers' places in it. Null: one kind of positions for all layers.
+  // Makes ModelConfig::ropes and the layers' places in it. Null: one kind of positions for all layers, or none where
+  // there is a position_embedding.
   void (*read_ropes)(const JsonFields& root, ModelConfig* config) = nullptr;
 };
 

@@ -13,16 +13,33 @@
 #define HEADSCOPE_FAMILIES(FAMILY) \
   FAMILY(Llama)                    \
   FAMILY(Mistral)                  \
+  FAMILY(Ministral)                \
+  FAMILY(Mixtral)                  \
   FAMILY(Qwen2)                    \
   FAMILY(Qwen3)                    \
+  FAMILY(Qwen3Moe)                 \
+  FAMILY(Qwen3Next)                \
+  FAMILY(Gemma)                    \
   FAMILY(Gemma2)                   \
   FAMILY(Gemma3)                   \
   FAMILY(Phi3)                     \
+  FAMILY(Glm)                      \
+  FAMILY(Glm4)                     \
+  FAMILY(ChatGlm)                  \
+  FAMILY(InternLm2)                \
   FAMILY(Granite)                  \
   FAMILY(Olmo2)                    \
+  FAMILY(Olmo3)                    \
   FAMILY(SmolLm3)                  \
   FAMILY(Cohere)                   \
+  FAMILY(Cohere2)                  \
+  FAMILY(Exaone4)                  \
   FAMILY(GptNeox)                  \
+  FAMILY(Gpt2)                     \
+  FAMILY(Opt)                      \
+  FAMILY(GptOss)                   \
+  FAMILY(DeepSeekV2)               \
+  FAMILY(DeepSeekV3)               \
   HEADSCOPE_MORE_FAMILIES(FAMILY)
 
 namespace headscope::model {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "checkpoint/strict_json.h"
+#include "families/common_keys.h"
 #include "families/family_list.h"
 #include "model/model_config.h"
 
@@ -15,13 +16,13 @@ void Read(const JsonFields& root, ModelConfig* config) {
     root.RefuseField("use_bidirectional_attention", "true is not supported",
                      "use a model whose tokens see earlier ones");
   config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
-  if (!root.IsNull("final_logit_softcapping")) config->logit_soft_cap = root.Number("final_logit_softcapping", 30.0);
+  if (!root.IsNull("final_logit_softcapping"))
+    config->logit_soft_cap = ReadSoftCap(root, "final_logit_softcapping", 30.0);
   const double scalar = root.Number("query_pre_attn_scalar", 256.0);
   if (!(scalar > 0)) root.RefuseField("query_pre_attn_scalar", "must be positive", "correct it");
   for (AttentionLayer& layer : config->layers) {
     layer.scale = 1 / std::sqrt(scalar);
-    if (!root.IsNull("attn_logit_softcapping")) layer.soft_cap = root.Number("attn_logit_softcapping", 50.0);
-    if (layer.soft_cap < 0) root.RefuseField("attn_logit_softcapping", "must not be negative", "correct it");
+    if (!root.IsNull("attn_logit_softcapping")) layer.soft_cap = ReadSoftCap(root, "attn_logit_softcapping", 50.0);
   }
 }
 

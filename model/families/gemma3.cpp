@@ -2,8 +2,8 @@
 // Gemma 3 without images: positions that differ between the layers with and without a window, norms of q and k.
 #include <cmath>
 
-#include "checkpoint/read_rope_config.h"
 #include "checkpoint/strict_json.h"
+#include "families/common_keys.h"
 #include "families/family_list.h"
 #include "model/model_config.h"
 
@@ -11,19 +11,7 @@ namespace headscope::model {
 namespace {
 
 void ReadRopes(const JsonFields& root, ModelConfig* config) {
-  const RopeKeys full = {.absent_theta = 1e6}, sliding = {.theta = "rope_local_base_freq", .absent_theta = 1e4};
-  if (root.Has("rope_parameters")) {
-    config->ropes = {ReadRopeConfig(root, full, config->head_dim, config->max_positions, "full_attention"),
-                     ReadRopeConfig(root, sliding, config->head_dim, config->max_positions, "sliding_attention")};
-  } else {  // older files, whose rope_scaling is of the layers without a window
-    RopeConfig local;
-    local.theta = root.Number(sliding.theta, sliding.absent_theta);
-    if (!(local.theta > 1)) root.RefuseField(sliding.theta, "must be larger than 1", "correct it");
-    local.max_positions = config->max_positions;
-    local.rotary_dim = config->head_dim;
-    config->ropes = {ReadRopeConfig(root, full, config->head_dim, config->max_positions), local};
-  }
-  for (AttentionLayer& layer : config->layers) layer.rope = layer.window > 0 ? 1 : 0;
+  ReadRopesByWindow(root, {.absent_theta = 1e6}, {.theta = "rope_local_base_freq", .absent_theta = 1e4}, config);
 }
 
 void Read(const JsonFields& root, ModelConfig* config) {
@@ -32,7 +20,7 @@ void Read(const JsonFields& root, ModelConfig* config) {
                      "use a model whose tokens see earlier ones");
   if (root.Has("attn_logit_softcapping"))
     root.RefuseField("attn_logit_softcapping", "is not supported in this family", "use a model without it");
-  if (root.Has("final_logit_softcapping")) config->logit_soft_cap = root.Number("final_logit_softcapping");
+  if (root.Has("final_logit_softcapping")) config->logit_soft_cap = ReadSoftCap(root, "final_logit_softcapping", {});
   config->embedding_multiplier = std::sqrt(static_cast<double>(config->hidden_size));
   const double scalar = root.Number("query_pre_attn_scalar", 256.0);
   if (!(scalar > 0)) root.RefuseField("query_pre_attn_scalar", "must be positive", "correct it");

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-NeoX and Pythia: q, k and v in one tensor head by head, norms with a mean and a bias, an MLP without a gate, and
-// attention and MLP in parallel.
+// attention and MLP in parallel unless the file says otherwise.
 #include "checkpoint/strict_json.h"
 #include "families/family_list.h"
+#include "model/model_config.h"
 
 namespace headscope::model {
 namespace {
 
-void Read(const JsonFields& root, ModelConfig*) {
-  if (!root.Boolean("use_parallel_residual", true))
-    root.RefuseField("use_parallel_residual", "false is not supported", "use a model with parallel layers");
+void Read(const JsonFields& root, ModelConfig* config) {
+  config->parallel = root.Boolean("use_parallel_residual", true);
 }
 
 }  // namespace

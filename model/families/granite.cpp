@@ -13,7 +13,9 @@ void Read(const JsonFields& root, ModelConfig* config) {
   const double scaling = root.Number("logits_scaling", 1.0);
   if (!(scaling > 0)) root.RefuseField("logits_scaling", "must be positive", "correct it");
   config->logit_multiplier = 1 / scaling;
-  for (AttentionLayer& layer : config->layers) layer.scale = root.Number("attention_multiplier", 1.0);
+  const double scale = root.Number("attention_multiplier", 1.0);
+  if (!(scale > 0)) root.RefuseField("attention_multiplier", "must be positive", "correct it");
+  for (AttentionLayer& layer : config->layers) layer.scale = scale;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ const Family& Olmo2() {
     row.layer.mlp_output_norm = "post_feedforward_layernorm";
     row.qkv_bias = BiasRule::kByAttentionBias;
     row.output_bias = BiasRule::kByAttentionBias;
+    row.norm = NormKind::kRmsInFp32;
     row.qk_norm = QkNorm::kAllHeads;
     row.absent_norm_eps = 1e-5;
     row.absent_max_positions = 2048;

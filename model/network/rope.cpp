@@ -119,7 +119,7 @@ RotaryEmbedding::Tables RotaryEmbedding::At(int64_t first_position, int64_t num_
   }
   const at::Tensor positions = at::arange(first_position, first_position + num_tokens, inverse_frequencies_.options());
   const at::Tensor angles = at::outer(positions, inverse_frequencies_);
-  Tables tables{at::cos(angles), at::sin(angles), rope_.interleaved};
+  Tables tables{at::cos(angles), at::sin(angles), rope_.interleaved, rope_.first_dim};
   if (rope_.attention_factor != 1) {
     tables.cos.mul_(rope_.attention_factor);
     tables.sin.mul_(rope_.attention_factor);
@@ -129,17 +129,19 @@ RotaryEmbedding::Tables RotaryEmbedding::At(int64_t first_position, int64_t num_
 
 at::Tensor RotaryEmbedding::Rotate(const at::Tensor& heads, const Tables& tables) {
   const int64_t half = tables.cos.size(-1);
-  const int64_t kept = heads.size(-1) - 2 * half;
+  const int64_t first = tables.first_dim, after = heads.size(-1) - 2 * half - first;
   const int64_t step = tables.interleaved ? 2 : 1;
-  const at::Tensor turned = heads.narrow(-1, 0, 2 * half).to(at::kFloat);
+  const at::Tensor turned = heads.narrow(-1, first, 2 * half).to(at::kFloat);
   const at::Tensor low = turned.slice(-1, 0, step * half, step);
   const at::Tensor high = turned.slice(-1, tables.interleaved ? 1 : half, 2 * half, step);
   const at::Tensor turned_low = low * tables.cos - high * tables.sin;
   const at::Tensor turned_high = high * tables.cos + low * tables.sin;
   const at::Tensor both = tables.interleaved ? at::stack({turned_low, turned_high}, -1).flatten(-2)
                                              : at::cat({turned_low, turned_high}, -1);
-  if (kept == 0) return both.to(heads.scalar_type());
-  return at::cat({both, heads.narrow(-1, 2 * half, kept).to(at::kFloat)}, -1).to(heads.scalar_type());
+  if (first + after == 0) return both.to(heads.scalar_type());
+  const at::Tensor plain = heads.to(at::kFloat);
+  return at::cat({plain.narrow(-1, 0, first), both, plain.narrow(-1, first + 2 * half, after)}, -1)
+      .to(heads.scalar_type());
 }
 
 }  // namespace headscope::model

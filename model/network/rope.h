@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rotary positions. In halves: component j of the turned ones is paired with j + rotary_dim / 2 (Hugging Face's
-// convention for the Llama layout). Interleaved: 2j with 2j + 1. Components after rotary_dim are left as they are.
+// convention for the Llama layout). Interleaved: 2j with 2j + 1. Components before first_dim and after the turned ones
+// are left as they are.
 //
 // Two kinds of scaling (dynamic, longrope) depend on the length of the sequence: all chunks of a prompt are turned for
 // the whole prompt's length, and every decode step for the length up to itself, while the keys of earlier steps stay as
@@ -22,6 +23,7 @@ class RotaryEmbedding {
   struct Tables {
     at::Tensor cos, sin;
     bool interleaved = false;
+    int32_t first_dim = 0;
   };
   // sequence_length: at least first_position + num_tokens.
   Tables At(int64_t first_position, int64_t num_tokens, int64_t sequence_length);

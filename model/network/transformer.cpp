@@ -24,7 +24,10 @@
 #include "base/errors.h"
 #include "families/family.h"
 #include "model/checkpoint.h"
+#include "network/activations.h"
 #include "network/attention.h"
+#include "network/delta_rule.h"
+#include "network/experts.h"
 #include "network/rope.h"
 #include "network/torch_library.h"
 #include "network/torch_runtime.h"
@@ -44,31 +47,23 @@ at::Tensor Normalised(NormKind kind, const at::Tensor& x, const NormWeights& nor
   }
   const at::Tensor scale = wide.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
   const at::Tensor unit = wide.mul(scale);
+  if (kind == NormKind::kRmsInFp32) return unit.mul(norm.weight.to(at::kFloat)).to(x.scalar_type());
   if (kind == NormKind::kRmsAboutOne) return unit.mul_(norm.weight.to(at::kFloat).add(1)).to(x.scalar_type());
   return unit.to(x.scalar_type()).mul_(norm.weight);
 }
 
-at::Tensor Activated(Activation activation, const at::Tensor& x) {
-  switch (activation) {
-    case Activation::kSilu:
-      return at::silu(x);
-    case Activation::kGelu:
-      return at::gelu(x);
-    case Activation::kGeluTanh:
-      return at::gelu(x, "tanh");
-    case Activation::kRelu:
-      return at::relu(x);
-  }
-  throw std::logic_error("an activation without a case");
-}
-
-at::Tensor Apply(const Projection& projection, const at::Tensor& x) {
-  return at::linear(x, projection.weight, projection.bias);
-}
-
-// Keys [num_kv_heads, capacity, head_dim] and values [.., v_head_dim] of one layer. Grown by doubling.
+// Keys [num_kv_heads, capacity, head_dim] and values [.., v_head_dim] of one layer, grown by doubling; or what a layer
+// without attention remembers.
 struct LayerCache {
   at::Tensor k, v;
+  DeltaState state;
+};
+
+// q, k and v of a pass as attention's input, and before their positions are turned in; the gates of its output.
+struct Projected {
+  at::Tensor plain_q, plain_k;  // [heads, rows, head_dim]
+  at::Tensor q, k, v;
+  at::Tensor gate;  // [rows, num_qo_heads * v_head_dim], or undefined
 };
 
 // The model and its steps. Its errors are LibTorch's own; TorchTransformer puts them into words.
@@ -80,7 +75,7 @@ struct Decoder {
     Checkpoint checkpoint(model_dir);
     checkpoint_summary = Summarize(checkpoint, config);
     types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, device);
-    weights = LoadWeights(&checkpoint, config, types.compute, device, progress);
+    weights = LoadWeights(&checkpoint, &config, types.compute, device, progress);
     cache.resize(weights.layers.size());
   }
 
@@ -90,6 +85,7 @@ struct Decoder {
     const int64_t grown = std::max({needed, 2 * capacity, kLeast});
     for (size_t layer = 0; layer < cache.size(); ++layer) {
       const AttentionLayer& facts = config.layers[layer];
+      if (facts.linear) continue;
       const auto grow = [&](at::Tensor* kept, int32_t dim) {
         at::Tensor larger = at::empty({facts.num_kv_heads, grown, dim}, at::TensorOptions(device).dtype(types.compute));
         if (length > 0) larger.narrow(1, 0, length).copy_(kept->narrow(1, 0, length));
@@ -125,26 +121,64 @@ struct Decoder {
     return all_at_once ? by_head : Norm(by_head, norm);
   }
 
+  at::Tensor Turned(const at::Tensor& heads, const AttentionLayer& facts,
+                    const std::vector<RotaryEmbedding::Tables>& positions) const {
+    return facts.rope < 0 ? heads : RotaryEmbedding::Rotate(heads, positions[static_cast<size_t>(facts.rope)]);
+  }
+
+  Projected Project(const at::Tensor& x, size_t layer, const std::vector<RotaryEmbedding::Tables>& positions) const {
+    const LayerWeights& w = weights.layers[layer];
+    const AttentionLayer& facts = config.layers[layer];
+    const int64_t q_size = int64_t{facts.num_qo_heads} * facts.head_dim;
+    const int64_t k_size = int64_t{facts.num_kv_heads} * facts.head_dim;
+    const int64_t v_size = int64_t{facts.num_kv_heads} * facts.v_head_dim;
+    const at::Tensor qkv = Apply(w.qkv, x);
+    const bool at_once = facts.qk_norm == QkNorm::kAllHeads;
+    Projected out;
+    out.plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, at_once, w.q_norm);
+    out.plain_k = Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, at_once, w.k_norm);
+    out.v =
+        qkv.narrow(1, q_size + k_size, v_size).view({x.size(0), facts.num_kv_heads, facts.v_head_dim}).transpose(0, 1);
+    if (facts.output_gate) out.gate = qkv.narrow(1, q_size + k_size + v_size, q_size);
+    out.q = Turned(out.plain_q, facts, positions);
+    out.k = Turned(out.plain_k, facts, positions);
+    return out;
+  }
+
+  // DeepSeek's way: q, k and v from latents, with the turned components of k shared by all heads. The cache holds what
+  // attention reads, heads and all, and no latents.
+  Projected ProjectByLatents(const at::Tensor& x, size_t layer,
+                             const std::vector<RotaryEmbedding::Tables>& positions) const {
+    constexpr double kLatentEps = 1e-6;  // whatever the configuration says of the other norms
+    const LatentWeights& w = weights.layers[layer].latent;
+    const LatentRules& rules = config.latent;
+    const AttentionLayer& facts = config.layers[layer];
+    const int64_t rows = x.size(0), heads = facts.num_qo_heads;
+    const auto norm = [&](const at::Tensor& latent, const NormWeights& weight) {
+      return Normalised(config.family->norm, latent, weight, kLatentEps);
+    };
+    const auto by_head = [&](const at::Tensor& t) { return t.view({rows, heads, -1}).transpose(0, 1); };
+    Projected out;
+    out.plain_q = by_head(Apply(w.q_b, w.q_a.weight.defined() ? norm(Apply(w.q_a, x), w.q_norm) : x));
+    const at::Tensor compressed = Apply(w.kv_a, x);
+    const at::Tensor shared = compressed.narrow(1, rules.kv_rank, rules.rope_dim).unsqueeze(0);
+    const at::Tensor kv = by_head(Apply(w.kv_b, norm(compressed.narrow(1, 0, rules.kv_rank), w.kv_norm)));
+    out.plain_k = at::cat({kv.narrow(2, 0, rules.nope_dim), shared.expand({heads, rows, rules.rope_dim})}, 2);
+    out.v = kv.narrow(2, rules.nope_dim, facts.v_head_dim);
+    out.q = Turned(out.plain_q, facts, positions);
+    out.k = Turned(out.plain_k, facts, positions);
+    return out;
+  }
+
   // `input`: the layer's, of which `x` is what attention reads.
   at::Tensor Attention(const at::Tensor& input, const at::Tensor& x, size_t layer,
                        const std::vector<RotaryEmbedding::Tables>& positions, HeadSink* sink) {
     const LayerWeights& w = weights.layers[layer];
     const AttentionLayer& facts = config.layers[layer];
     const int64_t rows = x.size(0);
-    const int64_t q_size = int64_t{facts.num_qo_heads} * facts.head_dim;
-    const int64_t k_size = int64_t{facts.num_kv_heads} * facts.head_dim;
-    const int64_t v_size = int64_t{facts.num_kv_heads} * facts.v_head_dim;
-    const at::Tensor qkv = Apply(w.qkv, x);
-    const bool at_once = facts.qk_norm == QkNorm::kAllHeads;
-    const at::Tensor plain_q = Heads(qkv.narrow(1, 0, q_size), facts.num_qo_heads, facts.head_dim, at_once, w.q_norm);
-    const at::Tensor plain_k =
-        Heads(qkv.narrow(1, q_size, k_size), facts.num_kv_heads, facts.head_dim, at_once, w.k_norm);
-    const auto turned = [&](const at::Tensor& heads) {
-      return facts.rope < 0 ? heads : RotaryEmbedding::Rotate(heads, positions[static_cast<size_t>(facts.rope)]);
-    };
-    const at::Tensor q = Captured(turned(plain_q)), k = Captured(turned(plain_k));
-    const at::Tensor v = Captured(
-        qkv.narrow(1, q_size + k_size, v_size).view({rows, facts.num_kv_heads, facts.v_head_dim}).transpose(0, 1));
+    const Projected made =
+        config.latent.kv_rank > 0 ? ProjectByLatents(x, layer, positions) : Project(x, layer, positions);
+    const at::Tensor q = Captured(made.q), k = Captured(made.k), v = Captured(made.v);
     LayerCache& kept = cache[layer];
     kept.k.narrow(1, length, rows).copy_(k);
     kept.v.narrow(1, length, rows).copy_(v);
@@ -169,8 +203,9 @@ struct Decoder {
     call.lse = lse.data_ptr<float>();
     attention->Attend(call);
     if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
-      Hand(static_cast<int32_t>(layer), {input, plain_q, plain_k, q, k, v, lse}, sink);
-    return Apply(w.output, output.transpose(0, 1).reshape({rows, int64_t{facts.num_qo_heads} * facts.v_head_dim}));
+      Hand(static_cast<int32_t>(layer), {input, made.plain_q, made.plain_k, q, k, v, lse}, sink);
+    const at::Tensor all = output.transpose(0, 1).reshape({rows, int64_t{facts.num_qo_heads} * facts.v_head_dim});
+    return Apply(w.output, made.gate.defined() ? all * made.gate.sigmoid() : all);
   }
 
   // Contiguous, in the compute type, holding numbers of the captured type.
@@ -232,10 +267,9 @@ struct Decoder {
   }
 
   at::Tensor Mlp(const at::Tensor& x, const LayerWeights& w) const {
-    const at::Tensor up = Apply(w.gate_up, x);
-    if (!w.has_gate) return Apply(w.down, Activated(config.activation, up));
-    return Apply(w.down, Activated(config.activation, up.narrow(1, 0, config.intermediate_size))
-                             .mul_(up.narrow(1, config.intermediate_size, config.intermediate_size)));
+    if (w.experts.router.weight.defined()) return MixExperts(x, w.experts, config.experts, config.activation);
+    return w.has_gate ? GatedMlp(x, w.gate_up, w.down, config.activation)
+                      : Apply(w.down, Activated(config.activation, Apply(w.gate_up, x)));
   }
 
   // x with `added` on it.
@@ -246,25 +280,45 @@ struct Decoder {
   at::Tensor Layer(const at::Tensor& x, size_t layer, const std::vector<RotaryEmbedding::Tables>& positions,
                    HeadSink* sink) {
     const LayerWeights& w = weights.layers[layer];
-    const at::Tensor read = Norm(x, w.input_norm);
-    const at::Tensor attended = Norm(Attention(x, read, layer, positions, sink), w.attention_output_norm);
-    if (config.family->parallel) {
+    const bool after = config.norms_after;
+    const at::Tensor read = after ? x : Norm(x, w.input_norm);
+    const at::Tensor attended =
+        Norm(config.layers[layer].linear ? Linear(read, layer) : Attention(x, read, layer, positions, sink),
+             w.attention_output_norm);
+    if (config.parallel) {
       const at::Tensor mlp = Norm(Mlp(w.mlp_norm.defined() ? Norm(x, w.mlp_norm) : read, w), w.mlp_output_norm);
       return Plus(Plus(x, attended), mlp);
+    }
+    if (after) {
+      const at::Tensor between = Norm(Plus(x, attended), w.input_norm);
+      return Norm(Plus(between, Mlp(between, w)), w.mlp_norm);
     }
     const at::Tensor between = Plus(x, attended);
     return Plus(between, Norm(Mlp(Norm(between, w.mlp_norm), w), w.mlp_output_norm));
   }
 
+  at::Tensor Linear(const at::Tensor& x, size_t layer) {
+    const LayerWeights& w = weights.layers[layer];
+    const at::Tensor mixed = GatedDeltaRule(x, w.linear, config.linear, config.activation, &cache[layer].state);
+    const at::Tensor normal = Normalised(NormKind::kRms, mixed, w.linear.norm, config.norm_eps);
+    const at::Tensor gate = DeltaGate(x, w.linear, config.linear);
+    const at::Tensor gated = normal.to(at::kFloat).mul(at::silu(gate.to(at::kFloat))).to(x.scalar_type());
+    return Apply(w.output, gated.flatten(1));
+  }
+
   at::Tensor Embedded(std::span<const int32_t> tokens) const {
-    const at::Tensor x = at::embedding(weights.embedding, TokenTensor(tokens));
+    at::Tensor x = at::embedding(weights.embedding, TokenTensor(tokens));
+    if (weights.embedding_in.weight.defined()) x = Apply(weights.embedding_in, x);
+    if (weights.position_embedding.defined()) x = x + weights.position_embedding.narrow(0, length, x.size(0));
     // By a number of x's own type, as transformers' modules do.
     return config.embedding_multiplier == 1 ? x : x * at::full({}, config.embedding_multiplier, x.options());
   }
 
   // Logits [rows, vocabulary_size], fp32 on the host.
   at::Tensor Logits(const at::Tensor& x) const {
-    at::Tensor logits = at::linear(Norm(x, weights.final_norm), weights.head).to(at::kCPU, at::kFloat);
+    at::Tensor last = Norm(x, weights.final_norm);
+    if (weights.embedding_out.weight.defined()) last = Apply(weights.embedding_out, last);
+    at::Tensor logits = at::linear(last, weights.head).to(at::kCPU, at::kFloat);
     if (config.logit_multiplier != 1) logits = logits * config.logit_multiplier;
     if (config.logit_soft_cap != 0) logits = (logits / config.logit_soft_cap).tanh_() * config.logit_soft_cap;
     return logits.contiguous();
@@ -279,9 +333,10 @@ struct Decoder {
   std::vector<LayerCache> cache;
   DenseAttention dense;
   AttentionBackend* attention = &dense;
-  int64_t capacity = 0;    // tokens
-  int64_t length = 0;      // tokens fed
-  int64_t prompt_end = 0;  // position after the prompt that is being fed in chunks
+  std::vector<int32_t> fed;  // of a model with a recurrence: all tokens so far
+  int64_t capacity = 0;      // tokens
+  int64_t length = 0;        // tokens fed
+  int64_t prompt_end = 0;    // position after the prompt that is being fed in chunks
 };
 
 class TorchTransformer final : public Transformer {
@@ -323,6 +378,7 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
     at::Tensor x = m.Embedded(tokens);
     for (size_t layer = 0; layer < m.weights.layers.size(); ++layer) x = m.Layer(x, layer, positions, sink);
     m.length += rows;
+    if (m.config.linear.num_key_heads > 0) m.fed.insert(m.fed.end(), tokens.begin(), tokens.end());
     if (logits == LogitsOf::kNone) return {};
     if (logits == LogitsOf::kLastToken) x = x.narrow(0, rows - 1, 1);
     const at::Tensor scores = m.Logits(x);
@@ -343,10 +399,21 @@ void TorchTransformer::Reserve(int64_t num_tokens) {
 }
 
 void TorchTransformer::Rewind(int64_t num_tokens) {
-  if (num_tokens < 0 || num_tokens > decoder_.length) throw std::invalid_argument("only fed tokens can be forgotten");
-  decoder_.length = num_tokens;
-  decoder_.prompt_end = 0;
-  decoder_.attention->Rewind(num_tokens);
+  Decoder& m = decoder_;
+  if (num_tokens < 0 || num_tokens > m.length) throw std::invalid_argument("only fed tokens can be forgotten");
+  m.prompt_end = 0;
+  if (m.config.linear.num_key_heads == 0 || num_tokens == m.length) {
+    m.length = num_tokens;
+    m.attention->Rewind(num_tokens);
+    return;
+  }
+  // A recurrence remembers all of its tokens at once: those that stay are fed anew.
+  const std::vector<int32_t> kept(m.fed.begin(), m.fed.begin() + num_tokens);
+  m.length = 0;
+  m.fed.clear();
+  for (LayerCache& layer : m.cache) layer.state = {};
+  m.attention->Rewind(0);
+  if (!kept.empty()) Forward(kept, LogitsOf::kNone, nullptr);
 }
 
 }  // namespace

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "network/weights.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/exp2.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 
+#include <array>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/progress_meter.h"
@@ -24,19 +30,27 @@ class Loader {
         meter_("loading model", "bytes", checkpoint->TensorBytes(), progress) {}
 
   // Of a weight that CheckWeights has seen.
-  at::Tensor Load(const std::string& name) {
+  at::Tensor Load(const std::string& name) { return Ready(LoadStored(name)); }
+
+  // As it is stored, on the host.
+  at::Tensor LoadStored(const std::string& name) {
     const TensorEntry* entry = checkpoint_->Find(name);
     if (entry == nullptr) throw std::logic_error("the weight " + name + " was not looked for");
     const at::Tensor stored = at::empty(entry->shape, StoredType(*entry));
     checkpoint_->Read(*entry, stored.data_ptr());
     done_ += entry->end - entry->begin;
     meter_.Report(done_);
-    return stored.to(device_, type_);
+    return stored;
   }
+
+  at::Tensor Ready(const at::Tensor& stored) const { return stored.to(device_, type_); }
 
  private:
   static at::ScalarType StoredType(const TensorEntry& entry) {
-    return entry.dtype == "BF16" ? at::kBFloat16 : entry.dtype == "F16" ? at::kHalf : at::kFloat;
+    return entry.dtype == "BF16"  ? at::kBFloat16
+           : entry.dtype == "F16" ? at::kHalf
+           : entry.dtype == "U8"  ? at::kByte
+                                  : at::kFloat;
   }
   Checkpoint* checkpoint_;
   at::ScalarType type_;
@@ -45,32 +59,60 @@ class Loader {
   int64_t done_ = 0;
 };
 
+// Four-bit numbers, two to a byte, the lower half first (OCP Microscaling Formats 1.0, E2M1 with scales of E8M0).
+// blocks [experts, out, in / 32, 16], scales [experts, out, in / 32]; returns [experts, out, in] fp32.
+at::Tensor FromMxfp4(const at::Tensor& blocks, const at::Tensor& scales) {
+  constexpr std::array<float, 16> kValues = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                             -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+  constexpr double kScaleBias = 127;
+  const at::Tensor values = at::tensor(at::ArrayRef<float>(kValues.data(), kValues.size()), at::kFloat);
+  const at::Tensor low = blocks.bitwise_and(15).to(at::kLong), high = blocks.div(16, "floor").to(at::kLong);
+  const at::Tensor numbers = at::stack({values.take(low), values.take(high)}, -1).flatten(-2);
+  const at::Tensor factors = at::exp2(scales.to(at::kDouble).sub(kScaleBias)).to(at::kFloat).unsqueeze(-1);
+  return numbers.mul(factors).flatten(-2);
+}
+
 class LayerLoader {
  public:
-  LayerLoader(Loader* loader, const ModelConfig& config, int32_t layer)
+  LayerLoader(Loader* loader, const ModelConfig& config, int32_t layer, std::string prefix)
       : loader_(*loader),
         config_(config),
         family_(*config.family),
         facts_(config.layers[static_cast<size_t>(layer)]),
-        prefix_(std::string(family_.layer_prefix) + std::to_string(layer) + ".") {}
+        prefix_(std::move(prefix)),
+        has_experts_(config.experts.num_experts > 0 && config.experts.layers[static_cast<size_t>(layer)]) {}
 
   LayerWeights Load() {
     const LayerNames& names = family_.layer;
     LayerWeights out;
     out.input_norm = LoadNorm(names.input_norm);
-    out.qkv = LoadQkv();
-    out.q_norm = LoadNorm(names.q_norm, false);
-    out.k_norm = LoadNorm(names.k_norm, false);
-    out.output = LoadProjection(names.output, config_.output_bias);
+    if (facts_.linear) {
+      LoadLinear(&out);
+    } else {
+      if (family_.qkv_layout == QkvLayout::kLatent)
+        LoadLatents(&out.latent);
+      else
+        out.qkv = LoadQkv();
+      out.q_norm = LoadNorm(names.q_norm, false);
+      out.k_norm = LoadNorm(names.k_norm, false);
+      out.output = LoadProjection(names.output, config_.output_bias);
+    }
     out.attention_output_norm = LoadNorm(names.attention_output_norm);
     out.mlp_norm = LoadNorm(names.mlp_norm);
-    out.has_gate = !names.gate_up.empty() || !names.gate.empty();
-    out.gate_up = !names.gate_up.empty() ? LoadProjection(names.gate_up, config_.mlp_bias)
-                  : out.has_gate         ? LoadStacked({names.gate, names.up}, config_.mlp_bias)
-                                         : LoadProjection(names.up, config_.mlp_bias);
-    out.down = LoadProjection(names.down, config_.mlp_bias);
+    if (has_experts_)
+      LoadExperts(&out.experts);
+    else
+      LoadMlp(&out);
     out.mlp_output_norm = LoadNorm(names.mlp_output_norm);
     return out;
+  }
+
+  // The layer's logits that have no value, fp32; empty: none.
+  std::vector<float> Sinks() {
+    if (family_.layer.sinks.empty() || facts_.linear) return {};
+    const at::Tensor sinks = Part(family_.layer.sinks, "").to(at::kCPU, at::kFloat).contiguous();
+    const auto* first = sinks.const_data_ptr<float>();
+    return {first, first + sinks.numel()};
   }
 
  private:
@@ -82,21 +124,27 @@ class LayerLoader {
   }
 
   Projection LoadProjection(std::string_view name, bool has_bias) {
-    return {Part(name, ".weight"), has_bias ? Part(name, ".bias") : at::Tensor()};
+    const at::Tensor weight = Part(name, ".weight");
+    return {family_.transposed ? weight.t().contiguous() : weight, has_bias ? Part(name, ".bias") : at::Tensor()};
   }
 
   Projection LoadStacked(const std::vector<std::string_view>& names, bool has_bias) {
     std::vector<at::Tensor> weights, biases;
     for (const std::string_view name : names) {
-      weights.push_back(Part(name, ".weight"));
-      if (has_bias) biases.push_back(Part(name, ".bias"));
+      const Projection one = LoadProjection(name, has_bias);
+      weights.push_back(one.weight);
+      if (has_bias) biases.push_back(one.bias);
     }
     return {at::cat(weights, 0), has_bias ? at::cat(biases, 0) : at::Tensor()};
   }
 
   Projection LoadQkv() {
     const LayerNames& names = family_.layer;
-    if (family_.qkv_layout == QkvLayout::kApart) return LoadStacked({names.q, names.k, names.v}, config_.qkv_bias);
+    if (family_.qkv_layout == QkvLayout::kApart) {
+      const Projection all = LoadStacked({names.q, names.k, names.v}, config_.qkv_bias);
+      return facts_.output_gate ? Projection{GatesLast(all.weight), config_.qkv_bias ? GatesLast(all.bias) : all.bias}
+                                : all;
+    }
     Projection fused = LoadProjection(names.qkv, config_.qkv_bias);
     if (family_.qkv_layout == QkvLayout::kStacked) return fused;
     return {RowsOfHeads(fused.weight), config_.qkv_bias ? RowsOfHeads(fused.bias) : at::Tensor()};
@@ -118,27 +166,130 @@ class LayerLoader {
     return by_kv_head.dim() == 2 ? all : all.view({-1});
   }
 
+  // From q with a gate after each head's rows, k, v to q, k, v, gates.
+  at::Tensor GatesLast(const at::Tensor& rows) const {
+    const int64_t q_rows = int64_t{facts_.num_qo_heads} * facts_.head_dim;
+    const int64_t columns = rows.dim() == 2 ? rows.size(1) : 1;
+    const at::Tensor q = rows.narrow(0, 0, 2 * q_rows).view({facts_.num_qo_heads, 2, facts_.head_dim, columns});
+    const auto part = [&](int64_t which) {
+      const at::Tensor flat = q.select(1, which).reshape({q_rows, columns});
+      return rows.dim() == 2 ? flat : flat.view({-1});
+    };
+    return at::cat({part(0), rows.narrow(0, 2 * q_rows, rows.size(0) - 2 * q_rows), part(1)}, 0);
+  }
+
+  void LoadLatents(LatentWeights* out) {
+    const LayerNames& names = family_.layer;
+    const LatentRules& rules = config_.latent;
+    if (rules.q_rank == 0) {
+      out->q_b = LoadProjection(names.q, false);
+    } else {
+      out->q_a = LoadProjection(names.q_a, rules.bias);
+      out->q_norm = LoadNorm(names.q_a_norm);
+      out->q_b = LoadProjection(names.q_b, false);
+    }
+    out->kv_a = LoadProjection(names.kv_a, rules.bias);
+    out->kv_norm = LoadNorm(names.kv_a_norm);
+    out->kv_b = LoadProjection(names.kv_b, false);
+  }
+
+  void LoadLinear(LayerWeights* out) {
+    const LinearNames& names = family_.linear;
+    LinearWeights& linear = out->linear;
+    linear.qkvz = LoadProjection(names.qkvz, false);
+    linear.ba = LoadProjection(names.ba, false);
+    linear.convolution = Part(names.convolution, ".weight");
+    linear.decay = Part(names.decay, "").to(at::kFloat);
+    linear.step_bias = Part(names.step_bias, "").to(at::kFloat);
+    linear.norm = LoadNorm(names.norm);
+    out->output = LoadProjection(names.output, false);
+  }
+
+  void LoadMlp(LayerWeights* out) {
+    const LayerNames& names = family_.layer;
+    out->has_gate = !names.gate_up.empty() || !names.gate.empty();
+    out->gate_up = !names.gate_up.empty() ? LoadProjection(names.gate_up, config_.mlp_bias)
+                   : out->has_gate        ? LoadStacked({names.gate, names.up}, config_.mlp_bias)
+                                          : LoadProjection(names.up, config_.mlp_bias);
+    out->down = LoadProjection(names.down, config_.mlp_bias);
+  }
+
+  void LoadExperts(ExpertWeights* out) {
+    const ExpertNames& names = family_.experts;
+    const ExpertRules& rules = config_.experts;
+    const bool packed = !names.packed_down.empty();
+    out->router = LoadProjection(names.router, packed);
+    if (!names.correction.empty()) out->correction = Part(names.correction, "").to(at::kFloat);
+    if (packed) {
+      out->gate_up = LoadPacked(names.packed_gate_up, /*in_turn=*/true);
+      out->down = LoadPacked(names.packed_down, /*in_turn=*/false);
+    } else {
+      for (int32_t expert = 0; expert < rules.num_experts; ++expert) {
+        const std::string each = std::string(names.each) + std::to_string(expert) + ".";
+        const std::string gate = each + std::string(names.gate), up = each + std::string(names.up);
+        out->gate_up.push_back(LoadStacked({gate, up}, false));
+        out->down.push_back(LoadProjection(each + std::string(names.down), false));
+      }
+    }
+    if (rules.shared_size == 0) return;
+    out->shared_gate_up = LoadStacked({names.shared_gate, names.shared_up}, false);
+    out->shared_down = LoadProjection(names.shared_down, false);
+    if (!names.shared_weight.empty()) out->shared_weight = LoadProjection(names.shared_weight, false);
+  }
+
+  // `in_turn`: rows of gate and up stand in turn.
+  std::vector<Projection> LoadPacked(std::string_view name, bool in_turn) {
+    const std::string whole(name);
+    const at::Tensor weights = config_.experts.mxfp4
+                                   ? loader_.Ready(FromMxfp4(loader_.LoadStored(prefix_ + whole + "_blocks"),
+                                                             loader_.LoadStored(prefix_ + whole + "_scales")))
+                                   : Part(whole, "").transpose(1, 2).contiguous();
+    const at::Tensor biases = Part(whole, "_bias");
+    std::vector<Projection> out;
+    for (int64_t expert = 0; expert < weights.size(0); ++expert) {
+      const at::Tensor weight = weights.select(0, expert), bias = biases.select(0, expert);
+      out.push_back(in_turn ? Projection{at::cat({weight.slice(0, 0, {}, 2), weight.slice(0, 1, {}, 2)}, 0),
+                                         at::cat({bias.slice(0, 0, {}, 2), bias.slice(0, 1, {}, 2)}, 0)}
+                            : Projection{weight, bias});
+    }
+    return out;
+  }
+
   Loader& loader_;
   const ModelConfig& config_;
   const Family& family_;
   const AttentionLayer& facts_;
   const std::string prefix_;
+  const bool has_experts_;
 };
 
 }  // namespace
 
-ModelWeights LoadWeights(Checkpoint* checkpoint, const ModelConfig& config, at::ScalarType type,
-                         const at::Device& device, const ProgressFunction& progress) {
-  CheckWeights(checkpoint, config);
+ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type, const at::Device& device,
+                         const ProgressFunction& progress) {
+  CheckWeights(checkpoint, *config);
   Loader loader(checkpoint, type, device, progress);
-  const Family& row = *config.family;
+  const Family& row = *config->family;
+  const std::string prefix = WeightPrefix(*checkpoint, row);
+  const auto load = [&](std::string_view name, const char* kind = ".weight") {
+    return loader.Load(prefix + std::string(name) + kind);
+  };
   ModelWeights weights;
-  weights.embedding = loader.Load(std::string(row.embedding) + ".weight");
-  weights.final_norm = {loader.Load(std::string(row.final_norm) + ".weight"),
-                        row.norm_bias ? loader.Load(std::string(row.final_norm) + ".bias") : at::Tensor()};
-  weights.head = config.tied_embeddings ? weights.embedding : loader.Load(std::string(row.head) + ".weight");
-  for (int32_t layer = 0; layer < config.num_layers; ++layer)
-    weights.layers.push_back(LayerLoader(&loader, config, layer).Load());
+  weights.embedding = load(row.embedding);
+  if (!row.position_embedding.empty())
+    weights.position_embedding = load(row.position_embedding).narrow(0, row.first_position, config->max_positions);
+  if (config->embedding_size != config->hidden_size) {
+    weights.embedding_in.weight = load(row.embedding_in);
+    weights.embedding_out.weight = load(row.embedding_out);
+  }
+  if (config->final_norm)
+    weights.final_norm = {load(row.final_norm), row.norm_bias ? load(row.final_norm, ".bias") : at::Tensor()};
+  weights.head = config->tied_embeddings ? weights.embedding : loader.Load(std::string(row.head) + ".weight");
+  for (int32_t layer = 0; layer < config->num_layers; ++layer) {
+    LayerLoader one(&loader, *config, layer, LayerPrefix(*checkpoint, row, layer));
+    weights.layers.push_back(one.Load());
+    config->layers[static_cast<size_t>(layer)].sinks = one.Sinks();
+  }
   return weights;
 }
 

@@ -24,9 +24,37 @@ struct NormWeights {
   bool defined() const { return weight.defined(); }
 };
 
+// The experts of a layer (ExpertRules in model_config.h).
+struct ExpertWeights {
+  Projection router;                                      // [experts, hidden]
+  at::Tensor correction;                                  // [experts], fp32
+  std::vector<Projection> gate_up;                        // [experts]; rows: gate, up
+  std::vector<Projection> down;                           // [experts]
+  Projection shared_gate_up, shared_down, shared_weight;  // undefined where there is no such
+};
+
+// DeepSeek's projections by way of latents (LatentRules).
+struct LatentWeights {
+  Projection q_a, q_b;  // q_a undefined: q_b takes x itself
+  NormWeights q_norm;
+  Projection kv_a, kv_b;
+  NormWeights kv_norm;
+};
+
+// A gated delta rule in place of attention (LinearRules).
+struct LinearWeights {
+  Projection qkvz, ba;     // rows: for each key head its query, its key, its values and their gates; b and a
+  at::Tensor convolution;  // [channels of q, k and v, 1, kernel]
+  at::Tensor decay;        // [num_value_heads], fp32, the logarithm
+  at::Tensor step_bias;    // [num_value_heads]
+  NormWeights norm;
+};
+
 struct LayerWeights {
   NormWeights input_norm;
-  Projection qkv;  // rows: all q heads, all k heads, all v heads
+  Projection qkv;  // rows: all q heads, all k heads, all v heads, all gates of outputs
+  LatentWeights latent;
+  LinearWeights linear;
   NormWeights q_norm, k_norm;
   Projection output;
   NormWeights attention_output_norm;
@@ -34,19 +62,23 @@ struct LayerWeights {
   bool has_gate = true;
   Projection gate_up;  // rows: gate, up; without a gate: up
   Projection down;
+  ExpertWeights experts;  // without any, the MLP is gate_up and down
   NormWeights mlp_output_norm;
 };
 
 struct ModelWeights {
-  at::Tensor embedding;  // [vocabulary, hidden]
-  at::Tensor head;       // the same tensor when tied
+  at::Tensor embedding;           // [vocabulary, embedding_size]
+  at::Tensor position_embedding;  // [positions, hidden], from the row of position 0 on
+  Projection embedding_in, embedding_out;
+  at::Tensor head;  // the same tensor when tied
   NormWeights final_norm;
   std::vector<LayerWeights> layers;
 };
 
 // Every tensor is checked against the shape that config.json implies before memory for it is taken, and every tensor of
-// the checkpoint must be used. Throws BadInputError.
-ModelWeights LoadWeights(Checkpoint* checkpoint, const ModelConfig& config, at::ScalarType type,
-                         const at::Device& device, const ProgressFunction& progress);
+// the checkpoint must be used. What attention must know of a layer and stands among the weights goes into `config`.
+// Throws BadInputError.
+ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type, const at::Device& device,
+                         const ProgressFunction& progress);
 
 }  // namespace headscope::model

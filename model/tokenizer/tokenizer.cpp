@@ -104,11 +104,15 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool add_special_t
   return ids;
 }
 
+bool Tokenizer::Has(int32_t id) const {
+  return impl_->spec.tokens.Find(id).has_value();
+}
+
 std::string Tokenizer::Decode(const std::vector<int32_t>& ids, bool keep_special_tokens) const {
   std::string bytes;
   for (const int32_t id : ids) {
-    const TokenTable::Token token = impl_->TokenOf(id);
-    if (keep_special_tokens || !token.special) bytes += token.bytes;
+    const std::optional<TokenTable::Token> token = impl_->spec.tokens.Find(id);
+    if (token && (keep_special_tokens || !token->special)) bytes += token->bytes;
   }
   if (impl_->spec.decoded_space_goes && bytes.starts_with(' ')) bytes.erase(0, 1);
   return bytes;

@@ -18,7 +18,12 @@ from command_line import MODEL, run
 
 ORACLE = pathlib.Path(sys.argv[3])
 FAMILIES = {"llama_gqa": "llama", "mistral_window": "mistral", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_old_spelling": "gemma3_text",
-            "phi3": "phi3", "granite": "granite", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox"}
+            "phi3": "phi3", "granite": "granite", "olmo2": "olmo2", "smollm3": "smollm3", "cohere": "cohere", "gpt_neox_old_spelling": "gpt_neox",
+            "gemma": "gemma", "gpt2_hub_names": "gpt2", "opt_norms_after": "opt", "glm": "glm", "glm4": "glm4", "chatglm": "chatglm", "internlm2": "internlm2",
+            "ministral": "ministral", "cohere2": "cohere2", "exaone4": "exaone4", "olmo3": "olmo3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe",
+            "gpt_oss_mxfp4": "gpt_oss", "deepseek_v2_groups": "deepseek_v2", "deepseek_v3": "deepseek_v3", "qwen3_next": "qwen3_next"}
+VOCABULARY = {"chatglm": "padded_vocab_size"}
+HEADS = {"gpt2": "n_head"}
 
 
 class ModelFamilies(unittest.TestCase):
@@ -31,23 +36,24 @@ class ModelFamilies(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def checkpoint(self, name):
-        """The tiny model with as many tokens as the shipped tokenizer has."""
+    def checkpoint(self, name, padding=0):
+        """The tiny model with as many tokens as the shipped tokenizer has, and so many ids without a token."""
         folder = self.path / name
         folder.mkdir(exist_ok=True)
         for file in ("tokenizer.json", "tokenizer_config.json"):
             (folder / file).write_text(pathlib.Path(MODEL, file).read_text())
         config = json.loads((ORACLE / name / "config.json").read_text())
-        tokens, config["vocab_size"] = config["vocab_size"], json.loads(pathlib.Path(MODEL, "config.json").read_text())["vocab_size"]
+        key = VOCABULARY.get(config["model_type"], "vocab_size")
+        tokens, config[key] = config[key], json.loads(pathlib.Path(MODEL, "config.json").read_text())["vocab_size"] + padding
         (folder / "config.json").write_text(json.dumps(config))
         random = numpy.random.default_rng(9)
         weights = {}
         for file in sorted((ORACLE / name).glob("*.safetensors")):
             weights.update(safetensors.numpy.load_file(file))
-        for key, weight in weights.items():
+        for name, weight in weights.items():
             if weight.shape[:1] == (tokens,):
-                more = random.normal(0, weight.std(), (config["vocab_size"] - tokens, weight.shape[1]))
-                weights[key] = numpy.concatenate([weight, more]).astype(numpy.float32)
+                more = random.normal(0, weight.std(), (config[key] - tokens, weight.shape[1]))
+                weights[name] = numpy.concatenate([weight, more]).astype(numpy.float32)
         safetensors.numpy.save_file(weights, folder / "model.safetensors")
         return folder
 
@@ -59,10 +65,37 @@ class ModelFamilies(unittest.TestCase):
                 trace = self.path / f"{name}.h5"
                 run("capture", folder, "--task", "passkey", "--length", 400, "--decode", 1, "-o", trace, "--quiet")
                 with h5py.File(trace) as file:
-                    self.assertEqual(file["attention/q"].shape[:2], (3, 4 if name == "qwen3" else 6))
+                    config = json.loads((folder / "config.json").read_text())
+                    layers = 1 if name == "qwen3_next" else 3  # of its layers, one has heads
+                    self.assertEqual(file["attention/q"].shape[:2], (layers, config[HEADS.get(model_type, "num_attention_heads")]))
                     self.assertTrue(numpy.isfinite(file["attention/lse"][...]).all())
                 scores = run("eval", folder, "--task", "passkey", "--length", 400, "--samples", 1, "--questions", 1, "--quiet").stdout
                 self.assertRegex(scores, r"passkey +400 +1 ")
+
+    def test_what_only_some_families_have_is_in_the_trace(self):
+        def facts(name, *options):
+            trace = self.path / f"facts_{name}.h5"
+            run("capture", self.checkpoint(name), "--text", "one two three four five six", "-o", trace, "--force", "--quiet", *options)
+            return json.loads(run("info", trace, "--json").stdout)["facts"], trace
+        layers, trace = facts("gpt_oss_mxfp4")
+        self.assertEqual([len(layer["sinks"]) for layer in layers], [8] * 3)
+        sinks = safetensors.numpy.load_file(self.checkpoint("gpt_oss_mxfp4") / "model.safetensors")["model.layers.1.self_attn.sinks"]
+        numpy.testing.assert_allclose(layers[1]["sinks"], sinks, rtol=1e-6)
+        layers, trace = facts("deepseek_v3")
+        self.assertEqual([(layer["head_dim"], layer["v_head_dim"], layer["rope"]["first_dim"], layer["rope"]["dims"]) for layer in layers], [(20, 10, 12, 8)] * 3)
+        layers, trace = facts("qwen3_next")
+        self.assertEqual([(layer["layer"], layer["output_gate"]) for layer in layers], [(2, "per channel")])
+        said = run("capture", self.checkpoint("qwen3_next"), "--text", "one", "--layers", "1", "-o", self.path / "none.h5", code=2).stderr
+        self.assertIn("--layers 1: the layer has a recurrence in place of attention", said)
+
+    def test_rows_can_be_drawn_and_prompts_given_as_ids(self):
+        folder, trace = self.checkpoint("llama_gqa", padding=3), self.path / "ids.h5"
+        last = json.loads((folder / "config.json").read_text())["vocab_size"] - 1  # an id without a token
+        run("capture", folder, "--tokens", ",".join(map(str, [5, 3, 3, last, 7] * 10)), "--rows", "random:6:9", "-o", trace, "--quiet")
+        with h5py.File(trace) as file:
+            self.assertEqual(file["tokens/ids"][...].tolist(), [5, 3, 3, last, 7] * 10)
+            self.assertEqual(file["attention/q"].shape[2], 6)
+        self.assertIn(f"--tokens {last + 1}", run("capture", folder, "--tokens", last + 1, "-o", trace, "--force", code=2).stderr)
 
     def test_an_unknown_type_is_refused_with_the_list(self):
         folder = self.checkpoint("llama_gqa")

@@ -177,7 +177,8 @@ TEST(Capture, CancelLeavesAShorterTrace) {
 
 TEST(RowSelection, KeepsWhatItsTextSays) {
   const auto kept = [](const std::string& text) {
-    const RowSelection rows(text);
+    RowSelection rows(text);
+    rows.Draw(10);
     std::vector<int64_t> positions;
     for (int64_t i = 0; i < 12; ++i) {
       if (rows.Keeps(i, 10)) positions.push_back(i);
@@ -188,7 +189,14 @@ TEST(RowSelection, KeepsWhatItsTextSays) {
   EXPECT_THAT(kept("last:2"), ElementsAre(8, 9, 10, 11));
   EXPECT_THAT(kept("last:99"), ::testing::SizeIs(12));
   EXPECT_THAT(kept("every:4"), ElementsAre(0, 4, 8, 10, 11));
-  for (const char* bad : {"", "last", "last:", "last:0", "every:-1", "every:4x", "first:3", "all:1"})
+  const std::vector<int64_t> drawn = kept("random:4");
+  EXPECT_THAT(drawn, ::testing::SizeIs(6));  // and the two rows of decode steps
+  EXPECT_THAT(std::vector(drawn.end() - 2, drawn.end()), ElementsAre(10, 11));
+  EXPECT_EQ(drawn, kept("random:4:1"));
+  EXPECT_NE(drawn, kept("random:4:2"));
+  EXPECT_THAT(kept("random:99"), ::testing::SizeIs(12));
+  for (const char* bad : {"", "random", "random:0", "random:3:", "random:3:x", "every:2:3", "last", "last:", "last:0",
+                          "every:-1", "every:4x", "first:3", "all:1"})
     EXPECT_THROW(RowSelection{bad}, UsageError) << bad;
 }
 

@@ -32,8 +32,9 @@ class AllHeadsSink : public HeadSink {
   void Take(const LayerHeads& heads) override {
     ASSERT_FALSE(heads.is_bf16);
     Layer& layer = layers[static_cast<size_t>(heads.layer)];
-    const auto dim = static_cast<size_t>(config_.head_dim);
-    const auto read = [&](const LayerHeads::Heads& from, int32_t count, std::vector<std::vector<float>>* to) {
+    const AttentionLayer& facts = config_.layers[static_cast<size_t>(heads.layer)];
+    const auto read = [&](const LayerHeads::Heads& from, int32_t count, int32_t dim,
+                          std::vector<std::vector<float>>* to) {
       to->resize(static_cast<size_t>(count));
       for (int32_t h = 0; h < count; ++h) {
         std::vector<float>& head = (*to)[static_cast<size_t>(h)];
@@ -43,10 +44,10 @@ class AllHeadsSink : public HeadSink {
         }
       }
     };
-    read(heads.q, config_.num_qo_heads, &layer.q);
-    read(heads.k, config_.num_kv_heads, &layer.k);
-    read(heads.v, config_.num_kv_heads, &layer.v);
-    layer.lse.resize(static_cast<size_t>(config_.num_qo_heads));
+    read(heads.q, facts.num_qo_heads, facts.head_dim, &layer.q);
+    read(heads.k, facts.num_kv_heads, facts.head_dim, &layer.k);
+    read(heads.v, facts.num_kv_heads, facts.v_head_dim, &layer.v);
+    layer.lse.resize(static_cast<size_t>(facts.num_qo_heads));
     for (size_t h = 0; h < layer.lse.size(); ++h) {
       const float* lse = heads.lse + h * static_cast<size_t>(heads.num_tokens);
       layer.lse[h].insert(layer.lse[h].end(), lse, lse + heads.num_tokens);
@@ -63,11 +64,12 @@ class AllHeadsSink : public HeadSink {
   std::vector<Layer> layers;
 };
 
-// Over the keys that the row's window holds.
-double LogSumExp(const std::vector<float>& q, const std::vector<float>& k, const AttentionLayer& facts, size_t row) {
+// Over the keys that the row's window holds, and the head's sink.
+double LogSumExp(const std::vector<float>& q, const std::vector<float>& k, const AttentionLayer& facts, size_t head,
+                 size_t row) {
   const auto dim = static_cast<size_t>(facts.head_dim);
   const int32_t window = facts.window;
-  double sum = 0;
+  double sum = facts.sinks.empty() ? 0 : std::exp(static_cast<double>(facts.sinks[head]));
   const size_t first = window > 0 && row + 1 > static_cast<size_t>(window) ? row + 1 - static_cast<size_t>(window) : 0;
   for (size_t column = first; column <= row; ++column) {
     double dot = 0;
@@ -95,12 +97,16 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
   model->Forward(std::span(prompt).first(kFirstChunk), LogitsOf::kNone, &sink);
   model->Forward(std::span(prompt).subspan(kFirstChunk, kPrompt - kFirstChunk), LogitsOf::kNone, &sink);
   for (const int32_t& token : greedy) model->Forward(std::span(&token, 1), LogitsOf::kNone, &sink);
-  const size_t head_size = (kPrompt + greedy.size()) * static_cast<size_t>(config.head_dim);
-  const auto group = static_cast<size_t>(config.num_qo_heads / config.num_kv_heads);
   size_t at = 0;
   for (size_t layer = 0; layer < sink.layers.size(); ++layer) {
     const AllHeadsSink::Layer& found = sink.layers[layer];
+    const AttentionLayer& facts = config.layers[layer];
+    ASSERT_EQ(found.q.empty(), facts.linear);
+    if (facts.linear) continue;
+    const auto group = static_cast<size_t>(facts.num_qo_heads / facts.num_kv_heads);
     for (const auto* heads : {&found.q, &found.k, &found.v}) {
+      const size_t head_size =
+          (kPrompt + greedy.size()) * static_cast<size_t>(heads == &found.v ? facts.v_head_dim : facts.head_dim);
       for (const std::vector<float>& head : *heads) {
         ASSERT_LE(at + head_size, wanted.size());
         const auto begin = wanted.begin() + static_cast<std::ptrdiff_t>(at);
@@ -111,7 +117,7 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
     }
     for (size_t head = 0; head < found.q.size(); ++head) {
       for (size_t row = 0; row < found.lse[head].size(); ++row) {
-        const double lse = LogSumExp(found.q[head], found.k[head / group], config.layers[layer], row);
+        const double lse = LogSumExp(found.q[head], found.k[head / group], facts, head, row);
         ASSERT_NEAR(found.lse[head][row], lse, 2e-5 * std::max(1.0, std::abs(lse)))
             << "layer " << layer << " head " << head << " row " << row;
       }

@@ -140,7 +140,6 @@ TEST(ModelConfig, RefusesVariantsThatItsFamiliesDoNotRun) {
     EXPECT_THAT(RefusalWith("use_bidirectional_attention", true, Family(type)), HasSubstr("true is not supported"));
   EXPECT_THAT(RefusalWith("attn_logit_softcapping", 50, Family("gemma3_text")), HasSubstr("attn_logit_softcapping"));
   EXPECT_THAT(RefusalWith("use_qk_norm", true, Family("cohere")), HasSubstr("use_qk_norm"));
-  EXPECT_THAT(RefusalWith("use_parallel_residual", false, Family("gpt_neox")), HasSubstr("use_parallel_residual"));
   EXPECT_THAT(RefusalWith("logits_scaling", 0, Family("granite")), HasSubstr("logits_scaling"));
   EXPECT_THAT(RefusalWith("no_rope_layers", {1, 2}, Family("smollm3")), HasSubstr("0 or 1"));
   EXPECT_THAT(RefusalWith("no_rope_layers", {1}, Family("smollm3")), HasSubstr("one entry for each layer"));
@@ -202,6 +201,39 @@ TEST(ModelConfig, RefusesValuesOutsideTheirRange) {
   EXPECT_THAT(RefusalWith("num_attention_heads", 3), HasSubstr("head_dim"));
   EXPECT_THAT(RefusalWith("rms_norm_eps", 0), HasSubstr("rms_norm_eps"));
   EXPECT_THAT(RefusalWith("rope_theta", 0), HasSubstr("rope_theta"));
+}
+
+TEST(ModelConfig, RefusesFactorsThatWouldTurnOrHideScores) {
+  json granite = Family("granite");
+  EXPECT_THAT(RefusalWith("attention_multiplier", 0, granite), HasSubstr("attention_multiplier"));
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
+    EXPECT_THAT(RefusalWith(key, -1, Family("gemma2")), HasSubstr(key));
+  EXPECT_THAT(RefusalWith("final_logit_softcapping", -1, Family("gemma3_text")), HasSubstr("final_logit_softcapping"));
+}
+
+// Command R's files name 128K beside the 8K of its first stage; those that transformers 4 wrote leave out a theta of
+// 10000.
+TEST(ModelConfig, ReadsWhatCohereLeavesOut) {
+  json config = Family("cohere");
+  for (const char* key : {"rope_theta", "max_position_embeddings"}) config.erase(key);
+  config["layer_norm_eps"] = 1e-5;
+  EXPECT_EQ(Parse(config).max_positions, 8192);
+  EXPECT_EQ(Parse(config).ropes[0].theta, 500000);
+  config["model_max_length"] = 131072;
+  EXPECT_EQ(Parse(config).max_positions, 131072);
+  config["transformers_version"] = "4.38.2";
+  EXPECT_EQ(Parse(config).ropes[0].theta, 10000);
+}
+
+TEST(ModelConfig, RefusesExpertsThatDoNotFitTogether) {
+  json config = Family("mixtral");
+  EXPECT_THAT(RefusalWith("num_local_experts", nullptr, config), HasSubstr("num_local_experts"));
+  config["num_local_experts"] = 4;
+  EXPECT_THAT(RefusalWith("num_experts_per_tok", 5, config), HasSubstr("num_experts_per_tok"));
+  config["num_experts_per_tok"] = 2;
+  EXPECT_EQ(Parse(config).experts.num_experts, 4);
+  config["quantization_config"] = {{"quant_method", "mxfp4"}};
+  EXPECT_THAT(RefusalWith("vocab_size", 100, config), HasSubstr("quantised")) << "only gpt_oss has such experts";
 }
 
 TEST(ModelConfig, RefusesJsonThatTwoReadersCouldReadDifferently) {

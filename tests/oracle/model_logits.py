@@ -72,6 +72,65 @@ def neox(**options):
     return family("GPTNeoX", "GPTNeoX", **{**rope(2e4, partial_rotary_factor=0.5), "num_key_value_heads": None, **options})
 
 
+def gpt2(**options):
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**{**dict(vocab_size=97, n_embd=48, n_layer=3, n_head=6, n_positions=512, n_inner=80), **options}))
+
+
+def opt(**options):
+    sizes = {key: value for key, value in SIZES.items() if key != "intermediate_size"}
+    return transformers.OPTForCausalLM(transformers.OPTConfig(**{**sizes, "num_attention_heads": 6, "ffn_dim": 80, "word_embed_proj_dim": 48, **options}))
+
+
+def glm(name, **options):
+    return family(name, name, **{**rope(1e4, partial_rotary_factor=0.5), "num_attention_heads": 7, "num_key_value_heads": 1, "head_dim": 16, **options})
+
+
+def cohere2(**options):
+    return family("Cohere2", "Cohere2", **{**rope(3e4), "logit_scale": 0.25, "sliding_window": 32, "layer_types": WINDOWS_IN_TURN, "num_attention_heads": 4,
+                                           "num_key_value_heads": 1, **options})
+
+
+def exaone4(**options):
+    return family("Exaone4", "Exaone4", **{**rope(1e4), "head_dim": 16, "sliding_window": 32, "layer_types": WINDOWS_IN_TURN, **options})
+
+
+def olmo3(**options):
+    return family("Olmo3", "Olmo3", **{"sliding_window": 32, "layer_types": WINDOWS_IN_TURN, "num_key_value_heads": 3, "rope_parameters": {
+        "full_attention": {"rope_theta": 2e4, **YARN}, "sliding_attention": {"rope_theta": 2e4, "rope_type": "default"}}, **options})
+
+
+def mixtral(**options):
+    return family("Mixtral", "Mixtral", **{**rope(1e6), "num_attention_heads": 8, "num_key_value_heads": 1, "num_local_experts": 5, "num_experts_per_tok": 2,
+                                           **options})
+
+
+def qwen3_moe(**options):
+    return family("Qwen3Moe", "Qwen3Moe", **{**rope(1e6), "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, "num_experts": 6,
+                                             "num_experts_per_tok": 3, "moe_intermediate_size": 24, **options})
+
+
+def gpt_oss(**options):
+    return family("GptOss", "GptOss", **{**rope(15e4, **YARN, truncate=False), "hidden_size": 64, "intermediate_size": 32, "head_dim": 16, "num_attention_heads": 8,
+                                         "num_key_value_heads": 2, "sliding_window": 32, "num_local_experts": 4, "num_experts_per_tok": 2, **options})
+
+
+def deepseek(version, **options):
+    return family(f"DeepseekV{version}", f"DeepseekV{version}", **{
+        **rope(1e4), "num_key_value_heads": 6, "q_lora_rank": 20, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+        "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_shared_experts": 2, "first_k_dense_replace": 1,
+        "routed_scaling_factor": 1.7, "n_group": 4, "topk_group": 2, **options})
+
+
+def qwen3_next(**options):
+    """With the recurrence as it is defined, token by token: the module's form in chunks loses a digit on weights as random as these."""
+    from transformers.models.qwen3_next import modeling_qwen3_next as modeling
+    modeling.torch_chunk_gated_delta_rule = modeling.torch_recurrent_gated_delta_rule
+    return family("Qwen3Next", "Qwen3Next", **{
+        **rope(1e6, partial_rotary_factor=0.25), "head_dim": 16, "num_attention_heads": 8, "num_key_value_heads": 2, "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4, "linear_key_head_dim": 12, "linear_value_head_dim": 10, "num_experts": 6, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20, "layer_types": ["linear_attention", "linear_attention", "full_attention"], **options})
+
+
 def partial(model):
     """The Llama modules of transformers turn whole heads only; Phi 3's functions for the same rotation take a part."""
     from transformers.models.phi3 import modeling_phi3
@@ -127,13 +186,47 @@ MODELS = {
     "smollm3": smollm3,
     "smollm3_windows": lambda: smollm3(no_rope_layers=None, no_rope_layer_interval=2, layer_types=None, use_sliding_window=True, sliding_window=32),
     "cohere": lambda: family("Cohere", "Cohere", **rope(1e4), logit_scale=0.25),
+    "cohere2": cohere2,
+    "cohere2_old_spelling": lambda: cohere2(layer_types=["sliding_attention", "full_attention"] * 2, num_hidden_layers=4, **rope(1e4)),
+    "gemma": lambda: family("Gemma", "Gemma", **rope(1e4), head_dim=16, num_attention_heads=8, num_key_value_heads=1),
+    "gpt2": gpt2,
+    "gpt2_hub_names": lambda: gpt2(scale_attn_by_inverse_layer_idx=True),
+    "opt": opt,
+    "opt_norms_after": lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=24),
+    "opt_without_biases": lambda: opt(enable_bias=False),
+    "glm": lambda: glm("Glm"),
+    "glm4": lambda: glm("Glm4", num_attention_heads=8, num_key_value_heads=2),
+    "chatglm": lambda: glm("Glm", num_attention_heads=8, num_key_value_heads=2, **rope(3e4, partial_rotary_factor=0.5)),
+    "internlm2": lambda: llama(num_attention_heads=8, num_key_value_heads=2, **rope(1e6)),
+    "ministral": lambda: family("Ministral", "Ministral", **rope(1e6), sliding_window=32, layer_types=WINDOWS_IN_TURN, head_dim=16),
+    "ministral_every_window": lambda: family("Ministral", "Ministral", **rope(1e6), sliding_window=32, head_dim=8),
+    "exaone4": exaone4,
+    "exaone4_letters": exaone4,
+    "exaone4_without_windows": lambda: exaone4(sliding_window=None, layer_types=["full_attention"] * 3),
+    "olmo3": olmo3,
+    "olmo3_old_spelling": olmo3,
+    "phi3_longrope_long": lambda: phi3(sliding_window=None, original_max_position_embeddings=30, rope_parameters={
+        "rope_theta": 1e4, "rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.0]}),
+    "mixtral": mixtral,
+    "mixtral_window": lambda: mixtral(sliding_window=32),
+    "qwen3_moe": lambda: qwen3_moe(norm_topk_prob=True),
+    "qwen3_moe_some_layers": lambda: qwen3_moe(mlp_only_layers=[1], use_sliding_window=True, sliding_window=32),
+    "gpt_oss": gpt_oss,
+    "gpt_oss_mxfp4": gpt_oss,
+    "deepseek_v2": lambda: deepseek(2, topk_method="greedy"),
+    "deepseek_v2_groups": lambda: deepseek(2, q_lora_rank=None, topk_method="group_limited_greedy",
+                                           **rope(1e4, **YARN, mscale=0.7, mscale_all_dim=0.7)),
+    "deepseek_v3": lambda: deepseek(3),
+    "deepseek_v3_halves": lambda: deepseek(3, rope_interleave=False, attention_bias=True, **rope(1e4, **YARN, mscale=1.0, mscale_all_dim=1.0)),
+    "qwen3_next": qwen3_next,
+    "gpt_neox_in_turn": lambda: neox(use_parallel_residual=False, hidden_act="gelu_fast"),
     "gpt_neox": neox,
     "gpt_neox_old_spelling": neox,
     "gpt_neox_without_biases": lambda: neox(attention_bias=False),
 }
 
 
-def rewrite_config(folder, name):
+def rewrite_config(folder, name, model):
     """Spellings of older files."""
     path = os.path.join(folder, "config.json")
     config = json.load(open(path))
@@ -161,15 +254,112 @@ def rewrite_config(folder, name):
             weights |= {prefix + "bias": torch.ones(1, 1, 8, 8, dtype=torch.bool).tril(), prefix + "masked_bias": torch.tensor(-1e9),
                         prefix + "rotary_emb.inv_freq": torch.ones(2)}
         save_file(weights, os.path.join(folder, "model.safetensors"))
+    if name == "cohere2_old_spelling":  # as transformers 4 writes it, which leaves out theta
+        for key in ("rope_parameters", "layer_types"):
+            del config[key]
+        config |= {"sliding_window_pattern": 2, "transformers_version": "4.48.0"}
+    if name == "exaone4_letters":
+        del config["layer_types"]
+        config["sliding_window_pattern"] = "LG"
+    if name == "olmo3_old_spelling":
+        kinds = config.pop("rope_parameters")
+        config["rope_theta"] = kinds["full_attention"].pop("rope_theta")
+        config["rope_scaling"] = kinds["full_attention"]
+    if name == "gpt_oss_mxfp4":
+        path_of_weights = os.path.join(folder, "model.safetensors")
+        weights = {key: weight for key, weight in load_file(path_of_weights).items() if not key.endswith(("gate_up_proj", "down_proj"))}
+        save_file({key: weight.contiguous() for key, weight in (weights | mxfp4(model)).items()}, path_of_weights)
+        config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    if name in RENAMED:
+        path_of_weights = os.path.join(folder, "model.safetensors")
+        weights = RENAMED[name](load_file(path_of_weights), config)
+        save_file({key: weight.contiguous() for key, weight in weights.items()}, path_of_weights)
     if name == "smollm3_windows":
         for key in ("layer_types", "no_rope_layers"):
             del config[key]
     json.dump(config, open(path, "w"))
 
 
+def gpt2_hub_names(weights, config):
+    mask = {f"h.{layer}.attn.bias": torch.ones(1, 1, 8, 8) for layer in range(config["n_layer"])}
+    return {key.removeprefix("transformer."): weight for key, weight in weights.items()} | mask
+
+
+def chatglm(weights, config):
+    """GLM 4 as it was published (modeling_chatglm.py beside its weights): transformers' glm with other names and keys."""
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    for key in ("num_key_value_heads", "head_dim", "rope_parameters", "attention_bias", "intermediate_size", "num_hidden_layers", "vocab_size",
+                "max_position_embeddings", "rms_norm_eps", "hidden_act", "partial_rotary_factor"):
+        config.pop(key, None)
+    config |= {"model_type": "chatglm", "multi_query_attention": True, "multi_query_group_num": kv_heads, "kv_channels": 16, "rope_ratio": 3.0,
+               "add_qkv_bias": True, "add_bias_linear": False, "ffn_hidden_size": 80, "num_layers": 3, "padded_vocab_size": 97, "seq_length": 512,
+               "layernorm_epsilon": 1.5625e-7, "rmsnorm": True, "post_layer_norm": True, "original_rope": True}
+    out = {"transformer.embedding.word_embeddings.weight": weights["model.embed_tokens.weight"], "transformer.output_layer.weight": weights["lm_head.weight"],
+           "transformer.encoder.final_layernorm.weight": weights["model.norm.weight"], "transformer.rotary_pos_emb.inv_freq": torch.ones(4)}
+    for layer in range(3):
+        of, to = f"model.layers.{layer}.", f"transformer.encoder.layers.{layer}."
+        for kind in ("weight", "bias"):
+            out[f"{to}self_attention.query_key_value.{kind}"] = torch.cat([weights[f"{of}self_attn.{part}_proj.{kind}"] for part in "qkv"])
+        for new, old in {"self_attention.dense": "self_attn.o_proj", "input_layernorm": "input_layernorm", "mlp.dense_h_to_4h": "mlp.gate_up_proj",
+                         "post_attention_layernorm": "post_attention_layernorm", "mlp.dense_4h_to_h": "mlp.down_proj"}.items():
+            out[f"{to}{new}.weight"] = weights[f"{of}{old}.weight"]
+    assert heads * 16 + 2 * kv_heads * 16 == out["transformer.encoder.layers.0.self_attention.query_key_value.weight"].shape[0]
+    return out
+
+
+def internlm2(weights, config):
+    """InternLM 2 as it was published: llama's weights, with q, k and v stacked KV head by KV head."""
+    config |= {"model_type": "internlm2", "bias": False}
+    old = config.pop("rope_parameters")
+    config["rope_theta"] = old["rope_theta"]
+    out = {"model.tok_embeddings.weight": weights["model.embed_tokens.weight"], "output.weight": weights["lm_head.weight"],
+           "model.norm.weight": weights["model.norm.weight"]}
+    for layer in range(3):
+        of, to = f"model.layers.{layer}.", f"model.layers.{layer}."
+        kv = config["num_key_value_heads"]
+        parts = [weights[f"{of}self_attn.{part}_proj.weight"] for part in "qkv"]
+        out[to + "attention.wqkv.weight"] = torch.cat([part.view(kv, -1, part.shape[1]) for part in parts], 1).flatten(0, 1)
+        for new, name in {"attention.wo": "self_attn.o_proj", "attention_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+                          "feed_forward.w1": "mlp.gate_proj", "feed_forward.w2": "mlp.down_proj", "feed_forward.w3": "mlp.up_proj"}.items():
+            out[f"{to}{new}.weight"] = weights[f"{of}{name}.weight"]
+    return out
+
+
+FP4 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+
+
+def round_to_mxfp4(model):
+    """The experts' weights become numbers that MXFP4 can hold, each row of 32 with a scale of its own."""
+    for layer in model.model.layers:
+        for weight in (layer.mlp.experts.gate_up_proj, layer.mlp.experts.down_proj):
+            codes = torch.randint(0, 16, weight.shape)
+            scales = torch.randint(-4, 0, (weight.shape[0], weight.shape[1] // 32, 1, weight.shape[2]))
+            numbers = torch.tensor(FP4 + [-number for number in FP4])[codes]
+            weight.data.copy_((numbers.view(weight.shape[0], -1, 32, weight.shape[2]) * 2.0 ** scales).view(weight.shape))
+            weight.codes, weight.scales = codes, scales
+
+
+def mxfp4(model):
+    """The experts' tensors of a published GPT-OSS, from the codes that round_to_mxfp4 made: two to a byte, the earlier in the lower half."""
+    out = {}
+    for number, layer in enumerate(model.model.layers):
+        for name in ("gate_up_proj", "down_proj"):
+            weight, key = getattr(layer.mlp.experts, name), f"model.layers.{number}.mlp.experts.{name}"
+            rows = weight.codes.transpose(1, 2).reshape(weight.shape[0], weight.shape[2], -1, 16, 2)
+            out[key + "_blocks"] = (rows[..., 0] + 16 * rows[..., 1]).to(torch.uint8)
+            out[key + "_scales"] = (weight.scales.squeeze(2).transpose(1, 2) + 127).to(torch.uint8)
+    return out
+
+
+RENAMED = {"gpt2_hub_names": gpt2_hub_names, "chatglm": chatglm, "internlm2": internlm2}
+
+
 def randomize(model):
     """Biases and norms start as zeros and ones, which would hide a missing one."""
     with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.randn_like(buffer) * 0.3)
         for name, weight in model.named_parameters():
             if weight.dim() == 1:
                 weight.copy_(torch.randn_like(weight) * 0.3 + (1.0 if "norm" in name else 0.0))
@@ -185,6 +375,18 @@ def forget_lengths(model):
             module.register_buffer("inv_freq", module.original_inv_freq.clone(), persistent=False)
 
 
+def as_published(module, query, key, value):
+    """What modules hand over, without what they did to it for their own convenience."""
+    config = module.config
+    if config.model_type == "opt":  # the scale is in q
+        query = query / module.scaling
+    if config.model_type == "deepseek_v3" and config.rope_interleave:  # turned pairs stand apart
+        first, half = config.qk_nope_head_dim, config.qk_rope_head_dim // 2
+        query, key = (torch.cat([heads[..., :first], torch.stack([heads[..., first:first + half], heads[..., first + half:]], -1).flatten(-2)], -1)
+                      for heads in (query, key))
+    return query, key, value
+
+
 def write_heads(folder, model, tokens, greedy):
     """The prompt in one pass, then the greedy tokens one by one, with transformers' cache."""
     kept = {}
@@ -192,7 +394,7 @@ def write_heads(folder, model, tokens, greedy):
     usual = model.config._attn_implementation  # eager where the scores are capped
 
     def keeping(module, query, key, value, attention_mask, **options):
-        kept[module.layer_idx] = [tensor[0].clone() for tensor in (query, key, value)]
+        kept[module.layer_idx] = [tensor[0].clone() for tensor in as_published(module, query, key, value)]
         attend = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS.get_interface(usual, getattr(sys.modules[type(module).__module__], "eager_attention_forward"))
         return attend(module, query, key, value, attention_mask, **options)
 
@@ -200,8 +402,11 @@ def write_heads(folder, model, tokens, greedy):
     transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[usual])
     model.set_attn_implementation("keeping")
     forget_lengths(model)
-    queries, cache, pieces = {}, transformers.DynamicCache(), [tokens, *[[token] for token in greedy]]
-    for piece in pieces:  # a cache without a window keeps every key
+    recurrent = "linear_attention" in (getattr(model.config, "layer_types", None) or ())
+    # A cache that knows of no window keeps every key.
+    cache = transformers.DynamicCache(config=model.config) if recurrent else transformers.DynamicCache()
+    queries, pieces = {}, [tokens, *[[token] for token in greedy]]
+    for piece in pieces:
         model(torch.tensor([piece]), past_key_values=cache, use_cache=True)
         for layer, heads in kept.items():
             queries.setdefault(layer, []).append(heads[0])
@@ -247,9 +452,11 @@ def write_models(out_dir, models):
         folder = os.path.join(out_dir, name)
         model = make().eval()
         randomize(model)
+        if name == "gpt_oss_mxfp4":
+            round_to_mxfp4(model)
         model.tie_weights()
         model.save_pretrained(folder, max_shard_size="60KB" if name == "llama_gqa" else "5GB")
-        rewrite_config(folder, name)
+        rewrite_config(folder, name, model)
         modeling, whole, part = getattr(model, "partial_rotation", (None, None, None))
         if modeling:
             modeling.apply_rotary_pos_emb = part

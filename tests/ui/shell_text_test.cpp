@@ -139,7 +139,10 @@ TEST(CaptureEstimate, RowsFollowTheirPolicy) {
   EXPECT_EQ(CountRows("last:16", 100, 5), 21);
   EXPECT_EQ(CountRows("last:200", 100, 0), 100);
   EXPECT_EQ(CountRows("every:7", 100, 0), 15);  // 0, 7 .. 98
-  for (const char* bad : {"", "last:0", "every:", "every:-1", "first:3"}) EXPECT_EQ(CountRows(bad, 100, 0), -1) << bad;
+  EXPECT_EQ(CountRows("random:16", 100, 5), 21);
+  EXPECT_EQ(CountRows("random:200:7", 100, 0), 100);
+  for (const char* bad : {"", "random:0", "random:3:", "every:2:3", "last:0", "every:", "every:-1", "first:3"})
+    EXPECT_EQ(CountRows(bad, 100, 0), -1) << bad;
 }
 
 TEST(CaptureEstimate, CountsQueriesOfHeadsAndKeysOfTheirGroups) {

@@ -38,13 +38,14 @@ int64_t CountChosen(const QString& list, int64_t limit) {
 }
 
 int64_t CountRows(const QString& rows, int64_t prompt_tokens, int64_t decode_tokens) {
-  static const QRegularExpression pattern(QStringLiteral("^(last|every):(\\d{1,9})$"));
+  static const QRegularExpression pattern(
+      QStringLiteral("^(?:(last|every):(\\d{1,9})|(random):(\\d{1,9})(?::\\d{1,19})?)$"));
   if (rows == u"all") return prompt_tokens + decode_tokens;
   const auto match = pattern.match(rows);
-  const int64_t number = match.captured(2).toLongLong();
+  const int64_t number = (match.captured(2) + match.captured(4)).toLongLong();
   if (!match.hasMatch() || number < 1) return -1;
   const int64_t of_prompt =
-      match.captured(1) == u"last" ? std::min(number, prompt_tokens) : (prompt_tokens + number - 1) / number;
+      match.captured(1) == u"every" ? (prompt_tokens + number - 1) / number : std::min(number, prompt_tokens);
   return of_prompt + decode_tokens;
 }
 

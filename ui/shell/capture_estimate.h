@@ -12,8 +12,8 @@ namespace headscope::ui {
 // Entries of a list as typed ("0-3,7") that are below `limit`; empty: all of them. -1 when it is no such list.
 int64_t CountChosen(const QString& list, int64_t limit);
 
-// Recorded query rows of a prompt of `prompt_tokens` followed by `decode_tokens`, for "all", "last:N" or "every:N"; -1
-// for anything else.
+// Recorded query rows of a prompt of `prompt_tokens` followed by `decode_tokens`, for "all", "last:N", "every:N",
+// "random:N" or "random:N:SEED"; -1 for anything else.
 int64_t CountRows(const QString& rows, int64_t prompt_tokens, int64_t decode_tokens);
 
 // Bytes of Q, K, V and LSE of what the settings choose; -1 when a field is malformed. KV heads are counted as the

@@ -18,9 +18,10 @@ namespace headscope::capture {
 
 struct CaptureRequest {
   std::string model_dir;
-  // Exactly one of the three.
+  // Exactly one of the four.
   std::optional<std::string> text;
   std::optional<std::string> prompt_file;
+  std::vector<int32_t> tokens;      // the prompt as ids, taken as they are
   std::optional<std::string> task;  // a name of eval::TaskNames()
   int64_t task_length = 4096;       // tokens, for a task
   uint64_t task_seed = 1;
@@ -30,7 +31,8 @@ struct CaptureRequest {
   bool overwrite = false;
   std::vector<int32_t> layers;  // empty: all
   std::vector<int32_t> heads;   // query heads; empty: all
-  std::string rows = "all";   // of the prompt: all | last:N | every:N (0, N, 2N, ...); decode rows are always recorded
+  // Of the prompt: all | last:N | every:N (0, N, 2N, ...) | random:N or random:N:SEED; decode rows are always recorded.
+  std::string rows = "all";
   int64_t decode_tokens = 0;  // greedy tokens generated and recorded after the prompt
   // auto, fp32 or bf16, as SessionOptions says: of the model, and of the trace, which holds exactly the numbers that
   // the model's attention used.

@@ -19,7 +19,9 @@ struct AttentionLayer {
   double soft_cap = 0;       // score = soft_cap * tanh(scale * q.k / soft_cap); 0: none
   int32_t window = 0;        // tokens that a row sees, itself among them; 0: all before it
   QkNorm qk_norm = QkNorm::kNone;
-  int32_t rope = 0;  // place in ModelConfig::ropes; -1: the layer turns nothing by position
+  int32_t rope = 0;          // place in ModelConfig::ropes; -1: the layer turns nothing by position
+  bool output_gate = false;  // what every channel puts out is multiplied by the sigmoid of a gate
+  bool linear = false;       // a recurrence stands in place of attention: there are no heads
   // A logit for each query head, which joins every row's softmax and has no value; empty: none.
   std::vector<float> sinks = {};
 };

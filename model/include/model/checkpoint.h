@@ -22,8 +22,11 @@ class Checkpoint {
 
   // The tensor of that name, which counts as used from now on; nullptr when there is none.
   const TensorEntry* Find(std::string_view name);
+  bool Has(std::string_view name) const { return places_.contains(name); }
   // Reads a tensor that Find returned.
   void Read(const TensorEntry& entry, void* into) const;
+  // Tensors whose names begin so are known and not needed.
+  void Skip(std::string_view prefix);
   // Throws BadInputError naming a tensor that nobody asked for: a model that we would run without one of its weights is
   // another model.
   void RefuseUnread() const;

@@ -18,7 +18,51 @@ namespace headscope::model {
 
 struct Family;
 
-enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kGeluSigmoid, kRelu };
+
+// How a router chooses among experts.
+enum class RouterScore : uint8_t {
+  kSoftmax,          // of all experts' logits
+  kSoftmaxOfChosen,  // of the chosen ones', by the largest logits
+  kSigmoid           // of each logit, plus a correction where it is compared
+};
+
+// The MLPs of layers with experts; num_experts 0: the model has none.
+struct ExpertRules {
+  int32_t num_experts = 0;
+  int32_t per_token = 0;
+  int32_t inner_size = 0;   // of each
+  int32_t shared_size = 0;  // of the one that every token sees; 0: none
+  RouterScore score = RouterScore::kSoftmax;
+  bool normalised = false;  // the chosen experts' weights add up to 1
+  double factor = 1;        // of the weights
+  int32_t num_groups = 1;   // of experts, of which only the best kept_groups are chosen from
+  int32_t kept_groups = 1;
+  bool group_of_two = false;  // a group is as good as its two best experts together; else as its best
+  double limit = 0;           // GPT-OSS: gate and up are held to it, and up has 1 added; 0: a plain gated MLP
+  double gain = 1;            // of its gate's sigmoid
+  bool mxfp4 = false;         // four-bit numbers with a scale for 32 of them
+  std::vector<bool> layers;   // [num_layers], those that have experts
+};
+
+// DeepSeek's attention: q, k and v by way of latents; kv_rank 0: the model's is the usual one. Each head of q and k has
+// nope_dim components without positions, then rope_dim with, which for k are shared by all heads.
+struct LatentRules {
+  int32_t q_rank = 0;  // 0: q comes straight from x
+  int32_t kv_rank = 0;
+  int32_t nope_dim = 0;
+  int32_t rope_dim = 0;
+  bool bias = false;  // of the projections into latents
+};
+
+// Layers with a gated delta rule (arXiv 2412.06464) in place of attention; num_key_heads 0: the model has none.
+struct LinearRules {
+  int32_t num_key_heads = 0;
+  int32_t num_value_heads = 0;  // a multiple of num_key_heads
+  int32_t key_dim = 0;
+  int32_t value_dim = 0;
+  int32_t kernel = 0;  // tokens that the convolution before it sees
+};
 
 struct ModelConfig {
   std::string model_type;
@@ -30,11 +74,15 @@ struct ModelConfig {
   int32_t hidden_size = 0;
   int32_t intermediate_size = 0;
   int32_t vocabulary_size = 0;
-  int64_t max_positions = 0;  // the family's default where the file does not say
+  int32_t embedding_size = 0;  // hidden_size, unless embeddings are projected
+  int64_t max_positions = 0;   // the family's default where the file does not say
   bool max_positions_given = true;
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
   bool tied_embeddings = false;
+  bool final_norm = true;
+  bool parallel = false;     // attention and MLP read the same, and both are added at once
+  bool norms_after = false;  // the layers' input and MLP norms stand after the sums instead
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
@@ -44,7 +92,11 @@ struct ModelConfig {
   double logit_soft_cap = 0;           // logit = cap * tanh(logit / cap); 0: none
   std::vector<AttentionLayer> layers;  // [num_layers]
   std::vector<RopeConfig> ropes;       // the kinds of positions that layers have; the first is that of most
-  std::string json;                    // the file's text, kept in traces
+  int32_t num_skipped_layers = 0;      // after the others, which predict further tokens and are not run
+  ExpertRules experts;
+  LatentRules latent;
+  LinearRules linear;
+  std::string json;  // the file's text, kept in traces
 };
 
 // Reads MODEL_DIR/config.json. Throws BadInputError.

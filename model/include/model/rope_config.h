@@ -22,11 +22,13 @@ enum class RopeType : uint8_t {
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000;
-  bool interleaved = false;     // pairs components 2j and 2j + 1; else j and j + rotary_dim / 2
-  int32_t rotary_dim = 0;       // the first components of a head, which are turned; head_dim unless the file says less
-  double factor = 1;            // linear, dynamic, yarn, llama3: how far positions are stretched
-  double attention_factor = 1;  // yarn, longrope: on cos and sin
-  int64_t max_positions = 0;    // dynamic
+  bool interleaved = false;            // pairs components 2j and 2j + 1; else j and j + rotary_dim / 2
+  int32_t rotary_dim = 0;              // components of a head which are turned; head_dim unless the file says less
+  int32_t first_dim = 0;               // the first of them
+  double factor = 1;                   // linear, dynamic, yarn, llama3: how far positions are stretched
+  double attention_factor = 1;         // yarn, longrope: on cos and sin
+  double mscale_all_dim = 0;           // yarn: what DeepSeek's families put into the scale of the scores; 0: nothing
+  int64_t max_positions = 0;           // dynamic
   int64_t original_max_positions = 0;  // yarn, longrope, llama3
   // llama3: wavelengths over original/low_freq_factor are stretched, those under original/high_freq_factor are not.
   double low_freq_factor = 1;

@@ -34,7 +34,9 @@ class Tokenizer {
   // a piece of many megabytes takes seconds.
   std::vector<int32_t> Encode(std::string_view text, bool add_special_tokens,
                               int64_t most = std::numeric_limits<int64_t>::max()) const;
-  // Bytes of the ids; special tokens are left out unless asked for.
+  // Whether a token has that id: models pad their embeddings with ids that none has.
+  bool Has(int32_t id) const;
+  // Bytes of the ids; special tokens are left out unless asked for. An id without a token has none.
   std::string Decode(const std::vector<int32_t>& ids, bool keep_special_tokens = false) const;
   // Bytes of one token (special tokens as their name). Throws std::out_of_range for an unknown id.
   std::string TokenBytes(int32_t id) const;

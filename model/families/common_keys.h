@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys of config.json that several families have.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "families/rope_keys.h"
+
+namespace headscope::model {
+
+class JsonFields;
+struct ModelConfig;
+
+// All throw BadInputError.
+
+// Positions of layers without and with a window: rope_parameters by kind of layer, or in older files rope_scaling of
+// the layers without a window, and theta alone for the others.
+void ReadRopesByWindow(const JsonFields& root, const RopeKeys& full, const RopeKeys& sliding, ModelConfig* config);
+
+// Layers without a window turn nothing by position, where the model has layers with one.
+void TurnOnlyWindows(ModelConfig* config);
+
+// A cap of scores or logits; not negative.
+double ReadSoftCap(const JsonFields& root, std::string_view key, std::optional<double> absent);
+
+// The default theta of Cohere's families: files that transformers 4 wrote leave out 10000, those of later ones
+// `absent`.
+double CohereTheta(const JsonFields& root, double absent);
+
+// num_experts_per_tok and the number of experts by `count_key`, checked against each other; all layers have experts.
+void ReadExperts(const JsonFields& root, std::string_view count_key, std::string_view inner_key, ModelConfig* config);
+
+// Which layers have experts by mlp_only_layers and decoder_sparse_step (Qwen's).
+void ReadSparseLayers(const JsonFields& root, ModelConfig* config);
+
+}  // namespace headscope::model

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rows of deepseek_v2 and deepseek_v3 begin with, and the keys that both have: attention by way of latents,
+// and experts of which one is seen by every token.
+#pragma once
+
+#include "families/family_list.h"
+
+namespace headscope::model {
+
+constexpr Family DeepSeekLayout(std::string_view model_type) {
+  Family row = LlamaLayout();
+  row.model_type = model_type;
+  LayerNames& layer = row.layer;
+  layer.q_a = "self_attn.q_a_proj";
+  layer.q_a_norm = "self_attn.q_a_layernorm";
+  layer.q_b = "self_attn.q_b_proj";
+  layer.kv_a = "self_attn.kv_a_proj_with_mqa";
+  layer.kv_a_norm = "self_attn.kv_a_layernorm";
+  layer.kv_b = "self_attn.kv_b_proj";
+  row.experts = {.router = "mlp.gate",
+                 .each = "mlp.experts.",
+                 .gate = "gate_proj",
+                 .up = "up_proj",
+                 .down = "down_proj",
+                 .shared_gate = "mlp.shared_experts.gate_proj",
+                 .shared_up = "mlp.shared_experts.up_proj",
+                 .shared_down = "mlp.shared_experts.down_proj"};
+  row.qkv_layout = QkvLayout::kLatent;
+  row.output_bias = BiasRule::kByAttentionBias;
+  row.rope_interleaved = true;
+  row.keys.kv_heads = row.keys.head_dim = {};
+  row.absent_head_dim = 2;  // until the keys of latents say more
+  row.absent_max_positions = 2048;
+  return row;
+}
+
+// Positions of the last components of q and k, and the layers' facts.
+void ReadLatentRopes(const JsonFields& root, ModelConfig* config);
+// Experts, but for how they are chosen.
+void ReadSharedExperts(const JsonFields& root, ModelConfig* config);
+
+}  // namespace headscope::model

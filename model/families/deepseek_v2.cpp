@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/strict_json.h"
+#include "families/deepseek.h"
+#include "model/model_config.h"
+
+namespace headscope::model {
+namespace {
+
+void Read(const JsonFields& root, ModelConfig* config) {
+  ReadSharedExperts(root, config);
+  ExpertRules& experts = config->experts;
+  if (root.Boolean("norm_topk_prob", false))
+    root.RefuseField("norm_topk_prob", "true is not supported in this family", "use a model without it");
+  if (root.Boolean("mlp_bias", false)) root.RefuseField("mlp_bias", "true is not supported", "use a model without it");
+  if (root.Text("scoring_func", "softmax") != "softmax")
+    root.RefuseField("scoring_func", "is of a kind that this family does not have", "softmax is");
+  const std::string method = root.Text("topk_method", "greedy");
+  if (method == "greedy") return;
+  if (method != "group_limited_greedy")
+    root.RefuseField("topk_method", Quoted(method) + " is not supported", "greedy and group_limited_greedy are");
+  experts.num_groups = static_cast<int32_t>(root.Integer("n_group", 1, experts.num_experts));
+  experts.kept_groups = static_cast<int32_t>(root.Integer("topk_group", 1, experts.num_groups));
+  if (experts.num_experts % experts.num_groups != 0)
+    root.RefuseField("n_group", "does not divide n_routed_experts", "correct one of the two");
+}
+
+}  // namespace
+
+const Family& DeepSeekV2() {
+  static constexpr Family family = [] {
+    Family row = DeepSeekLayout("deepseek_v2");
+    row.read_ropes = &ReadLatentRopes;
+    row.read = &Read;
+    return row;
+  }();
+  return family;
+}
+
+}  // namespace headscope::model

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "network/activations.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+
+#include <stdexcept>
+
+namespace headscope::model {
+
+at::Tensor Activated(Activation activation, const at::Tensor& x) {
+  constexpr double kSigmoidGain = 1.702;
+  switch (activation) {
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kGelu:
+      return at::gelu(x);
+    case Activation::kGeluTanh:
+      return at::gelu(x, "tanh");
+    case Activation::kGeluSigmoid:
+      return x * at::sigmoid(x * kSigmoidGain);
+    case Activation::kRelu:
+      return at::relu(x);
+  }
+  throw std::logic_error("an activation without a case");
+}
+
+at::Tensor Apply(const Projection& projection, const at::Tensor& x) {
+  return at::linear(x, projection.weight, projection.bias);
+}
+
+at::Tensor GatedMlp(const at::Tensor& x, const Projection& gate_up, const Projection& down, Activation activation) {
+  const at::Tensor both = Apply(gate_up, x);
+  const int64_t inner = both.size(-1) / 2;
+  return Apply(down, Activated(activation, both.narrow(-1, 0, inner)).mul_(both.narrow(-1, inner, inner)));
+}
+
+}  // namespace headscope::model
