@@ -111,6 +111,7 @@ std::vector<int32_t> ChooseLayers(const std::vector<int32_t>& named, const model
 }
 
 RecordedHeads CheckAgainstConfig(const CaptureRequest& request, const model::ModelConfig& config) {
+  RequireDecoder(config, request.model_dir);
   if (request.task) RequirePositions(config, "length", request.task_length);
   RequirePositions(config, "decode", request.decode_tokens);
   return {ChooseLayers(request.layers, config), ChooseNumbers(request.heads, config.num_qo_heads, "head")};

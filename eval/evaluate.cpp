@@ -43,6 +43,7 @@ void CheckRequest(const EvaluateRequest& request, const model::ModelConfig& conf
     if (value < 1)
       throw UsageError({.field = name, .value = std::to_string(value), .problem = "it must be at least 1"});
   };
+  RequireDecoder(config, request.model_dir);
   at_least_one("samples", request.samples);
   at_least_one("questions", request.questions_per_context);
   for (const std::string& task : request.tasks) FindTask(task);  // refuses an unknown name

@@ -218,6 +218,12 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
     require(std::string(row.position_embedding) + ".weight",
             {config.max_positions + row.first_position, config.hidden_size});
   }
+  if (!row.token_types.empty())
+    require(std::string(row.token_types) + ".weight", {config.num_token_types, config.hidden_size});
+  if (!row.embedding_norm.empty()) {
+    require(std::string(row.embedding_norm) + ".weight", {config.hidden_size});
+    if (row.norm_bias) require(std::string(row.embedding_norm) + ".bias", {config.hidden_size});
+  }
   if (config.embedding_size != config.hidden_size) {
     require(std::string(row.embedding_in) + ".weight", {config.hidden_size, config.embedding_size});
     require(std::string(row.embedding_out) + ".weight", {config.embedding_size, config.hidden_size});
@@ -229,7 +235,7 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
   // A tied checkpoint may still hold a copy of the head; transformers ignores it, and so it is not an unread tensor.
   if (config.tied_embeddings) {
     checkpoint->Find(head);
-  } else {
+  } else if (config.has_head) {
     Require(checkpoint, head, table);
   }
   for (int32_t layer = 0; layer < config.num_layers; ++layer) LayerCheck(checkpoint, config, layer).Run();
@@ -242,7 +248,8 @@ void CheckWeights(Checkpoint* checkpoint, const ModelConfig& config) {
     if (!name.empty()) checkpoint->Find(prefix + std::string(name));
   for (int32_t layer = 0; layer < config.num_skipped_layers; ++layer)
     checkpoint->Skip(LayerPrefix(*checkpoint, row, config.num_layers + layer));
-  if (!row.skipped.empty()) checkpoint->Skip(row.skipped);
+  for (const std::string_view skipped : row.skipped)
+    if (!skipped.empty()) checkpoint->Skip(skipped);
   checkpoint->RefuseUnread();
 }
 

@@ -219,7 +219,8 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
                              .scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim)),
                              .window = window,
                              .qk_norm = family.qk_norm,
-                             .output_gate = family.output_gate});
+                             .output_gate = family.output_gate,
+                             .causal = family.causal});
   }
   if (family.read_ropes != nullptr) {
     family.read_ropes(root, &config);
@@ -236,6 +237,7 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
     config.max_positions = reach < static_cast<double>(kMaxPositions) ? static_cast<int64_t>(reach) : kMaxPositions;
   }
   config.parallel = family.parallel;
+  config.has_head = !family.head.empty();
   if (family.read != nullptr) family.read(root, &config);
   return config;
 }
@@ -243,6 +245,15 @@ ModelConfig ParseModelConfig(std::string_view text, const std::string& file) {
 ModelConfig ReadModelConfig(const std::string& model_dir) {
   const std::string path = (std::filesystem::path(model_dir) / "config.json").string();
   return ParseModelConfig(ReadSmallFile(path, kMaxConfigBytes), path);
+}
+
+void RequireDecoder(const ModelConfig& config, const std::string& model_dir) {
+  if (config.family->causal) return;
+  throw BadInputError({.file = (std::filesystem::path(model_dir) / "config.json").string(),
+                       .field = "model_type",
+                       .value = config.model_type,
+                       .problem = "it is an encoder, whose tokens see later ones too",
+                       .remedy = "name a decoder, one of " + KnownModelTypes()});
 }
 
 std::string PositionsText(const ModelConfig& config) {

@@ -96,6 +96,8 @@ struct Family {
   std::array<std::string_view, 2> prefixes = {};
   std::string_view position_embedding = {};  // a vector for each position, added to the token's; empty: none
   int32_t first_position = 0;                // its row of the first position
+  std::string_view token_types = {};         // a vector for each kind of text, of which the first is added; empty: none
+  std::string_view embedding_norm = {};      // of the sum of all these; empty: none
   std::string_view embedding_in = {}, embedding_out = {};  // projections where embeddings have a size of their own
   LayerNames layer = {};
   ExpertNames experts = {};
@@ -103,7 +105,7 @@ struct Family {
   // Whole names of what old checkpoints hold of a layer beside its weights: it follows from config.json.
   std::array<std::string_view, 3> derived = {"self_attn.rotary_emb.inv_freq"};
   std::array<std::string_view, 1> derived_of_model = {};  // the same of the model, below its prefix
-  std::string_view skipped = {};  // what begins so belongs to another network that stands in the same files
+  std::array<std::string_view, 3> skipped = {};  // what begins so belongs to other networks that stand in the same files
   QkvLayout qkv_layout = QkvLayout::kApart;
   BiasRule qkv_bias = BiasRule::kNever;
   BiasRule output_bias = BiasRule::kNever;
@@ -113,6 +115,7 @@ struct Family {
   QkNorm qk_norm = QkNorm::kNone;
   bool transposed = false;        // the layers' weights are [in, out]
   bool output_gate = false;       // q's projection gives every head a gate of what it puts out, after its rows
+  bool causal = true;             // else an encoder: every token sees all others
   bool parallel = false;          // attention and MLP read the same, and both are added at once
   bool rope_interleaved = false;  // turns components 2j and 2j + 1; else j and j + half
   WindowRule window = WindowRule::kNone;

@@ -85,7 +85,7 @@ const Family& Qwen3Next() {
                   .step_bias = "linear_attn.dt_bias",
                   .norm = "linear_attn.norm",
                   .output = "linear_attn.out_proj"};
-    row.skipped = "mtp.";
+    row.skipped = {"mtp."};
     row.qkv_bias = BiasRule::kByAttentionBias;
     row.output_bias = BiasRule::kByAttentionBias;
     row.norm = NormKind::kRmsAboutOne;

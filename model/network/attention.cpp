@@ -151,8 +151,9 @@ void DenseAttention::Attend(const AttentionCall& call) {
   const at::Tensor q = tensor(call.q, facts.num_qo_heads, call.num_rows, facts.head_dim);
   const at::Tensor k = tensor(call.k, facts.num_kv_heads, call.num_tokens, facts.head_dim);
   const at::Tensor v = tensor(call.v, facts.num_kv_heads, call.num_tokens, facts.v_head_dim);
-  AttentionResult result = facts.soft_cap != 0 ? AttendCapped(q, k, v, facts.scale, facts.soft_cap, facts.window)
-                                               : AttendCausal(q, k, v, facts.scale, facts.window);
+  AttentionResult result = !facts.causal         ? AttendBlock(q, k, v, facts.scale, false)
+                           : facts.soft_cap != 0 ? AttendCapped(q, k, v, facts.scale, facts.soft_cap, facts.window)
+                                                 : AttendCausal(q, k, v, facts.scale, facts.window);
   if (!facts.sinks.empty()) {
     // Softmax with one more term is the softmax without it, scaled by the share that is left: sigmoid(lse - sink).
     const at::Tensor sinks =

@@ -310,14 +310,17 @@ struct Decoder {
     at::Tensor x = at::embedding(weights.embedding, TokenTensor(tokens));
     if (weights.embedding_in.weight.defined()) x = Apply(weights.embedding_in, x);
     if (weights.position_embedding.defined()) x = x + weights.position_embedding.narrow(0, length, x.size(0));
+    if (weights.token_type.defined()) x = x + weights.token_type;
+    x = Norm(x, weights.embedding_norm);
     // By a number of x's own type, as transformers' modules do.
     return config.embedding_multiplier == 1 ? x : x * at::full({}, config.embedding_multiplier, x.options());
   }
 
-  // Logits [rows, vocabulary_size], fp32 on the host.
+  // Logits [rows, vocabulary_size], fp32 on the host; of a model without a head the hidden states.
   at::Tensor Logits(const at::Tensor& x) const {
     at::Tensor last = Norm(x, weights.final_norm);
     if (weights.embedding_out.weight.defined()) last = Apply(weights.embedding_out, last);
+    if (!config.has_head) return last.to(at::kCPU, at::kFloat).contiguous();
     at::Tensor logits = at::linear(last, weights.head).to(at::kCPU, at::kFloat);
     if (config.logit_multiplier != 1) logits = logits * config.logit_multiplier;
     if (config.logit_soft_cap != 0) logits = (logits / config.logit_soft_cap).tanh_() * config.logit_soft_cap;
@@ -369,6 +372,8 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
     throw UsageError("the prompt needs " + std::to_string(m.length + rows) + " positions and the model has " +
                      PositionsText(m.config) + "; use a shorter prompt or fewer decode tokens");
   }
+  if (m.length > 0 && !m.config.family->causal)
+    throw UsageError("an encoder reads a text in one pass; feed the whole text at once");
   const c10::InferenceMode no_gradients;
   try {
     m.Grow(m.length + rows);

@@ -278,13 +278,19 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
   weights.embedding = load(row.embedding);
   if (!row.position_embedding.empty())
     weights.position_embedding = load(row.position_embedding).narrow(0, row.first_position, config->max_positions);
+  if (!row.token_types.empty()) weights.token_type = load(row.token_types).select(0, 0);
+  if (!row.embedding_norm.empty())
+    weights.embedding_norm = {load(row.embedding_norm), row.norm_bias ? load(row.embedding_norm, ".bias") : at::Tensor()};
   if (config->embedding_size != config->hidden_size) {
     weights.embedding_in.weight = load(row.embedding_in);
     weights.embedding_out.weight = load(row.embedding_out);
   }
   if (config->final_norm)
     weights.final_norm = {load(row.final_norm), row.norm_bias ? load(row.final_norm, ".bias") : at::Tensor()};
-  weights.head = config->tied_embeddings ? weights.embedding : loader.Load(std::string(row.head) + ".weight");
+  if (config->tied_embeddings)
+    weights.head = weights.embedding;
+  else if (config->has_head)
+    weights.head = loader.Load(std::string(row.head) + ".weight");
   for (int32_t layer = 0; layer < config->num_layers; ++layer) {
     LayerLoader one(&loader, *config, layer, LayerPrefix(*checkpoint, row, layer));
     weights.layers.push_back(one.Load());

@@ -6,6 +6,7 @@
 #include <queue>
 #include <tuple>
 
+#include "tokenizer/token_names.h"
 #include "tokenizer/unicode_text.h"
 
 namespace headscope::model {
@@ -39,11 +40,12 @@ MergeTable::MergeTable(const std::vector<MergeRule>& merges) {
   size_t size = 16;
   while (size < 2 * merges.size()) size *= 2;
   slots_.assign(size, {.pair = 0, .merge = {.rank = -1, .id = 0}});
-  for (size_t rank = 0; rank < merges.size(); ++rank) {
-    const MergeRule& rule = merges[rank];
+  for (size_t place = 0; place < merges.size(); ++place) {
+    const MergeRule& rule = merges[place];
+    const int32_t rank = rule.rank >= 0 ? rule.rank : static_cast<int32_t>(place);
     // Of two equal rules the last one holds, as in the tokenizers library.
     const uint64_t pair = PairKey(rule.left, rule.right);
-    slots_[SlotOf(pair)] = {.pair = pair, .merge = {.rank = static_cast<int32_t>(rank), .id = rule.merged}};
+    slots_[SlotOf(pair)] = {.pair = pair, .merge = {.rank = rank, .id = rule.merged}};
   }
 }
 
@@ -68,6 +70,11 @@ BytePairMerger::BytePairMerger(const TokenizerSpec& spec)
   spec.tokens.ForEach([&](int32_t, std::string_view bytes) {
     longest_token_ = std::max(longest_token_, bytes.size() * (over_characters_ ? 3 : 1));
   });
+  words_apart_ = over_characters_ && std::none_of(spec.merges.begin(), spec.merges.end(), [&](const MergeRule& rule) {
+                   const std::string_view bytes = spec.tokens.Find(rule.merged)->bytes;
+                   const size_t first = bytes.find_first_not_of(' ');
+                   return first != std::string_view::npos && bytes.find(' ', first) != std::string_view::npos;
+                 });
   if (!spec.ignore_merges) return;
   whole_pieces_.reserve(spec.tokens.count());
   spec.tokens.ForEach([&](int32_t id, std::string_view bytes) {
@@ -100,6 +107,13 @@ std::vector<BytePairMerger::Symbol> BytePairMerger::Symbols(std::string_view pie
   }
   symbols.back().next = -1;
   return symbols;
+}
+
+size_t BytePairMerger::Independent(std::string_view piece) const {
+  if (!words_apart_) return piece.size();
+  size_t at = 0;
+  while (piece.substr(at).starts_with(kSpaceMark)) at += kSpaceMark.size();
+  return std::min(piece.find(kSpaceMark, at), piece.size());
 }
 
 void BytePairMerger::Encode(std::string_view piece, std::vector<int32_t>* ids) const {

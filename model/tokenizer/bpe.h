@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tokenizer/piece_encoder.h"
 #include "tokenizer/seeded_hash.h"
 #include "tokenizer/tokenizer_spec.h"
 
@@ -38,20 +39,20 @@ class MergeTable {
   std::vector<Slot> slots_;  // a power of two of them, at most half in use
 };
 
-class BytePairMerger {
+class BytePairMerger final : public PieceEncoder {
  public:
   // Keeps views into spec.tokens.
   explicit BytePairMerger(const TokenizerSpec& spec);
-  // Appends the ids of `piece` (any bytes).
-  void Encode(std::string_view piece, std::vector<int32_t>* ids) const;
-  // No piece of so many bytes has fewer tokens.
-  int64_t FewestTokens(size_t piece_bytes) const { return static_cast<int64_t>(piece_bytes / longest_token_); }
+  void Encode(std::string_view piece, std::vector<int32_t>* ids) const override;
+  size_t Independent(std::string_view piece) const override;
+  int64_t FewestTokens(size_t piece_bytes) const override { return static_cast<int64_t>(piece_bytes / longest_token_); }
 
  private:
   struct Symbol;
   std::vector<Symbol> Symbols(std::string_view piece) const;
   std::array<int32_t, 256> byte_ids_;
   bool over_characters_;
+  bool words_apart_ = false;  // no merge makes a token in which a space follows something else
   size_t longest_token_ = 1;  // bytes of a piece that one token stands for, at most
   std::vector<std::pair<uint32_t, int32_t>> character_ids_;
   MergeTable merges_;

@@ -9,7 +9,11 @@
 namespace headscope::model {
 
 std::string TokenizerPath(const std::string& model_dir) {
-  return (std::filesystem::path(model_dir) / "tokenizer.json").string();
+  const std::filesystem::path folder(model_dir);
+  std::error_code unknown;
+  const bool old = !std::filesystem::exists(folder / "tokenizer.json", unknown) &&
+                   std::filesystem::exists(folder / "tokenizer.model", unknown);
+  return (folder / (old ? "tokenizer.model" : "tokenizer.json")).string();
 }
 
 Tokenizer LoadModelTokenizer(const std::string& model_dir, const ModelConfig& config) {
@@ -23,7 +27,7 @@ Tokenizer LoadModelTokenizer(const std::string& model_dir, const ModelConfig& co
     Refuse(path, "token " + token,
            "has the id " + std::to_string(id) + " and the model's ids end at " +
                std::to_string(config.vocabulary_size - 1) + " (vocab_size in config.json)",
-           "use the tokenizer.json that was published with these weights");
+           "use the tokenizer that was published with these weights");
   }
   return tokenizer;
 }

@@ -3,7 +3,9 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <utility>
@@ -134,6 +136,67 @@ void Replace(std::string_view text, const NormalizerStep& step, Output* out) {
   }
 }
 
+// Each character by `put(uint32_t code, std::string* out)`; bytes that are not UTF-8 stay.
+template <typename Put>
+void ByCharacter(std::string_view text, Output* out, const Put& put) {
+  std::string made;
+  for (size_t at = 0; at < text.size();) {
+    const Character c = FrontCharacter(text.substr(at));
+    if (c.length == 0) {
+      const size_t invalid = InvalidAtFront(text.substr(at));
+      made.append(text.substr(at, invalid));
+      at += invalid;
+      continue;
+    }
+    put(c.code, &made);
+    at += c.length;
+  }
+  out->Append(made);
+}
+
+utf8proc_category_t CategoryOf(uint32_t code) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(code));
+}
+
+void StripMarks(std::string_view text, bool all, Output* out) {
+  ByCharacter(text, out, [&](uint32_t code, std::string* made) {
+    const utf8proc_category_t category = CategoryOf(code);
+    const bool goes = category == UTF8PROC_CATEGORY_MN ||
+                      (all && (category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME));
+    if (!goes) AppendCharacter(code, made);
+  });
+}
+
+void Clean(std::string_view text, Output* out) {
+  constexpr uint32_t kReplacement = 0xFFFD;
+  ByCharacter(text, out, [](uint32_t code, std::string* made) {
+    const utf8proc_category_t category = CategoryOf(code);
+    const bool is_break = code == '\t' || code == '\n' || code == '\r';
+    const bool is_other = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                          category == UTF8PROC_CATEGORY_CO;
+    if (!is_break && (code == 0 || code == kReplacement || is_other)) return;
+    AppendCharacter(is_break || IsWhiteSpace(code) ? ' ' : code, made);
+  });
+}
+
+// The blocks of Chinese characters as BERT's own tokenizer has them.
+bool IsChinese(uint32_t code) {
+  constexpr std::pair<uint32_t, uint32_t> kBlocks[] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
+                                                       {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
+                                                       {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+  return std::any_of(std::begin(kBlocks), std::end(kBlocks),
+                     [&](const auto& block) { return code >= block.first && code <= block.second; });
+}
+
+void SpaceChinese(std::string_view text, Output* out) {
+  ByCharacter(text, out, [](uint32_t code, std::string* made) {
+    const bool apart = IsChinese(code);
+    if (apart) *made += ' ';
+    AppendCharacter(code, made);
+    if (apart) *made += ' ';
+  });
+}
+
 void Apply(std::string_view text, const NormalizerStep& step, Output* out) {
   switch (step.kind) {
     case Kind::kNfc:
@@ -149,6 +212,16 @@ void Apply(std::string_view text, const NormalizerStep& step, Output* out) {
       if (step.strip_left) text.remove_prefix(WhiteSpaceAtFront(text));
       if (step.strip_right) text.remove_suffix(WhiteSpaceAtBack(text));
       out->Append(text);
+      return;
+    case Kind::kStripMarks:
+    case Kind::kStripAccents:
+      StripMarks(text, step.kind == Kind::kStripMarks, out);
+      return;
+    case Kind::kClean:
+      Clean(text, out);
+      return;
+    case Kind::kSpaceChinese:
+      SpaceChinese(text, out);
       return;
     case Kind::kReplace:
       Replace(text, step, out);

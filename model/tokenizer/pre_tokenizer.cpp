@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
+
 namespace headscope::model {
 namespace {
 
@@ -82,8 +84,14 @@ void PreTokenizer::Run(size_t step, std::string_view text, bool first, const Vis
         marked += c;
     }
     const bool wanted = now.prefix == Prefix::kAlways || (now.prefix == Prefix::kFirst && first);
-    if (wanted && !marked.starts_with(now.pattern)) marked.insert(0, now.pattern);
-    Run(step + 1, marked, first, visit);
+    if (wanted && (now.doubles || !marked.starts_with(now.pattern))) marked.insert(0, now.pattern);
+    const std::string_view whole = marked;
+    for (size_t begin = 0; begin < whole.size();) {
+      const size_t next = now.cuts ? whole.find(now.pattern, begin + 1) : std::string_view::npos;
+      const size_t end = std::min(next, whole.size());
+      Run(step + 1, whole.substr(begin, end - begin), first && begin == 0, visit);
+      begin = end;
+    }
     return;
   }
   const char* begin = text.data();

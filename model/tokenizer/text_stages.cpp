@@ -80,11 +80,12 @@ NormalizerStep ReadReplace(const JsonFields& step) {
 
 void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
   using Kind = NormalizerStep::Kind;
-  constexpr std::array<std::pair<std::string_view, Kind>, 5> kPlain = {{{"NFC", Kind::kNfc},
+  constexpr std::array<std::pair<std::string_view, Kind>, 6> kPlain = {{{"NFC", Kind::kNfc},
                                                                         {"NFD", Kind::kNfd},
                                                                         {"NFKC", Kind::kNfkc},
                                                                         {"NFKD", Kind::kNfkd},
-                                                                        {"Lowercase", Kind::kLowercase}}};
+                                                                        {"Lowercase", Kind::kLowercase},
+                                                                        {"StripAccents", Kind::kStripMarks}}};
   RefuseMoreSteps(step, spec->normalizer.size());
   const std::string type = step.Text("type");
   for (const auto& [name, kind] : kPlain) {
@@ -93,7 +94,18 @@ void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
       return;
     }
   }
-  if (type == "Replace") {
+  if (type == "BertNormalizer") {
+    const bool lower = step.Boolean("lowercase", true);
+    const auto add = [&](bool wanted, Kind kind) {
+      if (wanted) spec->normalizer.push_back({.kind = kind, .pattern = {}, .content = {}});
+    };
+    add(step.Boolean("clean_text", true), Kind::kClean);
+    add(step.Boolean("handle_chinese_chars", true), Kind::kSpaceChinese);
+    const bool strip = step.Boolean("strip_accents", lower);
+    add(strip, Kind::kNfd);
+    add(strip, Kind::kStripAccents);
+    add(lower, Kind::kLowercase);
+  } else if (type == "Replace") {
     spec->normalizer.push_back(ReadReplace(step));
   } else if (type == "Prepend") {
     spec->normalizer.push_back({.kind = Kind::kPrepend, .pattern = {}, .content = ShortText(step, "prepend")});
@@ -105,7 +117,7 @@ void ReadNormalizerStep(const JsonFields& step, TokenizerSpec* spec) {
                                 .content = {}});
   } else {
     step.RefuseField("type", Quoted(type) + " is not supported here",
-                     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, Replace and Prepend are");
+                     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, BertNormalizer, Replace and Prepend are");
   }
 }
 
@@ -143,10 +155,24 @@ PreTokenizerStep ReadSplit(const JsonFields& split) {
   return step;
 }
 
+// What BERT's tokenizer calls punctuation: that of Unicode, and all signs of ASCII.
+constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
+
+// Words, and stretches of what is neither a word nor white space.
+constexpr std::string_view kWordsAndSigns = R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]+)"
+                                            R"(|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}\s]+)";
+
+void AddPattern(std::string_view pattern, SplitBehavior behavior, std::vector<PreTokenizerStep>* steps) {
+  PreTokenizerStep step;
+  step.pattern = ToPcre2(pattern);
+  step.behavior = behavior;
+  steps->push_back(std::move(step));
+}
+
 PreTokenizerStep ReadMetaspace(const JsonFields& step) {
   PreTokenizerStep read{.kind = PreTokenizerStep::Kind::kMetaspace, .pattern = {}};
   read.pattern = ShortText(step, "replacement");
-  if (step.Boolean("split", true)) step.RefuseField("split", "true is not supported", kKnownTokenizers);
+  read.cuts = step.Boolean("split", true);
   const std::string scheme = step.Text("prepend_scheme", step.Boolean("add_prefix_space", true) ? "always" : "never");
   if (scheme != "always" && scheme != "first" && scheme != "never")
     step.RefuseField("prepend_scheme", Quoted(scheme) + " is not known", kKnownTokenizers);
@@ -180,6 +206,14 @@ bool ReadPreTokenizer(const JsonFields& root, TokenizerSpec* spec) {
       steps.push_back(digits);
     } else if (type == "Metaspace") {
       steps.push_back(ReadMetaspace(step));
+    } else if (type == "WhitespaceSplit" || type == "BertPreTokenizer") {
+      AddPattern(R"(\s)", SplitBehavior::kRemoved, &steps);
+      if (type == "BertPreTokenizer") AddPattern(kPunctuation, SplitBehavior::kIsolated, &steps);
+    } else if (type == "Whitespace") {
+      AddPattern(kWordsAndSigns, SplitBehavior::kRemoved, &steps);
+      steps.back().invert = true;
+    } else if (type == "Punctuation") {
+      AddPattern(kPunctuation, step.Has("behavior") ? ReadBehavior(step) : SplitBehavior::kIsolated, &steps);
     } else if (type == "ByteLevel") {
       byte_level = true;
       // The library's own defaults, for files of its older versions: both true.

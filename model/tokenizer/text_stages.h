@@ -11,7 +11,7 @@
 namespace headscope::model {
 
 inline constexpr std::string_view kKnownTokenizers =
-    "headscope reads BPE tokenizers of the GPT-2, Llama, Mistral and Qwen kinds";
+    "headscope reads tokenizers of BPE (as GPT-2's, Llama's, Mistral's and Qwen's), WordPiece and Unigram";
 
 // Each throws BadInputError for what it does not know.
 void ReadNormalizer(const JsonFields& root, TokenizerSpec* spec);

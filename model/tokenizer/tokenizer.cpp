@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/tokenizer.h"
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
+#include "checkpoint/strict_json.h"
 #include "model/input_file.h"
 #include "tokenizer/added_tokens.h"
-#include "tokenizer/bpe.h"
+#include "tokenizer/piece_encoder.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/seeded_hash.h"
+#include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_spec.h"
 
 namespace headscope::model {
@@ -26,13 +29,24 @@ constexpr size_t kMostKept = 1 << 16;
 
 using KnownPieces = std::unordered_map<std::string, std::vector<int32_t>, SeededHash, std::equal_to<>>;
 
+// tokenizer.model does not say which marks a prompt gets: tokenizer_config.json beside it does.
+SentencePieceEnds EndsBeside(const std::string& model_file) {
+  const std::filesystem::path path = std::filesystem::path(model_file).parent_path() / "tokenizer_config.json";
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown)) return {};
+  const std::string text = ReadSmallFile(path.string(), kMaxTokenizerBytes);
+  const JsonTree json(text, path.string());
+  const JsonFields root(json.Root(), path.string(), "");
+  return {root.Boolean("add_bos_token", true), root.Boolean("add_eos_token", false)};
+}
+
 }  // namespace
 
 struct Tokenizer::Impl {
   explicit Impl(TokenizerSpec the_spec)
       : spec(std::move(the_spec)),
         pre_tokenizer(spec.pre_tokenizer),
-        merger(spec),
+        encoder(MakePieceEncoder(spec)),
         raw_tokens(spec.added_tokens, false, spec.normalizer),
         normalized_tokens(spec.added_tokens, true, spec.normalizer) {}
 
@@ -43,15 +57,23 @@ struct Tokenizer::Impl {
   }
 
   void EncodePiece(std::string_view piece, int64_t most, KnownPieces* known, std::vector<int32_t>* ids) const {
+    const int64_t fewest = static_cast<int64_t>(ids->size()) + encoder->FewestTokens(piece.size());
+    if (fewest > most) throw TooManyTokens(fewest);
+    while (!piece.empty()) {
+      const size_t part = encoder->Independent(piece);
+      EncodePart(piece.substr(0, part), known, ids);
+      piece.remove_prefix(part);
+    }
+  }
+
+  void EncodePart(std::string_view piece, KnownPieces* known, std::vector<int32_t>* ids) const {
     const auto entry = piece.size() > kLongestKept ? known->end() : known->find(piece);
     if (entry != known->end()) {
       ids->insert(ids->end(), entry->second.begin(), entry->second.end());
       return;
     }
     const size_t before = ids->size();
-    const int64_t fewest = static_cast<int64_t>(before) + merger.FewestTokens(piece.size());
-    if (fewest > most) throw TooManyTokens(fewest);
-    merger.Encode(piece, ids);
+    encoder->Encode(piece, ids);
     if (piece.size() <= kLongestKept && known->size() < kMostKept) {
       known->emplace(piece, std::vector<int32_t>(ids->begin() + static_cast<std::ptrdiff_t>(before), ids->end()));
     }
@@ -59,7 +81,7 @@ struct Tokenizer::Impl {
 
   TokenizerSpec spec;
   PreTokenizer pre_tokenizer;
-  BytePairMerger merger;
+  std::unique_ptr<PieceEncoder> encoder;
   AddedTokens raw_tokens;
   AddedTokens normalized_tokens;
 };
@@ -69,8 +91,10 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
-Tokenizer Tokenizer::Load(const std::string& tokenizer_json_path) {
-  return Parse(ReadSmallFile(tokenizer_json_path, kMaxTokenizerBytes), tokenizer_json_path);
+Tokenizer Tokenizer::Load(const std::string& path) {
+  if (!path.ends_with(".model")) return Parse(ReadSmallFile(path, kMaxTokenizerBytes), path);
+  return Tokenizer(
+      std::make_unique<Impl>(ParseSentencePiece(ReadSmallFile(path, kMaxTokenizerBytes), path, EndsBeside(path))));
 }
 
 Tokenizer Tokenizer::Parse(std::string_view text, const std::string& file) {

@@ -9,7 +9,9 @@
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/seeded_hash.h"
 #include "tokenizer/text_stages.h"
+#include "tokenizer/token_names.h"
 #include "tokenizer/unicode_text.h"
+#include "tokenizer/word_models.h"
 
 namespace headscope::model {
 namespace {
@@ -17,15 +19,9 @@ namespace {
 constexpr int64_t kMaxId = (1 << 24) - 1;
 constexpr size_t kMaxTemplateIds = 4096;  // real templates have a handful
 constexpr size_t kMaxAddedTokens = 1 << 20;
-constexpr std::string_view kSpaceMark = "\u2581";  // what stands for a space where tokens are written as characters
 
 // By the text that stands in the file; views into the file's tree.
 using Vocabulary = std::unordered_map<std::string_view, int32_t, SeededHash>;
-
-int64_t MostId(size_t tokens) {
-  // Ids may have holes, but a number far beyond the tokens that there are is a mistake.
-  return std::min<int64_t>(kMaxId, 4 * (static_cast<int64_t>(tokens) + 1024));
-}
 
 void ReadAddedTokens(const JsonFields& root, TokenizerSpec* spec) {
   if (!root.Has("added_tokens")) return;
@@ -43,30 +39,6 @@ void ReadAddedTokens(const JsonFields& root, TokenizerSpec* spec) {
     if (added.content.empty()) token.RefuseField("content", "is empty", "remove the token");
     spec->added_tokens.push_back(std::move(added));
   });
-}
-
-// <0x41> and its like; -1 for any other text.
-int ByteOfName(std::string_view name) {
-  const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
-  if (name.size() != 6 || !name.starts_with("<0x") || name.back() != '>') return -1;
-  const int high = digit(name[3]);
-  const int low = digit(name[4]);
-  return high < 0 || low < 0 ? -1 : 16 * high + low;
-}
-
-// The bytes that a token of BPE over characters stands for.
-std::string BytesOfCharacters(std::string_view text) {
-  if (const int byte = ByteOfName(text); byte >= 0) return {static_cast<char>(byte)};
-  std::string bytes;
-  for (size_t at = 0; at < text.size();) {
-    if (text.substr(at).starts_with(kSpaceMark)) {
-      bytes += ' ';
-      at += kSpaceMark.size();
-    } else {
-      bytes += text[at++];
-    }
-  }
-  return bytes;
 }
 
 class VocabularyReader {
@@ -186,9 +158,13 @@ class MergeReader {
 
 void ReadModel(const JsonFields& root, TokenizerSpec* spec) {
   const JsonFields model = root.Object("model");
-  if (const std::string type = model.Text("type", "BPE"); type != "BPE") {
-    model.RefuseField("type", Quoted(type) + " is not supported", kKnownTokenizers);
+  const std::string type = model.Text("type", "BPE");
+  if (type == "WordPiece" || type == "Unigram") {
+    if (!spec->over_characters)
+      model.RefuseField("type", Quoted(type) + " is not supported beside a ByteLevel pre_tokenizer", kKnownTokenizers);
+    return type == "WordPiece" ? ReadWordPiece(model, spec) : ReadUnigram(model, spec);
   }
+  if (type != "BPE") model.RefuseField("type", Quoted(type) + " is not supported", kKnownTokenizers);
   if (model.Number("dropout", 0.0) != 0.0)
     model.RefuseField("dropout", "makes the ids random and is not supported", "set it to null");
   if (model.Boolean("byte_fallback", false) != spec->over_characters) {
@@ -261,6 +237,17 @@ void ReadTemplate(const JsonFields& processor, TokenizerSpec* spec) {
   if (!after_text) processor.RefuseField("single", "does not hold the text", "correct it");
 }
 
+// ["[CLS]", 101]: the id.
+int32_t NamedId(const JsonFields& processor, std::string_view key, const TokenizerSpec& spec) {
+  std::optional<int64_t> id;
+  processor.Array(key).ForEachElement([&](const JsonValue& part) {
+    if (!part.IsString()) id = part.IntegerIn(0, kMaxId);
+  });
+  if (!id || !spec.tokens.Find(static_cast<int32_t>(*id)))
+    processor.RefuseField(key, "names a token that the vocabulary lacks", "correct it");
+  return static_cast<int32_t>(*id);
+}
+
 void ReadPostProcessor(const JsonFields& root, TokenizerSpec* spec) {
   if (!root.Has("post_processor")) return;
   bool has_template = false;
@@ -270,6 +257,11 @@ void ReadPostProcessor(const JsonFields& root, TokenizerSpec* spec) {
       if (has_template) processor.RefuseField("type", "two templates are not supported", kKnownTokenizers);
       has_template = true;
       ReadTemplate(processor, spec);
+    } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+      if (has_template) processor.RefuseField("type", "two templates are not supported", kKnownTokenizers);
+      has_template = true;
+      spec->template_before = {NamedId(processor, "cls", *spec)};
+      spec->template_after = {NamedId(processor, "sep", *spec)};
     } else if (type != "ByteLevel") {  // ByteLevel only moves offsets
       processor.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
     }
@@ -278,14 +270,20 @@ void ReadPostProcessor(const JsonFields& root, TokenizerSpec* spec) {
 
 // What turns tokens back into text: the bytes of each are known by now, so the decoder may say nothing else.
 void ReadDecoder(const JsonFields& root, TokenizerSpec* spec) {
+  if (spec->kind != TokenKind::kBytePairs && !root.Has("decoder")) return;
   ForEachStep(root.Object("decoder"), "decoders", [&](const JsonFields& step) {
     const std::string type = step.Text("type");
     const auto known = [&](std::initializer_list<std::string_view> names) {
       return std::find(names.begin(), names.end(), type) != names.end();
     };
-    if (spec->over_characters ? !known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}) : type != "ByteLevel")
+    const bool is_known = spec->kind == TokenKind::kWordPiece ? type == "WordPiece"
+                          : spec->over_characters
+                              ? known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"})
+                              : type == "ByteLevel";
+    if (!is_known)
       step.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
     if (type == "Strip") spec->decoded_space_goes = step.Integer("start", 0, 1, 0) == 1;
+    if (type == "WordPiece") spec->decoded_space_goes = true;
     if (type == "Metaspace") {
       spec->decoded_space_goes =
           step.Text("prepend_scheme", step.Boolean("add_prefix_space", true) ? "always" : "never") != "never";
@@ -299,9 +297,7 @@ TokenizerSpec ParseTokenizerSpec(std::string_view text, const std::string& file)
   const JsonTree whole(text, file);
   const JsonFields root(whole.Root(), file, "");
   TokenizerSpec spec;
-  for (const char* stage : {"truncation", "padding"}) {
-    if (root.Has(stage)) root.RefuseField(stage, "would change the ids and is not supported", "set it to null");
-  }
+  // truncation and padding are of batches for an engine: a text is taken whole, and its length is the caller's matter.
   ReadAddedTokens(root, &spec);
   ReadNormalizer(root, &spec);
   spec.over_characters = !ReadPreTokenizer(root, &spec);

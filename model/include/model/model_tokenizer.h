@@ -9,9 +9,9 @@
 
 namespace headscope::model {
 
-std::string TokenizerPath(const std::string& model_dir);  // MODEL_DIR/tokenizer.json
+std::string TokenizerPath(const std::string& model_dir);  // MODEL_DIR/tokenizer.json, or without it tokenizer.model
 
-// Reads MODEL_DIR/tokenizer.json. Throws BadInputError, also when a token's id is not below the model's vocab_size: the
+// Reads that file. Throws BadInputError, also when a token's id is not below the model's vocab_size: the
 // model has no embedding for it, and a text that holds the token would fail after the weights were read. The opposite,
 // embeddings without a token, is common (padding) and fine.
 Tokenizer LoadModelTokenizer(const std::string& model_dir, const ModelConfig& config);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.json: BPE in the forms of the GPT-2, Llama, Mistral and Qwen families.
+// tokenizer.json (BPE, WordPiece, Unigram) and tokenizer.model (SentencePiece).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class TooManyTokens : public std::length_error {
 class Tokenizer {
  public:
   // Throws BadInputError; a normalizer, pre-tokenizer or model that is not known is refused, never ignored.
-  static Tokenizer Load(const std::string& tokenizer_json_path);
+  // A path that ends in .model names SentencePiece's file, any other a tokenizer.json.
+  static Tokenizer Load(const std::string& path);
   // The same from text; `file` only names the source in messages.
   static Tokenizer Parse(std::string_view text, const std::string& file);
   Tokenizer(Tokenizer&&) noexcept;

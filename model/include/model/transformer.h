@@ -59,7 +59,8 @@ class Transformer {
   virtual ~Transformer() = default;
 
   // One pass over `tokens` (at least one), which follow those fed before. Returns logits [0, 1 or tokens,
-  // vocabulary_size]: the large product with the head is made for the rows that are asked for only. Throws
+  // vocabulary_size]: the large product with the head is made for the rows that are asked for only. Of a model without
+  // a head the last hidden states, [.., hidden_size]. An encoder takes one pass. Throws
   // BadInputError for an id outside the vocabulary, UsageError for a position past the model's maximum, DeviceError
   // when memory runs out.
   virtual std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr) = 0;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// tokenizer.model, the file of the SentencePiece library: BPE by scores or Unigram, in protobuf's encoding.
+//
+// Source: sentencepiece_model.proto of that library. What it writes differently from tokenizer.json: merges follow from
+// the pieces' scores, so every way to make a piece of two others has the piece's rank.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tokenizer/tokenizer_spec.h"
+
+namespace headscope::model {
+
+// Whether the text begins and ends of every prompt get the file's own marks.
+struct SentencePieceEnds {
+  bool begin = true;
+  bool end = false;
+};
+
+// `file` only names the source. Throws BadInputError for a damaged file, and naming what is not read: a map of
+// characters, white space that is joined, text that a vocabulary cannot spell.
+TokenizerSpec ParseSentencePiece(std::string_view bytes, const std::string& file, const SentencePieceEnds& ends);
+
+}  // namespace headscope::model

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models of tokenizer.json that know whole words: WordPiece and Unigram.
+#pragma once
+
+#include "checkpoint/strict_json.h"
+#include "tokenizer/tokenizer_spec.h"
+
+namespace headscope::model {
+
+// `model`: the field of that name. Both throw BadInputError.
+void ReadWordPiece(const JsonFields& model, TokenizerSpec* spec);
+void ReadUnigram(const JsonFields& model, TokenizerSpec* spec);
+
+}  // namespace headscope::model
