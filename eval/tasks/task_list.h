@@ -14,6 +14,9 @@
   TASK(KeyValue)              \
   TASK(Variables)             \
   TASK(Repeat)                \
+  TASK(ManyValues)            \
+  TASK(ManyKeys)              \
+  TASK(FrequentWord)          \
   TASK(Prose)                 \
   HEADSCOPE_MORE_TASKS(TASK)
 

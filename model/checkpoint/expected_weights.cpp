@@ -76,6 +76,18 @@ class LayerCheck {
     if (has_bias) Tensor(std::string(name) + ".bias", {extent});
   }
 
+  // Of q, or of k.
+  void HeadNorm(std::string_view name, int64_t heads) const {
+    if (name.empty() || facts_.qk_norm == QkNorm::kNone) return;
+    const std::string weight = std::string(name) + ".weight";
+    if (facts_.qk_norm == QkNorm::kAllHeads)
+      Tensor(weight, {heads * facts_.head_dim});
+    else if (family_.head_norms_apart)
+      Tensor(weight, {heads, facts_.head_dim});
+    else
+      Tensor(weight, {facts_.head_dim});
+  }
+
   void Attention() const {
     const LayerNames& names = family_.layer;
     const int64_t hidden = config_.hidden_size;
@@ -96,9 +108,8 @@ class LayerCheck {
         Latents(q_rows);
         break;
     }
-    const bool each_head = family_.qk_norm == QkNorm::kEachHead;
-    Norm(names.q_norm, each_head ? facts_.head_dim : q_rows, false);
-    Norm(names.k_norm, each_head ? facts_.head_dim : k_rows, false);
+    HeadNorm(names.q_norm, facts_.num_qo_heads);
+    HeadNorm(names.k_norm, facts_.num_kv_heads);
     if (!names.sinks.empty()) Tensor(names.sinks, {facts_.num_qo_heads});
     Projection(names.output, hidden, int64_t{facts_.num_qo_heads} * facts_.v_head_dim, config_.output_bias);
   }

@@ -253,7 +253,7 @@ void RequireDecoder(const ModelConfig& config, const std::string& model_dir) {
                        .field = "model_type",
                        .value = config.model_type,
                        .problem = "it is an encoder, whose tokens see later ones too",
-                       .remedy = "name a decoder, one of " + KnownModelTypes()});
+                       .remedy = "record it with headscope.record of the Python package, or name a decoder"});
 }
 
 std::string PositionsText(const ModelConfig& config) {

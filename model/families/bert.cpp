@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BERT and its encoders: every token sees all others, learned positions, norms after the sums. What stands after the last
-// layer (a pooler, heads) is not run.
+// BERT and its encoders: every token sees all others, learned positions, norms after the sums. What stands after the
+// last layer (a pooler, heads) is not run.
 #include <cstdint>
 
 #include "checkpoint/strict_json.h"

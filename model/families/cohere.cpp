@@ -21,8 +21,8 @@ void Read(const JsonFields& root, ModelConfig* config) {
   config->logit_multiplier = root.Number("logit_scale", 0.0625);
   // Command R's files name the length that it was trained for beside the one of its first stage.
   config->max_positions = std::max(config->max_positions, root.Integer("model_max_length", 1, INT32_MAX, 1));
-  if (root.Boolean("use_qk_norm", false))
-    root.RefuseField("use_qk_norm", "true is not supported", "use a model without it");
+  if (!root.Boolean("use_qk_norm", false)) return;
+  for (AttentionLayer& layer : config->layers) layer.qk_norm = QkNorm::kEachHead;
 }
 
 }  // namespace
@@ -32,6 +32,9 @@ const Family& Cohere() {
     Family row = LlamaLayout();
     row.model_type = "cohere";
     row.layer.mlp_norm = {};
+    row.layer.q_norm = "self_attn.q_norm";
+    row.layer.k_norm = "self_attn.k_norm";
+    row.head_norms_apart = true;
     row.qkv_bias = BiasRule::kByAttentionBias;
     row.output_bias = BiasRule::kByAttentionBias;
     row.norm = NormKind::kLayer;

@@ -105,7 +105,8 @@ struct Family {
   // Whole names of what old checkpoints hold of a layer beside its weights: it follows from config.json.
   std::array<std::string_view, 3> derived = {"self_attn.rotary_emb.inv_freq"};
   std::array<std::string_view, 1> derived_of_model = {};  // the same of the model, below its prefix
-  std::array<std::string_view, 3> skipped = {};  // what begins so belongs to other networks that stand in the same files
+  std::array<std::string_view, 3> skipped =
+      {};  // what begins so belongs to other networks that stand in the same files
   QkvLayout qkv_layout = QkvLayout::kApart;
   BiasRule qkv_bias = BiasRule::kNever;
   BiasRule output_bias = BiasRule::kNever;
@@ -113,6 +114,7 @@ struct Family {
   NormKind norm = NormKind::kRms;
   bool norm_bias = false;  // of NormKind::kLayer
   QkNorm qk_norm = QkNorm::kNone;
+  bool head_norms_apart = false;  // QkNorm::kEachHead: every head has weights of its own
   bool transposed = false;        // the layers' weights are [in, out]
   bool output_gate = false;       // q's projection gives every head a gate of what it puts out, after its rows
   bool causal = true;             // else an encoder: every token sees all others

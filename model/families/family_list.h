@@ -39,7 +39,7 @@
   FAMILY(Opt)                      \
   FAMILY(GptOss)                   \
   FAMILY(DeepSeekV2)               \
-  FAMILY(Bert)                    \
+  FAMILY(Bert)                     \
   FAMILY(DeepSeekV3)               \
   HEADSCOPE_MORE_FAMILIES(FAMILY)
 

@@ -40,6 +40,11 @@ namespace {
 at::Tensor Normalised(NormKind kind, const at::Tensor& x, const NormWeights& norm, double eps) {
   if (!norm.defined()) return x;
   const at::Tensor wide = x.to(at::kFloat);
+  if (kind == NormKind::kLayer && norm.weight.dim() == 2) {  // [heads, head_dim], of x by heads
+    return at::layer_norm(wide, {x.size(-1)}, {}, {}, eps)
+        .mul_(norm.weight.to(at::kFloat).unsqueeze(1))
+        .to(x.scalar_type());
+  }
   if (kind == NormKind::kLayer) {
     return at::layer_norm(wide, {x.size(-1)}, norm.weight.to(at::kFloat),
                           norm.bias.defined() ? norm.bias.to(at::kFloat) : at::Tensor(), eps)

@@ -93,8 +93,10 @@ class LayerLoader {
         LoadLatents(&out.latent);
       else
         out.qkv = LoadQkv();
-      out.q_norm = LoadNorm(names.q_norm, false);
-      out.k_norm = LoadNorm(names.k_norm, false);
+      if (facts_.qk_norm != QkNorm::kNone) {
+        out.q_norm = LoadNorm(names.q_norm, false);
+        out.k_norm = LoadNorm(names.k_norm, false);
+      }
       out.output = LoadProjection(names.output, config_.output_bias);
     }
     out.attention_output_norm = LoadNorm(names.attention_output_norm);
@@ -280,7 +282,8 @@ ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::Scalar
     weights.position_embedding = load(row.position_embedding).narrow(0, row.first_position, config->max_positions);
   if (!row.token_types.empty()) weights.token_type = load(row.token_types).select(0, 0);
   if (!row.embedding_norm.empty())
-    weights.embedding_norm = {load(row.embedding_norm), row.norm_bias ? load(row.embedding_norm, ".bias") : at::Tensor()};
+    weights.embedding_norm = {load(row.embedding_norm),
+                              row.norm_bias ? load(row.embedding_norm, ".bias") : at::Tensor()};
   if (config->embedding_size != config->hidden_size) {
     weights.embedding_in.weight = load(row.embedding_in);
     weights.embedding_out.weight = load(row.embedding_out);

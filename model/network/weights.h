@@ -69,7 +69,7 @@ struct LayerWeights {
 struct ModelWeights {
   at::Tensor embedding;           // [vocabulary, embedding_size]
   at::Tensor position_embedding;  // [positions, hidden], from the row of position 0 on
-  at::Tensor token_type;           // [hidden], of the first kind of text
+  at::Tensor token_type;          // [hidden], of the first kind of text
   NormWeights embedding_norm;
   Projection embedding_in, embedding_out;
   at::Tensor head;  // the same tensor when tied

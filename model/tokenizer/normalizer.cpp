@@ -172,8 +172,8 @@ void Clean(std::string_view text, Output* out) {
   ByCharacter(text, out, [](uint32_t code, std::string* made) {
     const utf8proc_category_t category = CategoryOf(code);
     const bool is_break = code == '\t' || code == '\n' || code == '\r';
-    const bool is_other = category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
-                          category == UTF8PROC_CATEGORY_CO;
+    const bool is_other =
+        category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
     if (!is_break && (code == 0 || code == kReplacement || is_other)) return;
     AppendCharacter(is_break || IsWhiteSpace(code) ? ' ' : code, made);
   });

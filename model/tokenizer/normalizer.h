@@ -14,7 +14,20 @@
 namespace headscope::model {
 
 struct NormalizerStep {
-  enum class Kind : uint8_t { kNfc, kNfd, kNfkc, kNfkd, kLowercase, kStrip, kReplace, kPrepend, kStripMarks, kStripAccents, kClean, kSpaceChinese };
+  enum class Kind : uint8_t {
+    kNfc,
+    kNfd,
+    kNfkc,
+    kNfkd,
+    kLowercase,
+    kStrip,
+    kReplace,
+    kPrepend,
+    kStripMarks,
+    kStripAccents,
+    kClean,
+    kSpaceChinese
+  };
   // kStripMarks: all of Unicode's marks go; kStripAccents: those without a width of their own; kClean: control
   // characters go, and every white space is a space.
   Kind kind = Kind::kNfc;

@@ -277,11 +277,9 @@ void ReadDecoder(const JsonFields& root, TokenizerSpec* spec) {
       return std::find(names.begin(), names.end(), type) != names.end();
     };
     const bool is_known = spec->kind == TokenKind::kWordPiece ? type == "WordPiece"
-                          : spec->over_characters
-                              ? known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"})
-                              : type == "ByteLevel";
-    if (!is_known)
-      step.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
+                          : spec->over_characters ? known({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"})
+                                                  : type == "ByteLevel";
+    if (!is_known) step.RefuseField("type", Quoted(type) + " is not supported here", kKnownTokenizers);
     if (type == "Strip") spec->decoded_space_goes = step.Integer("start", 0, 1, 0) == 1;
     if (type == "WordPiece") spec->decoded_space_goes = true;
     if (type == "Metaspace") {

@@ -50,14 +50,14 @@ struct TokenizerSpec {
   // BPE over characters: the tokens that are one character, in the order of the characters. Empty for byte-level BPE.
   std::vector<std::pair<uint32_t, int32_t>> character_ids;
   bool over_characters = false;
-  std::vector<MergeRule> merges;         // in the order of their rank
-  bool ignore_merges = false;            // a piece that is a token is that token, whatever the merges say
+  std::vector<MergeRule> merges;  // in the order of their rank
+  bool ignore_merges = false;     // a piece that is a token is that token, whatever the merges say
   // WordPiece, Unigram: the words as they are written, and of Unigram their scores, by id.
   TokenTable words;
   std::vector<double> scores;
-  int32_t unknown_id = -1;        // -1: none
-  std::string continuing_prefix;  // WordPiece: of words that continue another
-  size_t longest_word = 0;        // WordPiece: characters; longer ones are unknown
+  int32_t unknown_id = -1;               // -1: none
+  std::string continuing_prefix;         // WordPiece: of words that continue another
+  size_t longest_word = 0;               // WordPiece: characters; longer ones are unknown
   std::vector<AddedToken> added_tokens;  // in the file's order
   std::vector<int32_t> added_only;       // the ids of those that are not words of the vocabulary as well, sorted
   std::vector<int32_t> template_before;  // ids that the post-processor puts before and after the text

@@ -16,11 +16,11 @@ std::vector<std::pair<std::string_view, int32_t>> SortedWords(const TokenTable& 
     if (!text.empty()) sorted.emplace_back(text, id);
   });
   // Of two equal texts the last one holds, as in the tokenizers library.
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first < b.first : a.second > b.second;
-  });
-  sorted.erase(std::unique(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first == b.first; }),
-               sorted.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.first != b.first ? a.first < b.first : a.second > b.second; });
+  sorted.erase(
+      std::unique(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first == b.first; }),
+      sorted.end());
   return sorted;
 }
 
@@ -100,8 +100,9 @@ void Unigram::PutUnknown(std::string_view text, std::vector<int32_t>* ids) const
     return;
   }
   if (unknown_id_ < 0)
-    throw BadInputError("tokenizer.json: model.unk_id: is null, and the text holds characters that no token stands for; "
-                        "use a text without them");
+    throw BadInputError(
+        "tokenizer.json: model.unk_id: is null, and the text holds characters that no token stands for; "
+        "use a text without them");
   ids->push_back(unknown_id_);
 }
 

@@ -2,9 +2,9 @@
 // Unigram: of all ways to cut a piece into known tokens the one whose scores add up to the most. A character that no
 // token stands for costs more than any token.
 //
-// Source: "Subword Regularization" (arXiv 1804.10959), section 3.2, and for ties and unknown characters the Unigram model
-// of the tokenizers library. Method: the best cut up to each byte, from the shortest on (Viterbi), with the tokens in a
-// trie. A token has at most spec.kLongestWord bytes, so the time is in proportion to the text.
+// Source: "Subword Regularization" (arXiv 1804.10959), section 3.2, and for ties and unknown characters the Unigram
+// model of the tokenizers library. Method: the best cut up to each byte, from the shortest on (Viterbi), with the
+// tokens in a trie. A token has at most spec.kLongestWord bytes, so the time is in proportion to the text.
 #pragma once
 
 #include <array>

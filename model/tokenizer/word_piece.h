@@ -2,8 +2,8 @@
 // WordPiece: a word is its longest known beginning, then the longest known continuation of that, and so on; a word with
 // a stretch that nothing continues is unknown as a whole.
 //
-// Source: the WordPiece model of the tokenizers library. A word has at most spec.longest_word characters, longer ones are
-// unknown, so the time is in proportion to the text.
+// Source: the WordPiece model of the tokenizers library. A word has at most spec.longest_word characters, longer ones
+// are unknown, so the time is in proportion to the text.
 #pragma once
 
 #include <string>
@@ -25,9 +25,9 @@ class WordPiece final : public PieceEncoder {
 
  private:
   std::unordered_map<std::string_view, int32_t, SeededHash> words_;  // as they are written, prefix and all
-  std::string prefix_;                                              // of continuations
-  size_t longest_ = 0;       // bytes of a word that may be known
-  size_t longest_word_ = 0;  // characters
+  std::string prefix_;                                               // of continuations
+  size_t longest_ = 0;                                               // bytes of a word that may be known
+  size_t longest_word_ = 0;                                          // characters
   int32_t unknown_id_ = 0;
 };
 

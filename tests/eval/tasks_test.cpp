@@ -63,6 +63,35 @@ TEST_F(Tasks, FactsStandWhereTheySayAndHoldTheAnswer) {
   const std::string first = TextFrom(variables, variables.fact_positions[0]);
   EXPECT_THAT(variables.answer_text, HasSubstr(" = " + first.substr(0, 15)));  // VAR ABC = 12345
 
+  const TaskPrompt values = MakeTask("many-values", 4096, 3, tokenizer, prose);
+  ASSERT_EQ(values.fact_positions.size(), 4U);
+  EXPECT_TRUE(std::is_sorted(values.fact_positions.begin(), values.fact_positions.end()));
+  std::string joined;
+  for (const int64_t position : values.fact_positions) {
+    const std::string fact = TextFrom(values, position);
+    const size_t number = fact.find(" is: ") + 5;
+    joined += (joined.empty() ? "" : ", ") + fact.substr(number, fact.find('.') - number);
+    EXPECT_EQ(fact.substr(0, number), TextFrom(values, values.fact_positions[0]).substr(0, number)) << "one key";
+  }
+  EXPECT_EQ(joined, values.answer_text) << "in the order of the text";
+
+  const TaskPrompt keys = MakeTask("many-keys", 4096, 3, tokenizer, prose);
+  const std::string asked = TextFrom(keys, static_cast<int64_t>(keys.tokens.size()) - 60);
+  size_t read_to = asked.rfind("The special magic numbers for ");
+  ASSERT_NE(read_to, std::string::npos) << asked;
+  for (size_t i = 0; i < 4; ++i) {  // each fact names one of the keys in the question, and its number is in the answer
+    const std::string fact = TextFrom(keys, keys.fact_positions.at(i));
+    const std::string key = fact.substr(std::string("One of the special magic numbers for ").size(), 4);
+    EXPECT_NE(asked.find(key, read_to), std::string::npos) << key;
+    const size_t number = fact.find(" is: ") + 5;
+    EXPECT_THAT(keys.answer_text, HasSubstr(fact.substr(number, fact.find('.') - number)));
+  }
+
+  const TaskPrompt frequent = MakeTask("frequent-word", 4096, 3, tokenizer, prose);
+  ASSERT_EQ(frequent.fact_positions.size(), 12U);
+  for (const int64_t position : frequent.fact_positions)
+    EXPECT_THAT(TextFrom(frequent, position), StartsWith("Coded word: " + frequent.answer_text + "\n"));
+
   const TaskPrompt repeat = MakeTask("repeat", 4096, 3, tokenizer, prose);
   const auto chunk = repeat.tokens.begin() + repeat.fact_positions.at(0);
   EXPECT_TRUE(std::equal(chunk, chunk + 14, repeat.tokens.end() - 14));

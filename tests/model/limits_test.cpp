@@ -206,10 +206,8 @@ const Hostile kFiles[] = {
            file += PieceField(std::string(i % 256, 'a') + std::string(j, 'b'), 1);
        return file;
      }},
-    {"pieces_names", "tokenizer.model",
-     [](size_t n) { return BytePieces() + Repeated(PieceField("a", 4), n); }},
-    {"pieces_short", "tokenizer.model",
-     [](size_t n) { return BytePieces() + Repeated(PieceField("a", 1), n); }},
+    {"pieces_names", "tokenizer.model", [](size_t n) { return BytePieces() + Repeated(PieceField("a", 4), n); }},
+    {"pieces_short", "tokenizer.model", [](size_t n) { return BytePieces() + Repeated(PieceField("a", 1), n); }},
     {"pieces_empty", "tokenizer.model", [](size_t n) { return Repeated(std::string("\x0a\x00", 2), n); }},
     {"normalizers", "tokenizer.json",
      [](size_t n) {

@@ -186,6 +186,7 @@ MODELS = {
     "smollm3": smollm3,
     "smollm3_windows": lambda: smollm3(no_rope_layers=None, no_rope_layer_interval=2, layer_types=None, use_sliding_window=True, sliding_window=32),
     "cohere": lambda: family("Cohere", "Cohere", **rope(1e4), logit_scale=0.25),
+    "cohere_head_norms": lambda: family("Cohere", "Cohere", **rope(1e4), logit_scale=0.25, use_qk_norm=True),
     "cohere2": cohere2,
     "cohere2_old_spelling": lambda: cohere2(layer_types=["sliding_attention", "full_attention"] * 2, num_hidden_layers=4, **rope(1e4)),
     "gemma": lambda: family("Gemma", "Gemma", **rope(1e4), head_dim=16, num_attention_heads=8, num_key_value_heads=1),

@@ -75,8 +75,8 @@ struct ModelConfig {
   int32_t intermediate_size = 0;
   int32_t vocabulary_size = 0;
   int32_t num_token_types = 0;  // kinds of text that embeddings know; 0: none
-  int32_t embedding_size = 0;  // hidden_size, unless embeddings are projected
-  int64_t max_positions = 0;   // the family's default where the file does not say
+  int32_t embedding_size = 0;   // hidden_size, unless embeddings are projected
+  int64_t max_positions = 0;    // the family's default where the file does not say
   bool max_positions_given = true;
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
@@ -106,7 +106,8 @@ ModelConfig ReadModelConfig(const std::string& model_dir);
 // The same from text; `file` only names the source in messages.
 ModelConfig ParseModelConfig(std::string_view text, const std::string& file);
 
-// Throws BadInputError for an encoder, whose tokens see later ones too: it generates nothing, and no trace says that yet.
+// Throws BadInputError for an encoder, whose tokens see later ones too: it generates nothing, and no trace says that
+// yet.
 void RequireDecoder(const ModelConfig& config, const std::string& model_dir);
 
 // "4096 positions (max_position_embeddings)", for messages.
