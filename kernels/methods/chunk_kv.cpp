@@ -3,8 +3,7 @@
 //
 // Source: ChunkKV: Semantic-Preserving KV Cache Compression for Efficient Long-Context LLM Inference, section 3 and
 // Algorithm 1: the last queries' attention, summed over chunks of `chunk` tokens (10 in the paper, 20 in the kvpress
-// library); the best chunks stay, and the window. The budget is counted in tokens: the last chunk that it reaches is
-// kept in part, its first tokens.
+// library); behind the window, the budget's whole chunks, the best of them, stay.
 #include <algorithm>
 
 #include "prompt_eviction.h"
@@ -43,6 +42,8 @@ class ChunkKvMethod final : public internal::PromptEvictor {
  public:
   ChunkKvMethod() : PromptEvictor(MakeSpec()) {}
   int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
+  std::string ForcedBy() const override { return "window"; }
+  int32_t Together(const ParameterValues& values) const override { return values.Integer("chunk"); }
   // A chunk's mean, so that a shorter last one competes alike. Chunks are counted from the prompt's first token; the
   // window's tokens are in none.
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {

@@ -112,20 +112,19 @@ class GroupSelector {
         choice_.n_local > 0 ? std::max<int64_t>(0, first - choice_.n_local + 1) / choice_.block : count;
     candidates_.clear();
     candidate_scores_.clear();
-    int32_t forced = 0;
+    int32_t counted = 0;
     for (int32_t block = 0; block < count; ++block) {
-      if (block < choice_.n_first || block > own - choice_.n_own) {
+      const bool is_own = block > own - choice_.n_own, is_first = block < choice_.n_first;
+      if (is_own || is_first) {
         chosen_[static_cast<size_t>(block)] = true;
-        ++forced;
+        if (is_own ? choice_.own_counts : choice_.first_counts) ++counted;
         continue;
       }
       if (block >= local) chosen_[static_cast<size_t>(block)] = true;
-      if (block >= local && !choice_.forced_count) continue;
       candidates_.push_back(block);
       candidate_scores_.push_back(scores_[static_cast<size_t>(block)]);
     }
-    const int32_t picks = choice_.forced_count ? std::max(0, choice_.n_blocks - forced) : choice_.n_blocks;
-    for (const int32_t place : TopK(candidate_scores_, picks))
+    for (const int32_t place : TopK(candidate_scores_, std::max(0, choice_.n_blocks - counted)))
       chosen_[static_cast<size_t>(candidates_[static_cast<size_t>(place)])] = true;
   }
 

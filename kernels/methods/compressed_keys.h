@@ -16,7 +16,8 @@ struct CompressedChoice {
   bool maximum = false;              // a block's score: the largest of its windows' shares, not their sum
   int32_t n_blocks = 0;              // chosen per query
   int32_t n_first = 0, n_own = 0;    // blocks that are kept in any case: the first; the newest, the own one included
-  bool forced_count = false;         // these are among n_blocks
+  bool first_counts = true;          // the first are among n_blocks
+  bool own_counts = true;            // the newest are among n_blocks
   int32_t n_local = 0;               // newest tokens whose blocks are kept as well, outside n_blocks
   bool union_of_rows = true;         // 64 rows keep what any of them chose; or the best by the sum of their scores
 };

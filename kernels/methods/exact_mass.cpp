@@ -21,7 +21,8 @@ Status SelectByExactMass(const AttentionProblem& problem, const RunOptions& opti
           AddBlockLists(
               problem, options, kOracleBlock, kOracleBlock,
               [&](const QueryBlock& rows, std::vector<int32_t>* blocks) {
-                probe.SumColumns(keys, group.sequence, group.first_head + i, rows.row_begin, rows.row_end, &sums);
+                probe.SumColumns(keys, group.sequence, group.first_head + i, rows.row_begin, rows.row_end,
+                                 /*lse=*/nullptr, &sums);
                 const auto seen = static_cast<size_t>(rows.last_position + 1);
                 choose(rows, StripeSums(std::span<const float>(sums.columns).first(seen), kOracleBlock), blocks);
               },

@@ -8,12 +8,14 @@
 // (query-aware); otherwise columns and diagonals by the representative queries (vertical-slash). gamma is the share of
 // the estimated mass that is kept, over the whole map of a head or of each direction.
 //
-// Choices where the paper is silent: the divergence takes natural logarithms; columns and diagonals are taken in
-// stripes of 128, as a block kernel computes them, and gamma counts stripes. min_budget (1024 in the paper's
-// experiments and the released code) is counted in blocks of a row block, or stripes of a direction. The released code
-// also keeps the first and the own block of every row block; `keep_ends` 0 leaves them to the algorithm as printed.
+// Where the paper leaves it open, as in the released code: the divergence takes natural logarithms; gamma counts single
+// lines, of which n make n / 128 + 1 stripes of 128, and the best stripes are taken; stripe s of diagonals is the block
+// diagonal s; min_budget (1024) is a number of stripes of either direction, which query-aware heads have as well; the
+// first stripe of columns and that of the main diagonal rank first and are among them (`keep_ends`; 0 leaves them to
+// the algorithm as printed).
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "head_groups.h"
@@ -63,14 +65,14 @@ MethodSpec MakeSpec() {
                .step = 128,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "tokens kept at least: by a row block, or in each direction",
+               .help = "columns, and as many diagonals, kept at least, in stripes of 128",
                .cost = "more pairs where gamma asks for few",
                .scaled_floor = 128},
               {.name = "keep_ends",
                .type = ParameterType::kFlag,
                .default_value = 1,
-               .help = "always keep the first block and the diagonal (as the released code)",
-               .cost = "two more blocks per row block"},
+               .help = "the first block and the diagonal are always among them (as the released code)",
+               .cost = "two blocks per row block that may hold little"},
           },
   };
 }
@@ -104,15 +106,40 @@ class HeadSelector {
     if (options_.stop.stop_requested()) return;
     const std::vector<float> columns = internal::StripeSums(sums_.columns, kBlock);
     if (std::sqrt(JensenShannon(PredictedShares(head), Normalised(columns))) < values_.Real("tau")) {
-      AddByMeans(head, builder);
+      AddByMeans(head, columns, builder);
     } else {
-      AddByLines(columns, internal::StripeSums(sums_.slashes, kBlock), builder);
+      AddByLines(columns, builder);
     }
   }
 
  private:
-  // Blocks or stripes that are kept in any case.
-  int64_t Minimum() const { return (values_.Integer("min_budget") + kBlock - 1) / kBlock; }
+  // Stripes of either direction that are kept in any case.
+  int64_t Minimum() const {
+    const int64_t least = (values_.Integer("min_budget") + kBlock - 1) / kBlock;
+    return std::max<int64_t>(least, values_.Flag("keep_ends") ? 1 : 0);
+  }
+
+  // Stripes that the share gamma of single lines asks for.
+  int64_t Stripes(const std::vector<float>& lines) const {
+    const auto count = static_cast<int64_t>(internal::RankMass(lines).Count(values_.Real("gamma")));
+    return std::max(count / kBlock + 1, Minimum());
+  }
+
+  // The best stripes of a direction; stripe 0 is the first columns or the main diagonal.
+  std::vector<int32_t> Best(std::vector<float> stripes, int64_t count) const {
+    if (values_.Flag("keep_ends")) stripes.front() = std::numeric_limits<float>::infinity();
+    return internal::TopK(stripes, count);
+  }
+
+  static void AppendLines(const internal::QueryBlock& rows, const std::vector<int32_t>& vertical,
+                          const std::vector<int32_t>& slash, std::vector<int32_t>* blocks) {
+    blocks->insert(blocks->end(), vertical.begin(), vertical.end());
+    for (int32_t own = rows.FirstOwn(kBlock); own < rows.NumKeyBlocks(kBlock); ++own) {
+      for (const int32_t diagonal : slash) {
+        if (diagonal <= own) blocks->push_back(own - diagonal);
+      }
+    }
+  }
 
   int64_t QueryOffset(int32_t head, int32_t row) const {
     return sequence_ * problem_.q.batch_stride + head * problem_.q.head_stride + row * problem_.q.row_stride;
@@ -137,14 +164,8 @@ class HeadSelector {
     return scores;
   }
 
-  void AppendEnds(const internal::QueryBlock& rows, std::vector<int32_t>* blocks) const {
-    if (!values_.Flag("keep_ends")) return;
-    blocks->push_back(0);
-    internal::AppendOwnBlocks(rows, kBlock, blocks);
-  }
-
-  // The map of all blocks, each row a softmax: the best of all of them, and the best `Minimum` of each row.
-  void AddByMeans(int32_t head, SparseIndexBuilder* builder) const {
+  // The map of all blocks, each row a softmax: the best of all of them, and the least number of stripes.
+  void AddByMeans(int32_t head, const std::vector<float>& columns, SparseIndexBuilder* builder) const {
     const int32_t num_rows = (problem_.seq_q + kBlock - 1) / kBlock;
     const std::vector<float> queries =
         internal::PoolRows(problem_.q, problem_.dtype, QueryOffset(head, 0), problem_.seq_q, problem_.head_dim, kBlock);
@@ -161,31 +182,24 @@ class HeadSelector {
     }
     row_begin.push_back(map.size());
     const std::vector<int32_t> kept = internal::TopShare(map, values_.Real("gamma"));
+    const std::vector<int32_t> vertical = Best(columns, Minimum());
+    const std::vector<int32_t> slash = Best(internal::StripeSums(sums_.slashes, kBlock), Minimum());
     size_t next = 0;
     const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
       const size_t begin = row_begin[static_cast<size_t>(rows.number)],
                    end = row_begin[static_cast<size_t>(rows.number) + 1];
-      *blocks = internal::TopK({map.data() + begin, end - begin}, Minimum());
       for (; next < kept.size() && static_cast<size_t>(kept[next]) < end; ++next)
         blocks->push_back(kept[next] - static_cast<int32_t>(begin));
-      AppendEnds(rows, blocks);
+      AppendLines(rows, vertical, slash, blocks);
     };
     internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
   }
 
-  void AddByLines(const std::vector<float>& columns, const std::vector<float>& slashes,
-                  SparseIndexBuilder* builder) const {
-    const std::vector<int32_t> vertical = internal::TopShare(columns, values_.Real("gamma"), Minimum());
-    const std::vector<int32_t> slash = internal::TopShare(slashes, values_.Real("gamma"), Minimum());
+  void AddByLines(const std::vector<float>& columns, SparseIndexBuilder* builder) const {
+    const std::vector<int32_t> vertical = Best(columns, Stripes(sums_.columns));
+    const std::vector<int32_t> slash = Best(internal::StripeSums(sums_.slashes, kBlock), Stripes(sums_.slashes));
     const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
-      *blocks = vertical;
-      for (const int64_t stripe : slash) {
-        internal::TakeSlashStripe(stripe, kBlock, rows.first_position, [&](int64_t begin, int64_t end) {
-          for (int64_t block = begin / kBlock; block < end / kBlock; ++block)
-            blocks->push_back(static_cast<int32_t>(block));
-        });
-      }
-      AppendEnds(rows, blocks);
+      AppendLines(rows, vertical, slash, blocks);
     };
     internal::AddBlockLists(problem_, options_, kBlock, kBlock, choose, builder);
   }

@@ -6,9 +6,10 @@
 // the newest, the others those of the largest sum of probabilities; eviction is final; transfers 2 k head_dim + 2
 // head_dim + 2 S.
 //
+// A step attends to the cache and to its own token, and then the least of them goes, as in Algorithm 1.
+//
 // Choices where the sources are silent: the prompt's attention counts, of the rows that were recorded; over grouped
-// queries sums are taken over the group; a new token is among the k, so the least of the others goes before the step
-// attends. From the first eviction on, probabilities are those over what is left.
+// queries sums are taken over the group. From the first eviction on, probabilities are those over what is left.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -45,7 +46,7 @@ MethodSpec MakeSpec() {
                .step = 16,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "tokens that the cache holds (SparQ's comparisons: 192 to 768)",
+               .help = "tokens that the cache holds from step to step (SparQ's comparisons: 192 to 768)",
                .cost = "one more key and value to read per token"},
               {.name = "local_share",
                .type = ParameterType::kReal,
@@ -94,16 +95,15 @@ class H2oPolicy final : public DecodePolicy {
   Status Step(const DecodeStep& step, const RunOptions& options, DecodeSelection* selection,
               DecodeEvictions* evictions) override {
     std::vector<std::vector<int32_t>> kept;
-    for (size_t list = 0; list < lists_.size(); ++list) {
-      Shrink(list, evictions);
-      kept.push_back(lists_[list].tokens);
-    }
+    for (const Cache& list : lists_) kept.push_back(list.tokens);
     *selection = internal::SelectionOfKept(step, kept);
     selection->elements_moved += 2 * int64_t{step.problem.seq_k};  // the sums, read and written
-    return internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
-                                 [&](int64_t begin, int64_t end, int32_t) {
-                                   for (int64_t list = begin; list < end; ++list) Attend(step, list);
-                                 });
+    Status status = internal::ParallelFor(static_cast<int64_t>(lists_.size()), 1, options,
+                                          [&](int64_t begin, int64_t end, int32_t) {
+                                            for (int64_t list = begin; list < end; ++list) Attend(step, list);
+                                          });
+    for (size_t list = 0; status.ok() && list < lists_.size(); ++list) Shrink(list, evictions);
+    return status;
   }
 
  private:
@@ -123,7 +123,9 @@ class H2oPolicy final : public DecodePolicy {
     into.mass.assign(static_cast<size_t>(cache.seq_k), 0.0f);
     for (int32_t token = 0; token < cache.seq_k; ++token) into.tokens.push_back(prompt.first_token + token);
     for (int32_t i = 0; i < cache.GroupSize(); ++i) {
-      probe.SumColumns(keys, sequence, kv_head * cache.GroupSize() + i, 0, cache.seq_q, &sums);
+      const int32_t qo_head = kv_head * cache.GroupSize() + i;
+      probe.SumColumns(keys, sequence, qo_head, 0, cache.seq_q,
+                       internal::PromptHead{prompt, sequence, kv_head}.Lse(qo_head), &sums);
       for (size_t token = 0; token < into.mass.size(); ++token) into.mass[token] += sums.columns[token];
     }
   }

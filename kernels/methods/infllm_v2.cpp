@@ -3,12 +3,13 @@
 //
 // Source: InfLLM-V2: Dense-Sparse Switchable Attention for Seamless Short-to-Long Adaptation, section 3. Keys in
 // windows of 32, 16 apart, stood for by their mean; a query's softmax over them, summed over the query heads of a KV
-// head; a block of 64 keys has the largest share of the windows that overlap it; kept are the first blocks, the
-// window's blocks and the top_k best of the others. The defaults are MiniCPM4's (top_k 64, one first block, a window of
-// 2048). Up to a length of 8192 its models attend densely, which is a matter of when one applies the method.
+// head; a block of 64 keys has the largest share of the windows that overlap it; kept are the newest blocks, a window
+// of them with the query's own, and the top_k best of the others, the first ones among these. The defaults are
+// MiniCPM4's (top_k 64, one first block, a window of 2048: 96 blocks in all). Up to a length of 8192 its models attend
+// densely, which is a matter of when one applies the method.
 //
-// Where the source is silent: windows that have not ended are not scored; the window is rounded out to whole blocks. A
-// list of headscope's index belongs to 64 rows: `rows` says how they agree.
+// Where the source is silent: windows that have not ended are not scored. A list of headscope's index belongs to 64
+// rows: `rows` says how they agree.
 #include "compressed_keys.h"
 #include "registry.h"
 #include "selector.h"
@@ -34,7 +35,7 @@ MethodSpec MakeSpec() {
                .step = 1,
                .logarithmic = true,
                .unit = Unit::kBlocks,
-               .help = "key blocks per query beside the first and the window's",
+               .help = "key blocks per query beside the window's, the first among them",
                .cost = "64 more pairs per row and block",
                .role = ParameterRole::kBudget,
                .tokens_per_unit = 64,
@@ -55,7 +56,7 @@ MethodSpec MakeSpec() {
                .step = 64,
                .logarithmic = true,
                .unit = Unit::kTokens,
-               .help = "newest tokens that every row keeps",
+               .help = "window in whole blocks, rounded up, the query's own among them",
                .cost = "one more pair per row and token",
                .scaled_floor = 64},
               {.name = "rows",
@@ -78,8 +79,8 @@ class InfLlmV2Method final : public internal::PrefillSelector {
     choice.maximum = true;
     choice.n_blocks = values.Integer("top_k");
     choice.n_first = values.Integer("n_first");
-    choice.n_own = 1;
-    choice.n_local = values.Integer("n_local");
+    choice.n_own = (values.Integer("n_local") + choice.block - 1) / choice.block;
+    choice.own_counts = false;
     choice.union_of_rows = values.Integer("rows") == 0;
     return internal::SelectByCompressedKeys(problem, choice, options, index);
   }

@@ -100,6 +100,7 @@ class LagKvMethod final : public internal::PromptEvictor {
  public:
   LagKvMethod() : PromptEvictor(MakeSpec()) {}
 
+  std::string ForcedBy() const override { return "n_sink and lag"; }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
     const AttentionProblem& cache = head.prompt.cache;
     const int32_t lag = values.Integer("lag"), num_tokens = head.NumTokens();

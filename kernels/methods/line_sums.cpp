@@ -21,9 +21,16 @@ PackedKeys PackVisibleKeys(const AttentionProblem& problem, int32_t sequence, in
   return PackedKeys(keys, problem.dtype, problem.k.row_stride, NumVisibleKeys(problem), problem.head_dim);
 }
 
-void LineProbe::AddRow(float* __restrict__ scores, int64_t num_columns, LineSums* sums) {
-  const float total = ExpInPlace(scores, num_columns, MaxOf(scores, num_columns));
-  const float inverse = 1.0f / total;
+void LineProbe::AddRow(float* __restrict__ scores, int64_t num_columns, const float* lse, LineSums* sums) {
+  const int64_t begin = problem_.window > 0 ? std::max<int64_t>(0, num_columns - problem_.window) : 0;
+  const int64_t seen = num_columns - begin;
+  std::fill_n(scores, begin, 0.0f);
+  float inverse = 1.0f;
+  if (lse != nullptr) {
+    ExpInPlace(scores + begin, seen, *lse);
+  } else {
+    inverse = 1.0f / ExpInPlace(scores + begin, seen, MaxOf(scores + begin, seen));
+  }
   float* const __restrict__ columns = sums->columns.data();
   float* const __restrict__ slashes = sums->slashes.data();
   // Two loops, one per direction, that the compiler turns into vector code; the probabilities are in the cache.
@@ -35,17 +42,17 @@ void LineProbe::AddRow(float* __restrict__ scores, int64_t num_columns, LineSums
 void LineProbe::Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
                     LineSums* sums) {
   sums->slashes.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
-  Probe(keys, sequence, head, row_begin, row_end, sums);
+  Probe(keys, sequence, head, row_begin, row_end, /*lse=*/nullptr, sums);
 }
 
 void LineProbe::SumColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
-                           LineSums* sums) {
+                           const float* lse, LineSums* sums) {
   sums->slashes.clear();
-  Probe(keys, sequence, head, row_begin, row_end, sums);
+  Probe(keys, sequence, head, row_begin, row_end, lse, sums);
 }
 
 void LineProbe::Probe(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
-                      LineSums* sums) {
+                      const float* lse, LineSums* sums) {
   const int32_t head_dim = problem_.head_dim;
   const float scale = ScaleOf(problem_);
   sums->columns.assign(static_cast<size_t>(keys.seq_k()), 0.0f);
@@ -63,7 +70,8 @@ void LineProbe::Probe(const PackedKeys& keys, int32_t sequence, int32_t head, in
     ScoreBlock(queries_.data(), head_dim, num_rows, keys, 0, last_position + 1, scale, problem_.soft_cap,
                scores_.data(), row_length);
     for (int32_t i = 0; i < num_rows; ++i) {
-      AddRow(scores_.data() + i * row_length, row_length - (num_rows - 1 - i), sums);
+      AddRow(scores_.data() + i * row_length, row_length - (num_rows - 1 - i),
+             lse != nullptr ? lse + begin + i : nullptr, sums);
     }
   }
 }

@@ -14,7 +14,8 @@
 namespace headscope::kernels::internal {
 
 // Both have one entry per visible key: columns[j] = sum over probed rows i of P[i][j]; slashes[o] = sum over probed
-// rows of P[i][position(i) - o]. P is the exact causal softmax of the probed rows. Deep diagonals have fewer terms;
+// rows of P[i][position(i) - o]. P is the exact causal softmax of the probed rows, inside the problem's window where it
+// has one. Deep diagonals have fewer terms;
 // nothing is normalised (MInference states none).
 struct LineSums {
   std::vector<float> columns;
@@ -40,14 +41,15 @@ class LineProbe {
  public:
   LineProbe(const AttentionProblem& problem, const RunOptions& options) : problem_(problem), options_(options) {}
   void Sum(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end, LineSums* sums);
-  // The same without slashes, which are left empty.
+  // The same without slashes, which are left empty. `lse`: the model's own natural-log LSE of the head's rows, row 0
+  // first, or null: P is then exp(score - lse), with what keys that are not here and a sink have of a row left out.
   void SumColumns(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
-                  LineSums* sums);
+                  const float* lse, LineSums* sums);
 
  private:
   void Probe(const PackedKeys& keys, int32_t sequence, int32_t head, int32_t row_begin, int32_t row_end,
-             LineSums* sums);
-  void AddRow(float* scores, int64_t num_columns, LineSums* sums);
+             const float* lse, LineSums* sums);
+  void AddRow(float* scores, int64_t num_columns, const float* lse, LineSums* sums);
 
   const AttentionProblem problem_;
   const RunOptions options_;

@@ -70,7 +70,6 @@ class NsaMethod final : public internal::PrefillSelector {
     choice.n_blocks = values.Integer("n_blocks");
     choice.n_first = 1;
     choice.n_own = 2;
-    choice.forced_count = true;
     choice.n_local = values.Integer("n_local");
     choice.union_of_rows = values.Integer("rows") == 0;
     return internal::SelectByCompressedKeys(problem, choice, options, index);

@@ -59,7 +59,7 @@ class OracleTopKMethod final : public internal::PrefillSelector {
           for (int32_t i = 0; i < group.num_heads; ++i) {
             for (int32_t row = 0; row < problem.seq_q; row += tile_rows) {
               const int32_t end = std::min(row + tile_rows, problem.seq_q);
-              probe.SumColumns(keys, group.sequence, group.first_head + i, row, end, &sums);
+              probe.SumColumns(keys, group.sequence, group.first_head + i, row, end, /*lse=*/nullptr, &sums);
               if (options.stop.stop_requested()) return;
               const auto seen = static_cast<size_t>(int64_t{problem.first_position} + end);
               for (const int32_t column :

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fewest blocks that hold a share of the exact attention: an upper bound for every method that keeps a share of
-// mass in blocks of 64 x 64 (FlexPrefill, XAttention, SpargeAttn, ..).
+// The fewest blocks that hold a share of the exact attention: what methods that keep a share of an estimated mass in
+// blocks (FlexPrefill, XAttention, SpargeAttn, ..) aim at.
 //
-// Per block of 64 query rows the fewest blocks of 64 keys that together have the share p of these rows' exact mass: p
-// is the mean kept mass that is reached in each of them, not the least row's. It costs as much as dense attention; no
-// claim of speed is made.
+// Per block of 64 query rows the fewest blocks of 64 keys that together have the share p of these rows' exact mass: no
+// choice of fewer blocks for the 64 rows has as much on average over them. It bounds neither a row's own mass nor the
+// output's error, nor what a choice row by row keeps. It costs as much as dense attention; no claim of speed is made.
 #include "exact_mass.h"
 #include "mass_share.h"
 #include "registry.h"
@@ -19,7 +19,7 @@ MethodSpec MakeSpec() {
       .title = "Oracle top-p",
       .family = "oracle",
       .paper =
-          "none: the upper bound of block-sparse methods with a share of mass (XAttention, section 2.2, has the rule)",
+          "none: block-sparse methods with a share of mass, had they known it (XAttention, section 2.2, has the rule)",
       .summary =
           "Keeps, per block of 64 queries, the fewest blocks of 64 keys that have the share p of the exact mass.",
       .phase = Phase::kPrefill,

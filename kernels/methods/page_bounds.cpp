@@ -7,6 +7,24 @@
 #include "internal/element.h"
 
 namespace headscope::kernels::internal {
+namespace {
+
+// Side by side, so that the compiler makes vector code of it; a fixed order of addition.
+float Bound(const float* query, const float* least, const float* largest, size_t width) {
+  constexpr size_t kLanes = 16;
+  float lanes[kLanes] = {};
+  size_t d = 0;
+  for (; d + kLanes <= width; d += kLanes) {
+    for (size_t i = 0; i < kLanes; ++i)
+      lanes[i] += std::max(query[d + i] * least[d + i], query[d + i] * largest[d + i]);
+  }
+  float sum = 0;
+  for (; d < width; ++d) sum += std::max(query[d] * least[d], query[d] * largest[d]);
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
+}  // namespace
 
 void PageBounds::Clear() {
   num_tokens_ = 0;
@@ -50,9 +68,7 @@ std::vector<float> PageBounds::Scores(int64_t list, const float* queries, int32_
     const float* const largest = largest_[static_cast<size_t>(list)].data() + page * width;
     for (int32_t i = 0; i < num_queries; ++i) {
       const float* const query = queries + static_cast<size_t>(i) * width;
-      float sum = 0;
-      for (size_t d = 0; d < width; ++d) sum += std::max(query[d] * least[d], query[d] * largest[d]);
-      scores[page] += sum;
+      scores[page] += Bound(query, least, largest, width);
     }
   }
   return scores;
@@ -67,21 +83,28 @@ class PagedPolicy final : public DecodePolicy {
 
   Status Begin(const DecodePrompt& prompt, const RunOptions&, DecodeEvictions*) override {
     bounds_.Clear();
-    if (prompt.cache.seq_k > 0) bounds_.Update(prompt.cache, prompt.first_token);
+    rounded_.Clear();
+    if (prompt.cache.seq_k > 0) Update(prompt.cache, prompt.first_token);
     return {};
   }
   Status Append(const DecodeStep& step, const RunOptions&) override {
-    bounds_.Update(step.problem, step.first_token);
+    Update(step.problem, step.first_token);
     return {};
   }
   Status Step(const DecodeStep& step, const RunOptions&, DecodeSelection* selection, DecodeEvictions*) override {
-    return method_.SelectByBounds(step.problem, values_, bounds_, selection);
+    return method_.SelectByBounds(step.problem, values_, bounds_, rounded_, selection);
   }
 
  private:
+  void Update(const AttentionProblem& problem, int32_t first_token) {
+    bounds_.Update(problem, first_token);
+    if (method_.ReadsFourBits(values_)) rounded_.Update(problem, first_token);
+  }
+
   const PagedSelector& method_;
   const ParameterValues values_;
   PageBounds bounds_;
+  FourBitKeys rounded_;
 };
 
 }  // namespace
@@ -94,7 +117,9 @@ Status PagedSelector::Choose(const AttentionProblem& problem, const ParameterVal
                              DecodeSelection* selection) const {
   PageBounds bounds(values.Integer("page_size"));
   bounds.Update(problem, 0);
-  return SelectByBounds(problem, values, bounds, selection);
+  FourBitKeys rounded;
+  if (ReadsFourBits(values)) rounded.Update(problem, 0);
+  return SelectByBounds(problem, values, bounds, rounded, selection);
 }
 
 }  // namespace headscope::kernels::internal

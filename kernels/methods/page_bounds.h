@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "four_bit_keys.h"
 #include "kernels/attention_problem.h"
 #include "kernels/decode_policy.h"
 #include "selector.h"
@@ -40,7 +41,10 @@ class PagedSelector : public DecodeSelector {
   std::unique_ptr<DecodePolicy> NewPolicy(const ParameterValues& values) const final;
   // The bounds are those of the problem's tokens.
   virtual Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                                const PageBounds& bounds, DecodeSelection* selection) const = 0;
+                                const PageBounds& bounds, const FourBitKeys& rounded,
+                                DecodeSelection* selection) const = 0;
+  // Whether `rounded` holds the problem's keys, or nothing.
+  virtual bool ReadsFourBits(const ParameterValues& /*values*/) const { return false; }
 
  private:
   Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,

@@ -3,14 +3,19 @@
 // KV heads (AdaKV), and the steps behind it, which attend to what is left and to every new token. A method is a score
 // per token.
 //
-// Sources: Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference, Algorithm 1
-// (a layer's budget goes to the best scores of all its heads, each head keeping a share of its own); budgets as ratios
-// are counted as in the kvpress library: floor(tokens * (1 - ratio)).
+// Sources: Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for Efficient LLM Inference, Algorithms 1
+// and 2: a layer's budget is shared out by how many of the best scores of all its heads a head has, blended with an
+// even share. `allocation=kvpress` is the kvpress library's form of it: a share of its budget by a head's own ranking,
+// the rest to the best scores of the layer. CriticalKV: Identify Critical KV Cache in LLM Inference from an Output
+// Perturbation Perspective, Algorithm 1: half of a head's budget by the score, the rest by (score + 1e-4) times the
+// norm of W_o v. Budgets as ratios are counted as in that library: floor(tokens * (1 -
+// ratio)). What a method keeps in any case counts in the budget and stands outside of both rules.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/decode_method.h"
@@ -18,7 +23,7 @@
 
 namespace headscope::kernels::internal {
 
-// `compression_ratio`, `budget`, `allocation` and `ada_floor`, to be put behind a method's own parameters.
+// `compression_ratio`, `budget`, `allocation`, `ada_floor` and `critical`, to be put behind a method's own parameters.
 std::vector<ParameterSpec> EvictionParameters();
 std::vector<ParameterSpec> WithEvictionParameters(std::vector<ParameterSpec> own);
 
@@ -30,9 +35,14 @@ struct PromptHead {
   int32_t NumTokens() const { return prompt.cache.seq_k; }
   int64_t KeyOffset(int32_t token) const;
   int64_t ValueOffset(int32_t token) const;
+  // The model's LSE of the prompt's recorded rows of a query head of the sequence; null: not known.
+  const float* Lse(int32_t qo_head) const {
+    if (prompt.lse == nullptr) return nullptr;
+    return prompt.lse + sequence * prompt.lse_batch_stride + qo_head * prompt.lse_head_stride;
+  }
 };
 
-// Scores of a prompt's tokens, larger kept first; +infinity: kept before all others.
+// Scores of a prompt's tokens, larger kept first; +infinity: kept in any case, by every KV head of a sequence alike.
 class PromptEvictor : public DecodeMethod {
  public:
   explicit PromptEvictor(MethodSpec spec) : spec_(std::move(spec)) {}
@@ -47,8 +57,10 @@ class PromptEvictor : public DecodeMethod {
   virtual int64_t Budget(int64_t uniform, const DecodePrompt& /*prompt*/, const ParameterValues& /*values*/) const {
     return uniform;
   }
-  // Changes scores once all KV heads of a sequence have theirs; whole chunks, one set for all heads, ..
-  virtual void Join(const ParameterValues& /*values*/, std::span<std::vector<float>> /*scores*/) const {}
+  // Parameters that say what is kept in any case, for the message that refuses a budget below it.
+  virtual std::string ForcedBy() const { return {}; }
+  // Tokens that stay or go together: token t with those of its chunk, t / Together(). They have one score.
+  virtual int32_t Together(const ParameterValues& /*values*/) const { return 1; }
 
  private:
   MethodSpec spec_;

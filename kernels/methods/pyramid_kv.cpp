@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // PyramidKV: SnapKV's score, with budgets that fall from the first layer to the last.
 //
-// Source: PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling, section 4: an arithmetic
-// sequence of budgets whose mean is the common one, the last layer's being the common one by beta. As the kvpress
-// library counts it: behind the window, the least is budget / beta and the largest twice the budget less that; where
-// the largest exceeds what there is, the surplus goes to the least; where the order of both and the window does not
-// hold, every layer has the common budget. A trace does not say how many layers its model has: `num_layers` does.
+// Source: PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information Funneling, section 4, and its released
+// code: behind the window, which every layer keeps, an arithmetic sequence of budgets whose mean is the common one. The
+// last layer's is the common one by beta, the first's twice the common one less that; where the first exceeds what
+// there is, the surplus goes to the last. Whole numbers, rounded down. A prompt that does not hold twice the common
+// budget has it in every layer. A trace does not say how many layers its model has: `num_layers` does.
 #include <algorithm>
-#include <cmath>
 
 #include "prompt_eviction.h"
 #include "registry.h"
@@ -50,23 +49,23 @@ class PyramidKvMethod final : public internal::PromptEvictor {
  public:
   PyramidKvMethod() : PromptEvictor(MakeSpec()) {}
   int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
+  std::string ForcedBy() const override { return "window"; }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
     return internal::WindowVotes(head, values);
   }
   int64_t Budget(int64_t uniform, const DecodePrompt& prompt, const ParameterValues& values) const override {
-    const int64_t window = values.Integer("window"), beyond = prompt.cache.seq_k - window;
-    double least = static_cast<double>(uniform) / values.Integer("beta");
-    double largest = 2 * static_cast<double>(uniform) - least;
-    if (largest > static_cast<double>(beyond)) {
-      largest = static_cast<double>(beyond);
-      least = 2 * static_cast<double>(uniform) - largest;
-    }
-    const bool ordered =
-        static_cast<double>(prompt.cache.seq_k) >= largest && largest >= least && least >= static_cast<double>(window);
+    const int64_t window = std::min(values.Integer("window"), prompt.cache.seq_k);
+    const int64_t beyond = prompt.cache.seq_k - window, common = uniform - window;
     const int32_t layers = values.Integer("num_layers");
-    if (!ordered || layers == 1) return uniform;
-    const int32_t layer = std::min(prompt.layer, layers - 1);
-    return std::llround(largest - (largest - least) * layer / (layers - 1));
+    if (beyond + window < 2 * common || layers == 1) return uniform;
+    int64_t least = common / values.Integer("beta");
+    int64_t largest = 2 * common - least;
+    if (largest >= beyond) {
+      largest = beyond;
+      least = 2 * common - largest;
+    }
+    const int64_t step = (largest - least) / (layers - 1);
+    return window + largest - std::min(prompt.layer, layers - 1) * step;
   }
 };
 

@@ -101,7 +101,8 @@ class QuestMethod final : public internal::PagedSelector {
  public:
   QuestMethod() : PagedSelector(MakeSpec()) {}
   Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                        const internal::PageBounds& bounds, DecodeSelection* selection) const override {
+                        const internal::PageBounds& bounds, const internal::FourBitKeys&,
+                        DecodeSelection* selection) const override {
     return ChooseByBounds(problem, values, bounds, selection);
   }
 };

@@ -2,11 +2,26 @@
 #include "registry.h"
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda_select.h"
+#include "kernels/file_methods.h"
 
 namespace headscope::kernels {
 namespace {
+
+// Methods that were made of files.
+struct AddedMethods {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<PrefillMethod>> methods;
+};
+AddedMethods& Added() {
+  static AddedMethods added;
+  return added;
+}
 
 const auto& Baseline(const auto& methods) {
   return **std::find_if(methods.begin(), methods.end(), [](const auto* method) { return method->spec().baseline; });
@@ -31,7 +46,16 @@ const PrefillMethod* FindPrefillMethod(std::string_view name) {
   for (const PrefillMethod* method : PrefillMethods()) {
     if (method->spec().name == name) return method;
   }
+  const std::lock_guard lock(Added().mutex);
+  for (const auto& method : Added().methods) {
+    if (method->spec().name == name) return method.get();
+  }
   return nullptr;
+}
+
+const PrefillMethod& AddPrefillMethod(std::unique_ptr<PrefillMethod> method) {
+  const std::lock_guard lock(Added().mutex);
+  return *Added().methods.emplace_back(std::move(method));
 }
 
 const DecodeMethod* FindDecodeMethod(std::string_view name) {

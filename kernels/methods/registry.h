@@ -31,6 +31,9 @@
   CPU(Moba)                                    \
   CPU(Nsa)                                     \
   CPU(InfLlmV2)                                \
+  CPU(HyperAttention)                          \
+  CPU(HashSparse)                              \
+  CPU(StaticIndex)                             \
   CPU(OracleTopK)                              \
   CPU(OracleBlocks)                            \
   CPU(OracleTopP)                              \
@@ -45,6 +48,10 @@
   METHOD(Quest)                          \
   METHOD(Twilight)                       \
   METHOD(VAttention)                     \
+  METHOD(MagicPig)                       \
+  METHOD(LServe)                         \
+  METHOD(InfLlm)                         \
+  METHOD(TidalDecode)                    \
   METHOD(H2o)                            \
   METHOD(Tova)                           \
   METHOD(SnapKv)                         \
@@ -53,6 +60,7 @@
   METHOD(Knorm)                          \
   METHOD(KeyDiff)                        \
   METHOD(LagKv)                          \
+  METHOD(ExpectedAttention)              \
   HEADSCOPE_MORE_DECODE_METHODS(METHOD)
 
 namespace headscope::kernels {

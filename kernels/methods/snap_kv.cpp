@@ -31,6 +31,7 @@ class SnapKvMethod final : public internal::PromptEvictor {
  public:
   SnapKvMethod() : PromptEvictor(MakeSpec()) {}
   int32_t PromptRows(const ParameterValues& values) const override { return values.Integer("window"); }
+  std::string ForcedBy() const override { return "window"; }
   std::vector<float> Score(const internal::PromptHead& head, const ParameterValues& values) const override {
     return internal::WindowVotes(head, values);
   }

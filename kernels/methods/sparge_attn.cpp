@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // SpargeAttn's choice of blocks, without its quantisation and its skipping of values inside the kernel.
 //
-// Source: SpargeAttn: Accurate Sparse Attention Accelerating Any Model Inference, section 3.3 and Algorithm 1. Blocks
-// of 128 queries and 64 keys, each stood for by its mean where its rows are alike (self-similarity at least theta). Per
-// row block the softmax over the means of like key blocks, of which the largest are kept as long as their sum is at
-// most tau (TopCdf); unlike key blocks are kept by everybody and unlike query blocks keep everything.
+// Source: SpargeAttn: Accurate Sparse Attention Accelerating Any Model Inference, section 3.3 and Algorithm 1, and the
+// released code. Blocks of 128 queries and 64 keys, each stood for by its mean where its rows are alike
+// (self-similarity above theta). Per row block the softmax over the means of like key blocks, of which the largest are
+// kept, one at least; unlike key blocks are kept by everybody and unlike query blocks keep everything. How many: the
+// share top_k of the problem's key blocks, which the code advises, or as long as their sum is at most tau (TopCdf, the
+// paper's; `rule=cdf`).
 //
-// Self-similarity as printed: the mean of X X^T by its largest entry, which is the largest squared norm of a row; the
-// released code takes the mean cosine (`similarity=cosine`). Defaults are the released code's: the paper tunes tau and
-// theta layer by layer. Where the paper is silent: causality by blocks; a row block whose likeliest key block alone
-// exceeds tau keeps unlike blocks only, as printed.
+// As in the released code, the mean key is taken off all keys first (`centre`), and likeness is the mean cosine of two
+// rows; `similarity=paper` is the mean of X X^T by its largest entry, which is the largest squared norm of a row.
+// Defaults are the code's; with rule=cdf it has tau 0.98 and theta 0.6, and the paper tunes both layer by layer. Where
+// the sources are silent: causality by blocks.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,12 +23,14 @@
 #include "mass_share.h"
 #include "registry.h"
 #include "selector.h"
+#include "top_k.h"
 
 namespace headscope::kernels {
 namespace {
 
 constexpr int32_t kQueryBlock = 128, kKeyBlock = 64;
-enum class Similarity : uint8_t { kByLargest, kCosine };
+enum class Rule : uint8_t { kTopK, kCdf };
+enum class Similarity : uint8_t { kCosine, kByLargest };
 
 MethodSpec MakeSpec() {
   return {
@@ -39,33 +43,56 @@ MethodSpec MakeSpec() {
       .chosen_per = ChosenPer::kQueryHead,
       .parameters =
           {
+              {.name = "top_k",
+               .type = ParameterType::kReal,
+               .default_value = 0.5,
+               .step = 0.05,
+               .help = "of rule top_k: share of the problem's key blocks that a block of query rows keeps",
+               .cost = "more blocks, in proportion",
+               .role = ParameterRole::kBudget},
+              {.name = "rule",
+               .type = ParameterType::kChoice,
+               .help =
+                   "a share of the blocks (the released code), or of their estimated mass (the paper: tau, theta 0.6)",
+               .cost = "nothing",
+               .choices = {"top_k", "cdf"}},
               {.name = "tau",
                .type = ParameterType::kReal,
                .default_value = 0.98,
                .step = 0.01,
-               .unit = Unit::kShareOfMass,
-               .help = "share of the estimated mass that a block of query rows keeps at most",
-               .cost = "more blocks, and many more near 1",
-               .role = ParameterRole::kMassShare},
+               .help = "of rule cdf: share of the estimated mass that a block of query rows keeps at most",
+               .cost = "more blocks, and many more near 1"},
               {.name = "theta",
                .type = ParameterType::kReal,
-               .default_value = 0.6,
+               .default_value = -0.1,
                .minimum = -1,
                .step = 0.05,
-               .help = "self-similarity from which on a block's mean stands for it",
+               .help = "self-similarity above which a block's mean stands for it",
                .cost = "more blocks are kept unasked"},
               {.name = "similarity",
                .type = ParameterType::kChoice,
-               .help = "of the rows of a block: as printed, or the released code's mean cosine",
+               .help = "of the rows of a block: mean cosine (the released code), or as printed",
                .cost = "nothing",
-               .choices = {"paper", "cosine"}},
+               .choices = {"cosine", "paper"}},
+              {.name = "centre",
+               .type = ParameterType::kFlag,
+               .default_value = 1,
+               .help = "take the mean key off all keys first (the released code)",
+               .cost = "nothing"},
           },
   };
 }
 
-// Which blocks of `block` rows their mean stands for.
+// What is taken off every row; [head_dim].
+std::vector<float> MeanRow(const StridedTensor<const void>& tensor, const AttentionProblem& problem, int64_t offset,
+                           int32_t num_rows) {
+  return internal::PoolRows(tensor, problem.dtype, offset, num_rows, problem.head_dim, num_rows);
+}
+
+// Which blocks of `block` rows, less `shift`, their mean stands for.
 std::vector<bool> AlikeBlocks(const StridedTensor<const void>& tensor, const AttentionProblem& problem, int64_t offset,
-                              int32_t num_rows, int32_t block, Similarity similarity, double theta) {
+                              int32_t num_rows, int32_t block, Similarity similarity, double theta,
+                              const std::vector<float>& shift) {
   const auto width = static_cast<size_t>(problem.head_dim);
   std::vector<bool> alike;
   std::vector<float> row(width);
@@ -76,6 +103,7 @@ std::vector<bool> AlikeBlocks(const StridedTensor<const void>& tensor, const Att
     double largest = 0;
     for (int32_t r = begin; r < end; ++r) {
       internal::LoadRow(tensor.data, problem.dtype, offset + r * tensor.row_stride, problem.head_dim, row.data());
+      for (size_t d = 0; d < width; ++d) row[d] -= shift[d];
       double square = 0;
       for (const float x : row) square += static_cast<double>(x) * static_cast<double>(x);
       largest = std::max(largest, square);
@@ -87,7 +115,7 @@ std::vector<bool> AlikeBlocks(const StridedTensor<const void>& tensor, const Att
     for (const double x : sum) square += x * x;
     square /= static_cast<double>(end - begin) * static_cast<double>(end - begin);
     const double divisor = similarity == Similarity::kCosine ? 1.0 : largest;
-    alike.push_back(divisor > 0 ? square / divisor >= theta : theta <= 1);  // zeros are alike
+    alike.push_back(divisor > 0 ? square / divisor > theta : true);  // zeros are alike
   }
   return alike;
 }
@@ -105,21 +133,25 @@ class SpargeAttnMethod final : public internal::PrefillSelector {
         problem, options,
         [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
           const int64_t k_offset = group.sequence * problem.k.batch_stride + group.kv_head * problem.k.head_stride;
-          const PackedKeys keys = internal::PoolVisibleKeys(problem, group.sequence, group.kv_head, kKeyBlock);
-          const std::vector<bool> keys_alike = AlikeBlocks(
-              problem.k, problem, k_offset, internal::NumVisibleKeys(problem), kKeyBlock, similarity, theta);
+          const int32_t num_keys = internal::NumVisibleKeys(problem);
+          const std::vector<float> none(static_cast<size_t>(problem.head_dim), 0.0f);
+          const std::vector<float> mean =
+              values.Flag("centre") ? MeanRow(problem.k, problem, k_offset, num_keys) : none;
+          const PackedKeys keys = CentredMeans(problem, k_offset, num_keys, mean);
+          const std::vector<bool> keys_alike =
+              AlikeBlocks(problem.k, problem, k_offset, num_keys, kKeyBlock, similarity, theta, mean);
           for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i) {
             const int64_t q_offset =
                 group.sequence * problem.q.batch_stride + (group.first_head + i) * problem.q.head_stride;
             const std::vector<float> queries =
                 internal::PoolRows(problem.q, problem.dtype, q_offset, problem.seq_q, problem.head_dim, kQueryBlock);
             const std::vector<bool> queries_alike =
-                AlikeBlocks(problem.q, problem, q_offset, problem.seq_q, kQueryBlock, similarity, theta);
+                AlikeBlocks(problem.q, problem, q_offset, problem.seq_q, kQueryBlock, similarity, theta, none);
             const auto choose = [&](const internal::QueryBlock& rows, std::vector<int32_t>* blocks) {
               const auto row = static_cast<size_t>(rows.number);
               const int32_t count = rows.NumKeyBlocks(kKeyBlock);
               AppendChoice(problem, queries.data() + static_cast<int64_t>(row) * problem.head_dim, queries_alike[row],
-                           keys, keys_alike, count, values.Real("tau"), blocks);
+                           keys, keys_alike, count, values, blocks);
             };
             internal::AddBlockLists(problem, options, kQueryBlock, kKeyBlock, choose, builder);
           }
@@ -127,9 +159,18 @@ class SpargeAttnMethod final : public internal::PrefillSelector {
         index);
   }
 
+  // Means of key blocks, less `mean`.
+  static PackedKeys CentredMeans(const AttentionProblem& problem, int64_t offset, int32_t num_keys,
+                                 const std::vector<float>& mean) {
+    std::vector<float> means =
+        internal::PoolRows(problem.k, problem.dtype, offset, num_keys, problem.head_dim, kKeyBlock);
+    for (size_t at = 0; at < means.size(); ++at) means[at] -= mean[at % mean.size()];
+    return {means.data(), DType::kFloat32, problem.head_dim, (num_keys + kKeyBlock - 1) / kKeyBlock, problem.head_dim};
+  }
+
   static void AppendChoice(const AttentionProblem& problem, const float* query, bool query_alike,
-                           const PackedKeys& keys, const std::vector<bool>& keys_alike, int32_t count, double tau,
-                           std::vector<int32_t>* blocks) {
+                           const PackedKeys& keys, const std::vector<bool>& keys_alike, int32_t count,
+                           const ParameterValues& values, std::vector<int32_t>* blocks) {
     std::vector<float> scores(static_cast<size_t>(count));
     ScoreBlock(query, problem.head_dim, 1, keys, 0, count, internal::ScaleOf(problem), problem.soft_cap, scores.data(),
                count);
@@ -145,13 +186,20 @@ class SpargeAttnMethod final : public internal::PrefillSelector {
     }
     if (alike.empty()) return;
     const auto size = static_cast<int64_t>(mass.size());
+    if (values.Choice<Rule>("rule") == Rule::kTopK) {
+      const double wanted = values.Real("top_k") * keys.seq_k() + 1e-9;
+      for (const int32_t place : internal::TopK(mass, std::max<int64_t>(1, static_cast<int64_t>(wanted))))
+        blocks->push_back(alike[static_cast<size_t>(place)]);
+      return;
+    }
+    const double tau = values.Real("tau");
     internal::SoftmaxInPlace(mass.data(), size, size);
     const internal::RankedMass ranked = internal::RankMass(mass);
     for (size_t rank = 0; rank < ranked.ranking.size(); ++rank) {
       const auto place = static_cast<size_t>(ranked.ranking[rank]);
       const double reached =
           ranked.before[rank] + (std::isfinite(mass[place]) ? static_cast<double>(mass[place]) : 0.0);
-      if (tau < 1 && reached > tau * ranked.total) break;
+      if (rank > 0 && tau < 1 && reached > tau * ranked.total) break;
       blocks->push_back(alike[place]);
     }
   }

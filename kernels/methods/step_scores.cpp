@@ -6,6 +6,7 @@
 
 #include "internal/element.h"
 #include "internal/sparq_scores.h"
+#include "kernels/cpu_scores.h"
 #include "key_blocks.h"
 
 namespace headscope::kernels::internal {
@@ -64,7 +65,17 @@ void StepScores::Score(std::span<const int32_t> tokens) {
 }
 
 void StepScores::Softmax() {
-  for (int32_t i = 0; i < group_; ++i) SoftmaxInPlace(Row(i).data(), count_, count_);
+  for (int32_t i = 0; i < group_; ++i) {
+    float* const row = Row(i).data();
+    if (problem_.sinks == nullptr) {
+      SoftmaxInPlace(row, count_, count_);
+      continue;
+    }
+    const float sink = problem_.sinks[int64_t{kv_head_} * group_ + i];
+    const float top = std::max(MaxOf(row, count_), sink);
+    const float inverse = 1.0f / (ExpInPlace(row, count_, top) + std::exp(sink - top));
+    for (int64_t at = 0; at < count_; ++at) row[at] *= inverse;
+  }
 }
 
 std::vector<float> StepScores::Sums() {

@@ -20,7 +20,7 @@ class StepScores {
   // Scores (scaled and capped) of every token of the cache, or of some of them; Row(i) has them in that order.
   void ScoreAll();
   void Score(std::span<const int32_t> tokens);
-  // Scores become probabilities, head by head.
+  // Scores become probabilities over what was scored, and the model's sink where it has one, head by head.
   void Softmax();
 
   int32_t group() const { return group_; }

@@ -5,13 +5,15 @@
 // with a budget meant to be too large), their scores from a 4-bit copy of K (least and largest value of a token's key),
 // a softmax over the candidates, and the smallest set whose mass reaches p.
 //
+// The newest page is a candidate and attended to by right, as Quest's released kernels have it. The 4-bit copy grows
+// with the cache: a key is rounded once.
+//
 // Choices where the paper is silent: over grouped queries, probabilities are averaged within the group. `bits=exact`
-// leaves the quantisation out. The newest token is always attended to.
+// leaves the quantisation out.
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
-#include "internal/element.h"
+#include "four_bit_keys.h"
 #include "key_blocks.h"
 #include "mass_share.h"
 #include "page_bounds.h"
@@ -69,52 +71,31 @@ MethodSpec MakeSpec() {
   };
 }
 
-// A key with 16 levels between its least and its largest component.
-void ToFourBits(std::vector<float>* key) {
-  const auto [least, largest] = std::minmax_element(key->begin(), key->end());
-  const float zero = *least, step = (*largest - *least) / 15.0f;
-  if (!(step > 0)) return;
-  for (float& x : *key) x = zero + std::nearbyint((x - zero) / step) * step;
-}
-
-// Scores of some tokens from the 4-bit copy become the group's mean probabilities.
-std::vector<float> MeanProbabilities(const AttentionProblem& problem, int32_t list, const std::vector<int32_t>& tokens,
-                                     Bits bits) {
-  const int32_t sequence = list / problem.num_kv_heads, kv_head = list % problem.num_kv_heads;
+// The group's summed probabilities of some tokens: the share of a sum is that of the mean.
+std::vector<float> SummedProbabilities(const AttentionProblem& problem, int32_t list,
+                                       const std::vector<int32_t>& tokens, Bits bits,
+                                       const internal::FourBitKeys& rounded) {
+  internal::StepScores scores(problem, list / problem.num_kv_heads, list % problem.num_kv_heads);
   if (bits == Bits::kExact) {
-    internal::StepScores scores(problem, sequence, kv_head);
     scores.Score(tokens);
     scores.Softmax();
-    return scores.Sums();  // the share of a sum is that of the mean
+    return scores.Sums();
   }
-  // The rounded keys, side by side, as a cache of their own.
-  const auto width = static_cast<size_t>(problem.head_dim);
-  std::vector<float> keys(tokens.size() * width), key(width);
-  const int64_t offset = sequence * problem.k.batch_stride + kv_head * problem.k.head_stride;
-  for (size_t at = 0; at < tokens.size(); ++at) {
-    internal::LoadRow(problem.k.data, problem.dtype, offset + tokens[at] * problem.k.row_stride, problem.head_dim,
-                      key.data());
-    ToFourBits(&key);
-    std::copy(key.begin(), key.end(), keys.begin() + static_cast<int64_t>(at * width));
+  const auto count = static_cast<int64_t>(tokens.size());
+  std::vector<float> rows(static_cast<size_t>(scores.group() * count)), sums(tokens.size(), 0.0f);
+  rounded.Score(list, scores.queries().data(), scores.group(), tokens, internal::ScaleOf(problem), problem.soft_cap,
+                rows.data());
+  for (int32_t i = 0; i < scores.group(); ++i) {
+    float* const row = rows.data() + i * count;
+    internal::SoftmaxInPlace(row, count, count);
+    for (size_t at = 0; at < sums.size(); ++at) sums[at] += row[at];
   }
-  const std::vector<float> queries = internal::StepScores(problem, sequence, kv_head).queries();
-  AttentionProblem rounded = problem;
-  rounded.batch = rounded.num_kv_heads = 1;
-  rounded.num_qo_heads = problem.GroupSize();
-  rounded.dtype = DType::kFloat32;
-  rounded.seq_k = static_cast<int32_t>(tokens.size());
-  rounded.first_position = rounded.seq_k - 1;
-  rounded.scale = internal::ScaleOf(problem);
-  rounded.q = {queries.data(), 0, problem.head_dim, problem.head_dim};
-  rounded.k = {keys.data(), 0, 0, problem.head_dim};
-  internal::StepScores scores(rounded, 0, 0);
-  scores.ScoreAll();
-  scores.Softmax();
-  return scores.Sums();
+  return sums;
 }
 
 Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                      const internal::PageBounds& bounds, DecodeSelection* selection) {
+                      const internal::PageBounds& bounds, const internal::FourBitKeys& rounded,
+                      DecodeSelection* selection) {
   const int32_t page_size = values.Integer("page_size"), num_pages = bounds.NumPages();
   const int32_t picks = std::clamp(values.Integer("candidates") / page_size, 1, num_pages);
   const auto bits = values.Choice<Bits>("bits");
@@ -122,15 +103,22 @@ Status ChooseByBounds(const AttentionProblem& problem, const ParameterValues& va
   int64_t num_candidates = 0, num_kept = 0;
   for (int32_t list = 0; list < problem.batch * problem.num_kv_heads; ++list) {
     const internal::StepScores step(problem, list / problem.num_kv_heads, list % problem.num_kv_heads);
-    std::vector<int32_t> candidates;
-    for (const int32_t page : internal::TopK(bounds.Scores(list, step.queries().data(), step.group()), picks)) {
+    std::vector<float> scores = bounds.Scores(list, step.queries().data(), step.group());
+    scores.pop_back();
+    std::vector<int32_t> pages = internal::TopK(scores, picks - 1), candidates;
+    pages.push_back(num_pages - 1);
+    for (const int32_t page : pages) {
       for (int32_t token = page * page_size; token < std::min((page + 1) * page_size, problem.seq_k); ++token)
         candidates.push_back(token);
     }
+    const int32_t newest = (num_pages - 1) * page_size;
+    const std::vector<float> mass = SummedProbabilities(problem, list, candidates, bits, rounded);
     std::vector<int32_t> kept;
-    for (const int32_t place : internal::TopShare(MeanProbabilities(problem, list, candidates, bits), values.Real("p")))
-      kept.push_back(candidates[static_cast<size_t>(place)]);
-    if (kept.empty() || kept.back() != problem.seq_k - 1) kept.push_back(problem.seq_k - 1);
+    for (const int32_t place : internal::TopShare(mass, values.Real("p"))) {
+      const int32_t token = candidates[static_cast<size_t>(place)];
+      if (token < newest) kept.push_back(token);
+    }
+    for (int32_t token = newest; token < problem.seq_k; ++token) kept.push_back(token);
     num_candidates += static_cast<int64_t>(candidates.size());
     num_kept += static_cast<int64_t>(kept.size());
     tokens.push_back(std::move(kept));
@@ -150,8 +138,12 @@ class TwilightMethod final : public internal::PagedSelector {
  public:
   TwilightMethod() : PagedSelector(MakeSpec()) {}
   Status SelectByBounds(const AttentionProblem& problem, const ParameterValues& values,
-                        const internal::PageBounds& bounds, DecodeSelection* selection) const override {
-    return ChooseByBounds(problem, values, bounds, selection);
+                        const internal::PageBounds& bounds, const internal::FourBitKeys& rounded,
+                        DecodeSelection* selection) const override {
+    return ChooseByBounds(problem, values, bounds, rounded, selection);
+  }
+  bool ReadsFourBits(const ParameterValues& values) const override {
+    return values.Choice<Bits>("bits") == Bits::kFour;
   }
 };
 

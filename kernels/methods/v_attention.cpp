@@ -4,8 +4,9 @@
 //
 // Source: vAttention: Verified Sparse Attention, section 4 and Algorithm 1, the bound for the softmax's denominator:
 // sinks, a window and the heavy tokens are attended to as they are; of the others a base sample estimates the deviation
-// s of their exponentials and the denominator D; b = (z(1 - delta / 2) * s * N / (epsilon * D))^2 of the N others are
-// drawn without replacement and weigh N / b each.
+// s of their exponentials and the denominator D, a sink's logit among its terms where the model has one; b = (z(1 -
+// delta / 2) * s * N / (epsilon * D))^2 of the N others are drawn without replacement and weigh N / b each. The
+// released code takes z(1 - delta), which bounds the error on one side (`bound=one_sided`).
 //
 // Choices where the source is silent: heavy tokens are the best by exact probability, summed over the group (an oracle:
 // the paper takes any approximate top-k, and so its cost is not shown here); over grouped queries the largest b of the
@@ -67,6 +68,11 @@ MethodSpec MakeSpec() {
                     "a smaller one samples more, with its square"),
               share("delta", 0.1, 0.0001, 0.01, "probability with which the promise may be broken",
                     "a smaller one samples more"),
+              {.name = "bound",
+               .type = ParameterType::kChoice,
+               .help = "of the error: on both sides, as in the paper, or on one, as in the released code",
+               .cost = "one_sided samples less",
+               .choices = {"two_sided", "one_sided"}},
               {.name = "seed",
                .default_value = 0,
                .minimum = 0,
@@ -76,6 +82,8 @@ MethodSpec MakeSpec() {
           },
   };
 }
+
+enum class Bound : uint8_t { kTwoSided, kOneSided };
 
 // The argument at which the standard normal distribution reaches `share` (0.5 to 1), by bisection.
 double NormalQuantile(double share) {
@@ -175,7 +183,13 @@ class HeadSampler {
     for (size_t token = 0; token < p.size(); ++token) denominator += certain[token] ? static_cast<double>(p[token]) : 0;
     denominator += all * sum / n;
     const double deviation = n > 1 ? std::sqrt(std::max(0.0, (squares - sum * sum / n) / (n - 1))) : 0;
-    const double z = NormalQuantile(1 - values_.Real("delta") / 2);
+    if (problem_.sinks != nullptr) {  // the probabilities and the sink's make 1
+      double all_tokens = 0;
+      for (const float x : p) all_tokens += static_cast<double>(x);
+      denominator += std::max(0.0, 1 - all_tokens);
+    }
+    const bool two_sided = values_.Choice<Bound>("bound") == Bound::kTwoSided;
+    const double z = NormalQuantile(std::max(0.5, 1 - values_.Real("delta") / (two_sided ? 2 : 1)));
     const double root = z * deviation * all / (values_.Real("epsilon") * denominator);
     return std::isfinite(root) ? std::ceil(root * root) : all;
   }

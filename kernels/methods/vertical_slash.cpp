@@ -9,6 +9,7 @@
 // the printed merge grows by whole blocks and so names columns that no line touches. Columns right of the last range
 // stay, where the printed loop ends with the ranges and loses them.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "head_groups.h"
@@ -227,10 +228,71 @@ class VerticalSlashMethod final : public internal::PrefillSelector {
   }
 };
 
+// MInference's ablation with indices that were not found on the rows at hand: the lines that rows elsewhere in the
+// prompt chose. Keys behind those rows cannot be chosen by column.
+MethodSpec MakeStaticSpec() {
+  MethodSpec spec = MakeSpec();
+  spec.name = "static-index";
+  spec.title = "Static indices";
+  spec.family = "ablation";
+  spec.minference = {};
+  spec.paper =
+      "MInference 1.0: Accelerating Pre-filling for Long-Context LLMs via Dynamic Sparse Attention, section 4.3";
+  spec.summary = "Vertical-slash with the lines that rows elsewhere in the prompt chose.";
+  // Later columns cannot be chosen, so no budget keeps everything.
+  for (ParameterSpec& parameter : spec.parameters) parameter.role = ParameterRole::kOther;
+  spec.parameters.push_back(
+      {.name = "at",
+       .type = ParameterType::kReal,
+       .default_value = 0.5,
+       .step = 0.1,
+       .help = "place in the prompt of the rows that choose, as a share of it (1: vertical-slash)",
+       .cost = "nothing"});
+  return spec;
+}
+
+class StaticIndexMethod final : public internal::PrefillSelector {
+ public:
+  StaticIndexMethod() : PrefillSelector(MakeStaticSpec()) {}
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues& values, const RunOptions& options,
+                SparseIndex* index) const override {
+    const auto end =
+        static_cast<int32_t>(std::clamp<int64_t>(std::llround(values.Real("at") * problem.seq_q), 1, problem.seq_q));
+    const int32_t begin = std::max(0, end - values.Integer("last_q"));
+    const auto seen = static_cast<size_t>(int64_t{problem.first_position} + end);
+    return internal::SelectByHead(
+        problem, options,
+        [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
+          const PackedKeys keys = internal::PackVisibleKeys(problem, group.sequence, group.kv_head);
+          internal::LineProbe probe(problem, options);
+          internal::LineSums sums;
+          for (int32_t i = 0; i < group.num_heads; ++i) {
+            probe.Sum(keys, group.sequence, group.first_head + i, begin, end, &sums);
+            if (options.stop.stop_requested()) return;
+            sums.columns.resize(seen);
+            sums.slashes.resize(seen);
+            const std::vector<int32_t> columns =
+                PickLines(&sums.columns, values.Integer("n_vertical"), values.Integer("forced_columns"));
+            const std::vector<int32_t> slashes =
+                PickLines(&sums.slashes, values.Integer("n_slash"), values.Integer("forced_slashes"));
+            AddLists(problem, options, columns, slashes, builder);
+          }
+        },
+        index);
+  }
+};
+
 }  // namespace
 
 const PrefillMethod& VerticalSlash() {
   static const VerticalSlashMethod method;
+  return method;
+}
+
+const PrefillMethod& StaticIndex() {
+  static const StaticIndexMethod method;
   return method;
 }
 

@@ -49,7 +49,8 @@ std::vector<float> WindowVotes(const PromptHead& head, const ParameterValues& va
   LineSums sums;
   std::vector<float> votes(static_cast<size_t>(before), 0.0f);
   for (int32_t i = 0; i < group; ++i) {
-    probe.SumColumns(keys, head.sequence, head.kv_head * group + i, cache.seq_q - rows, cache.seq_q, &sums);
+    const int32_t qo_head = head.kv_head * group + i;
+    probe.SumColumns(keys, head.sequence, qo_head, cache.seq_q - rows, cache.seq_q, head.Lse(qo_head), &sums);
     for (size_t token = 0; token < votes.size(); ++token)
       votes[token] += sums.columns[token] / static_cast<float>(rows * group);
   }

@@ -12,8 +12,9 @@ namespace headscope::kernels::internal {
 // `window`, `kernel` and `pooling`.
 std::vector<ParameterSpec> WindowVoteParameters();
 
-// The mean over the last `window` queries and the group of their causal softmax over all keys; of the tokens before the
-// window smoothed over `kernel` neighbours (zeros beyond the ends); the window's own tokens are kept before all others.
+// The mean over the last `window` queries and the group of their causal softmax over all keys, the model's own where
+// its LSE is known; of the tokens before the window smoothed over `kernel` neighbours (zeros beyond the ends); the
+// window's own tokens are kept in any case.
 std::vector<float> WindowVotes(const PromptHead& head, const ParameterValues& values);
 
 }  // namespace headscope::kernels::internal

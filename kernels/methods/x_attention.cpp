@@ -7,8 +7,9 @@
 // tau of the sum.
 //
 // Choices where the paper is silent: a group of fewer rows is filled up with zeros; causality among groups is that of
-// the group's last row. `force_ends` is the released code's version: the first and the own block are kept and count
-// towards tau. (Its thresholds come from a per-head search, which headscope's tuner does.)
+// the group's last row. As in the released code the first and the own block are kept and count towards tau;
+// `force_ends` 0 leaves them to the algorithm as printed. (Its thresholds come from a per-head search, which
+// headscope's tuner does.)
 #include <algorithm>
 #include <vector>
 
@@ -55,6 +56,7 @@ MethodSpec MakeSpec() {
                .choices = {"4", "8", "16", "32", "64"}},
               {.name = "force_ends",
                .type = ParameterType::kFlag,
+               .default_value = 1,
                .help = "the first and the own block are kept and count towards tau (as the released code)",
                .cost = "two blocks that may hold little"},
           },

@@ -37,10 +37,13 @@ std::string SmallParameters(const std::string& method) {
   if (method == "big-bird") return "n_global=1,n_window=1,n_random=2";
   if (method == "flex-prefill") return "gamma=0.5,min_budget=0,keep_ends=0";
   if (method == "x-attention") return "tau=0.6";
-  if (method == "sparge-attn") return "tau=0.7,theta=0.01";
+  if (method == "sparge-attn") return "top_k=0.4,theta=0.01";
   if (method == "moba") return "top_k=2,block_size=32";
   if (method == "nsa") return "n_blocks=4,n_local=0";
-  if (method == "infllm-v2") return "top_k=1,n_local=64";
+  if (method == "infllm-v2") return "top_k=2,n_local=64";
+  if (method == "hyper-attention") return "block_size=4,sample_size=2,min_seq_len=64";
+  if (method == "hash-sparse") return "num_buckets=256";
+  if (method == "static-index") return "n_vertical=20,n_slash=9,forced_columns=2,forced_slashes=3";
   if (method == "oracle-top-k") return "k=40";
   if (method == "oracle-blocks") return "n_blocks=2";
   if (method == "oracle-top-p") return "p=0.7";

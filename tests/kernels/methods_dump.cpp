@@ -9,6 +9,8 @@
 // DIR/N.q, .k, .v (fp32, C order), and for prefill DIR/N.kept (one byte per (batch, head, row, column)), .o and .lse of
 // the reference executor; for decode DIR/N.kept (one byte per (batch, KV head, token)), .alpha, .mean, .o, .lse; for a
 // generation DIR/N.kept alone (one byte per (step, batch, KV head, token)).
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -20,6 +22,7 @@
 #include "kernels/decode_driver.h"
 #include "kernels/decode_method.h"
 #include "kernels/method.h"
+#include "prompt_facts.h"
 #include "random_problem.h"
 
 namespace headscope::kernels {
@@ -110,6 +113,24 @@ class Dumper {
     begin.cache = whole;
     begin.cache.seq_q = begin.cache.seq_k = prompt;
     begin.layer = layer;
+    // Of every other case a model with a window and sinks, whose own LSE is known.
+    const int32_t window = number_ % 2 == 1 ? prompt / 2 + 1 : 0;
+    std::vector<float> sinks, lse;
+    if (window > 0) {
+      for (int32_t head = 0; head < shape.num_qo_heads; ++head)
+        sinks.push_back(0.5f + 0.25f * static_cast<float>(head));
+      lse = ModelLse(data, prompt, window, sinks);
+      begin.cache.window = window;
+      begin.cache.sinks = sinks.data();
+      begin.lse = lse.data();
+      begin.lse_head_stride = prompt;
+      begin.lse_batch_stride = int64_t{prompt} * shape.num_qo_heads;
+    }
+    const testing::PromptFacts facts(data, prompt);
+    facts.Put(&begin);
+    WriteFile("q_pre_rope", facts.q_pre_rope.Values());
+    WriteFile("value_norms", facts.value_norms);
+    std::vector<float> weights;
     Status status = driver.Begin(begin, {});
     const auto length = static_cast<size_t>(shape.seq_k);
     std::vector<unsigned char> kept;
@@ -121,6 +142,7 @@ class Dumper {
       step.problem.seq_q = 1;
       step.problem.seq_k = position + 1;
       step.problem.first_position = position;
+      step.problem.sinks = window > 0 ? sinks.data() : nullptr;
       DecodeSelection selection;
       status = driver.Append(step, {});
       if (status.ok()) status = driver.Step(step, {}, &selection);
@@ -130,29 +152,73 @@ class Dumper {
         kept.resize(at + length, 0);
         for (const int32_t token : TokensOfList(selection, list, position + 1))
           kept[at + static_cast<size_t>(token)] = 1;
+        AppendWeights(selection, list, shape, &weights);
       }
     }
     if (!status.ok()) Fail(method + ": " + status.message());
     WriteFile("kept", kept);
-    nlohmann::json description = {{"method", method},
-                                  {"phase", "generation"},
-                                  {"parameters", values.values()},
-                                  {"batch", shape.batch},
-                                  {"num_qo_heads", shape.num_qo_heads},
-                                  {"num_kv_heads", shape.num_kv_heads},
-                                  {"head_dim", shape.head_dim},
-                                  {"seq_q", shape.seq_q},
-                                  {"seq_k", shape.seq_k},
-                                  {"first_position", 0},
-                                  {"scale", shape.scale},
-                                  {"soft_cap", shape.soft_cap},
-                                  {"prompt", prompt},
-                                  {"layer", layer}};
+    if (!weights.empty()) WriteFile("weights", weights);
+    nlohmann::json description = {
+        {"method", method},
+        {"phase", "generation"},
+        {"parameters", values.values()},
+        {"batch", shape.batch},
+        {"num_qo_heads", shape.num_qo_heads},
+        {"num_kv_heads", shape.num_kv_heads},
+        {"head_dim", shape.head_dim},
+        {"seq_q", shape.seq_q},
+        {"seq_k", shape.seq_k},
+        {"first_position", 0},
+        {"scale", shape.scale},
+        {"soft_cap", shape.soft_cap},
+        {"prompt", prompt},
+        {"window", window},
+        {"rope", {testing::PromptFacts::kTheta, testing::PromptFacts::kDims, testing::PromptFacts::kFirst, 1, 1.5}},
+        {"sinks", sinks},
+        {"layer", layer}};
     std::ofstream(directory_ + "/" + std::to_string(number_) + ".json") << description.dump(1) << "\n";
     ++number_;
   }
 
  private:
+  // [group, tokens] of a list; nothing of a selection without weights.
+  static void AppendWeights(const DecodeSelection& selection, int64_t list, const ProblemShape& shape,
+                            std::vector<float>* weights) {
+    if (selection.weights.empty()) return;
+    for (int32_t row = 0; row < selection.weight_rows; ++row) {
+      std::vector<float> of_row(static_cast<size_t>(shape.seq_k), 0.0f);
+      for (int64_t i = selection.page_begin[static_cast<size_t>(list)];
+           i < selection.page_begin[static_cast<size_t>(list) + 1]; ++i)
+        of_row[static_cast<size_t>(selection.pages[static_cast<size_t>(i)])] =
+            selection.weights[static_cast<size_t>(row) * selection.pages.size() + static_cast<size_t>(i)];
+      weights->insert(weights->end(), of_row.begin(), of_row.end());
+    }
+  }
+
+  // [batch, num_qo_heads, prompt].
+  static std::vector<float> ModelLse(const RandomProblem& data, int32_t prompt, int32_t window,
+                                     const std::vector<float>& sinks) {
+    const ProblemShape& shape = data.shape;
+    const double scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
+    std::vector<float> lse;
+    for (int32_t sequence = 0; sequence < shape.batch; ++sequence) {
+      for (int32_t head = 0; head < shape.num_qo_heads; ++head) {
+        const int32_t kv_head = head / (shape.num_qo_heads / shape.num_kv_heads);
+        for (int32_t row = 0; row < prompt; ++row) {
+          double sum = std::exp(static_cast<double>(sinks[static_cast<size_t>(head)]));
+          for (int32_t key = std::max(0, row - window + 1); key <= row; ++key) {
+            double dot = 0;
+            for (int32_t d = 0; d < shape.head_dim; ++d)
+              dot += static_cast<double>(data.q.Get(sequence, head, row, d)) * data.k.Get(sequence, kv_head, key, d);
+            sum += std::exp(scale * dot);
+          }
+          lse.push_back(static_cast<float>(std::log(sum)));
+        }
+      }
+    }
+    return lse;
+  }
+
   Status Prefill(const Case& c, const AttentionProblem& problem, const ParameterValues& values,
                  const AttentionOutput& output) {
     SparseIndex index;
@@ -255,16 +321,26 @@ Settings PrefillSettings() {
       {"flex-prefill", "gamma=0.6,tau=0,min_budget=0,keep_ends=0"},
       {"flex-prefill", "gamma=0.6,tau=1,min_budget=0,keep_ends=0"},
       {"flex-prefill", "gamma=0.3,tau=0.4,min_budget=200"},
-      {"x-attention", "tau=0.6,stride=8"},
+      {"flex-prefill", "gamma=0.7,tau=0,min_budget=0"},
+      {"x-attention", "tau=0.6,stride=8,force_ends=0"},
       {"x-attention", "tau=0.7,stride=16,force_ends=1"},
-      {"sparge-attn", "tau=0.8,theta=0.01"},
-      {"sparge-attn", "tau=0.7,theta=0.016,similarity=cosine"},
+      {"sparge-attn", "rule=cdf,tau=0.8,theta=0.01,similarity=paper,centre=0"},
+      {"sparge-attn", "rule=cdf,tau=0.7,theta=0.016"},
+      {"sparge-attn", "top_k=0.4"},
+      {"sparge-attn", "top_k=0.3,theta=0.016,centre=0"},
       {"moba", "top_k=2,block_size=32"},
       {"moba", "top_k=3,block_size=48,rows=mean"},
       {"nsa", "n_blocks=4,n_local=0"},
       {"nsa", "n_blocks=4,n_local=100,rows=sum"},
-      {"infllm-v2", "top_k=1,n_first=1,n_local=64"},
+      {"infllm-v2", "top_k=3,n_first=1,n_local=64"},
+      {"infllm-v2", "top_k=1,n_first=1,n_local=200"},
       {"infllm-v2", "top_k=2,n_first=0,n_local=1,rows=sum"},
+      {"hyper-attention", "block_size=4,sample_size=3,min_seq_len=40,num_planes=5"},
+      {"hyper-attention", "block_size=16,sample_size=0,min_seq_len=90,seed=4"},
+      {"hash-sparse", "num_buckets=40"},
+      {"hash-sparse", "num_buckets=150,seed=2"},
+      {"static-index", "n_vertical=12,n_slash=5,forced_columns=0,forced_slashes=0,at=0.4"},
+      {"static-index", "n_vertical=40,n_slash=40,forced_columns=4,forced_slashes=9,last_q=16,at=1"},
       {"oracle-top-k", "k=30"},
       {"oracle-blocks", "n_blocks=2"},
       {"oracle-top-p", "p=0.7"},
@@ -281,7 +357,7 @@ void WritePrefill(Dumper* dumper) {
   for (const auto& [method, parameters] : {std::pair{"sample-attention", "alpha_c=0.5,alpha_s=0.5"},
                                            {"flex-prefill", "gamma=0.6,tau=0.3,min_budget=0,keep_ends=0"},
                                            {"x-attention", "tau=0.6"},
-                                           {"sparge-attn", "tau=0.7,theta=0.01"},
+                                           {"sparge-attn", "rule=cdf,tau=0.7,theta=0.01"},
                                            {"nsa", "n_blocks=3,n_local=0"},
                                            {"oracle-top-p", "p=0.5"}})
     dumper->Write({Phase::kPrefill, method, parameters, capped, 0.4f, 3.0f});
@@ -302,6 +378,7 @@ Settings DecodeSettings() {
       {"twilight", "p=0.8,candidates=16"},
       {"v-attention", "n_sink=3,n_local=5,heavy_share=0.1,base_share=0.2,epsilon=0.5,delta=0.3"},
       {"v-attention", "n_sink=0,n_local=0,heavy_share=0.02,base_share=0.02,epsilon=1,delta=0.9,seed=3"},
+      {"v-attention", "n_sink=3,n_local=5,heavy_share=0.1,base_share=0.1,epsilon=0.5,delta=0.2,bound=one_sided"},
       {"sparq", "r=4,k=16"},
       {"sparq", "r=1,k=5,local_share=1"},
       {"sparq", "r=64,k=40,local_share=0"},
@@ -334,12 +411,27 @@ Settings GenerationSettings() {
       {"h2o", "k=24"},
       {"h2o", "k=9,local_share=0"},
       {"tova", "k=20"},
-      {"snap-kv", "window=16"},
+      {"snap-kv", "window=8"},
       {"snap-kv", "budget=40,window=8,kernel=7,pooling=max,allocation=ada"},
+      {"snap-kv", "window=5,allocation=kvpress,ada_floor=0.5"},
       {"pyramid-kv", "window=4,compression_ratio=0.6,num_layers=8,beta=5"},
-      {"chunk-kv", "window=12,compression_ratio=0.7"},
+      {"pyramid-kv", "window=4,budget=15,num_layers=3,beta=2"},
+      {"chunk-kv", "window=5,compression_ratio=0.7,chunk=4"},
+      {"chunk-kv", "window=5,budget=18,chunk=3,allocation=ada"},
       {"knorm", ""},
       {"knorm", "compression_ratio=0.8,allocation=ada,ada_floor=0.3"},
+      {"knorm", "compression_ratio=0.8,allocation=kvpress,ada_floor=0.6"},
+      {"snap-kv", "window=5,critical=1"},
+      {"snap-kv", "window=5,critical=1,allocation=ada"},
+      {"snap-kv", "window=5,critical=1,allocation=kvpress"},
+      {"expected-attention", "n_future=20"},
+      {"expected-attention", "n_future=300,n_sink=2,covariance=0,epsilon=0.02,allocation=ada"},
+      {"l-serve", "budget=40,logical_size=4,logical_pages=2"},
+      {"l-serve", "budget=25,logical_size=8,logical_pages=1,interval=3"},
+      {"infllm", "block_size=8,n_init=6,n_local=30,top_k=2,n_repr=3"},
+      {"infllm", "block_size=5,n_init=1,n_local=12,top_k=4,n_repr=1"},
+      {"magic-pig", "bits=3,tables=6,n_sink=2,n_local=8"},
+      {"magic-pig", "bits=2,tables=4,n_sink=0,n_local=3,seed=9,epsilon=0.01"},
       {"key-diff", "budget=33"},
       {"lag-kv", "lag=16,compression_ratio=0.6"},
       {"lag-kv", "lag=20,n_sink=2,ranks=0,allocation=ada"},

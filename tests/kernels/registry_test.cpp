@@ -34,10 +34,12 @@ TEST(Registry, ListsTheMethodsDenseFirst) {
   EXPECT_THAT(Names(PrefillMethods()),
               ElementsAre("dense", "a-shape", "vertical-slash", "block-sparse", "s2-attention", "sample-attention",
                           "streaming-llm", "lm-infinite", "big-bird", "flex-prefill", "x-attention", "sparge-attn",
-                          "moba", "nsa", "infllm-v2", "oracle-top-k", "oracle-blocks", "oracle-top-p"));
-  EXPECT_THAT(Names(DecodeMethods()), ElementsAre("dense", "sparq", "sliding-window", "lm-infinite-decode",
-                                                  "exact-top-k", "quest", "twilight", "v-attention", "h2o", "tova",
-                                                  "snap-kv", "pyramid-kv", "chunk-kv", "knorm", "key-diff", "lag-kv"));
+                          "moba", "nsa", "infllm-v2", "hyper-attention", "hash-sparse", "static-index", "oracle-top-k",
+                          "oracle-blocks", "oracle-top-p"));
+  EXPECT_THAT(Names(DecodeMethods()),
+              ElementsAre("dense", "sparq", "sliding-window", "lm-infinite-decode", "exact-top-k", "quest", "twilight",
+                          "v-attention", "magic-pig", "l-serve", "infllm", "tidal-decode", "h2o", "tova", "snap-kv",
+                          "pyramid-kv", "chunk-kv", "knorm", "key-diff", "lag-kv", "expected-attention"));
 }
 
 TEST(Registry, FindsByNameAndOnlyByName) {
@@ -70,10 +72,11 @@ TEST(MethodNames, AUniqueNameFindsItsMethodAndNoOther) {
 TEST(MethodNames, AreListedForMessages) {
   EXPECT_EQ(MethodNames(),
             "dense, a-shape, vertical-slash, block-sparse, s2-attention, sample-attention, streaming-llm, lm-infinite, "
-            "big-bird, flex-prefill, x-attention, sparge-attn, moba, nsa, infllm-v2, oracle-top-k, oracle-blocks, "
-            "oracle-top-p, decode/dense, sparq, sliding-window, lm-infinite-decode, exact-top-k, quest, twilight, "
-            "v-attention, h2o, tova, "
-            "snap-kv, pyramid-kv, chunk-kv, knorm, key-diff, lag-kv");
+            "big-bird, flex-prefill, x-attention, sparge-attn, moba, nsa, infllm-v2, hyper-attention, hash-sparse, "
+            "static-index, oracle-top-k, oracle-blocks, oracle-top-p, decode/dense, sparq, sliding-window, "
+            "lm-infinite-decode, exact-top-k, quest, twilight, "
+            "v-attention, magic-pig, l-serve, infllm, tidal-decode, h2o, tova, "
+            "snap-kv, pyramid-kv, chunk-kv, knorm, key-diff, lag-kv, expected-attention");
 }
 
 TEST(Registry, DescribesEveryMethodAndParameter) {

@@ -91,17 +91,20 @@ def twilight(problem, b, kv, /, p, candidates, page_size, bits):
     share, p = p, problem
     queries = p.q[b, kv * p.group : (kv + 1) * p.group, 0]
     scores = page_scores(p, b, kv, queries, page_size)
-    looked_at = np.repeat(top_k(scores, min(max(candidates // page_size, 1), len(scores))), page_size)[: p.seq_k]
+    newest = np.arange(len(scores)) == len(scores) - 1
+    pages = newest.copy()
+    pages[:-1] |= top_k(scores[:-1], min(max(candidates // page_size, 1), len(scores)) - 1)
+    looked_at = np.repeat(pages, page_size)[: p.seq_k]
     keys = p.k[b, kv][looked_at]
     keys = keys if bits else four_bits(keys)
     mass = np.mean([softmax(p.cap(p.softmax_scale * keys @ q)) for q in queries], axis=0)
     kept = np.zeros(p.seq_k, bool)
     kept[np.flatnonzero(looked_at)[top_share(mass, share)]] = True
-    kept[-1] = True
+    kept |= np.repeat(newest, page_size)[: p.seq_k]
     return kept, None, None, None
 
 
-def v_attention(p, b, kv, n_sink, n_local, heavy_share, base_share, epsilon, delta, seed):
+def v_attention(p, b, kv, n_sink, n_local, heavy_share, base_share, epsilon, delta, bound, seed):
     probabilities = group_probabilities(p, b, kv)
     certain = (p.column < n_sink) | (p.column >= p.seq_k - max(1, n_local))
     certain |= top_k(np.where(certain, -1, probabilities.sum(axis=0)), int(heavy_share * p.seq_k + 1e-9))
@@ -113,7 +116,7 @@ def v_attention(p, b, kv, n_sink, n_local, heavy_share, base_share, epsilon, del
     order = sorted(others, key=lambda token: (-(split_mix(stream, int(token)) >> 40), token))
     base = min(max(int(np.ceil(base_share * len(others) - 1e-9)), 2), len(others))
     size = base
-    z = statistics.NormalDist().inv_cdf(1 - delta / 2)
+    z = statistics.NormalDist().inv_cdf(max(0.5, 1 - delta if bound else 1 - delta / 2))
     for x in probabilities:
         sampled = x[order[:base]]
         denominator = x[certain].sum() + len(others) * sampled.mean()

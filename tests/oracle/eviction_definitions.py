@@ -8,12 +8,13 @@ import math
 
 import numpy as np
 
-from kept_set_rules import Ambiguous, softmax, top_k
+from kept_set_rules import Ambiguous, random_planes, softmax, split_mix, top_k
 
 
 def probabilities(p, b, h, row, tokens):
-    """Of one query over some tokens."""
-    return softmax(p.cap(p.softmax_scale * p.k[b, h // p.group][tokens] @ p.q[b, h, row]))
+    """Of one query over some tokens and the model's sink."""
+    scores = p.cap(p.softmax_scale * p.k[b, h // p.group][tokens] @ p.q[b, h, row])
+    return softmax(np.append(scores, p.sinks[h]))[:-1] if p.sinks else softmax(scores)
 
 
 def heads_of(p, kv):
@@ -21,11 +22,14 @@ def heads_of(p, kv):
 
 
 def prompt_attention(p, b, h, rows):
-    """[rows, prompt]: causal probabilities of rows of the prompt."""
+    """[rows, prompt]: probabilities of rows of the prompt, inside the model's window and beside its sink."""
     scores = p.cap(p.softmax_scale * p.q[b, h, rows] @ p.k[b, h // p.group][: p.prompt].T)
-    scores = np.where(np.arange(p.prompt)[None, :] <= rows[:, None], scores, -np.inf)
+    distance = rows[:, None] - np.arange(p.prompt)[None, :]
+    scores = np.where((distance >= 0) & ((p.window == 0) | (distance < p.window)), scores, -np.inf)
+    if p.sinks:
+        scores = np.concatenate([scores, np.full((len(rows), 1), p.sinks[h])], axis=1)
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
+    return (weights / weights.sum(axis=1, keepdims=True))[:, : p.prompt]
 
 
 def h2o(p, b, k, local_share):
@@ -47,10 +51,10 @@ def h2o(p, b, k, local_share):
         masks = np.zeros((p.num_kv_heads, p.seq_k), bool)
         for kv in range(p.num_kv_heads):
             kept[kv] = np.append(kept[kv], row)
-            shrink(kv)
+            masks[kv, kept[kv]] = True
             for h in heads_of(p, kv):
                 mass[kv][kept[kv]] += probabilities(p, b, h, row, kept[kv])
-            masks[kv, kept[kv]] = True
+            shrink(kv)
         yield masks
 
 
@@ -71,16 +75,58 @@ def tova(p, b, k):
         kept = shrink(kept, row)
 
 
-def evict_prompt(p, scores, compression_ratio, budget, allocation, ada_floor, pyramid=lambda budget: budget):
-    """scores [KV heads, prompt], larger kept first: one choice, and every new token behind it."""
+UNIFORM, ADA, KVPRESS = range(3)
+
+
+def critical_kv(score, norm, count, forced):
+    """Half of the budget, of what is forced as well, by the score, and the rest by what it adds behind the output projection."""
+    if norm is None:
+        return top_k(score, count)
+    first = top_k(score, min(max(math.floor(0.5 * (count + forced) - forced), 0), count))
+    return top_k(np.where(first, np.inf, (score + 1e-4) * norm), count)
+
+
+def shared_out(scores, count, floor, allocation, own, norms, forced):
+    """[heads, units]: which units each head keeps, `count` of them on average, of those that nothing forces."""
+    heads, units = scores.shape
+    if allocation == UNIFORM:
+        return np.array([critical_kv(score, norm, count, forced) for score, norm in zip(scores, norms)])
+    if allocation == ADA:
+        shares = top_k(scores.ravel(), count * heads).reshape(heads, units).sum(axis=1)
+        sizes = [int(np.rint(share * (1 - floor) + math.floor(count * floor))) for share in shares]
+    else:
+        kept = np.array([top_k(score, own) for score in scores])
+        kept = top_k(np.where(kept, np.inf, scores).ravel(), count * heads).reshape(heads, units)
+        if norms[0] is None:
+            return kept
+        sizes = kept.sum(axis=1)
+    return np.array([critical_kv(score, norm, min(size, units), forced) for score, norm, size in zip(scores, norms, sizes)])
+
+
+def evict_prompt(p, b, scores, compression_ratio, budget, allocation, ada_floor, critical, pyramid=lambda budget: budget, chunk=1):
+    """scores [KV heads, prompt], larger kept first, infinite: kept in any case; one choice, and every new token behind it. Tokens of a chunk
+    have one score and stay together."""
     budget = budget if budget > 0 else math.floor((1 - compression_ratio) * p.prompt + 1e-9)
     budget = min(max(budget, 1), p.prompt)
-    budget = min(max(pyramid(budget), 1), p.prompt)
-    if allocation:
-        own = np.array([top_k(score, math.floor(ada_floor * budget)) for score in scores])
-        kept = top_k(np.where(own, np.inf, scores).ravel(), budget * len(scores)).reshape(scores.shape)
-    else:
-        kept = np.array([top_k(score, budget) for score in scores])
+    forced = np.isinf(scores[0])
+    assert budget >= forced.sum() or forced.all(), "headscope refuses this budget"
+    budget = min(max(pyramid(budget), forced.sum()), p.prompt)
+    free = np.flatnonzero(~forced)
+    units = [free[free // chunk == number] for number in np.unique(free // chunk)]
+    kept = np.repeat(forced[None], len(scores), axis=0)
+    if budget == p.prompt:
+        kept[:] = True
+    elif units:
+        own = max(0, math.floor(ada_floor * budget) - forced.sum()) // chunk
+        per_unit = scores[:, [unit[0] for unit in units]]
+        norms = [None] * len(scores)
+        if critical:
+            per_head = [p.value_norms[b][heads_of(p, kv)].mean(axis=0) for kv in range(len(scores))]
+            norms = [np.array([norm[unit].mean() for unit in units]) for norm in per_head]
+        chosen = shared_out(per_unit, (budget - forced.sum()) // chunk, ada_floor, allocation, own, norms, forced.sum())
+        for head, mask in enumerate(chosen):
+            for unit, stays in zip(units, mask):
+                kept[head, unit] = stays
     for row in range(p.prompt, p.seq_k):
         masks = np.zeros((len(scores), p.seq_k), bool)
         masks[:, : p.prompt] = kept
@@ -99,22 +145,26 @@ def window_votes(p, b, kv, window, kernel, pooling):
 
 
 def snap_kv(p, b, window, kernel, pooling, **eviction):
-    return evict_prompt(p, np.array([window_votes(p, b, kv, window, kernel, pooling) for kv in range(p.num_kv_heads)]), **eviction)
+    return evict_prompt(p, b, np.array([window_votes(p, b, kv, window, kernel, pooling) for kv in range(p.num_kv_heads)]), **eviction)
 
 
 def pyramid_kv(p, b, window, kernel, pooling, beta, num_layers, **eviction):
+    window = min(window, p.prompt)
+
     def pyramid(budget):
-        least = budget / beta
-        largest = 2 * budget - least
-        if largest > p.prompt - window:
-            largest = p.prompt - window
-            least = 2 * budget - largest
-        if not p.prompt >= largest >= least >= window or num_layers == 1:
+        """Budgets behind the window, in whole numbers, as the authors' cluster class has them."""
+        common = budget - window
+        if p.prompt < 2 * common or num_layers == 1:
             return budget
-        return math.floor(largest - (largest - least) * min(p.layer, num_layers - 1) / (num_layers - 1) + 0.5)
+        least = common // beta
+        largest = 2 * common - least
+        if largest >= p.prompt - window:
+            largest = p.prompt - window
+            least = 2 * common - largest
+        return window + largest - min(p.layer, num_layers - 1) * ((largest - least) // (num_layers - 1))
 
     scores = np.array([window_votes(p, b, kv, window, kernel, pooling) for kv in range(p.num_kv_heads)])
-    return evict_prompt(p, scores, pyramid=pyramid, **eviction)
+    return evict_prompt(p, b, scores, pyramid=pyramid, **eviction)
 
 
 def chunk_kv(p, b, window, kernel, pooling, chunk, **eviction):
@@ -123,37 +173,18 @@ def chunk_kv(p, b, window, kernel, pooling, chunk, **eviction):
     for begin in range(0, before, chunk):
         end = min(begin + chunk, before)
         scores[:, begin:end] = scores[:, begin:end].mean(axis=1, keepdims=True)
-    # Tokens of a chunk are alike by design: the earlier one first, and only ties of chunks are ambiguous.
-    order = scores.copy()
-    for kv in range(p.num_kv_heads):
-        chunks = np.unique(scores[kv][np.isfinite(scores[kv])])
-        if len(chunks) > 1 and np.min(np.diff(chunks)) < 1e-5 * chunks[-1]:
-            raise Ambiguous
-        order[kv, :before] -= 1e-4 * np.min(np.diff(chunks), initial=chunks[-1] if len(chunks) else 1) * np.arange(before) / max(before, 1)
-    return exact_order(p, order, **eviction)
-
-
-def exact_order(p, scores, compression_ratio, budget, allocation, ada_floor):
-    """As evict_prompt, uniform, where scores are in order by construction."""
-    budget = budget if budget > 0 else math.floor((1 - compression_ratio) * p.prompt + 1e-9)
-    budget = min(max(budget, 1), p.prompt)
-    for row in range(p.prompt, p.seq_k):
-        masks = np.zeros((len(scores), p.seq_k), bool)
-        for kv, score in enumerate(scores):
-            masks[kv, np.argsort(-score, kind="stable")[:budget]] = True
-        masks[:, p.prompt : row + 1] = True
-        yield masks
+    return evict_prompt(p, b, scores, chunk=chunk, **eviction)
 
 
 def knorm(p, b, **eviction):
-    return evict_prompt(p, -np.linalg.norm(p.k[b, :, : p.prompt], axis=-1), **eviction)
+    return evict_prompt(p, b, -np.linalg.norm(p.k[b, :, : p.prompt], axis=-1), **eviction)
 
 
 def key_diff(p, b, **eviction):
     keys = p.k[b, :, : p.prompt]
     unit = keys / np.linalg.norm(keys, axis=-1, keepdims=True)
     mean = unit.mean(axis=1, keepdims=True)
-    return evict_prompt(p, -(unit * mean).sum(axis=-1) / np.linalg.norm(mean, axis=-1), **eviction)
+    return evict_prompt(p, b, -(unit * mean).sum(axis=-1) / np.linalg.norm(mean, axis=-1), **eviction)
 
 
 def lag_kv(p, b, lag, n_sink, ranks, **eviction):
@@ -162,7 +193,7 @@ def lag_kv(p, b, lag, n_sink, ranks, **eviction):
     partitions = (p.prompt - n_sink) // lag
     if partitions < 2:
         scores[:, n_sink:] = np.arange(n_sink, p.prompt)
-        return evict_prompt(p, scores, **eviction)
+        return evict_prompt(p, b, scores, **eviction)
     for kv in range(p.num_kv_heads):
         for number in range(partitions - 1):
             begin = n_sink + number * lag
@@ -177,7 +208,7 @@ def lag_kv(p, b, lag, n_sink, ranks, **eviction):
                     raise Ambiguous
                 score[order] = np.arange(1, lag + 1)
             scores[kv, begin : begin + lag] = score
-    return evict_prompt(p, tie_break(scores), **eviction)
+    return evict_prompt(p, b, tie_break(scores), **eviction)
 
 
 def tie_break(scores):
@@ -186,7 +217,122 @@ def tie_break(scores):
     return np.where(finite, scores - (1e-3 * np.arange(scores.size).reshape(scores.shape) / scores.size if (scores[finite] >= 1).all() else 0), scores)
 
 
+def rope_matrix(p, position):
+    """What RoPE does to a head at a position, [head_dim, head_dim]; `rope` is theta, turned components, the first, interleaved, factor."""
+    theta, dims, first, interleaved, factor = p.rope
+    matrix = np.eye(p.head_dim)
+    for i in range(dims // 2):
+        x, y = (first + 2 * i, first + 2 * i + 1) if interleaved else (first + i, first + dims // 2 + i)
+        angle = position * theta ** (-2 * i / dims)
+        matrix[np.ix_([x, y], [x, y])] = factor * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return matrix
+
+
+def expected_attention(p, b, n_future, n_sink, covariance, value_norm, epsilon, **eviction):
+    n_sink = min(n_sink, p.prompt)
+    turn = np.mean([rope_matrix(p, p.prompt + i) for i in range(n_future)], axis=0)
+    scores = np.full((p.num_kv_heads, p.prompt), np.inf)
+    for kv in range(p.num_kv_heads):
+        keys, values = p.k[b, kv, n_sink : p.prompt], p.v[b, kv, n_sink : p.prompt]
+        shares = []
+        for h in heads_of(p, kv):
+            queries = p.q_pre_rope[b, h, n_sink : p.prompt]
+            mean, spread = turn @ queries.mean(axis=0), turn @ np.cov(queries.T, bias=True) @ turn.T
+            exponent = p.softmax_scale * keys @ mean
+            if covariance:
+                exponent = exponent + p.softmax_scale**2 * np.einsum("ti,ij,tj->t", keys, spread, keys) / 2
+            shares.append(softmax(exponent))
+        norm = np.linalg.norm(values, axis=1) if value_norm else 1
+        scores[kv, n_sink:] = (np.mean(shares, axis=0) + epsilon) * norm
+    return evict_prompt(p, b, scores, **eviction)
+
+
+def l_serve(p, b, budget, logical_size, logical_pages, interval):
+    page = logical_size * logical_pages
+    chosen = [None] * p.num_kv_heads
+    for row in range(p.prompt, p.seq_k):
+        masks = np.zeros((p.num_kv_heads, p.seq_k), bool)
+        pages = -(-(row + 1) // page)
+        for kv in range(p.num_kv_heads):
+            if row % interval == 0 or chosen[kv] is None:
+                scores = np.zeros(pages)
+                for number in range(pages):
+                    bounds = []
+                    for begin in range(number * page, min((number + 1) * page, row + 1), logical_size):
+                        keys = p.k[b, kv, begin : min(begin + logical_size, row + 1)]
+                        queries = p.q[b, heads_of(p, kv), row]
+                        bounds.append(np.maximum(queries * keys.min(axis=0), queries * keys.max(axis=0)).sum())
+                    scores[number] = max(bounds)
+                picks = pages if row <= budget else min(max(3, budget // page), pages)
+                chosen[kv] = [*np.flatnonzero(top_k(scores[:-1], picks - 1)), pages - 1]
+            for number in chosen[kv]:
+                masks[kv, number * page : (number + 1) * page] = True
+            masks[kv, (max(chosen[kv]) + 1) * page :] = True
+            masks[kv, row + 1 :] = False
+        yield masks
+
+
+def infllm(p, b, block_size, n_init, n_local, top_k, n_repr):
+    """Units are closed when all of their tokens have left the window; a token's score is its product with the sum of the queries behind it."""
+    best = globals()["top_k"]
+    for row in range(p.prompt, p.seq_k):
+        seen = row + 1
+        begin = min(n_init, seen)
+        units = max(0, (seen - n_local - n_init) // block_size)
+        relevance = np.zeros(units)
+        for unit in range(units):
+            tokens = np.arange(n_init + unit * block_size, n_init + (unit + 1) * block_size)
+            for h in range(p.num_qo_heads):
+                keys = p.k[b, h // p.group]
+                score = np.array([keys[t] @ p.q[b, h, t + 1 : t + 1 + n_local].sum(axis=0) for t in tokens])
+                relevance[unit] += p.q[b, h, row] @ keys[tokens[best(score, n_repr)]].sum(axis=0)
+        kept = np.zeros(p.seq_k, bool)
+        kept[:begin] = True
+        kept[begin + units * block_size : seen] = True
+        for unit in np.flatnonzero(best(relevance, top_k)):
+            kept[n_init + unit * block_size : n_init + (unit + 1) * block_size] = True
+        yield np.repeat(kept[None], p.num_kv_heads, axis=0)
+
+
+def magic_pig(p, b, bits, tables, n_sink, n_local, epsilon, seed):
+    """Yields what each head of a group weighs, too: the second of a pair, [KV heads, group, tokens]."""
+    planes = random_planes(bits * tables, p.head_dim, seed)
+    begin = min(n_sink, p.prompt)
+    end = max(begin, p.prompt - n_local)
+
+    def buckets(x):
+        sides = x @ planes.T
+        if (abs(sides) < 1e-6 * np.linalg.norm(x, axis=-1, keepdims=True)).any():
+            raise Ambiguous
+        return (sides > 0).reshape(len(x), tables, bits)
+
+    for row in range(p.prompt, p.seq_k):
+        masks = np.zeros((p.num_kv_heads, p.seq_k), bool)
+        weights = np.zeros((p.num_kv_heads, p.group, p.seq_k))
+        masks[:, : row + 1] = True
+        weights[:, :, : row + 1] = 1
+        masks[:, begin:end] = False
+        for kv in range(p.num_kv_heads):
+            if begin == end:
+                continue
+            keys = p.k[b, kv, begin:end] - p.k[b, kv, begin:end].mean(axis=0)
+            of_keys = buckets(keys)
+            for g, h in enumerate(heads_of(p, kv)):
+                query = p.q[b, h, row]
+                found = (of_keys == buckets(query[None])).all(axis=-1).sum(axis=1) >= 2
+                masks[kv, begin:end] |= found
+                cosine = keys @ query / np.linalg.norm(keys, axis=1) / np.linalg.norm(query)
+                share = (1 - np.arccos(cosine) / np.pi) ** bits
+                probability = 1 - (1 - share) ** tables - tables * share * (1 - share) ** (tables - 1)
+                weights[kv, g, begin:end] = np.where(found, 1 / (probability + epsilon), 0)
+        yield masks, weights
+
+
 METHODS = {
+    "magic-pig": magic_pig,
+    "l-serve": l_serve,
+    "infllm": infllm,
+    "expected-attention": expected_attention,
     "h2o": h2o,
     "tova": tova,
     "snap-kv": snap_kv,

@@ -58,3 +58,11 @@ def split_mix(key, number):
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & bits
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & bits
     return z ^ (z >> 31)
+
+
+def random_planes(count, head_dim, seed):
+    """Rows of standard normal numbers, by Box and Muller from pairs of 53-bit ones."""
+    stream = split_mix(seed, 0)
+    numbers = [split_mix(stream, i) >> 11 for i in range(2 * count * head_dim)]
+    radius, turn = (np.array(numbers[::2], float) + 1) / 2**53, np.array(numbers[1::2], float) / 2**53
+    return (np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * turn)).astype(np.float32).astype(float).reshape(count, head_dim)

@@ -29,6 +29,7 @@ AMBIGUOUS_SHARE_RECORDED = 0.1  # a model gives many keys almost nothing, and so
 
 class Problem:
     first_qo_head = first_kv_head = 0  # the numbers that its first heads have in their layer
+    window, sinks, rope = 0, [], []  # of the model itself, in a generation
 
     def __init__(self, folder, number):
         self.__dict__.update(json.loads((folder / f"{number}.json").read_text()))
@@ -82,18 +83,26 @@ def a_shape(p, b, h, n_sink, n_local):
     return p.causal & ((p.column[None, :] < n_sink) | (distance < n_local))
 
 
-def vertical_slash(p, b, h, n_vertical, n_slash, last_q, forced_columns, forced_slashes):
-    columns, slashes = p.line_sums(b, h, np.arange(max(0, p.seq_q - last_q), p.seq_q))
+def vertical_slash(p, b, h, n_vertical, n_slash, last_q, forced_columns, forced_slashes, end=None):
+    """Lines of the rows before row `end`, the last one by default."""
+    end = p.seq_q if end is None else end
+    seen = p.first_position + end
+    columns, slashes = (sums[:seen] for sums in p.line_sums(b, h, np.arange(max(0, end - last_q), end)))
     columns[:forced_columns] = np.inf
     slashes[:forced_slashes] = np.inf
     kept = np.zeros_like(p.causal)
-    kept[:, : p.num_visible] |= top_k(columns, n_vertical)[None, :]
+    kept[:, :seen] |= top_k(columns, n_vertical)[None, :]
     for offset in np.flatnonzero(top_k(slashes, n_slash)):
         for first in range(0, p.seq_q, 64):
             rows = slice(first, min(first + 64, p.seq_q))
             begin = p.position[first] - offset  # where the diagonal meets the block's first row
             kept[rows, max(begin, 0) : max(begin + 64, 0)] = True
     return kept & p.causal
+
+
+def static_index(p, b, h, at, last_q, **lines):
+    end = min(max(int(np.floor(at * p.seq_q + 0.5)), 1), p.seq_q)
+    return vertical_slash(p, b, h, last_q=last_q, end=end, **lines)
 
 
 def block_sparse(p, b, h, n_blocks):
@@ -164,6 +173,7 @@ PREFILL = {
     "block-sparse": block_sparse,
     "s2-attention": s2_attention,
     "sample-attention": sample_attention,
+    "static-index": static_index,
 } | prefill_definitions.METHODS
 
 
@@ -259,10 +269,20 @@ def check_decode(p, folder, number, report):
 def check_generation(p, folder, number, report):
     steps = p.seq_k - p.prompt
     kept = p.read(folder, number, "kept", (steps, p.batch, p.num_kv_heads, p.seq_k), np.uint8).astype(bool)
+    if (folder / f"{number}.weights").exists():
+        weights = p.read(folder, number, "weights", (steps, p.batch, p.num_kv_heads, p.group, p.seq_k))
+    if p.rope:
+        p.q_pre_rope = p.read(folder, number, "q_pre_rope", p.q.shape)
+        p.value_norms = p.read(folder, number, "value_norms", (p.batch, p.num_qo_heads, p.prompt))
     for b in range(p.batch):
         try:
             for step, expected in enumerate(eviction_definitions.METHODS[p.method](p, b, **p.parameters)):
                 report.compared += p.num_kv_heads
+                if isinstance(expected, tuple):
+                    expected, weighed = expected
+                    if not close(weights[step, b], weighed, 1e-3):
+                        report.fail(number, p, f"step {step}: the sampled tokens' weights differ")
+                        break
                 if not np.array_equal(kept[step, b], expected):
                     kv, token = np.argwhere(kept[step, b] != expected)[0]
                     report.fail(number, p, f"prompt {p.prompt} step {step} KV head {kv} token {token}: headscope {kept[step, b, kv, token]}, here {expected[kv, token]}")

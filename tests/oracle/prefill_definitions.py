@@ -2,7 +2,7 @@
 """Prefill methods as masks over all (row, column) pairs of one head; see methods_kept_sets.py, which compares them."""
 import numpy as np
 
-from kept_set_rules import Ambiguous, RELATIVE_GAP, softmax, split_mix, top_k, top_share
+from kept_set_rules import RELATIVE_GAP, Ambiguous, random_planes, softmax, split_mix, top_k, top_share
 
 
 def streaming_llm(p, b, h, n_sink, n_local, n_dilated, interval):
@@ -79,12 +79,22 @@ def means(x, size):
     return np.array([x[s : s + size].mean(axis=0) for s in range(0, len(x), size)])
 
 
+def lines_for_share(lines, gamma):
+    """How many of the largest lines hold the share gamma."""
+    reached = np.cumsum(np.sort(lines)[::-1]) / lines.sum()
+    if gamma >= 1:
+        return len(lines)
+    if (abs(reached - gamma) < RELATIVE_GAP).any():
+        raise Ambiguous
+    return int((reached < gamma).sum()) + 1 if gamma > 0 else 0
+
+
 def flex_prefill(p, b, h, gamma, tau, min_budget, keep_ends):
     q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
-    least = -(-min_budget // 128)
+    least = max(-(-min_budget // 128), 1 if keep_ends else 0)
     probed = np.arange(max(0, p.seq_q - 128), p.seq_q)
-    columns, slashes = p.line_sums(b, h, probed)
-    stripes = [np.array([lines[s : s + 128].sum() for s in range(0, len(lines), 128)]) for lines in (columns, slashes)]
+    lines = p.line_sums(b, h, probed)
+    stripes = [np.array([line[s : s + 128].sum() for s in range(0, len(line), 128)]) for line in lines]
     key_means = means(k, 128)
     predicted = softmax(p.cap(p.softmax_scale * key_means @ q[probed].mean(axis=0)))
     true = stripes[0] / stripes[0].sum()
@@ -92,24 +102,24 @@ def flex_prefill(p, b, h, gamma, tau, min_budget, keep_ends):
     divergence = sum((x[x > 0] * np.log(x[x > 0] / middle[x > 0])).sum() for x in (predicted, true)) / 2
     if abs(np.sqrt(max(divergence, 0)) - tau) < 1e-4:
         raise Ambiguous
+    query_aware = np.sqrt(max(divergence, 0)) < tau
+    counts = [least if query_aware else max(lines_for_share(line, gamma) // 128 + 1, least) for line in lines]
+    if keep_ends:
+        for stripe in stripes:
+            stripe[0] = np.inf
+    vertical, slash = (np.flatnonzero(top_k(stripe, count)) for stripe, count in zip(stripes, counts))
     kept = np.zeros_like(p.causal)
-    if np.sqrt(max(divergence, 0)) < tau:
+    for rows, first, last in row_blocks(p, 128):
+        keep_blocks(kept, rows, vertical, 128)
+        for own in range(first // 128, last // 128 + 1):
+            keep_blocks(kept, rows, [own - s for s in slash if s <= own], 128)
+    if query_aware:
         rows_of_map = []
         for rows, _, last in row_blocks(p, 128):
             rows_of_map.append(softmax(p.cap(p.softmax_scale * key_means[: last // 128 + 1] @ q[rows].mean(axis=0))))
         chosen = np.split(top_share(np.concatenate(rows_of_map), gamma), np.cumsum([len(row) for row in rows_of_map])[:-1])
-        for (rows, _, _), row, mask in zip(row_blocks(p, 128), rows_of_map, chosen):
-            keep_blocks(kept, rows, np.flatnonzero(mask | top_k(row, least)), 128)
-    else:
-        vertical, slash = (np.flatnonzero(top_share(x, gamma, least)) for x in stripes)
-        for rows, first, _ in row_blocks(p, 128):
-            keep_blocks(kept, rows, vertical, 128)
-            for stripe in slash:
-                lowest, highest = first - 128 * stripe - 127, first + 127 - 128 * stripe
-                keep_blocks(kept, rows, [j for j in range(len(key_means)) if 128 * j <= highest and 128 * j + 127 >= lowest], 128)
-    if keep_ends:
-        for rows, first, last in row_blocks(p, 128):
-            keep_blocks(kept, rows, [0, *range(first // 128, last // 128 + 1)], 128)
+        for (rows, _, _), mask in zip(row_blocks(p, 128), chosen):
+            keep_blocks(kept, rows, np.flatnonzero(mask), 128)
     return kept & p.causal
 
 
@@ -142,39 +152,48 @@ def x_attention(p, b, h, tau, stride, force_ends):
 
 
 def alike(x, size, similarity, theta):
-    """Which blocks of rows a mean stands for."""
+    """Which blocks of rows a mean stands for; similarity 1 is the paper's."""
     result = []
     for s in range(0, len(x), size):
         rows = x[s : s + size]
-        if similarity:
-            rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        if norms.max() < 1e-5:  # the one key there is, less its mean
+            result.append(True)
+            continue
         products = rows @ rows.T
-        value = products.mean() if similarity else products.mean() / products.max()
+        value = products.mean() / products.max() if similarity else (products / norms / norms.T).mean()
         if abs(value - theta) < 1e-6:
             raise Ambiguous
-        result.append(value >= theta)
+        result.append(value > theta)
     return np.array(result)
 
 
-def sparge_attn(p, b, h, tau, theta, similarity):
+def sparge_attn(p, b, h, top_k, rule, tau, theta, similarity, centre):
+    best = globals()["top_k"]
     q, k = p.q[b, h], p.k[b, h // p.group][: p.num_visible]
+    if centre:
+        k = k - k.mean(axis=0)
     keys_alike, queries_alike = alike(k, 64, similarity, theta), alike(q, 128, similarity, theta)
     key_means = means(k, 64)
     kept = np.zeros_like(p.causal)
     for number, (rows, _, last) in enumerate(row_blocks(p, 128)):
         count = last // 64 + 1
         seen = keys_alike[:count]
-        if not queries_alike[number] or not seen.any() or tau >= 1:
-            keep_blocks(kept, rows, range(count) if seen.any() or tau >= 1 else np.flatnonzero(~seen), 64)
+        keep_blocks(kept, rows, np.flatnonzero(~seen) if queries_alike[number] else range(count), 64)
+        if not queries_alike[number] or not seen.any():
             continue
-        keep_blocks(kept, rows, np.flatnonzero(~seen), 64)
-        mass = softmax(p.cap(p.softmax_scale * key_means[:count][seen] @ q[rows].mean(axis=0)))
+        scores = p.cap(p.softmax_scale * key_means[:count][seen] @ q[rows].mean(axis=0))
+        if rule == 0:
+            taken = best(scores, max(1, int(top_k * len(key_means) + 1e-9)))
+            keep_blocks(kept, rows, np.flatnonzero(seen)[taken], 64)
+            continue
+        mass = softmax(scores)
         order = np.argsort(-mass, kind="stable")
         reached = np.cumsum(mass[order])
-        if (abs(reached - tau) < RELATIVE_GAP).any():
+        if tau < 1 and (abs(reached - tau) < RELATIVE_GAP).any():
             raise Ambiguous
-        taken = int((reached <= tau).sum())
-        if 0 < taken < len(mass) and mass[order[taken - 1]] - mass[order[taken]] < RELATIVE_GAP:
+        taken = max(1, int((reached <= tau).sum())) if tau < 1 else len(mass)
+        if taken < len(mass) and mass[order[taken - 1]] - mass[order[taken]] < RELATIVE_GAP:
             raise Ambiguous
         keep_blocks(kept, rows, np.flatnonzero(seen)[order[:taken]], 64)
     return kept & p.causal
@@ -246,14 +265,81 @@ def infllm_v2(p, b, h, top_k, n_first, n_local, rows):
 
     def choose(scores, first, last):
         blocks = np.arange(last // 64 + 1)
-        forced = (blocks < n_first) | (blocks >= first // 64) | (blocks >= max(0, first - n_local + 1) // 64)
-        others = blocks[~forced]
-        return {*blocks[forced], *others[best(scores[others], top_k)]}
+        local = blocks > first // 64 - -(-n_local // 64)
+        initial = (blocks < n_first) & ~local
+        others = blocks[~local & ~initial]
+        return {*blocks[local | initial], *others[best(scores[others], max(0, top_k - initial.sum()))]}
 
     return by_compressed_keys(p, b, h, choose, pool, rows)
 
 
+def for_64_rows(p, wanted):
+    """Of what single rows keep, [rows, keys], what an index of 64 rows holds."""
+    kept = np.zeros_like(p.causal)
+    for rows, _, _ in row_blocks(p, 64):
+        kept[rows] = wanted[rows].any(axis=0)[None, :]
+    return kept & p.causal
+
+
+def hash_sparse(p, b, h, num_buckets, seed):
+    directions = random_planes(num_buckets // 2, p.head_dim, seed)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+
+    def buckets(x):
+        along = np.concatenate([x @ directions.T, -x @ directions.T], axis=1)
+        best = np.sort(along, axis=1)
+        if (best[:, -1] - best[:, -2] < 1e-9 * abs(best[:, -1])).any():
+            raise Ambiguous
+        return along.argmax(axis=1)
+
+    return for_64_rows(p, buckets(p.q[b, h])[:, None] == buckets(p.k[b, h // p.group])[None, :])
+
+
+def hyper_attention(p, b, h, block_size, sample_size, min_seq_len, num_planes, seed):
+    planes = random_planes(num_planes, p.head_dim, seed)
+    stream = split_mix(seed, p.first_qo_head + h + 1)
+
+    def gray_places(x):
+        sides = x @ planes.T
+        if (abs(sides) < 1e-12 * np.linalg.norm(x, axis=1, keepdims=True)).any():
+            raise Ambiguous
+        number = (sides > 0) @ (1 << np.arange(num_planes))
+        return number ^ (number >> 1)
+
+    of_queries, of_keys = gray_places(p.q[b, h]), gray_places(p.k[b, h // p.group][: p.num_visible])
+    wanted = np.zeros_like(p.causal)
+
+    def halve(begin, end):
+        rows = np.flatnonzero((p.position >= begin) & (p.position < end))
+        if end - begin <= min_seq_len:
+            wanted[rows, begin:end] = True
+            return
+        middle = begin + (end - begin + 1) // 2
+        halve(begin, middle)
+        halve(middle, end)
+        rows = np.flatnonzero((p.position >= middle) & (p.position < end))
+        if len(rows) == 0:
+            return
+        if end - middle < min_seq_len:
+            wanted[rows, begin:middle] = True
+            return
+        keys = begin + np.argsort(of_keys[begin:middle], kind="stable")
+        blocks = -(-len(keys) // block_size)
+        rows_of_block = max(1, -(-len(rows) // block_size) * block_size // blocks)
+        for rank, row in enumerate(rows[np.argsort(of_queries[rows], kind="stable")]):
+            block = min(rank // rows_of_block, blocks - 1)
+            wanted[row, keys[block * block_size : (block + 1) * block_size]] = True
+        draw = split_mix(stream, middle)
+        for i in range(sample_size):
+            wanted[rows, begin + (((split_mix(draw, i) >> 32) * len(keys)) >> 32)] = True
+
+    halve(0, p.num_visible)
+    return for_64_rows(p, wanted)
+
+
 METHODS = {
+    "hyper-attention": hyper_attention,
+    "hash-sparse": hash_sparse,
     "streaming-llm": streaming_llm,
     "lm-infinite": lm_infinite,
     "big-bird": big_bird,

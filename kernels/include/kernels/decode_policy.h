@@ -18,10 +18,20 @@
 
 namespace headscope::kernels {
 
+// How RoPE turns a layer's queries and keys: pair i of the components from first_dim on by position * theta^(-2 i /
+// num_dims). A pair is components i and num_dims / 2 + i, or 2 i and 2 i + 1 where interleaved.
+struct RopeRotation {
+  float theta = 0;       // 0: not known
+  int32_t num_dims = 0;  // 0: head_dim
+  int32_t first_dim = 0;
+  bool interleaved = false;
+  float attention_factor = 1;  // on cosine and sine
+};
+
 // What there is before the first step.
 struct DecodePrompt {
   // K and V of the prompt's tokens, seq_k of them; 0: the first step begins the sequence. q: its last seq_q query rows,
-  // from position first_position of these tokens on; 0: they are not at hand.
+  // from position first_position of these tokens on; 0: they are not at hand. window: what they saw, 0: all before.
   AttentionProblem cache;
   int32_t first_token = 0;  // token 0 of `cache` in the sequence
   // Natural-log LSE of those rows, [batch, num_qo_heads, seq_q], or null: the prompt's attention is exp(score - lse).
@@ -29,6 +39,12 @@ struct DecodePrompt {
   int64_t lse_batch_stride = 0, lse_head_stride = 0;
   int32_t capacity = 0;  // tokens that the sequence will have at most; 0: not known
   int32_t layer = 0;
+  // The rows of q before RoPE, with its shape and dtype; null: not at hand.
+  StridedTensor<const void> q_pre_rope = {};
+  RopeRotation rope = {};
+  // Norms of W_o v of the cache's tokens, [batch, num_qo_heads, seq_k], tokens contiguous; null: not at hand.
+  const float* value_norms = nullptr;
+  int64_t value_norms_batch_stride = 0, value_norms_head_stride = 0;
 };
 
 struct DecodeStep {
@@ -36,7 +52,7 @@ struct DecodeStep {
   AttentionProblem problem;
   int32_t first_token = 0;  // token 0 of `problem` in the sequence
   // What lower layers attend to at this step, by layer, each in tokens of its own problem; null or shorter where the
-  // driver does not have them.
+  // driver does not have them. Where a layer chose something for the layers above it, that is its `chosen`.
   std::span<const DecodeSelection* const> lower_layers = {};
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace headscope::kernels {
@@ -35,6 +36,9 @@ struct DecodeSelection {
   // Elements of K, V and the mean moved per KV head by selection and attention (SparQ, equation 11, and its
   // equivalents), for the cost columns.
   int64_t elements_moved = 0;
+  // What the method chose here for higher layers, while this one attends to more (TidalDecode); null: nothing. No
+  // executor looks at it.
+  std::shared_ptr<const DecodeSelection> chosen;
 };
 
 // Of a valid selection over a cache of seq_k tokens: how many tokens list `list` (batch * num_kv_heads + KV head)

@@ -41,6 +41,7 @@ struct AttentionProblem {
   int32_t first_kv_head = 0;
   // Query heads per KV head in their layer, where the problem may hold fewer of them; 0: GroupSize().
   int32_t layer_group_size = 0;
+  int32_t layer = -1;  // its number in the model, for patterns that differ from layer to layer; -1: not known
   DType dtype = DType::kFloat32;
   StridedTensor<const void> q;  // [batch, num_qo_heads, seq_q, head_dim]
   StridedTensor<const void> k;  // [batch, num_kv_heads, seq_k, head_dim]

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefill methods that are made of a file's contents while the program runs: a mask, or a number per head. Who reads
+// the file makes the method and adds it to the registry, where it is found by its name from then on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/method.h"
+#include "kernels/sparse_index.h"
+#include "kernels/status.h"
+
+namespace headscope::kernels {
+
+// Key blocks that blocks of query rows keep, counted in positions of the prompt.
+struct BlockMask {
+  int32_t block_q = 128, block_k = 128;  // tokens
+  int32_t num_heads = 1;                 // 1: of all query heads; else of query head 0 and the next ones of a layer
+  int32_t num_rows = 0;                  // blocks of query rows
+  std::vector<int64_t> begin = {};       // [num_heads * num_rows + 1], CSR
+  std::vector<int32_t> blocks = {};
+};
+
+// Keeps what the mask keeps, causally; 64 query rows keep what any of their blocks does. Errors: kInvalidArgument, in
+// one sentence that names the field. Select refuses problems with rows or heads that the mask does not have.
+Status MakeMaskMethod(const std::string& name, BlockMask mask, std::unique_ptr<PrefillMethod>* method);
+// Keeps what the index keeps, of problems of its own lengths alone. The index is checked (Validate) and causal.
+Status MakeMaskMethod(const std::string& name, SparseIndex index, std::unique_ptr<PrefillMethod>* method);
+
+// DuoAttention (kernels/methods/duo_attention.cpp): `values` [num_layers, num_kv_heads], row by row.
+Status MakeDuoAttention(const std::string& name, int32_t num_layers, int32_t num_kv_heads, std::vector<double> values,
+                        std::unique_ptr<PrefillMethod>* method);
+
+// FindPrefillMethod() and FindMethod() find it by its name, which must be new; PrefillMethods() does not list it. It
+// lives as long as the program. Any thread.
+const PrefillMethod& AddPrefillMethod(std::unique_ptr<PrefillMethod> method);
+
+}  // namespace headscope::kernels

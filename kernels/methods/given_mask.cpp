@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks that somebody else made: blocks, as FlexAttention's, or a whole index.
+#include <algorithm>
+#include <utility>
+
+#include "head_groups.h"
+#include "kernels/file_methods.h"
+#include "registry.h"
+#include "selector.h"
+
+namespace headscope::kernels {
+namespace {
+
+constexpr int32_t kRows = 64;
+
+MethodSpec MakeSpec(const std::string& name) {
+  return {
+      .name = name,
+      .title = "Mask from a file",
+      .family = "given mask",
+      .paper = "none: the file's",
+      .summary = "Keeps what the file says, and nothing to the right of the diagonal.",
+      .phase = Phase::kPrefill,
+  };
+}
+
+std::string Refused(const MethodSpec& spec, const std::string& field, int64_t value, const std::string& allowed) {
+  return spec.name + ": " + field + " is " + std::to_string(value) + ", " + allowed;
+}
+
+class BlockMaskMethod final : public internal::PrefillSelector {
+ public:
+  BlockMaskMethod(const std::string& name, BlockMask mask) : PrefillSelector(MakeSpec(name)), mask_(std::move(mask)) {}
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues&, const RunOptions& options,
+                SparseIndex* index) const override {
+    const int64_t rows = int64_t{mask_.num_rows} * mask_.block_q;
+    if (int64_t{problem.first_position} + problem.seq_q > rows) {
+      return {StatusCode::kInvalidArgument,
+              Refused(spec(), "the problem's last position", int64_t{problem.first_position} + problem.seq_q - 1,
+                      "and the mask has rows for " + std::to_string(rows) + ": take a mask of that length")};
+    }
+    if (mask_.num_heads > 1 && problem.first_qo_head + problem.num_qo_heads > mask_.num_heads) {
+      return {StatusCode::kInvalidArgument,
+              Refused(spec(), "the problem's last query head", problem.first_qo_head + problem.num_qo_heads - 1,
+                      "and the mask has " + std::to_string(mask_.num_heads) + " heads: take one of the model's")};
+    }
+    return internal::SelectByHead(
+        problem, options,
+        [&](const internal::HeadGroup& group, SparseIndexBuilder* builder) {
+          for (int32_t i = 0; i < group.num_heads && !options.stop.stop_requested(); ++i)
+            AddLists(problem, mask_.num_heads > 1 ? problem.first_qo_head + group.first_head + i : 0, builder);
+        },
+        index);
+  }
+
+  void AddLists(const AttentionProblem& problem, int32_t head, SparseIndexBuilder* builder) const {
+    for (int32_t tile = 0; tile < problem.seq_q; tile += 2 * kRows) {
+      for (int32_t half = 0; half < 2; ++half) {
+        const int32_t begin = tile + half * kRows, end = std::min(begin + kRows, problem.seq_q);
+        if (begin >= end) break;
+        const uint32_t flag = half == 0 ? kRunUpperHalf : kRunLowerHalf;
+        const int32_t last = (problem.first_position + end - 1) / mask_.block_q;
+        for (int32_t row = (problem.first_position + begin) / mask_.block_q; row <= last; ++row) {
+          const auto list = static_cast<size_t>(int64_t{head} * mask_.num_rows + row);
+          for (int64_t at = mask_.begin[list]; at < mask_.begin[list + 1]; ++at) {
+            const int64_t key = int64_t{mask_.blocks[static_cast<size_t>(at)]} * mask_.block_k;
+            builder->AddRange(key, key + mask_.block_k, flag);
+          }
+        }
+      }
+      builder->FinishList();
+    }
+  }
+
+  const BlockMask mask_;
+};
+
+class IndexMethod final : public internal::PrefillSelector {
+ public:
+  IndexMethod(const std::string& name, SparseIndex index) : PrefillSelector(MakeSpec(name)), index_(std::move(index)) {}
+
+ private:
+  Status Choose(const AttentionProblem& problem, const ParameterValues&, const RunOptions&,
+                SparseIndex* index) const override {
+    const std::pair<const char*, std::pair<int64_t, int64_t>> shapes[] = {
+        {"seq_q", {problem.seq_q, index_.seq_q}},
+        {"seq_k", {problem.seq_k, index_.seq_k}},
+        {"first_position", {problem.first_position, index_.first_position}},
+        {"batch", {problem.batch, index_.batch}}};
+    for (const auto& [field, both] : shapes) {
+      if (both.first != both.second) {
+        return {StatusCode::kInvalidArgument,
+                Refused(spec(), std::string("the problem's ") + field, both.first,
+                        "and the index was made for " + std::to_string(both.second) + ": take one of that shape")};
+      }
+    }
+    const bool shared = index_.num_qo_heads == 1;
+    if (!shared && problem.first_qo_head + problem.num_qo_heads > index_.num_qo_heads) {
+      return {StatusCode::kInvalidArgument,
+              Refused(spec(), "the problem's last query head", problem.first_qo_head + problem.num_qo_heads - 1,
+                      "and the index has " + std::to_string(index_.num_qo_heads) + " heads: take one of the model's")};
+    }
+    SparseIndex chosen = index_;
+    chosen.num_qo_heads = problem.num_qo_heads;
+    const int32_t tiles = index_.View().NumRowTiles();
+    const auto pick = [&](const auto& of_lists, auto* picked) {
+      picked->clear();
+      for (int32_t sequence = 0; sequence < problem.batch; ++sequence) {
+        for (int32_t head = 0; head < problem.num_qo_heads; ++head) {
+          const int64_t first = index_.View().ListId(sequence, shared ? 0 : problem.first_qo_head + head, 0);
+          picked->insert(picked->end(), of_lists.begin() + first, of_lists.begin() + first + tiles);
+        }
+      }
+    };
+    pick(index_.run_begin, &chosen.run_begin);
+    pick(index_.run_count, &chosen.run_count);
+    pick(index_.column_begin, &chosen.column_begin);
+    pick(index_.column_count, &chosen.column_count);
+    *index = std::move(chosen);
+    return {};
+  }
+
+  const SparseIndex index_;
+};
+
+}  // namespace
+
+Status MakeMaskMethod(const std::string& name, BlockMask mask, std::unique_ptr<PrefillMethod>* method) {
+  const auto refuse = [](const std::string& sentence) { return Status(StatusCode::kInvalidArgument, sentence); };
+  constexpr int32_t kLargest = 1 << 28;
+  for (const auto& [field, value] : {std::pair{"block_q", mask.block_q},
+                                     {"block_k", mask.block_k},
+                                     {"num_heads", mask.num_heads},
+                                     {"num_rows", mask.num_rows}}) {
+    if (value < 1 || value > kLargest)
+      return refuse(std::string(field) + " is " + std::to_string(value) + ", allowed is 1 to 2^28");
+  }
+  const int64_t lists = int64_t{mask.num_heads} * mask.num_rows;
+  if (static_cast<int64_t>(mask.begin.size()) != lists + 1 || mask.begin.front() != 0 ||
+      mask.begin.back() != static_cast<int64_t>(mask.blocks.size()) ||
+      !std::is_sorted(mask.begin.begin(), mask.begin.end()))
+    return refuse("begin does not cut blocks into " + std::to_string(lists) + " lists");
+  for (const int32_t block : mask.blocks) {
+    if (block < 0 || int64_t{block} * mask.block_k >= kLargest)
+      return refuse("blocks holds " + std::to_string(block) + ", which is no block of 2^28 keys");
+  }
+  *method = std::make_unique<BlockMaskMethod>(name, std::move(mask));
+  return {};
+}
+
+Status MakeMaskMethod(const std::string& name, SparseIndex index, std::unique_ptr<PrefillMethod>* method) {
+  if (Status status = Validate(index.View()); !status.ok()) return status;
+  if (index.rule.kind == MaskKind::kNone)
+    return {StatusCode::kInvalidArgument, "mask_kind is 0 (no rule), and keys in a row's future cannot be kept"};
+  *method = std::make_unique<IndexMethod>(name, std::move(index));
+  return {};
+}
+
+}  // namespace headscope::kernels

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decode methods that go by the steps before or the layers below, and evict nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "generation.h"
+
+namespace headscope::kernels {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::FreshSeed;
+using testing::Generation;
+using ::testing::HasSubstr;
+using testing::kLength;
+using testing::kPrompt;
+using testing::RandomProblem;
+using testing::SquareShape;
+using testing::Steps;
+using testing::Tokens;
+
+struct Setting {
+  const char* method;
+  const char* all;  // parameters with which everything is attended to
+};
+
+constexpr Setting kSettings[] = {{"magic-pig", "n_local=200"},
+                                 {"l-serve", "budget=1000"},
+                                 {"infllm", "n_local=300"},
+                                 {"tidal-decode", ""}};  // layer 0
+
+TEST(HistoryMethods, AreAllHere) {
+  std::vector<std::string> expected, named;
+  for (const DecodeMethod* method : DecodeMethods()) {
+    if (method->spec().needs_history && method->spec().family != "cache eviction")
+      expected.push_back(method->spec().name);
+  }
+  for (const Setting& setting : kSettings) named.emplace_back(setting.method);
+  EXPECT_EQ(named, expected);
+}
+
+TEST(HistoryMethods, ABudgetOfEverythingIsDenseAndNothingIsEvicted) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(kLength, 4, 2), &random);
+  for (const Setting& setting : kSettings) {
+    Generation generation(setting.method, setting.all);
+    int32_t position = kPrompt;
+    for (const DecodeSelection& selection : generation.All(data)) {
+      ++position;
+      for (int64_t list = 0; list < 2; ++list)
+        EXPECT_EQ(static_cast<int32_t>(TokensOfList(selection, list, position).size()), position) << setting.method;
+      EXPECT_TRUE(std::all_of(selection.weights.begin(), selection.weights.end(), [](float w) { return w == 1; }));
+      EXPECT_GT(selection.elements_moved, 0);
+    }
+    EXPECT_EQ(generation.driver().NumEvicted(0), 0);
+  }
+}
+
+TEST(HistoryMethods, BeginAgainAfterAnotherGeneration) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(kLength, 4, 2), &random), other(SquareShape(kLength, 4, 2), &random);
+  for (const auto& [method, parameters] : {std::pair{"magic-pig", "bits=3,tables=8"},
+                                           {"l-serve", "budget=60,logical_size=4,logical_pages=2"},
+                                           {"infllm", "block_size=8,n_init=4,n_local=40,top_k=3"}}) {
+    Generation generation(method, parameters), fresh(method, parameters);
+    generation.All(other);
+    const Steps again = generation.All(data), expected = fresh.All(data);
+    for (size_t step = 0; step < expected.size(); ++step) {
+      EXPECT_EQ(again[step].pages, expected[step].pages) << method;
+      EXPECT_EQ(again[step].weights, expected[step].weights) << method;
+    }
+  }
+}
+
+// The weights make up for what was not sampled.
+TEST(MagicPig, SamplesWithoutBias) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(kLength), &random, 0.5f);
+  double mean = 0;
+  size_t most = 0;
+  constexpr int kDraws = 300;
+  for (int seed = 0; seed < kDraws; ++seed) {
+    Generation generation("magic-pig", "bits=4,tables=12,n_sink=4,n_local=8,seed=" + std::to_string(seed));
+    ASSERT_TRUE(generation.Begin(data, kPrompt, kPrompt).ok());
+    const DecodeSelection selection = generation.Step(data, kPrompt);
+    most = std::max(most, selection.pages.size());
+    for (const float weight : selection.weights) mean += static_cast<double>(weight) / kDraws;
+  }
+  EXPECT_NEAR(mean, kPrompt + 1, 0.1 * kPrompt) << "every token is stood for";
+  EXPECT_LT(most, static_cast<size_t>(kPrompt));
+}
+
+TEST(MagicPig, FindsWhatPointsAlongTheQuery) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.3f);
+  for (int32_t d = 0; d < 16; ++d) {
+    data.k.Set(0, 0, 90, d, 5 * data.q.Get(0, 0, kPrompt, d));
+  }
+  const Steps steps = Generation("magic-pig", "bits=8,tables=40").All(data);
+  EXPECT_THAT(Tokens(steps.front(), 0), Contains(90));
+  EXPECT_LT(Tokens(steps.front(), 0).size(), 150u);
+}
+
+TEST(LServe, ReusesAChoiceAndKeepsTheNewestPage) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(kLength), &random);
+  const Steps steps = Generation("l-serve", "budget=48,logical_size=4,logical_pages=4,interval=6").All(data);
+  // Chosen at the first step (token 200) and where the tokens before are a multiple of 6: 204 and 210.
+  const auto older = [&](size_t step) {
+    std::vector<int32_t> pages = steps[step].pages;
+    std::erase_if(pages, [](int32_t page) { return page >= kPrompt / 16; });
+    return pages;
+  };
+  for (const size_t step : {1u, 2u, 3u}) EXPECT_EQ(older(step), older(0));
+  for (const size_t step : {5u, 6u, 7u, 8u, 9u}) EXPECT_EQ(older(step), older(4));
+  EXPECT_NE(older(4), older(0));
+  for (size_t step = 0; step < steps.size(); ++step)
+    EXPECT_EQ(steps[step].pages.back(), (kPrompt + static_cast<int32_t>(step)) / 16);
+  EXPECT_GT(steps[4].elements_moved, steps[5].elements_moved);
+}
+
+TEST(InfLlm, LooksUpTheUnitWhoseTokensLaterQueriesAskedFor) {
+  std::mt19937 random(FreshSeed());
+  RandomProblem data(SquareShape(kLength), &random, 0.05f);
+  for (int32_t row = 0; row < kLength; ++row) data.q.Set(0, 0, row, 3, 2.0f);
+  data.k.Set(0, 0, 70, 3, 4.0f);
+  const Steps steps = Generation("infllm", "block_size=10,n_init=5,n_local=50,top_k=1,n_repr=1").All(data);
+  std::vector<int32_t> expected = {0, 1, 2, 3, 4};
+  for (int32_t token = 65; token < 75; ++token) expected.push_back(token);
+  for (int32_t token = 145; token <= kPrompt; ++token) expected.push_back(token);  // 14 units of 10 from token 5 on
+  EXPECT_EQ(Tokens(steps.front(), 0), expected);
+}
+
+TEST(InfLlm, SaysThatItNeedsAllQueries) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(kLength), &random);
+  EXPECT_THAT(Generation("infllm", "").Begin(data, kPrompt, 199).message(),
+              HasSubstr("last 200 queries, and 199 are at hand"));
+}
+
+// Layer by layer, as a driver that runs them together does.
+TEST(TidalDecode, HigherLayersAttendToWhatAChoosingLayerTook) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(kLength, 4, 2), &random);
+  const DecodeMethod& method = *FindDecodeMethod("tidal-decode");
+  const ParameterValues values = testing::Values(method.spec(), "k=20,first_layer=1,reselect_layer=3");
+  DecodeStep step;
+  step.problem = data.View();
+  step.problem.q.data = static_cast<const float*>(step.problem.q.data) + kPrompt * step.problem.q.row_stride;
+  step.problem.seq_q = 1;
+  step.problem.seq_k = kPrompt + 1;
+  step.problem.first_position = kPrompt;
+  std::vector<DecodeSelection> made(6);
+  std::vector<const DecodeSelection*> lower;
+  for (int32_t layer = 0; layer < 6; ++layer) {
+    DecodeDriver driver(method, values);
+    DecodePrompt prompt;
+    prompt.cache = data.View();
+    prompt.cache.seq_q = 0;
+    prompt.cache.seq_k = kPrompt;
+    prompt.layer = layer;
+    ASSERT_TRUE(driver.Begin(prompt, {}).ok());
+    DecodeStep of_layer = step;
+    // The layers that choose see other queries.
+    if (layer == 3)
+      of_layer.problem.q.data = static_cast<const float*>(step.problem.q.data) + 5 * step.problem.q.row_stride;
+    of_layer.lower_layers = lower;
+    ASSERT_TRUE(driver.Append(of_layer, {}).ok());
+    const Status status = driver.Step(of_layer, {}, &made[static_cast<size_t>(layer)]);
+    ASSERT_TRUE(status.ok()) << status.message();
+    lower.push_back(&made[static_cast<size_t>(layer)]);
+  }
+  const DecodeMethod& exact = *FindDecodeMethod("exact-top-k");
+  DecodeSelection first;
+  ASSERT_TRUE(exact.Select(step.problem, testing::Values(exact.spec(), "k=20"), {}, &first).ok());
+  for (const size_t layer : {0u, 1u, 3u}) EXPECT_TRUE(IsDense(made[layer], kPrompt + 1));
+  EXPECT_EQ(made[2].pages, first.pages);
+  EXPECT_EQ(made[4].pages, made[3].chosen->pages);
+  EXPECT_EQ(made[5].pages, made[3].chosen->pages);
+  EXPECT_NE(made[4].pages, made[2].pages);
+}
+
+TEST(TidalDecode, SaysWhichLayersChoiceIsMissing) {
+  std::mt19937 random(FreshSeed());
+  const RandomProblem data(SquareShape(kLength), &random);
+  const DecodeMethod& method = *FindDecodeMethod("tidal-decode");
+  DecodeDriver driver(method, testing::Values(method.spec(), ""));
+  DecodePrompt prompt;
+  prompt.cache = data.View();
+  prompt.cache.seq_q = 0;
+  prompt.cache.seq_k = kPrompt;
+  prompt.layer = 7;
+  ASSERT_TRUE(driver.Begin(prompt, {}).ok());
+  DecodeStep step{.problem = data.View()};
+  step.problem.seq_q = 1;
+  step.problem.seq_k = kPrompt + 1;
+  step.problem.first_position = kPrompt;
+  ASSERT_TRUE(driver.Append(step, {}).ok());
+  DecodeSelection selection;
+  EXPECT_THAT(driver.Step(step, {}, &selection).message(), HasSubstr("layer 7 reuses the tokens of layer 2"));
+}
+
+}  // namespace
+}  // namespace headscope::kernels
