@@ -2,11 +2,14 @@
 // The selection of one decode step on the host, as the benchmark times it.
 #pragma once
 
+#include <vector>
+
 #include "kernels/decode_driver.h"
 
 namespace headscope::app::bench {
 
 // `problem` is the step, in host memory; it stands for a generation whose prompt is all of its tokens but the newest.
+// The prompt's queries are random: as many of the last ones as the method asks for.
 class HostDecodeStep {
  public:
   // Begins the generation and moves on to the step. What is passed by reference outlives this. Throws as CheckStatus
@@ -21,9 +24,13 @@ class HostDecodeStep {
   const kernels::DecodeSelection& selection() const { return selection_; }
 
  private:
+  kernels::Status Begin(int32_t query_rows);
+
   const kernels::DecodeStep step_;
   const kernels::RunOptions options_;
   kernels::DecodeDriver driver_;
+  std::vector<char> queries_;  // of the prompt's last rows
+  int32_t query_rows_ = 0;
   kernels::DecodeSelection selection_;
 };
 

@@ -15,6 +15,8 @@ using kernels::SparseIndex;
   throw BadInputError({.file = path, .problem = problem + "; write it again with headscope bench --save-index"});
 }
 
+}  // namespace
+
 SparseIndex ToIndex(const std::string& path, const data::IndexFile& file) {
   SparseIndex index;
   index.batch = file.batch;
@@ -49,8 +51,6 @@ SparseIndex ToIndex(const std::string& path, const data::IndexFile& file) {
   if (kernels::Status status = kernels::Validate(index.View()); !status.ok()) Refuse(path, status.message());
   return index;
 }
-
-}  // namespace
 
 Group ReadGroup(const std::string& path) {
   const data::IndexFile file = data::ReadIndexFile(path);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/errors.h"
+#include "commands/file_method.h"
 #include "kernels/method_names.h"
 
 namespace headscope::app {
@@ -16,7 +17,8 @@ constexpr int64_t kFullBudgetTokens = 65536;  // from here on a demonstration ru
 MethodChoice Choose(const std::string& name, const std::string& option = "--method") {
   const kernels::NamedMethod named = kernels::FindMethod(name);
   if (named.spec() == nullptr) {
-    throw UsageError(option + ": '" + name + "' is not registered; choose from " + kernels::MethodNames());
+    throw UsageError(option + ": '" + name + "' is not registered; choose from " + kernels::MethodNames() + ", " +
+                     FileMethodNames());
   }
   MethodChoice choice;
   choice.spec = named.spec();
@@ -31,9 +33,11 @@ MethodChoice Choose(const std::string& name, const std::string& option = "--meth
 
 MethodChoice ParseMethod(const std::string& text, const std::string& option) {
   const size_t colon = text.find(':');
-  MethodChoice choice = Choose(text.substr(0, colon), option);
-  if (colon != std::string::npos) {
-    const std::string error = choice.values.Parse(*choice.spec, std::string_view(text).substr(colon + 1));
+  std::string name = text.substr(0, colon), parameters = colon == std::string::npos ? "" : text.substr(colon + 1);
+  if (IsFileMethod(name)) name = MethodOfFile(name, &parameters, option).spec().name;
+  MethodChoice choice = Choose(name, option);
+  if (!parameters.empty()) {
+    const std::string error = choice.values.Parse(*choice.spec, parameters);
     if (!error.empty()) throw UsageError(option + " " + text + ": " + error);
   }
   return choice;

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Methods that are made of a file as they are typed: "mask-file:path=FILE" and "duo-attention:path=FILE,k=v".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernels/method.h"
+
+namespace headscope::app {
+
+// Whether methods of that name are made of a file.
+bool IsFileMethod(std::string_view name);
+// Their names, for messages.
+std::string FileMethodNames();
+// Takes path=FILE out of `parameters` and reads the file; a file that was read before is not read again. The method is
+// found by its own name, NAME[FILE], from then on. A mask is an index file or a FlexAttention block mask in JSON.
+// Throws UsageError, beginning with `option`, where there is no path; BadInputError naming file, field and remedy.
+const kernels::PrefillMethod& MethodOfFile(const std::string& name, std::string* parameters, const std::string& option);
+
+}  // namespace headscope::app

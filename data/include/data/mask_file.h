@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that say what heads attend to, made by other programs and so untrusted: a FlexAttention block mask as JSON, and
+// DuoAttention's numbers per head. docs/methods.md has the formats.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace headscope::data {
+
+// Key blocks that blocks of query rows keep.
+struct BlockMaskFile {
+  int32_t block_q = 128, block_k = 128;  // tokens
+  int32_t num_heads = 1;
+  int32_t num_rows = 0;        // blocks of query rows
+  std::vector<int64_t> begin;  // [num_heads * num_rows + 1], CSR
+  std::vector<int32_t> blocks;
+};
+
+// A JSON object with FlexAttention's names: BLOCK_SIZE (a number, or [query, key]), kv_num_blocks [1, heads, rows] and
+// kv_indices [1, heads, rows, at least as many], and, of blocks that need no mask, full_kv_num_blocks and
+// full_kv_indices, which may be absent or null. Both kinds are kept. Throws BadInputError naming file, field and
+// remedy.
+BlockMaskFile ReadBlockMask(const std::string& path);
+
+// One line per layer, one number per KV head, separated by tabs or spaces.
+struct HeadNumbers {
+  int32_t num_layers = 0, num_heads = 0;
+  std::vector<double> values;  // [num_layers, num_heads]
+};
+// Throws BadInputError naming file, line and remedy.
+HeadNumbers ReadHeadNumbers(const std::string& path);
+
+}  // namespace headscope::data

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks and numbers per head that other programs wrote.
+#include "data/mask_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/errors.h"
+
+namespace headscope::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class MaskFileTest : public ::testing::Test {
+ protected:
+  ~MaskFileTest() override { std::filesystem::remove(path_); }
+
+  const std::string& Write(const std::string& text) {
+    std::ofstream(path_, std::ios::binary) << text;
+    return path_;
+  }
+  template <typename Read>
+  std::string Refusal(const std::string& text, const Read& read) {
+    Write(text);
+    try {
+      read(path_);
+    } catch (const BadInputError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(path_));
+      return error.what();
+    }
+    return "read";
+  }
+
+  const std::string path_ = ::testing::TempDir() + "mask_file_test_" + std::to_string(getpid());
+};
+
+constexpr char kMask[] = R"({"BLOCK_SIZE": [128, 64],
+  "kv_num_blocks": [[[1, 1], [0, 2]]], "kv_indices": [[[[0, 9], [1, 0]], [[7, 7], [0, 1]]]],
+  "full_kv_num_blocks": [[[0, 1], [1, 0]]], "full_kv_indices": [[[[5], [0]], [[0], [5]]]]})";
+
+TEST_F(MaskFileTest, ReadsAFlexAttentionBlockMask) {
+  const BlockMaskFile mask = ReadBlockMask(Write(kMask));
+  EXPECT_EQ(mask.block_q, 128);
+  EXPECT_EQ(mask.block_k, 64);
+  EXPECT_EQ(mask.num_heads, 2);
+  EXPECT_EQ(mask.num_rows, 2);
+  EXPECT_THAT(mask.begin, ElementsAre(0, 1, 3, 4, 6));
+  EXPECT_THAT(mask.blocks, ElementsAre(0, 1, 0, 0, 0, 1));
+  const BlockMaskFile plain = ReadBlockMask(
+      Write(R"({"BLOCK_SIZE": 32, "kv_num_blocks": [[[1]]], "kv_indices": [[[[3]]]], "full_kv_num_blocks": null})"));
+  EXPECT_EQ(plain.block_q, 32);
+  EXPECT_THAT(plain.blocks, ElementsAre(3));
+}
+
+TEST_F(MaskFileTest, RefusesDamagedMasksByField) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {"", "not a JSON object"},
+      {"[1]", "not a JSON object"},
+      {R"({"kv_num_blocks": [[[1]]]})", "BLOCK_SIZE"},
+      {R"({"BLOCK_SIZE": 0})", "BLOCK_SIZE"},
+      {R"({"BLOCK_SIZE": 128})", "kv_num_blocks"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[1]], [[1]]]})", "one sequence"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[]]})", "no array of heads"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[1]]]})", "kv_indices"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[2]]], "kv_indices": [[[[0]]]]})", "kv_num_blocks"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[1]]], "kv_indices": [[[[-1]]]]})", "kv_indices"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[1]]], "kv_indices": [[[[1e9]]]]})", "whole number"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[1]]], "kv_indices": [[[[99999999999999999999]]]]})", "kv_indices"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[1], [1]]], "kv_indices": [[[[0]]]]})", "another shape"},
+      {R"({"BLOCK_SIZE": 128, "kv_num_blocks": [[[1]]], "kv_indices": [[[[0]]]], "full_kv_num_blocks": [[[0]]]})",
+       "full_kv_indices"}};
+  for (const auto& [text, words] : refusals) {
+    EXPECT_THAT(Refusal(text, [](const std::string& path) { ReadBlockMask(path); }), HasSubstr(words)) << text;
+  }
+  EXPECT_THROW(ReadBlockMask(path_ + ".missing"), BadInputError);
+}
+
+TEST_F(MaskFileTest, ReadsNumbersPerHead) {
+  const HeadNumbers numbers = ReadHeadNumbers(Write("0.5\t-1e-05\t1\r\n\n 0 0.25 2.0"));
+  EXPECT_EQ(numbers.num_layers, 2);
+  EXPECT_EQ(numbers.num_heads, 3);
+  EXPECT_THAT(numbers.values, ElementsAre(0.5, -1e-05, 1, 0, 0.25, 2));
+}
+
+TEST_F(MaskFileTest, RefusesOtherLinesByNumber) {
+  const auto refusal = [&](const char* text) {
+    return Refusal(text, [](const std::string& path) { ReadHeadNumbers(path); });
+  };
+  EXPECT_THAT(refusal("1\t2\n3\n"), HasSubstr("line 2"));
+  EXPECT_THAT(refusal("1\tx\n"), HasSubstr("line 1"));
+  EXPECT_THAT(refusal("1\n\nnan\n"), HasSubstr("line 3"));
+  EXPECT_THAT(refusal("\n \n"), HasSubstr("holds no number"));
+}
+
+}  // namespace
+}  // namespace headscope::data
