@@ -72,6 +72,8 @@ class Methods final : public MethodAttention {
     std::unique_ptr<kernels::DecodeDriver> driver;
     int64_t num_tokens = 0;  // of the last step
     const void* keys = nullptr;
+    int32_t first_token = 0;  // of the last step's problem
+    kernels::DecodeSelection selection;
   };
 
   ModelDevice& DeviceOf(const model::AttentionCall& call) {
@@ -145,12 +147,23 @@ class Methods final : public MethodAttention {
       prompt.cache = step.problem;
       --prompt.cache.seq_k;
       prompt.layer = call.layer;
+      prompt.cache.window = call.facts->window;
       state.queries.Show(&prompt);
       Require(state.driver->Begin(prompt, options_), call, decode_.spec().name);
     }
     state.num_tokens = call.num_tokens;
     state.keys = keys;
     return *state.driver;
+  }
+
+  // What the layers below attend to at this step, where they see the same tokens.
+  std::vector<const kernels::DecodeSelection*> LowerLayers(const model::AttentionCall& call, int32_t first) const {
+    std::vector<const kernels::DecodeSelection*> lower(static_cast<size_t>(call.layer), nullptr);
+    for (const auto& [layer, state] : layers_) {
+      if (layer < call.layer && state.num_tokens == call.num_tokens && state.first_token == first)
+        lower[static_cast<size_t>(layer)] = &state.selection;
+    }
+    return lower;
   }
 
   // A method is shown the keys that the layer's window holds, and no window.
@@ -163,9 +176,12 @@ class Methods final : public MethodAttention {
       Require(device->OnHost(call, &whole), call, name);
       if (device->DecodeSelectsElsewhere()) Note(name + " selects on the CPU: no kernel for GPUs chooses for it here");
     }
-    const kernels::DecodeStep step{.problem = StepFrom(whole, first), .first_token = first};
+    kernels::DecodeStep step{.problem = StepFrom(whole, first), .first_token = first};
+    const std::vector<const kernels::DecodeSelection*> lower = LowerLayers(call, first);
+    step.lower_layers = lower;
     kernels::DecodeDriver& driver = DriverOf(call, step);
-    kernels::DecodeSelection selection;
+    kernels::DecodeSelection& selection = StateOf(call).selection;
+    StateOf(call).first_token = first;
     Require(driver.Append(step, options_), call, name);
     Require(driver.Step(step, options_, &selection), call, name);
     Require(device->Decode(call, first, selection), call, name);

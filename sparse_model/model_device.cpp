@@ -13,6 +13,7 @@ kernels::AttentionProblem ProblemOf(const model::AttentionCall& call) {
   kernels::AttentionProblem problem;
   problem.num_qo_heads = facts.num_qo_heads;
   problem.num_kv_heads = facts.num_kv_heads;
+  problem.layer = call.layer;
   problem.head_dim = facts.head_dim;
   problem.v_head_dim = facts.v_head_dim;
   problem.seq_q = static_cast<int32_t>(call.num_rows);

@@ -41,7 +41,7 @@ class CpuDecode final : public DecodeDevice {
         : device_(device),
           run_(run),
           options_{device.options_.num_threads, device.options_.stop},
-          walk_(device.steps_, method, values, device.Problem(), device.heads_->lse, options_),
+          walk_(device.steps_, method, values, device.Problem(), RecordedOf(*device.heads_), options_),
           lse_(static_cast<size_t>(device.heads_->num_qo_heads)) {}
 
     Status Once(double* select_ms, double* attend_ms) override {

@@ -54,7 +54,7 @@ Status PreviewDecode(const MeasuredHeads& measured, HeadId id, const kernels::De
   DecodePreview result;
   result.kept_mass.resize(kept->steps.size());
   const kernels::RunOptions options{num_threads, stop};
-  DecodeWalk walk(steps, method, values, whole, measured.lse, options);
+  DecodeWalk walk(steps, method, values, whole, RecordedOf(measured), options);
   if (Status status = walk.Start(); !status.ok()) return status;
   double milliseconds = 0;
   std::vector<float> o(static_cast<size_t>(int64_t{measured.num_qo_heads} * measured.ValueDim())),

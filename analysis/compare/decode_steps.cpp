@@ -7,6 +7,7 @@
 
 #include "analysis/tiles.h"
 #include "head/head_checks.h"
+#include "kernels/contiguous.h"
 
 namespace headscope::analysis {
 namespace {
@@ -59,7 +60,11 @@ kernels::AttentionProblem DecodeSteps::Problem(const kernels::AttentionProblem& 
   return problem;
 }
 
-kernels::DecodePrompt DecodeSteps::Prompt(const kernels::AttentionProblem& whole, std::span<const float> lse) const {
+RecordedRows RecordedOf(const MeasuredHeads& heads) {
+  return {heads.lse, heads.q_pre_rope, heads.value_norms};
+}
+
+kernels::DecodePrompt DecodeSteps::Prompt(const kernels::AttentionProblem& whole, const RecordedRows& recorded) const {
   kernels::DecodePrompt prompt;
   prompt.first_token = FirstToken(0);
   prompt.capacity = frame_.row_positions.back() + 1;
@@ -73,8 +78,20 @@ kernels::DecodePrompt DecodeSteps::Prompt(const kernels::AttentionProblem& whole
   prompt.cache.seq_q = static_cast<int32_t>(Row(0) - row);
   prompt.cache.first_position = prompt.cache.seq_k - prompt.cache.seq_q;
   prompt.cache.q.data = Offset(whole.q.data, row * whole.q.row_stride, whole.dtype);
-  if (!lse.empty()) {
-    prompt.lse = lse.data() + row;
+  prompt.cache.window = frame_.window;
+  // In fp32, as the tensors are in host memory.
+  if (!recorded.q_pre_rope.empty() && whole.dtype == kernels::DType::kFloat32) {
+    prompt.q_pre_rope = kernels::ContiguousTensor<const void>(recorded.q_pre_rope.data() + row * whole.head_dim,
+                                                              whole.num_qo_heads, frame_.num_rows, whole.head_dim);
+  }
+  prompt.rope = frame_.rope;
+  if (!recorded.value_norms.empty()) {
+    prompt.value_norms = recorded.value_norms.data() + prompt.first_token;
+    prompt.value_norms_head_stride = frame_.num_tokens;
+    prompt.value_norms_batch_stride = frame_.num_tokens * whole.num_qo_heads;
+  }
+  if (!recorded.lse.empty()) {
+    prompt.lse = recorded.lse.data() + row;
     prompt.lse_head_stride = frame_.num_rows;
     prompt.lse_batch_stride = frame_.num_rows * whole.num_qo_heads;
   }

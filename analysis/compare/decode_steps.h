@@ -6,10 +6,19 @@
 #include <span>
 
 #include "analysis/head_tensors.h"
+#include "analysis/measured_heads.h"
 #include "kernels/decode_policy.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
+
+// What was recorded of the rows and tokens of a problem beside its tensors; empty: unknown.
+struct RecordedRows {
+  std::span<const float> lse = {};          // [num_qo_heads, num_rows]
+  std::span<const float> q_pre_rope = {};   // [num_qo_heads, num_rows, head_dim]
+  std::span<const float> value_norms = {};  // [num_qo_heads, num_tokens]
+};
+RecordedRows RecordedOf(const MeasuredHeads& heads);
 
 // A step is one of the last recorded rows: its query, of every head of a problem, over the keys and values up to its
 // own position, as far back as the model's window reaches.
@@ -31,9 +40,8 @@ class DecodeSteps {
   kernels::AttentionProblem Problem(const kernels::AttentionProblem& whole, int64_t step) const;
 
   // What a generation of these steps begins with: K and V of the tokens that the first step sees before its own, and
-  // the recorded rows that stand right before it. `lse` [num_qo_heads, num_rows] is the whole problem's; empty:
-  // unknown.
-  kernels::DecodePrompt Prompt(const kernels::AttentionProblem& whole, std::span<const float> lse) const;
+  // the recorded rows that stand right before it. `recorded` is the whole problem's.
+  kernels::DecodePrompt Prompt(const kernels::AttentionProblem& whole, const RecordedRows& recorded) const;
   kernels::DecodeStep Step(const kernels::AttentionProblem& whole, int64_t step) const;
 
   // Share of a head's attention at the step, by the recorded LSE, that lies on these tokens of the step's problem.

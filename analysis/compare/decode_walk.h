@@ -3,8 +3,6 @@
 // attention then runs.
 #pragma once
 
-#include <span>
-
 #include "compare/decode_steps.h"
 #include "kernels/decode_driver.h"
 
@@ -12,17 +10,16 @@ namespace headscope::analysis {
 
 class DecodeWalk {
  public:
-  // `whole` is the problem of all rows, in host memory; `lse` its rows' [num_qo_heads, num_rows], or empty. All of it
-  // outlives the walk.
+  // `whole` is the problem of all rows, in host memory; `recorded` is its rows'. All of it outlives the walk.
   DecodeWalk(const DecodeSteps& steps, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
-             const kernels::AttentionProblem& whole, std::span<const float> lse, const kernels::RunOptions& options)
-      : steps_(steps), whole_(whole), lse_(lse), options_(options), driver_(method, values) {}
+             const kernels::AttentionProblem& whole, const RecordedRows& recorded, const kernels::RunOptions& options)
+      : steps_(steps), whole_(whole), recorded_(recorded), options_(options), driver_(method, values) {}
 
   // Before the first step, and before the steps are walked over once more.
   kernels::Status Start() {
     if (started_ && driver_.AnyOrder()) return {};
     started_ = true;
-    return driver_.Begin(steps_.Prompt(whole_, lse_), options_);
+    return driver_.Begin(steps_.Prompt(whole_, recorded_), options_);
   }
   // What the method keeps on a step, in tokens of its problem; adds what choosing took, the upkeep left out.
   kernels::Status Select(int64_t step, kernels::DecodeSelection* selection, double* select_ms);
@@ -34,7 +31,7 @@ class DecodeWalk {
  private:
   const DecodeSteps& steps_;
   const kernels::AttentionProblem whole_;
-  const std::span<const float> lse_;
+  const RecordedRows recorded_;
   const kernels::RunOptions options_;
   kernels::DecodeDriver driver_;
   bool started_ = false;

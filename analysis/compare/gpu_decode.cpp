@@ -84,7 +84,7 @@ class GpuDecode final : public DecodeDevice {
    public:
     Work(GpuDecode& device, Way way, const kernels::DecodeMethod& method, const kernels::ParameterValues& values,
          DecodeRun* run)
-        : walk(device.steps_, method, values, device.Problem(), device.timed_.heads->heads().lse,
+        : walk(device.steps_, method, values, device.Problem(), RecordedOf(device.timed_.heads->heads()),
                {device.timed_.options->num_threads, device.timed_.options->stop}),
           device_(device),
           way_(way),

@@ -41,7 +41,7 @@ class Walker {
   // Elements moved and mean kept mass.
   std::pair<double, double> Run(const kernels::DecodeMethod& method, const kernels::ParameterValues& values) const {
     const kernels::AttentionProblem whole = measured_->Problem();
-    DecodeWalk walk(steps_, method, values, whole, measured_->lse, options_);
+    DecodeWalk walk(steps_, method, values, whole, RecordedOf(*measured_), options_);
     CheckStatus(walk.Start(), method.spec().title);
     double moved = 0, kept = 0, milliseconds = 0;
     std::vector<float> o(static_cast<size_t>(head_->ValueDim()));

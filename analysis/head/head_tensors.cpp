@@ -60,6 +60,7 @@ kernels::AttentionProblem HeadTensors::Problem() const {
   kernels::AttentionProblem problem = FrameProblem(*this);
   problem.num_qo_heads = 1;
   problem.num_kv_heads = 1;
+  problem.layer = id.layer;
   problem.first_qo_head = id.head;
   problem.first_kv_head = kv_head;
   if (sink) problem.sinks = &*sink;
@@ -129,6 +130,13 @@ HeadFrame ReadFrame(const data::TraceReader& trace, int32_t layer_slot) {
   frame.window = facts.window;
   frame.chunk = facts.chunk;
   frame.first_token = trace.layout().first_token;
+  if (facts.rope.convention != data::RopeConvention::kNone) {
+    frame.rope = {.theta = facts.rope.theta,
+                  .num_dims = facts.rope.num_dims,
+                  .first_dim = facts.rope.first_dim,
+                  .interleaved = facts.rope.convention == data::RopeConvention::kInterleaved,
+                  .attention_factor = facts.rope.attention_factor};
+  }
   return frame;
 }
 
@@ -169,6 +177,17 @@ std::vector<float> ReadValues(const data::TraceReader& trace, const HeadSlots& s
   return v;
 }
 
+std::vector<float> ReadValueNorms(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
+                                  HeadId id) {
+  if (!trace.Has(slots.layer, data::TraceTensor::kValueNorms)) return {};
+  std::vector<float> norms(static_cast<size_t>(frame.num_tokens));
+  if (!norms.empty()) {
+    trace.Read(data::TraceTensor::kValueNorms, slots.layer, slots.qo_head, 0, frame.num_tokens, norms.data());
+  }
+  CheckFinite(norms, "value_norms", id, trace.path());
+  return norms;
+}
+
 void ReadLogSumExp(const data::TraceReader& trace, const HeadSlots& slots, HeadTensors* head) {
   head->lse.resize(static_cast<size_t>(head->num_rows));
   if (head->num_rows > 0) trace.ReadLse(slots.layer, slots.qo_head, 0, head->num_rows, head->lse.data());
@@ -199,6 +218,7 @@ HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId id, HeadPlace pla
   head->q = ReadQueries(trace, slots, *head, id);
   head->k = ReadKeys(trace, slots, *head, id);
   head->v = ReadValues(trace, slots, *head, id);
+  head->value_norms = ReadValueNorms(trace, slots, *head, id);
   head->sink = SinkOf(trace, id);
   ReadLogSumExp(trace, slots, head.get());
   head->q_pre_rope = ReadQueriesPreRope(trace, slots, *head, id);

@@ -15,7 +15,7 @@ namespace headscope::analysis {
 namespace {
 
 struct LayerTensors {
-  std::vector<float> q, k, v, lse;
+  std::vector<float> q, k, v, lse, q_pre_rope, value_norms;
 };
 
 std::vector<float> Slice(std::span<const float> values, int64_t index, int64_t size) {
@@ -51,6 +51,7 @@ kernels::AttentionProblem MeasuredHeads::Problem() const {
   kernels::AttentionProblem problem = FrameProblem(*this);
   problem.num_qo_heads = num_qo_heads;
   problem.num_kv_heads = num_kv_heads;
+  problem.layer = layer;
   problem.first_qo_head = first_qo_head;
   problem.first_kv_head = first_kv_head;
   if (!sinks.empty()) problem.sinks = sinks.data();
@@ -72,6 +73,8 @@ HeadTensorsPtr MeasuredHeads::Head(HeadId id, HeadPlace place) const {
   head->v = Slice(v, kv_index, num_tokens * ValueDim());
   if (!sinks.empty()) head->sink = sinks[static_cast<size_t>(index)];
   head->lse = Slice(lse, index, num_rows);
+  if (!q_pre_rope.empty()) head->q_pre_rope = Slice(q_pre_rope, index, num_rows * head_dim);
+  if (!value_norms.empty()) head->value_norms = Slice(value_norms, index, num_tokens);
   if (place == HeadPlace::kGpuWhereExact) PutOnGpu(head.get());
   return head;
 }
@@ -94,6 +97,8 @@ MeasuredHeadsPtr AloneHead(HeadTensorsPtr head) {
   alone->k = head->k;
   alone->v = head->v;
   alone->lse = head->lse;
+  alone->q_pre_rope = head->q_pre_rope;
+  alone->value_norms = head->value_norms;
   if (head->sink) alone->sinks = {*head->sink};
   alone->known = {std::move(head)};
   return alone;
@@ -192,11 +197,17 @@ MeasuredHeadsPtr LoadLayer(const data::TraceReader& trace, HeadId id, int64_t mo
     ReadLogSumExp(trace, slots, &head);
     tensors->q.insert(tensors->q.end(), head.q.begin(), head.q.end());
     tensors->lse.insert(tensors->lse.end(), head.lse.begin(), head.lse.end());
+    const std::vector<float> plain = ReadQueriesPreRope(trace, slots, head, head.id);
+    tensors->q_pre_rope.insert(tensors->q_pre_rope.end(), plain.begin(), plain.end());
+    const std::vector<float> norms = ReadValueNorms(trace, slots, head, head.id);
+    tensors->value_norms.insert(tensors->value_norms.end(), norms.begin(), norms.end());
   }
   layer->q = tensors->q;
   layer->k = tensors->k;
   layer->v = tensors->v;
   layer->lse = tensors->lse;
+  layer->q_pre_rope = tensors->q_pre_rope;
+  layer->value_norms = tensors->value_norms;
   layer->owner = std::move(tensors);
   return layer;
 }

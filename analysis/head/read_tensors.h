@@ -30,6 +30,9 @@ std::vector<float> ReadQueriesPreRope(const data::TraceReader& trace, const Head
 std::vector<float> ReadKeys(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame, HeadId id);
 std::vector<float> ReadValues(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
                               HeadId id);
+// Norms of W_o v by token; empty: not recorded.
+std::vector<float> ReadValueNorms(const data::TraceReader& trace, const HeadSlots& slots, const HeadFrame& frame,
+                                  HeadId id);
 // The head's learned logit, if its layer has such.
 std::optional<float> SinkOf(const data::TraceReader& trace, HeadId id);
 // As recorded.

@@ -32,7 +32,7 @@ TEST(DecodeWalk, ThePromptIsWhatStandsBeforeTheFirstStep) {
   const RandomLayer layer = MakeRandomLayer({.num_tokens = 300, .first_row = 200}, 2, 2, 7);
   const DecodeSteps steps(*layer.measured, {3, 0}, 5);
   const kernels::AttentionProblem whole = layer.measured->Problem();
-  const kernels::DecodePrompt prompt = steps.Prompt(whole, layer.measured->lse);
+  const kernels::DecodePrompt prompt = steps.Prompt(whole, RecordedOf(*layer.measured));
   EXPECT_EQ(prompt.first_token, 0);
   EXPECT_EQ(prompt.cache.seq_k, 295);
   EXPECT_EQ(prompt.capacity, 300);
@@ -55,12 +55,12 @@ TEST(DecodeWalk, ThePromptIsWhatStandsBeforeTheFirstStep) {
 TEST(DecodeWalk, OnlyRowsRightBeforeTheFirstStepAreItsQueries) {
   const HeadTensorsPtr gaps = RandomHead({.num_tokens = 300, .row_step = 3}, 5);
   const DecodeSteps steps(*gaps, gaps->id, 4);
-  const kernels::DecodePrompt prompt = steps.Prompt(gaps->Problem(), gaps->lse);
+  const kernels::DecodePrompt prompt = steps.Prompt(gaps->Problem(), {.lse = gaps->lse});
   EXPECT_EQ(prompt.cache.seq_q, 0) << "the row before is three tokens away";
   EXPECT_EQ(prompt.cache.seq_k, gaps->row_positions[static_cast<size_t>(steps.Row(0))]);
   const HeadTensorsPtr windowed = RandomHead({.num_tokens = 300, .window = 50}, 5);
   const DecodeSteps inside(*windowed, windowed->id, 4);
-  const kernels::DecodePrompt seen = inside.Prompt(windowed->Problem(), windowed->lse);
+  const kernels::DecodePrompt seen = inside.Prompt(windowed->Problem(), {.lse = windowed->lse});
   EXPECT_EQ(seen.first_token, inside.FirstToken(0));
   EXPECT_EQ(seen.first_token + seen.cache.seq_k, 296);
   EXPECT_EQ(seen.cache.seq_q, seen.cache.seq_k) << "rows before the window's first token do not count";

@@ -12,6 +12,7 @@
 #include "base/device.h"
 #include "data/trace_reader.h"
 #include "kernels/attention_problem.h"
+#include "kernels/decode_policy.h"
 #include "kernels/sparse_index.h"
 
 namespace headscope::kernels {
@@ -34,6 +35,7 @@ struct HeadFrame {
   int32_t chunk = 0;                   // tokens of a block that attends within itself; 0: none
   int64_t first_token = 0;             // position of token 0 in the trace that this one was cut from
   std::vector<int32_t> row_positions;  // [num_rows]
+  kernels::RopeRotation rope;          // theta 0: not known, or the layer knows no positions
 
   int32_t ValueDim() const { return v_head_dim > 0 ? v_head_dim : head_dim; }
   // Rows are consecutive positions: methods can run (they select for runs of rows).
@@ -57,7 +59,8 @@ struct HeadTensors : HeadFrame {
   HeadId id;
   int32_t kv_head = 0;
   std::vector<float> q, k, v, lse;
-  std::vector<float> q_pre_rope;  // q before RoPE, [num_rows, head_dim]; empty: not recorded
+  std::vector<float> q_pre_rope;   // q before RoPE, [num_rows, head_dim]; empty: not recorded
+  std::vector<float> value_norms;  // |W_o v| of every token; empty: not recorded
   // Of every token the last one before it that has the same id, -1 where none has. Null: the ids are not known.
   std::shared_ptr<const std::vector<int32_t>> previous_same;
   // The head's learned logit, which takes exp(sink - lse) of every row's mass and gives it no value.

@@ -27,7 +27,10 @@ struct MeasuredHeads : HeadFrame {
   std::span<const float> k;    // [num_kv_heads, num_tokens, head_dim]
   std::span<const float> v;    // [num_kv_heads, num_tokens, v_head_dim]
   std::span<const float> lse;  // [num_qo_heads, num_rows], as in HeadTensors
-  std::vector<float> sinks;    // [num_qo_heads], or empty: none
+  // As in HeadTensors; empty: not recorded.
+  std::span<const float> q_pre_rope;   // [num_qo_heads, num_rows, head_dim]
+  std::span<const float> value_norms;  // [num_qo_heads, num_tokens]
+  std::vector<float> sinks;            // [num_qo_heads], or empty: none
   std::shared_ptr<const void> owner;
   // Heads that are in memory anyway, and so are not made again by Head().
   std::vector<HeadTensorsPtr> known;
