@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/errors.h"
@@ -215,7 +216,13 @@ class CaptureRun {
     }
     ++step_;
     recorder_->BeginPass(std::move(records));
-    std::vector<float> result = model_->Forward(tokens, logits, recorder_);
+    std::vector<float> result;
+    try {
+      result = model_->Forward(tokens, logits, recorder_, stop_);
+    } catch (const CancelledError&) {
+      recorder_->AbandonPass();
+      return {};
+    }
     recorder_->EndPass();
     if (recorder_->tokens_flushed() > 0) KeepWhatIsThere();  // it is a trace by now, if a short one
     return result;
@@ -252,6 +259,7 @@ CaptureResult Record(const CaptureRequest& request, const data::TraceLayout& lay
     const bool last = done + count == prompt_tokens;
     logits = run->Pass(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)), data::TokenPhase::kPrompt,
                        last && request.decode_tokens > 0 ? model::LogitsOf::kLastToken : model::LogitsOf::kNone);
+    if (run->stop().stop_requested()) break;
     done += count;
     prefill.Report(done);
   }
@@ -289,7 +297,14 @@ std::vector<std::string> InputFiles(const CaptureRequest& request) {
   return files;
 }
 
-CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
+namespace {
+
+std::string Unrecorded(const std::string& why, const std::string& left) {
+  return "recording: " + why + "; " + left;
+}
+
+CaptureResult CaptureOrThrow(const CaptureRequest& request, const ProgressFunction& progress,
+                             const std::stop_token& stop) {
   // Everything that can be refused is refused before a file is made, and what config.json, tokenizer.json and the free
   // space decide before the weights are read.
   if (request.decode_tokens < 0)
@@ -322,8 +337,8 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   rows.Draw(prompt_tokens);
   const int64_t num_rows = rows.Count(prompt_tokens) + request.decode_tokens;
   target.RequireSpace(TraceBytes(layout, layout.max_tokens, num_rows));
-  const std::unique_ptr<model::Transformer> model = model::OpenTransformer(request.model_dir, options, progress);
-  layout.model.weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256();
+  const std::unique_ptr<model::Transformer> model = model::OpenTransformer(request.model_dir, options, progress, stop);
+  layout.model.weights_sha256 = model::Checkpoint(request.model_dir).WeightsSha256(stop);
   for (size_t slot = 0; slot < layout.layers.size(); ++slot)  // they stand among the weights
     layout.facts[slot].sinks = model->config().layers[static_cast<size_t>(layout.layers[slot])].sinks;
   model->UseAttention(request.attention);
@@ -346,9 +361,12 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
     const std::string left = leave();
     throw DeviceError("recording " + std::to_string(layout.max_tokens) +
                       " tokens: the memory is used up; close other programs, or record fewer heads or tokens; " + left);
-  } catch (...) {
-    leave();
-    throw;
+  } catch (const std::system_error& error) {
+    const std::string left = leave();
+    if (error.code() != std::errc::resource_unavailable_try_again) throw FailedError(Unrecorded(error.what(), left));
+    throw DeviceError(Unrecorded("the system lets headscope start no more threads; end other programs", left));
+  } catch (const std::exception& error) {
+    throw FailedError(Unrecorded(error.what(), leave()));
   }
   if (result.interrupted) {
     leave();
@@ -363,6 +381,18 @@ CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& pro
   const auto size = result.path.empty() ? 0 : std::filesystem::file_size(result.path, gone);
   result.bytes = gone ? 0 : static_cast<int64_t>(size);
   return result;
+}
+
+}  // namespace
+
+CaptureResult Capture(const CaptureRequest& request, const ProgressFunction& progress, const std::stop_token& stop) {
+  try {
+    return CaptureOrThrow(request, progress, stop);
+  } catch (const CancelledError&) {  // before there was a file
+    CaptureResult nothing;
+    nothing.interrupted = true;
+    return nothing;
+  }
 }
 
 }  // namespace headscope::capture

@@ -159,6 +159,7 @@ Recorder::Recorder(data::TraceWriter* writer, const data::TraceLayout& layout, c
 void Recorder::BeginPass(std::vector<data::TokenRecord> tokens) {
   const int64_t first = next_token_;
   pass_tokens_ = static_cast<int64_t>(tokens.size());
+  pass_layers_ = 0;
   next_token_ += pass_tokens_;
   kept_rows_.clear();
   std::vector<int32_t> positions;
@@ -240,6 +241,14 @@ void Recorder::Take(const model::LayerHeads& heads) {
       (num_qo * num_rows * head_dim + num_kv * heads.num_tokens * (head_dim + v_head_dim)) * size_out +
       num_qo * num_rows * 4 + other_bytes;
   thread_.Push(bytes, [writer = writer_, copy] { writer->Append(copy->block); });
+  ++pass_layers_;
+}
+
+// The writer counts a token once it is there in every layer, so what it has of the others is in nobody's way.
+void Recorder::AbandonPass() {
+  if (pass_layers_ == layout_.layers.size()) return;
+  next_token_ -= pass_tokens_;
+  rows_recorded_ -= static_cast<int64_t>(kept_rows_.size());
 }
 
 bool Recorder::WantsPoint(model::CapturePoint point) const {

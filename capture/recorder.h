@@ -75,6 +75,8 @@ class Recorder : public model::HeadSink {
   Recorder(data::TraceWriter* writer, const data::TraceLayout& layout, const RowSelection& rows, int64_t prompt_tokens);
   // Announces the next pass and its tokens; Take follows for every layer.
   void BeginPass(std::vector<data::TokenRecord> tokens);
+  // Instead of EndPass(), of a pass that was stopped: it counts only if every recorded layer is there.
+  void AbandonPass();
   // After the pass: flushes when the last flush was a second ago.
   void EndPass();
   // Writes and flushes everything. Throws FailedError when any write failed.
@@ -98,6 +100,7 @@ class Recorder : public model::HeadSink {
   std::vector<int32_t> slots_;      // of every layer of the model; -1: not recorded
   std::vector<int64_t> kept_rows_;  // of this pass: offsets of the recorded rows from its first token
   int64_t pass_tokens_ = 0;
+  size_t pass_layers_ = 0;                   // taken in this pass
   int64_t next_token_ = 0;                   // position after this pass
   int64_t rows_recorded_ = 0;                // this pass included
   std::atomic<int64_t> tokens_flushed_ = 0;  // set on the writer's thread

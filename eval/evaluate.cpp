@@ -25,10 +25,10 @@ double Nats(std::span<const float> logits, int32_t target) {
 }
 
 // How many answer tokens are the model's first choice after the question and the right answer up to there.
-int64_t PreferredTokens(model::ModelSession* session, const TaskQuestion& question) {
+int64_t PreferredTokens(model::ModelSession* session, const TaskQuestion& question, const std::stop_token& stop) {
   std::vector<int32_t> tokens = question.tokens;
   tokens.insert(tokens.end(), question.answer.begin(), question.answer.end());
-  const std::vector<float> logits = session->FeedAllLogits(tokens);
+  const std::vector<float> logits = session->FeedAllLogits(tokens, stop);
   const auto vocabulary = static_cast<size_t>(session->summary().vocabulary_size);
   int64_t preferred = 0;
   for (size_t i = 0; i < question.answer.size(); ++i) {
@@ -89,26 +89,24 @@ class Evaluation {
     int64_t exact = 0;
     int64_t preferred = 0;
     int64_t answer_tokens = 0;
-    while (score->samples < request_.samples && !stop_.stop_requested()) {
+    while (score->samples < request_.samples) {
       const TaskSet set = questionnaire_.NextSet(*score);
       ++score->contexts;
       session_.Reset();
       session_.Feed(
           set.context, [this](const Progress& context) { meter_.Report(tokens_done_ + context.done); }, stop_);
-      if (stop_.stop_requested()) return;
       Done(static_cast<int64_t>(set.context.size()));
       for (const TaskQuestion& question : set.questions) {
-        if (stop_.stop_requested()) return;
         const auto context = static_cast<int64_t>(set.context.size());
         session_.Rewind(context);
-        session_.Feed(question.tokens);
-        const bool right = session_.Generate(static_cast<int64_t>(question.answer.size())) == question.answer;
+        session_.Feed(question.tokens, {}, stop_);
         const auto size = static_cast<int64_t>(question.answer.size());
+        const bool right = session_.Generate(size, /*last_token=*/-1, stop_) == question.answer;
         if (right) {
           preferred += size;  // the generated answer is the right one, so every token was the first choice
         } else {
           session_.Rewind(context);
-          preferred += PreferredTokens(&session_, question);
+          preferred += PreferredTokens(&session_, question, stop_);
         }
         Done(Questionnaire::TokensOf(question));
         exact += right ? 1 : 0;
@@ -128,15 +126,15 @@ class Evaluation {
     double trigram_nats = 0;
     int64_t tokens_scored = 0;
     const auto vocabulary = static_cast<size_t>(session_.summary().vocabulary_size);
-    while (score->samples < questionnaire_.NumWindows() && !stop_.stop_requested()) {
+    while (score->samples < questionnaire_.NumWindows()) {
       const TaskMaker::ProseWindow window = questionnaire_.NextWindow(*score);
       TrigramModel trigram(session_.summary().vocabulary_size);
       trigram.Count(window.rest);
       const std::span<const int32_t> tokens(window.tokens);
       session_.Reset();
-      for (size_t done = 0; done < tokens.size() && !stop_.stop_requested(); done += kSlice) {
+      for (size_t done = 0; done < tokens.size(); done += kSlice) {
         const size_t count = std::min(kSlice, tokens.size() - done);
-        const std::vector<float> logits = session_.FeedAllLogits(tokens.subspan(done, count));
+        const std::vector<float> logits = session_.FeedAllLogits(tokens.subspan(done, count), stop_);
         for (size_t i = 0; i < count && done + i + 1 < tokens.size(); ++i) {
           const size_t target = done + i + 1;
           if (target < 2) continue;
@@ -171,17 +169,18 @@ std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::funct
   const Questionnaire questionnaire(request, tokenizer);
   const int64_t total_tokens = questionnaire.CountTokens(stop);
   if (stop.stop_requested()) return {};
-  model::ModelSession session(request.model_dir, request.session, progress);
-  session.UseAttention(request.attention);
-  Evaluation evaluation(request, questionnaire, total_tokens, &session, progress, stop);
   std::vector<TaskScore> scores;
-  for (const std::string& task : request.tasks) {
-    for (const int64_t length : request.lengths) {
-      const TaskScore score = evaluation.Score(task, length);
-      if (stop.stop_requested()) return scores;
-      scores.push_back(score);
-      if (on_score) on_score(score);
+  try {
+    model::ModelSession session(request.model_dir, request.session, progress, stop);
+    session.UseAttention(request.attention);
+    Evaluation evaluation(request, questionnaire, total_tokens, &session, progress, stop);
+    for (const std::string& task : request.tasks) {
+      for (const int64_t length : request.lengths) {
+        scores.push_back(evaluation.Score(task, length));
+        if (on_score) on_score(scores.back());
+      }
     }
+  } catch (const CancelledError&) {  // what was scored stands
   }
   return scores;
 }

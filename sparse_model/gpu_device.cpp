@@ -63,6 +63,7 @@ class GpuDevice final : public ModelDevice {
   explicit GpuDevice(const kernels::RunOptions& options) : options_(options) {}
 
   Status Begin(const model::AttentionCall& call) override {
+    options_.stop = call.stop;
     if (const auto found = caches_.find(call.layer); found != caches_.end()) {
       // What was forgotten and came anew is not what was copied.
       found->second.num_tokens = std::min(found->second.num_tokens, call.num_tokens - call.num_rows);
@@ -214,7 +215,7 @@ class GpuDevice final : public ModelDevice {
     return status.ok() ? kernels::DownloadIndex(view, index, /*stream=*/nullptr) : status;
   }
 
-  const kernels::RunOptions options_;
+  kernels::RunOptions options_;  // stop: of the call
   std::thread::id chosen_by_;
   int32_t ordinal_ = 0;
   std::map<int32_t, HostCache> caches_;  // by layer

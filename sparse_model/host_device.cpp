@@ -26,7 +26,10 @@ class HostDevice final : public ModelDevice {
  public:
   explicit HostDevice(const kernels::RunOptions& options) : options_(options) {}
 
-  Status Begin(const model::AttentionCall&) override { return {}; }
+  Status Begin(const model::AttentionCall& call) override {
+    options_.stop = call.stop;
+    return {};
+  }
 
   Status OnHost(const model::AttentionCall& call, kernels::AttentionProblem* host) override {
     *host = ProblemOf(call);
@@ -80,7 +83,7 @@ class HostDevice final : public ModelDevice {
     if (call.is_bf16) std::transform(wide_.begin(), wide_.end(), static_cast<uint16_t*>(call.o), ToBf16);
   }
 
-  const kernels::RunOptions options_;
+  kernels::RunOptions options_;  // stop: of the call
   std::vector<float> wide_;
 };
 

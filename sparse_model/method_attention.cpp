@@ -38,6 +38,7 @@ class Methods final : public MethodAttention {
         prompt_rows_(std::min(decode_.PromptRows(decode_values_), kMostPromptRows)) {}
 
   void Attend(const model::AttentionCall& call) override {
+    options_.stop = call.stop;
     ModelDevice& device = DeviceOf(call);
     Require(device.Begin(call), call, prefill_.spec().name);
     if (call.of_prompt || call.num_rows > 1) {
@@ -196,7 +197,7 @@ class Methods final : public MethodAttention {
   const kernels::PrefillMethod& prefill_;
   const kernels::DecodeMethod& decode_;
   const kernels::ParameterValues prefill_values_, decode_values_;
-  const kernels::RunOptions options_;
+  kernels::RunOptions options_;  // stop: of the call
   const bool trace_lse_;
   const int32_t prompt_rows_;
   std::unique_ptr<ModelDevice> host_, gpu_;

@@ -19,6 +19,7 @@
 #include "data/trace_reader.h"
 #include "model/model_session.h"
 #include "support/exit_codes.h"
+#include "support/interrupt.h"
 #include "support/listed.h"
 #include "support/output_file.h"
 #include "support/progress_line.h"
@@ -218,7 +219,7 @@ int TraceInfo(const std::string& path, bool json) {
 }
 
 int CheckpointInfo(const std::string& path, bool json) {
-  const model::CheckpointSummary summary = model::ReadCheckpointSummary(path, json);
+  const model::CheckpointSummary summary = model::ReadCheckpointSummary(path, json, StopOnInterrupt());
   const std::string refusal = model::CaptureRefusal(path);
   std::ostringstream out;
   if (json) {

@@ -88,8 +88,8 @@ const TensorEntry* Checkpoint::Find(std::string_view name) {
   return &files_[at->second.file].entries()[at->second.entry];
 }
 
-void Checkpoint::Read(const TensorEntry& entry, void* into) const {
-  files_[places_.find(entry.name)->second.file].Read(entry, into);
+void Checkpoint::Read(const TensorEntry& entry, void* into, const std::stop_token& stop) const {
+  files_[places_.find(entry.name)->second.file].Read(entry, into, stop);
 }
 
 std::string Checkpoint::FileOf(const TensorEntry& entry) const {
@@ -150,9 +150,9 @@ std::string Checkpoint::MainDType() const {
   return main;
 }
 
-std::string Checkpoint::WeightsSha256() const {
+std::string Checkpoint::WeightsSha256(const std::stop_token& stop) const {
   Sha256 hash;
-  for (const SafetensorsFile& file : files_) hash.Add(file.file());
+  for (const SafetensorsFile& file : files_) hash.Add(file.file(), stop);
   return hash.HexDigest();
 }
 
@@ -173,11 +173,11 @@ CheckpointSummary Summarize(const Checkpoint& checkpoint, const ModelConfig& con
   return summary;
 }
 
-CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash) {
+CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash, const std::stop_token& stop) {
   const ModelConfig config = ReadModelConfig(model_dir);
   const Checkpoint checkpoint(model_dir);
   CheckpointSummary summary = Summarize(checkpoint, config);
-  if (with_hash) summary.weights_sha256 = checkpoint.WeightsSha256();
+  if (with_hash) summary.weights_sha256 = checkpoint.WeightsSha256(stop);
   return summary;
 }
 

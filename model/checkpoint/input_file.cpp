@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/stop.h"
 
 namespace headscope::model {
 
@@ -55,10 +56,12 @@ InputFile& InputFile::operator=(InputFile&& other) noexcept {
   return *this;
 }
 
-void InputFile::ReadAt(int64_t offset, void* into, int64_t count) const {
+void InputFile::ReadAt(int64_t offset, void* into, int64_t count, const std::stop_token& stop) const {
+  constexpr int64_t kMostAtOnce = int64_t{1} << 24;  // between two looks at `stop`
   auto* bytes = static_cast<char*>(into);
   while (count > 0) {
-    const ssize_t got = pread(descriptor_, bytes, static_cast<size_t>(count), offset);
+    StopIfAsked(stop);
+    const ssize_t got = pread(descriptor_, bytes, static_cast<size_t>(std::min(count, kMostAtOnce)), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) Refuse(path_, "", std::string("cannot be read (") + std::strerror(errno) + ")", "check the disk");
     if (got == 0) {
@@ -104,11 +107,11 @@ void Sha256::Add(const void* data, size_t count) {
   RequireDone(EVP_DigestUpdate(static_cast<EVP_MD_CTX*>(context_), data, count));
 }
 
-void Sha256::Add(const InputFile& file) {
+void Sha256::Add(const InputFile& file, const std::stop_token& stop) {
   std::vector<char> block(1 << 20);
   for (int64_t at = 0; at < file.size();) {
     const int64_t count = std::min<int64_t>(file.size() - at, static_cast<int64_t>(block.size()));
-    file.ReadAt(at, block.data(), count);
+    file.ReadAt(at, block.data(), count, stop);
     Add(block.data(), static_cast<size_t>(count));
     at += count;
   }

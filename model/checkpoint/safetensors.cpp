@@ -286,8 +286,8 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   entries_ = ParseSafetensorsHeader(json, file_.size() - data_start_, path);
 }
 
-void SafetensorsFile::Read(const TensorEntry& entry, void* into) const {
-  file_.ReadAt(data_start_ + entry.begin, into, entry.end - entry.begin);
+void SafetensorsFile::Read(const TensorEntry& entry, void* into, const std::stop_token& stop) const {
+  file_.ReadAt(data_start_ + entry.begin, into, entry.end - entry.begin, stop);
 }
 
 }  // namespace headscope::model

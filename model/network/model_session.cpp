@@ -12,19 +12,20 @@
 namespace headscope::model {
 
 struct ModelSession::Impl {
-  Impl(const std::string& model_dir, const SessionOptions& the_options, const ProgressFunction& progress)
-      : options(the_options), transformer(OpenTransformer(model_dir, the_options, progress)) {}
+  Impl(const std::string& model_dir, const SessionOptions& the_options, const ProgressFunction& progress,
+       const std::stop_token& stop)
+      : options(the_options), transformer(OpenTransformer(model_dir, the_options, progress, stop)) {}
   SessionOptions options;
   std::unique_ptr<Transformer> transformer;
   std::vector<float> last_logits;
 };
 
 ModelSession::ModelSession(const std::string& model_dir, const SessionOptions& options,
-                           const ProgressFunction& progress) {
+                           const ProgressFunction& progress, const std::stop_token& stop) {
   if (options.chunk_tokens < 1)
     throw UsageError(
         {.field = "chunk", .value = std::to_string(options.chunk_tokens), .problem = "it must be at least 1"});
-  impl_ = std::make_unique<Impl>(model_dir, options, progress);
+  impl_ = std::make_unique<Impl>(model_dir, options, progress, stop);
 }
 ModelSession::~ModelSession() = default;
 
@@ -35,12 +36,11 @@ std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const Pro
   impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + total);
   ProgressMeter meter("prefill", "tokens", total, progress);
   for (int64_t done = 0; done < total;) {
-    if (stop.stop_requested()) return {};
     const int64_t count = std::min<int64_t>(impl_->options.chunk_tokens, total - done);
     const bool last = done + count == total;
     std::vector<float> logits =
         impl_->transformer->Forward(tokens.subspan(static_cast<size_t>(done), static_cast<size_t>(count)),
-                                    last ? LogitsOf::kLastToken : LogitsOf::kNone);
+                                    last ? LogitsOf::kLastToken : LogitsOf::kNone, nullptr, stop);
     done += count;
     meter.Report(done);
     if (last) impl_->last_logits = std::move(logits);
@@ -48,12 +48,13 @@ std::vector<float> ModelSession::Feed(std::span<const int32_t> tokens, const Pro
   return impl_->last_logits;
 }
 
-std::vector<float> ModelSession::FeedAllLogits(std::span<const int32_t> tokens) {
+std::vector<float> ModelSession::FeedAllLogits(std::span<const int32_t> tokens, const std::stop_token& stop) {
   std::vector<float> all;
   impl_->transformer->BeginPrompt(impl_->transformer->num_tokens() + static_cast<int64_t>(tokens.size()));
   for (size_t done = 0; done < tokens.size();) {
     const size_t count = std::min(static_cast<size_t>(impl_->options.chunk_tokens), tokens.size() - done);
-    const std::vector<float> logits = impl_->transformer->Forward(tokens.subspan(done, count), LogitsOf::kAllTokens);
+    const std::vector<float> logits =
+        impl_->transformer->Forward(tokens.subspan(done, count), LogitsOf::kAllTokens, nullptr, stop);
     all.insert(all.end(), logits.begin(), logits.end());
     done += count;
   }
@@ -62,7 +63,7 @@ std::vector<float> ModelSession::FeedAllLogits(std::span<const int32_t> tokens) 
   return all;
 }
 
-std::vector<int32_t> ModelSession::Generate(int64_t max_tokens, int32_t stop_token) {
+std::vector<int32_t> ModelSession::Generate(int64_t max_tokens, int32_t last_token, const std::stop_token& stop) {
   if (impl_->last_logits.empty()) throw std::logic_error("Generate needs tokens that were fed before");
   std::vector<int32_t> generated;
   // A cache that moved under it would lose a method that keeps state the keys it has seen.
@@ -70,9 +71,9 @@ std::vector<int32_t> ModelSession::Generate(int64_t max_tokens, int32_t stop_tok
   while (static_cast<int64_t>(generated.size()) < max_tokens) {
     const std::vector<float>& logits = impl_->last_logits;
     const auto best = static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    if (best == stop_token) break;
+    if (best == last_token) break;
     generated.push_back(best);
-    impl_->last_logits = impl_->transformer->Forward(std::span(&best, 1), LogitsOf::kLastToken);
+    impl_->last_logits = impl_->transformer->Forward(std::span(&best, 1), LogitsOf::kLastToken, nullptr, stop);
   }
   return generated;
 }

@@ -40,8 +40,8 @@ const TorchLibrary& Torch() {
 }  // namespace
 
 std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const SessionOptions& options,
-                                             const ProgressFunction& progress) {
-  return Torch().open_transformer(model_dir, options, progress);
+                                             const ProgressFunction& progress, const std::stop_token& stop) {
+  return Torch().open_transformer(model_dir, options, progress, stop);
 }
 
 bool CapturesBf16(const std::string& model_dir, const SessionOptions& options) {

@@ -23,7 +23,7 @@ namespace headscope::model {
 namespace on_torch {
 
 std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const SessionOptions& options,
-                                             const ProgressFunction& progress);
+                                             const ProgressFunction& progress, const std::stop_token& stop);
 bool CapturesBf16(const std::string& model_dir, const SessionOptions& options);
 std::unique_ptr<ReferenceAttention> MakeReferenceAttention(const ReferenceAttentionProblem& problem,
                                                            const Device& device, int32_t num_threads);

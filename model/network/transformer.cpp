@@ -22,6 +22,7 @@
 
 #include "base/device.h"
 #include "base/errors.h"
+#include "base/stop.h"
 #include "families/family.h"
 #include "model/checkpoint.h"
 #include "network/activations.h"
@@ -73,14 +74,15 @@ struct Projected {
 
 // The model and its steps. Its errors are LibTorch's own; TorchTransformer puts them into words.
 struct Decoder {
-  Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress)
+  Decoder(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
+          const std::stop_token& stop_loading)
       : config(ReadModelConfig(model_dir)), device(OpenDevice(options.device)), checkpoint_summary() {
     for (const RopeConfig& rope : config.ropes) rotary.emplace_back(rope, device);
     SetTorchThreads(options.num_threads);
     Checkpoint checkpoint(model_dir);
     checkpoint_summary = Summarize(checkpoint, config);
     types = ChooseNumberTypes(options.dtype, checkpoint_summary.dtype, device);
-    weights = LoadWeights(&checkpoint, &config, types.compute, device, progress);
+    weights = LoadWeights(&checkpoint, &config, types.compute, device, progress, stop_loading);
     cache.resize(weights.layers.size());
   }
 
@@ -206,7 +208,9 @@ struct Decoder {
     call.v = tensor(kept.v);
     call.o = output.data_ptr();
     call.lse = lse.data_ptr<float>();
+    call.stop = stop;
     attention->Attend(call);
+    StopIfAsked(stop);
     if (sink != nullptr && sink->Wants(static_cast<int32_t>(layer)))
       Hand(static_cast<int32_t>(layer), {input, made.plain_q, made.plain_k, q, k, v, lse}, sink);
     const at::Tensor all = output.transpose(0, 1).reshape({rows, int64_t{facts.num_qo_heads} * facts.v_head_dim});
@@ -284,6 +288,7 @@ struct Decoder {
 
   at::Tensor Layer(const at::Tensor& x, size_t layer, const std::vector<RotaryEmbedding::Tables>& positions,
                    HeadSink* sink) {
+    StopIfAsked(stop);
     const LayerWeights& w = weights.layers[layer];
     const bool after = config.norms_after;
     const at::Tensor read = after ? x : Norm(x, w.input_norm);
@@ -342,17 +347,21 @@ struct Decoder {
   DenseAttention dense;
   AttentionBackend* attention = &dense;
   std::vector<int32_t> fed;  // of a model with a recurrence: all tokens so far
+  bool stale = false;        // and its state is not what they made
   int64_t capacity = 0;      // tokens
   int64_t length = 0;        // tokens fed
+  std::stop_token stop;      // of the pass that runs
   int64_t prompt_end = 0;    // position after the prompt that is being fed in chunks
 };
 
 class TorchTransformer final : public Transformer {
  public:
-  TorchTransformer(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress)
-      : decoder_(model_dir, options, progress) {}
+  TorchTransformer(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress,
+                   const std::stop_token& stop)
+      : decoder_(model_dir, options, progress, stop) {}
 
-  std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink) override;
+  std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink,
+                             const std::stop_token& stop) override;
   void BeginPrompt(int64_t end_position) override { decoder_.prompt_end = end_position; }
   void Reserve(int64_t num_tokens) override;
   void Rewind(int64_t num_tokens) override;
@@ -366,11 +375,16 @@ class TorchTransformer final : public Transformer {
   bool captures_bf16() const override { return decoder_.types.captured == at::kBFloat16; }
 
  private:
+  void Refeed(int64_t num_tokens);
+
   Decoder decoder_;
 };
 
-std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink) {
+std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink,
+                                             const std::stop_token& stop) {
   Decoder& m = decoder_;
+  if (m.stale) Refeed(m.length);
+  m.stop = stop;
   if (tokens.empty()) throw std::invalid_argument("a forward pass needs at least one token");
   const auto rows = static_cast<int64_t>(tokens.size());
   if (m.length + rows > m.config.max_positions) {
@@ -395,6 +409,8 @@ std::vector<float> TorchTransformer::Forward(std::span<const int32_t> tokens, Lo
     const auto* first = scores.const_data_ptr<float>();
     return {first, first + scores.numel()};
   } catch (...) {
+    // What ends in its middle does not count; but a recurrence has taken its tokens in, down to some layer.
+    m.stale = m.config.linear.num_key_heads > 0;
     RethrowTorchError("a forward pass at position " + std::to_string(m.length));
   }
 }
@@ -417,22 +433,28 @@ void TorchTransformer::Rewind(int64_t num_tokens) {
     m.attention->Rewind(num_tokens);
     return;
   }
-  // A recurrence remembers all of its tokens at once: those that stay are fed anew.
+  Refeed(num_tokens);
+}
+
+// A recurrence remembers all of its tokens at once: those that stay are fed anew.
+void TorchTransformer::Refeed(int64_t num_tokens) {
+  Decoder& m = decoder_;
   const std::vector<int32_t> kept(m.fed.begin(), m.fed.begin() + num_tokens);
+  m.stale = false;
   m.length = 0;
   m.fed.clear();
   for (LayerCache& layer : m.cache) layer.state = {};
   m.attention->Rewind(0);
-  if (!kept.empty()) Forward(kept, LogitsOf::kNone, nullptr);
+  if (!kept.empty()) Forward(kept, LogitsOf::kNone, nullptr, {});
 }
 
 }  // namespace
 
 std::unique_ptr<Transformer> on_torch::OpenTransformer(const std::string& model_dir, const SessionOptions& options,
-                                                       const ProgressFunction& progress) {
+                                                       const ProgressFunction& progress, const std::stop_token& stop) {
   const c10::InferenceMode no_gradients;
   try {
-    return std::make_unique<TorchTransformer>(model_dir, options, progress);
+    return std::make_unique<TorchTransformer>(model_dir, options, progress, stop);
   } catch (...) {
     RethrowTorchError("loading " + model_dir);
   }

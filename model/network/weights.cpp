@@ -23,11 +23,13 @@ namespace {
 
 class Loader {
  public:
-  Loader(Checkpoint* checkpoint, at::ScalarType type, const at::Device& device, const ProgressFunction& progress)
+  Loader(Checkpoint* checkpoint, at::ScalarType type, const at::Device& device, const ProgressFunction& progress,
+         const std::stop_token& stop)
       : checkpoint_(checkpoint),
         type_(type),
         device_(device),
-        meter_("loading model", "bytes", checkpoint->TensorBytes(), progress) {}
+        meter_("loading model", "bytes", checkpoint->TensorBytes(), progress),
+        stop_(stop) {}
 
   // Of a weight that CheckWeights has seen.
   at::Tensor Load(const std::string& name) { return Ready(LoadStored(name)); }
@@ -37,7 +39,7 @@ class Loader {
     const TensorEntry* entry = checkpoint_->Find(name);
     if (entry == nullptr) throw std::logic_error("the weight " + name + " was not looked for");
     const at::Tensor stored = at::empty(entry->shape, StoredType(*entry));
-    checkpoint_->Read(*entry, stored.data_ptr());
+    checkpoint_->Read(*entry, stored.data_ptr(), stop_);
     done_ += entry->end - entry->begin;
     meter_.Report(done_);
     return stored;
@@ -56,6 +58,7 @@ class Loader {
   at::ScalarType type_;
   at::Device device_;
   ProgressMeter meter_;
+  const std::stop_token stop_;
   int64_t done_ = 0;
 };
 
@@ -268,9 +271,9 @@ class LayerLoader {
 }  // namespace
 
 ModelWeights LoadWeights(Checkpoint* checkpoint, ModelConfig* config, at::ScalarType type, const at::Device& device,
-                         const ProgressFunction& progress) {
+                         const ProgressFunction& progress, const std::stop_token& stop) {
   CheckWeights(checkpoint, *config);
-  Loader loader(checkpoint, type, device, progress);
+  Loader loader(checkpoint, type, device, progress, stop);
   const Family& row = *config->family;
   const std::string prefix = WeightPrefix(*checkpoint, row);
   const auto load = [&](std::string_view name, const char* kind = ".weight") {

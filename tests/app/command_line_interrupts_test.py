@@ -5,6 +5,7 @@
 """
 import json
 import os
+import pathlib
 import pty
 import signal
 import subprocess
@@ -67,6 +68,50 @@ class Interrupts(TraceCase):
                 self.assertEqual(stored_bytes(begun["attention"][name], tokens), stored_bytes(whole["attention"][name], tokens), name)
         run("analyze", part, "--heads", "0:0", "--max-rows", 64, "--quiet")
 
+    def interrupted(self, command, ready, soon=0.3, tries=3):
+        """Interrupts the command when ready() holds, and checks that it then works for `soon` seconds of processor time at most."""
+        worked = []
+        for _ in range(tries):  # another process may have had the machine between the two looks
+            process = subprocess.Popen([HEADSCOPE, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            deadline = time.time() + 60 * PATIENCE
+            while time.time() < deadline and process.poll() is None and not ready(process.pid):
+                time.sleep(0.01)
+            before = processor_seconds(process.pid)
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.stdout.read(), process.stderr.read()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 130, stderr)
+            worked.append(usage.ru_utime + usage.ru_stime - before)
+            if worked[-1] <= soon * PATIENCE:
+                return stdout, stderr
+        self.fail(f"{command} went on for {worked} seconds of processor time")
+
+    def test_a_pass_of_a_prompt_is_interrupted_within(self):
+        out = self.path / "pass.h5"
+        command = ["capture", MODEL, "--task", "kv", "--length", 8192, "--chunk", 1024, "-o", out, "--quiet", "--force"]
+        _, stderr = self.interrupted(command, lambda pid: out.exists() and processor_seconds(pid) > 1)
+        self.assertIn("interrupted", stderr)
+        self.assertEqual(self.names().count("pass.h5.partial"), 0)
+
+    def test_a_question_is_interrupted_within(self):
+        stdout, _ = self.interrupted(["eval", "--task", "passkey", "--length", 8192, "--samples", 64, "--quiet"],
+                                     lambda pid: processor_seconds(pid) > 2)
+        self.assertEqual(stdout, "")
+
+    def test_hashing_weights_is_interrupted_within(self):
+        folder = self.path / "large"
+        folder.mkdir()
+        for name in ("config.json", "tokenizer.json"):
+            (folder / name).symlink_to(os.path.join(MODEL, name))
+        size = 8 << 30  # of zeros that take no room on the disk
+        header = json.dumps({"weight": {"dtype": "BF16", "shape": [size // 2], "data_offsets": [0, size]}}).encode()
+        with open(folder / "model.safetensors", "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.truncate(8 + len(header) + size)
+        stdout, _ = self.interrupted(["info", folder, "--json"], lambda pid: processor_seconds(pid) > 0.3)
+        self.assertEqual(stdout, "")
+
     def test_killed_capture_stays_readable(self):
         out = self.path / "killed.h5"
         process = subprocess.Popen([HEADSCOPE, "capture", MODEL, "--task", "kv", "--length", "16384", "-o", str(out), "--quiet"])
@@ -99,6 +144,15 @@ class Interrupts(TraceCase):
             first.kill()  # a claim ends with its process, whatever ends that
             first.wait()
         run("capture", MODEL, "--text", "a", "-o", out, "--force", "--quiet")
+
+
+def processor_seconds(pid):
+    """Of all threads of a process, up to now; 0 of one that is gone."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def stored_bytes(dataset, count):

@@ -113,6 +113,56 @@ TEST(Capture, ARunThatRecordsNothingLeavesNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+// Fails in a layer of its second pass, as no error of ours.
+class Failing final : public model::AttentionBackend {
+ public:
+  void Attend(const model::AttentionCall& call) override {
+    if (call.num_tokens > call.num_rows && call.layer == 1) throw std::runtime_error("broken");
+    const auto values = static_cast<size_t>(call.num_rows * call.facts->num_qo_heads * call.facts->v_head_dim);
+    std::fill_n(static_cast<float*>(call.o), values, 0.0f);
+    std::fill_n(call.lse, call.num_rows * call.facts->num_qo_heads, 0.0f);
+  }
+};
+
+TEST(Capture, AnUnknownFailureSaysWhereTheTokensAre) {
+  const TemporaryFolder folder;
+  CaptureRequest request = Request(folder);
+  request.dtype = "fp32";
+  Failing failing;
+  request.attention = &failing;
+  EXPECT_THAT([&] { Capture(request, {}, {}); },
+              ::testing::ThrowsMessage<FailedError>(
+                  ::testing::AllOf(::testing::HasSubstr("recording: broken"),
+                                   ::testing::AnyOf(::testing::HasSubstr("no token was recorded"),
+                                                    ::testing::HasSubstr("tokens are in " + request.output_path)))));
+}
+
+// Requests a stop in a layer of the second pass.
+class StopsInAPass final : public model::AttentionBackend {
+ public:
+  void Attend(const model::AttentionCall& call) override {
+    const auto values = static_cast<size_t>(call.num_rows * call.facts->num_qo_heads * call.facts->v_head_dim);
+    std::fill_n(static_cast<float*>(call.o), values, 0.0f);
+    std::fill_n(call.lse, call.num_rows * call.facts->num_qo_heads, 0.0f);
+    if (call.num_tokens > call.num_rows && call.layer == 1) stop.request_stop();
+  }
+  std::stop_source stop;
+};
+
+TEST(Capture, APassThatIsStoppedHalfwayDoesNotCount) {
+  const TemporaryFolder folder;
+  CaptureRequest request = Request(folder);
+  request.dtype = "fp32";
+  StopsInAPass attention;
+  request.attention = &attention;
+  const CaptureResult result = Capture(request, {}, attention.stop.get_token());
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.num_tokens, request.chunk_tokens);
+  EXPECT_EQ(result.num_rows, request.chunk_tokens);
+  ASSERT_EQ(result.path, request.output_path);
+  EXPECT_EQ(data::TraceReader(result.path).num_tokens(), request.chunk_tokens);
+}
+
 TEST(Capture, RefusesWhatTheModelHasNoPositionsForBeforeMakingIt) {
   const TemporaryFolder folder;
   CaptureRequest request = Request(folder);

@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <numeric>
+#include <stop_token>
 
 #include "attention_calls.h"
+#include "base/errors.h"
 #include "checkpoint_files.h"
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/decode_driver.h"
+#include "model/checkpoint.h"
 #include "model/model_session.h"
 #include "model/transformer.h"
 
@@ -134,6 +137,63 @@ TEST(PromptQueries, TheModelSaysWhatBelongsToAPrompt) {
                                                           {1, false}, {1, true}, {1, false}};
   EXPECT_EQ(witness.passes, expected);
   session.UseAttention(nullptr);
+}
+
+// Requests a stop in a layer of a pass.
+class Stopper final : public model::AttentionBackend {
+ public:
+  void Attend(const model::AttentionCall& call) override {
+    dense->Attend(call);
+    ++calls;
+    if (call.layer == 2) stop.request_stop();
+  }
+  int calls = 0;
+  std::stop_source stop;
+  std::unique_ptr<MethodAttention> dense = AttendByMethods({});
+};
+
+TEST(ModelStops, InsideAPassAndForgetsIt) {
+  model::ModelSession session(ReferenceModel(), {"fp32", kCpu, 64, 2});
+  const std::vector<int32_t> tokens(40, 300);
+  session.Feed(tokens);
+  Stopper stopper;
+  session.UseAttention(&stopper);
+  EXPECT_THROW(session.Feed(tokens, {}, stopper.stop.get_token()), CancelledError);
+  EXPECT_EQ(stopper.calls, 3) << "no layer behind the one in which it was asked to stop";
+  EXPECT_EQ(session.num_tokens(), 40);
+  stopper.stop = std::stop_source();
+  stopper.calls = 0;
+  EXPECT_THROW(session.Generate(5, -1, stopper.stop.get_token()), CancelledError);
+  EXPECT_EQ(stopper.calls, 3);
+  EXPECT_EQ(session.num_tokens(), 40);
+  session.UseAttention(nullptr);
+}
+
+TEST(ModelStops, BetweenTwoWeights) {
+  std::stop_source stop;
+  int64_t read = 0, total = 0;
+  const ProgressFunction progress = [&](const Progress& at) {
+    read = at.done;
+    total = at.total;
+    stop.request_stop();
+  };
+  EXPECT_THROW(model::OpenTransformer(ReferenceModel(), {"fp32", kCpu, 64, 2}, progress, stop.get_token()),
+               CancelledError);
+  EXPECT_LT(read, total);
+  EXPECT_THROW(static_cast<void>(model::Checkpoint(ReferenceModel()).WeightsSha256(stop.get_token())), CancelledError);
+}
+
+TEST(ModelStops, InsideAMethodsAttention) {
+  const SequenceData data(LayerOf(64), 4000, /*bf16=*/false, 8);
+  const auto backend = AttendByMethods({});
+  model::AttentionCall call = data.Call(0, 4000, true, data.q.data(), data.k.data(), data.v.data());
+  std::vector<float> o(4 * 4000 * 64), lse(4 * 4000);
+  call.o = o.data();
+  call.lse = lse.data();
+  std::stop_source stop;
+  stop.request_stop();
+  call.stop = stop.get_token();
+  EXPECT_THROW(backend->Attend(call), CancelledError);
 }
 
 // Each begins with what it asks of the prompt, and keeps something.

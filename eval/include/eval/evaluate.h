@@ -49,8 +49,9 @@ struct TaskScore {
 
 // One score per task and length, in the order of the request; each also goes to `on_score` at once. What the request,
 // the folder's config.json and tokenizer.json and the tasks' own limits refuse is refused before a weight is read.
-// Progress is of the whole run, in tokens read and answered. When stop, returns what is complete. Throws
-// BadInputError, DeviceError, UsageError, and what `on_score` throws.
+// Progress is of the whole run, in tokens read and answered. Once `stop` is requested, returns the scores that are
+// complete, within the part of a layer that the model is in. Throws BadInputError, DeviceError, UsageError, and what
+// `on_score` throws.
 std::vector<TaskScore> Evaluate(const EvaluateRequest& request, const std::function<void(const TaskScore&)>& on_score,
                                 const ProgressFunction& progress, const std::stop_token& stop);
 

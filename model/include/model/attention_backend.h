@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 
 #include "model/attention_layer.h"
 
@@ -26,17 +27,19 @@ struct AttentionCall {
   bool of_prompt = false;  // a part of a prompt, of whatever length; else a step, or a pass that nobody announced
   int64_t num_rows = 0;
   int64_t num_tokens = 0;
-  Tensor q;              // [num_qo_heads, num_rows, head_dim]
-  Tensor k;              // [num_kv_heads, num_tokens, head_dim], those of this pass the last
-  Tensor v;              // [num_kv_heads, num_tokens, v_head_dim]
-  void* o = nullptr;     // out: [num_qo_heads, num_rows, v_head_dim], contiguous
+  Tensor q;           // [num_qo_heads, num_rows, head_dim]
+  Tensor k;           // [num_kv_heads, num_tokens, head_dim], those of this pass the last
+  Tensor v;           // [num_kv_heads, num_tokens, v_head_dim]
+  void* o = nullptr;  // out: [num_qo_heads, num_rows, v_head_dim], contiguous
+  std::stop_token stop = {};
   float* lse = nullptr;  // out: [num_qo_heads, num_rows], contiguous, natural log; a sink's logit is among its terms
 };
 
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
-  // Called for every layer of a pass in turn. Throws DeviceError, UsageError (naming what is not supported).
+  // Called for every layer of a pass in turn. Throws DeviceError, UsageError (naming what is not supported),
+  // CancelledError once call.stop is requested.
   virtual void Attend(const AttentionCall& call) = 0;
   // The model forgot its tokens after the first `num_tokens`.
   virtual void Rewind(int64_t /*num_tokens*/) {}

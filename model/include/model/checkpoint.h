@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +24,8 @@ class Checkpoint {
   // The tensor of that name, which counts as used from now on; nullptr when there is none.
   const TensorEntry* Find(std::string_view name);
   bool Has(std::string_view name) const { return places_.contains(name); }
-  // Reads a tensor that Find returned.
-  void Read(const TensorEntry& entry, void* into) const;
+  // Reads a tensor that Find returned. Throws CancelledError when `stop` is requested.
+  void Read(const TensorEntry& entry, void* into, const std::stop_token& stop = {}) const;
   // Tensors whose names begin so are known and not needed.
   void Skip(std::string_view prefix);
   // Throws BadInputError naming a tensor that nobody asked for: a model that we would run without one of its weights is
@@ -38,7 +39,8 @@ class Checkpoint {
   int32_t NumFiles() const { return static_cast<int32_t>(files_.size()); }
   // The dtype that most parameters are stored in, such as "BF16"; empty where there are none.
   std::string MainDType() const;
-  std::string WeightsSha256() const;  // of the shards in the order of their names
+  // Of the shards in the order of their names. Throws CancelledError when `stop` is requested.
+  std::string WeightsSha256(const std::stop_token& stop = {}) const;
   std::string FileOf(const TensorEntry& entry) const;
 
  private:

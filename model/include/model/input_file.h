@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -26,8 +27,9 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // bytes, when it was opened
-  // Reads exactly `count` bytes from `offset`; throws BadInputError when the file ends earlier or the disk fails.
-  void ReadAt(int64_t offset, void* into, int64_t count) const;
+  // Reads exactly `count` bytes from `offset`; throws BadInputError when the file ends earlier or the disk fails,
+  // CancelledError when `stop` is requested.
+  void ReadAt(int64_t offset, void* into, int64_t count, const std::stop_token& stop = {}) const;
 
  private:
   std::string path_;
@@ -46,7 +48,8 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
   void Add(const void* data, size_t count);
-  void Add(const InputFile& file);
+  // Throws CancelledError when `stop` is requested.
+  void Add(const InputFile& file, const std::stop_token& stop = {});
   std::string HexDigest();  // once, at the end
 
  private:

@@ -26,8 +26,9 @@ struct CheckpointSummary {
   int64_t max_positions = 0;
   std::string weights_sha256;  // empty unless asked for
 };
-// Reads config.json and the safetensors headers only (and the whole files when with_hash). Throws BadInputError.
-CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash);
+// Reads config.json and the safetensors headers only (and the whole files when with_hash). Throws BadInputError,
+// CancelledError.
+CheckpointSummary ReadCheckpointSummary(const std::string& model_dir, bool with_hash, const std::stop_token& stop = {});
 // Why a capture would refuse the folder before it reads any weight, in one sentence; empty when it would not. Reads
 // config.json, the safetensors headers and tokenizer.json.
 std::string CaptureRefusal(const std::string& model_dir);
@@ -45,17 +46,19 @@ struct SessionOptions {
 
 class ModelSession {
  public:
-  // Throws BadInputError, DeviceError, UsageError (an option's value).
-  ModelSession(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress = {});
+  // Throws BadInputError, DeviceError, UsageError (an option's value), CancelledError.
+  ModelSession(const std::string& model_dir, const SessionOptions& options, const ProgressFunction& progress = {},
+               const std::stop_token& stop = {});
   ~ModelSession();
-  // Feeds tokens after those fed before; returns the logits of the last one [vocabulary_size], fp32. Empty when
-  // cancelled. Throws UsageError when the model has no position left or an id is not in its vocabulary.
+  // Feeds tokens after those fed before; returns the logits of the last one [vocabulary_size], fp32. Throws UsageError
+  // when the model has no position left or an id is not in its vocabulary. This call and the next two throw
+  // CancelledError when `stop` is requested; the tokens of whole passes are then fed.
   std::vector<float> Feed(std::span<const int32_t> tokens, const ProgressFunction& progress = {},
                           const std::stop_token& stop = {});
   // Logits of every fed token [tokens, vocabulary_size]: for tests and losses (the caller keeps the count small).
-  std::vector<float> FeedAllLogits(std::span<const int32_t> tokens);
-  // Greedy continuation; stops at `stop_token` (not returned) or after max_tokens.
-  std::vector<int32_t> Generate(int64_t max_tokens, int32_t stop_token = -1);
+  std::vector<float> FeedAllLogits(std::span<const int32_t> tokens, const std::stop_token& stop = {});
+  // Greedy continuation; ends at `last_token` (not returned) or after max_tokens.
+  std::vector<int32_t> Generate(int64_t max_tokens, int32_t last_token = -1, const std::stop_token& stop = {});
   void Reset();                     // forgets all tokens
   void Rewind(int64_t num_tokens);  // forgets all tokens after the first num_tokens
   int64_t num_tokens() const;       // fed or generated so far

@@ -37,8 +37,8 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);  // throws BadInputError
   const std::vector<TensorEntry>& entries() const { return entries_; }
   const InputFile& file() const { return file_; }
-  // Copies the tensor's bytes (end - begin of them) to `into`.
-  void Read(const TensorEntry& entry, void* into) const;
+  // Copies the tensor's bytes (end - begin of them) to `into`. Throws CancelledError when `stop` is requested.
+  void Read(const TensorEntry& entry, void* into, const std::stop_token& stop = {}) const;
 
  private:
   InputFile file_;

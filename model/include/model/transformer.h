@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -62,8 +63,10 @@ class Transformer {
   // vocabulary_size]: the large product with the head is made for the rows that are asked for only. Of a model without
   // a head the last hidden states, [.., hidden_size]. An encoder takes one pass. Throws
   // BadInputError for an id outside the vocabulary, UsageError for a position past the model's maximum, DeviceError
-  // when memory runs out.
-  virtual std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr) = 0;
+  // when memory runs out, CancelledError between two parts of a layer once `stop` is requested: then no token is fed,
+  // and the sink has the first layers.
+  virtual std::vector<float> Forward(std::span<const int32_t> tokens, LogitsOf logits, HeadSink* sink = nullptr,
+                                     const std::stop_token& stop = {}) = 0;
   // Says that the passes up to that position are the chunks of one prompt, which positions that depend on its length
   // want to know (rope.h). Later passes, and all of them without this call, are steps of their own.
   virtual void BeginPrompt(int64_t end_position) = 0;
@@ -81,8 +84,8 @@ class Transformer {
   virtual bool captures_bf16() const = 0;  // q, k and v are bf16 numbers
 };
 
-// Reads the checkpoint. Throws BadInputError, DeviceError, UsageError.
+// Reads the checkpoint. Throws BadInputError, DeviceError, UsageError, CancelledError.
 std::unique_ptr<Transformer> OpenTransformer(const std::string& model_dir, const SessionOptions& options,
-                                             const ProgressFunction& progress);
+                                             const ProgressFunction& progress, const std::stop_token& stop = {});
 
 }  // namespace headscope::model
