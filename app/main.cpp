@@ -43,6 +43,14 @@ int Run(const CLI::App& app, const Action& action) {
   }
 }
 
+// Prints the help that a refused command line asked for beside what it was refused for. False: it asked for none.
+bool ShowHelp(const CLI::App& app) {
+  bool asked = app.get_help_ptr()->count() > 0;
+  for (const CLI::App* command : app.get_subcommands()) asked = asked || command->get_help_ptr()->count() > 0;
+  if (asked) WriteText(app.help(), "", false);
+  return asked;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("headscope: what every attention head does, and what sparse attention would keep of it", "headscope");
   app.set_version_flag("--version", std::string("headscope ") + HEADSCOPE_VERSION);
@@ -89,7 +97,14 @@ int Main(int argc, char** argv) {
       app.exit(asked, text, std::cerr);
       WriteText(text.str(), "", false);
       ended = true;
+    } catch (const UsageError&) {  // of an option's value
+      if (!ShowHelp(app)) throw;
+      ended = true;
     } catch (const CLI::ParseError& error) {
+      if (ShowHelp(app)) {
+        ended = true;
+        return kDone;
+      }
       throw UsageError(nothing_has_the_name() ? UnknownArgument(app, open_path) : ParseRefusal(error));
     }
     return kDone;

@@ -35,8 +35,7 @@ std::string FasterThanItsBytes(const MethodResult& result) {
 }  // namespace
 
 DecodeComparison::DecodeComparison(MeasuredHeadsPtr measured, const CompareOptions& options)
-    : PhaseComparison(std::move(measured), options, HeadPlace::kCpu),
-      steps_(*measured_, {measured_->layer, measured_->first_qo_head}, options_.decode_rows) {}
+    : StepsOfHeads(*measured, options.decode_rows), PhaseComparison(std::move(measured), options, HeadPlace::kCpu) {}
 
 Status DecodeComparison::MakeDevice(std::unique_ptr<DecodeDevice>* made) {
   return MakeDecodeDevice(measured_, steps_, options_, made);

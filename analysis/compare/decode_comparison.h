@@ -26,8 +26,15 @@ struct DecodePhase {
   static const Method& Baseline() { return kernels::DecodeBaseline(); }
 };
 
+// What the phase's device and works refer to: a base, so that it outlives them.
+struct StepsOfHeads {
+  StepsOfHeads(const MeasuredHeads& heads, int32_t rows) : steps_(heads, {heads.layer, heads.first_qo_head}, rows) {}
+
+  const DecodeSteps steps_;
+};
+
 // Dense decode is over in a fraction of a second and measured by every call.
-class DecodeComparison : public PhaseComparison<DecodePhase> {
+class DecodeComparison : private StepsOfHeads, public PhaseComparison<DecodePhase> {
  public:
   DecodeComparison(MeasuredHeadsPtr measured, const CompareOptions& options);
 
@@ -53,7 +60,6 @@ class DecodeComparison : public PhaseComparison<DecodePhase> {
   bool CanRead() const;
   kernels::Status ReadKeysAndValues(double* milliseconds);
 
-  const DecodeSteps steps_;
   std::vector<kernels::AttentionProblem> other_problems_;
   std::vector<std::unique_ptr<OtherDecode>> other_;  // a step each; empty: there is none
   uint64_t parity_ = 0;                              // of what was read: nobody asks for it

@@ -40,13 +40,14 @@ class CpuDecode final : public DecodeDevice {
          DecodeRun* run)
         : device_(device),
           run_(run),
-          options_{device.options_.num_threads, device.options_.stop},
-          walk_(device.steps_, method, values, device.Problem(), RecordedOf(*device.heads_), options_),
+          walk_(device.steps_, method, values, device.Problem(), RecordedOf(*device.heads_), {device.options_.num_threads}),
           lse_(static_cast<size_t>(device.heads_->num_qo_heads)) {}
 
     Status Once(double* select_ms, double* attend_ms) override {
       const DecodeSteps& steps = device_.steps_;
       const kernels::AttentionProblem whole = device_.Problem();
+      const kernels::RunOptions options{device_.options_.num_threads, device_.options_.stop};
+      walk_.StopBy(options.stop);
       if (Status status = walk_.Start(); !status.ok()) return status;
       for (int64_t step = 0; step < steps.count(); ++step) {
         kernels::DecodeSelection& selection = run_->selections[static_cast<size_t>(step)];
@@ -57,7 +58,7 @@ class CpuDecode final : public DecodeDevice {
         if (walk_.WantsOutput()) output.lse = lse_.data();
         const kernels::AttentionProblem problem = steps.Problem(whole, step);
         const Stopwatch attend_watch;
-        if (Status status = kernels::DecodeCpu(problem, selection, output, options_); !status.ok()) return status;
+        if (Status status = kernels::DecodeCpu(problem, selection, output, options); !status.ok()) return status;
         *attend_ms += attend_watch.Milliseconds();
         if (!walk_.WantsOutput()) continue;
         if (Status status = walk_.Attended(step, selection, o, lse_.data()); !status.ok()) return status;
@@ -70,7 +71,6 @@ class CpuDecode final : public DecodeDevice {
    private:
     const CpuDecode& device_;
     DecodeRun* const run_;
-    const kernels::RunOptions options_;
     DecodeWalk walk_;
     std::vector<float> lse_;  // [num_qo_heads], of a step
   };
@@ -79,7 +79,7 @@ class CpuDecode final : public DecodeDevice {
 
   const MeasuredHeadsPtr heads_;
   const DecodeSteps& steps_;
-  const CompareOptions options_;
+  const CompareOptions& options_;
   const std::string name_ = "cpu";
 };
 

@@ -3,6 +3,9 @@
 // attention then runs.
 #pragma once
 
+#include <stop_token>
+#include <utility>
+
 #include "compare/decode_steps.h"
 #include "kernels/decode_driver.h"
 
@@ -15,6 +18,8 @@ class DecodeWalk {
              const kernels::AttentionProblem& whole, const RecordedRows& recorded, const kernels::RunOptions& options)
       : steps_(steps), whole_(whole), recorded_(recorded), options_(options), driver_(method, values) {}
 
+  // From the next call on this stops the walk.
+  void StopBy(std::stop_token stop) { options_.stop = std::move(stop); }
   // Before the first step, and before the steps are walked over once more.
   kernels::Status Start() {
     if (started_ && driver_.AnyOrder()) return {};
@@ -32,7 +37,7 @@ class DecodeWalk {
   const DecodeSteps& steps_;
   const kernels::AttentionProblem whole_;
   const RecordedRows recorded_;
-  const kernels::RunOptions options_;
+  kernels::RunOptions options_;
   kernels::DecodeDriver driver_;
   bool started_ = false;
 };

@@ -98,6 +98,7 @@ class GpuDecode final : public DecodeDevice {
     // Chooses anew where that is the CPU's, whose lists are then copied to the GPU: part of what choosing takes.
     Status Once(double* select_ms, double* attend_ms) override {
       const auto count = static_cast<double>(device_.steps_.count());
+      walk.StopBy(device_.timed_.options->stop);
       if (way_ == Way::kSelection) {
         if (Status status = walk.Start(); !status.ok()) return status;
       }

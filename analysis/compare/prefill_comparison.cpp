@@ -100,7 +100,7 @@ Status PrefillComparison::Judge(const PrefillRun& run, HeadId id, MethodResult* 
   SetKeptMass(DistributeMass(mass), result);
   result->num_rows = measured_->num_rows;
   result->outside_mass = judged_.MeanOutside(id, [this](const HeadTensors& judged) {
-    return MeanOutsideMass(judged, MassInTrace(judged, options_.num_threads), 0, judged.num_rows);
+    return MeanOutsideMass(judged, MassInTrace(judged, options_.num_threads, options_.stop), 0, judged.num_rows);
   });
   result->kept_fraction = KeptFraction(*measured_, index);
   const int64_t first = head * measured_->num_rows * measured_->ValueDim();

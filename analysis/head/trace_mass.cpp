@@ -10,6 +10,7 @@
 #include "analysis/head_tensors.h"
 #include "analysis/types/number_text.h"
 #include "analysis/types/rounding.h"
+#include "base/errors.h"
 #include "head/head_checks.h"
 #include "kernels/cpu_scores.h"
 #include "kernels/cuda_statistics.h"
@@ -113,7 +114,7 @@ bool MassOnGpu(const HeadTensors& head, int64_t num_cut, std::vector<double>* ma
 
 }  // namespace
 
-std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads) {
+std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads, const std::stop_token& stop) {
   std::vector<double> mass(static_cast<size_t>(head.num_rows), 1.0);
   for (size_t row = 0; head.sink && row < mass.size(); ++row) {
     mass[row] = RoundedShare(1.0 - head.SinkMass(static_cast<int64_t>(row)));
@@ -128,7 +129,7 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads) {
   const int64_t steps = (num_cut + kBlockRows - 1) / kBlockRows;
   std::vector<std::vector<float>> scores(static_cast<size_t>(kernels::NumWorkers(num_threads, steps)),
                                          std::vector<float>(kBlockRows * kBlockColumns));
-  kernels::ParallelFor(steps, num_threads, {}, [&](int64_t step, int32_t worker) {
+  const bool all = kernels::ParallelFor(steps, num_threads, stop, [&](int64_t step, int32_t worker) {
     const int64_t row_begin = (steps - 1 - step) * kBlockRows;  // the longest rows first
     const int64_t row_end = std::min(row_begin + kBlockRows, num_cut);
     float* const buffer = scores[static_cast<size_t>(worker)].data();
@@ -149,6 +150,7 @@ std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads) {
       }
     }
   });
+  if (!all) throw CancelledError("interrupted");
   for (size_t row = 0; row < static_cast<size_t>(num_cut); ++row) mass[row] = RoundedShare(mass[row]);
   return mass;
 }

@@ -187,8 +187,8 @@ MapValues ComputeMapValues(const HeadTensors& head, const kernels::SparseIndexVi
   }
   if (request.view == ViewKind::kMask) return MaskValues(head, *index, edges);  // counted, not computed
   RowMasses masses;
-  CheckStatus(KeptMass(head, *index, 0, {}, &masses.kept));
-  masses.in_trace = MassInTrace(head, 0);
+  CheckStatus(KeptMass(head, *index, 0, request.stop, &masses.kept));
+  masses.in_trace = MassInTrace(head, 0, request.stop);
   const int64_t begin = edges.columns.front();
   const kernels::PackedKeys keys(head.k.data() + begin * head.head_dim, kernels::DType::kFloat32, head.head_dim,
                                  static_cast<int32_t>(edges.columns.back() - begin), head.head_dim);

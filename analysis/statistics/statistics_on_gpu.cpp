@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "analysis/types/rounding.h"
+#include "base/check_status.h"
+#include "base/errors.h"
 #include "head/head_checks.h"
 #include "kernels/cuda_statistics.h"
 #include "kernels/parallel.h"
@@ -42,8 +44,8 @@ void FillTopMass(const std::vector<float>& top, RowTable* table) {
     table->rows[row].max_probability = table->top_mass[row * kernels::kTopMassCounts];
 }
 
-void FillRows(const HeadTensors& head, const kernels::RowNumbers& numbers, RowTable* table) {
-  const std::vector<double> in_trace = MassInTrace(head, 0);
+void FillRows(const HeadTensors& head, const kernels::RowNumbers& numbers, const std::vector<double>& in_trace,
+              RowTable* table) {
   for (size_t row = 0; row < table->rows.size(); ++row) {
     const kernels::ColumnRange attended = head.AttendedColumns(static_cast<int64_t>(row));
     RowNumbers& of_row = table->rows[row];
@@ -98,7 +100,11 @@ Status RunRowsOnGpu(const HeadTensors& head, const StatisticsOptions& options, c
   std::vector<float> top(table->rows.size() * kernels::kTopMassCounts);
   if (Status status = head.gpu->TopMass(top.data()); !status.ok()) return status;
   FillTopMass(top, table);
-  FillRows(head, numbers, table);
+  try {
+    FillRows(head, numbers, MassInTrace(head, 0, options.stop), table);
+  } catch (const CancelledError& stopped) {
+    return StatusOf<Status>(stopped);
+  }
   table->needed.assign(numbers.needed.begin(), numbers.needed.end());
   FillAgreement(numbers.common, options, table);
   return {};

@@ -5,13 +5,11 @@
 
 #include "analysis/head_sweeps.h"
 #include "base/device.h"
-#include "compare/mask_quality.h"
 
 namespace headscope::analysis {
 namespace {
 
 using kernels::Status;
-using kernels::StatusCode;
 
 // Heads of the list, by their places in it, that one measurement serves.
 struct Shared {
@@ -40,11 +38,6 @@ std::vector<Shared> ShareMeasurements(const data::TraceReader& trace, const std:
   return all;
 }
 
-bool IsLeftToTheNext(const Status& status) {
-  return status.code() == StatusCode::kUnsupported || status.code() == StatusCode::kOutOfMemory ||
-         status.code() == StatusCode::kDeviceMissing;
-}
-
 }  // namespace
 
 Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId>& heads,
@@ -70,15 +63,10 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
       knows_it->known.push_back(head);
       measured = knows_it;
     }
-    CompareOptions options = comparison.options;
-    options.stop = sweep.stop;
-    int64_t begun = 0, total = 1;
-    options.progress = [&](const RepeatProgress&) {
-      cell.report(static_cast<double>(begun++) / static_cast<double>(total));
-    };
-    LayerComparison runs(measured, options);
-    total = std::max<int64_t>(1, runs.NumRuns(methods));
-    const Status status = runs.Run(methods, judged, made);
+    const Status status =
+        Measurement(measured, comparison.options, {comparison.options.device})
+            .Run(
+                methods, judged, sweep.stop, [&](const RepeatProgress&, double share) { cell.report(share); }, made);
     return status.ok() ? status
                        : Status{status.code(), trace.path() + ", " + measured->Name() + ": " + status.message()};
   };
@@ -98,29 +86,6 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
     }
   }
   return {};
-}
-
-Status RunOnFirstDevice(const std::vector<Device>& devices,
-                        const std::function<Status(const Device& device, std::vector<MethodResult>* results)>& run,
-                        std::vector<MethodResult>* results) {
-  std::string refusal;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    Status status = run(devices[i], results);
-    if (!status.ok()) {
-      if (i + 1 == devices.size() || !IsLeftToTheNext(status)) return status;
-      refusal = status.message();
-      continue;
-    }
-    if (refusal.empty()) return {};
-    for (MethodResult& result : *results) {
-      const std::string own =
-          std::exchange(result.note, result.method + " ran on " +
-                                         (devices[i].is_gpu() ? DeviceText(devices[i]) : "the CPU") + ": " + refusal);
-      AddNote(own, &result);
-    }
-    return {};
-  }
-  return {StatusCode::kInvalidArgument, "there is no device to run on: name one"};
 }
 
 }  // namespace headscope::analysis

@@ -12,7 +12,7 @@ Status SweepStatistics(const data::TraceReader& trace, const std::vector<HeadId>
                        const StatisticsOptions& options, const SweepOptions& sweep, const LookAtStatistics& look,
                        std::vector<HeadStatistics>* results) {
   SweepOptions together = sweep;
-  together.most_at_once = HeadsAtOnce(place);
+  together.most_at_once = HeadsAtOnce(place, LargestHeadBytes(trace, heads));
   std::vector<std::optional<HeadStatistics>> made;
   const auto compute = [&](const SweepCell& cell, HeadStatistics* statistics) -> Status {
     const HeadTensorsPtr head = LoadHead(trace, heads[cell.head], place);

@@ -8,6 +8,9 @@
 #include <mutex>
 #include <new>
 
+#include "analysis/measured_heads.h"
+#include "base/check_status.h"
+#include "base/errors.h"
 #include "kernels/parallel.h"
 
 namespace headscope::analysis {
@@ -39,7 +42,7 @@ class Ledger {
   void Fail(const SweepCell& cell, const Status& status) {
     const std::lock_guard lock(mutex_);
     if (status.code() != StatusCode::kCancelled && options_.failed) {
-      options_.failed(cell, status.message());
+      options_.failed(cell, status);
       ++done_;
       return Set(cell.place, 1);
     }
@@ -79,9 +82,20 @@ SweepCell CellAt(const SweepAxes& axes, size_t place) {
 
 }  // namespace
 
-int32_t HeadsAtOnce(HeadPlace place) {
-  constexpr int32_t kMostOnCpu = 4;
-  return place == HeadPlace::kCpu ? kMostOnCpu : 1;
+int32_t HeadsAtOnce(HeadPlace place, int64_t bytes) {
+  constexpr int64_t kMostOnCpu = 4;
+  if (place != HeadPlace::kCpu) return 1;
+  return static_cast<int32_t>(std::clamp<int64_t>(MostMeasuredBytes() / std::max<int64_t>(1, bytes), 1, kMostOnCpu));
+}
+
+int64_t LargestHeadBytes(const data::TraceReader& trace, const std::vector<HeadId>& heads) {
+  int64_t most = 0;
+  for (const HeadId& head : heads) {
+    const int64_t packed =
+        trace.num_tokens() * trace.layer(trace.LayerSlot(head.layer)).head_dim * int64_t{sizeof(float)};
+    most = std::max(most, MeasuredBytes(trace, head.layer, 1, 1) + packed);
+  }
+  return most;
 }
 
 Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
@@ -98,12 +112,17 @@ Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
     Status status;
     try {
       status = run(cell);
+    } catch (const CancelledError& stopped) {
+      status = StatusOf<Status>(stopped);
+    } catch (const Error& refused) {
+      if (!options.failed) throw;
+      status = StatusOf<Status>(refused);
     } catch (const std::bad_alloc&) {
       if (!options.failed) throw;
       status = {StatusCode::kOutOfMemory, "not enough memory; close other programs, or take fewer heads or tokens"};
     } catch (const std::exception& thrown) {
       if (!options.failed) throw;
-      status = {StatusCode::kInvalidArgument, thrown.what()};
+      status = {StatusCode::kDeviceError, thrown.what()};  // a failure of no kind
     }
     if (status.ok()) return ledger.Finish(cell.place);
     ledger.Fail(cell, status);

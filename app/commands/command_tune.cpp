@@ -157,12 +157,13 @@ void WriteTuning(const Tuning& tuning, const TuneArguments& arguments, TuningFor
 }
 
 // Over the rows of all recordings together.
-double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int32_t num_threads) {
+double MeanOutside(const std::vector<analysis::HeadTensorsPtr>& recordings, int32_t num_threads,
+                   const std::stop_token& stop) {
   double sum = 0;
   int64_t rows = 0;
   for (const analysis::HeadTensorsPtr& recording : recordings) {
-    sum +=
-        analysis::SumOfOutsideMass(*recording, analysis::MassInTrace(*recording, num_threads), 0, recording->num_rows);
+    sum += analysis::SumOfOutsideMass(*recording, analysis::MassInTrace(*recording, num_threads, stop), 0,
+                                      recording->num_rows);
     rows += recording->num_rows;
   }
   return rows == 0 ? 0 : sum / static_cast<double>(rows);
@@ -231,7 +232,9 @@ class Tuner {
       line.Show(stage, 0, 100, "%");
       analysis::SweepOptions sweep;
       sweep.num_threads = arguments_.num_threads;
-      sweep.most_at_once = tuning_.unit == TunedUnit::kHead ? analysis::HeadsAtOnce(place_) : 1;
+      int64_t bytes = 0;  // of a head in every trace
+      for (const auto& trace : traces_) bytes += analysis::LargestHeadBytes(*trace, ids_);
+      sweep.most_at_once = tuning_.unit == TunedUnit::kHead ? analysis::HeadsAtOnce(place_, bytes) : 1;
       sweep.stop = StopOnInterrupt();
       sweep.progress = [&](const analysis::SweepProgress& at) { line.Show(stage, at.Percent(), 100, "%"); };
       status = analysis::Sweep(
@@ -323,7 +326,7 @@ class Tuner {
       head.found = std::move(best[i]);
       head.most = target.most;
       head.device = recordings[i].front()->DeviceName();
-      head.outside_mass = MeanOutside(recordings[i], options.num_threads);
+      head.outside_mass = MeanOutside(recordings[i], options.num_threads, options.stop);
     }
     if (kernels::Status status = Check(unit, options, target, together); !status.ok()) return status;
     if (progress_ != nullptr) progress_->Add(together->heads);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "commands/head_results.h"
 
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -9,6 +11,7 @@
 #include "analysis/result_files.h"
 #include "base/check_status.h"
 #include "base/errors.h"
+#include "commands/head_selection.h"
 #include "kernels/method.h"
 #include "support/output_file.h"
 
@@ -39,7 +42,8 @@ void CheckQueryRows(const data::TraceReader& trace) {
                                   " of the whole); capture with --rows all, or export a part that has some"});
 }
 
-void CheckMethodsRun(int32_t head_dim, const std::string& source) {
+// What dense says to a head of that size.
+static kernels::Status RefusalOf(int32_t head_dim) {
   const auto head = std::make_shared<analysis::HeadTensors>();
   head->head_dim = head_dim;
   head->num_rows = head->num_tokens = 1;
@@ -53,20 +57,51 @@ void CheckMethodsRun(int32_t head_dim, const std::string& source) {
   options.num_threads = 1;
   analysis::MethodResult result;
   const kernels::PrefillMethod& dense = kernels::PrefillBaseline();
-  const kernels::Status status =
-      analysis::HeadComparison(head, options).Run(dense.spec().name, kernels::ParameterValues(dense.spec()), &result);
-  if (status.code() != kernels::StatusCode::kUnsupported) return CheckStatus(status, source);
-  throw BadInputError(source + ": methods cannot run on its heads (" + status.message() +
+  return analysis::HeadComparison(head, options)
+      .Run(dense.spec().name, kernels::ParameterValues(dense.spec()), &result);
+}
+
+[[noreturn]] static void RefuseSize(const std::string& source, const kernels::Status& refusal) {
+  throw BadInputError(source + ": methods cannot run on its heads (" + refusal.message() +
                       "); they can be captured, analysed and drawn, so leave out what runs methods");
 }
 
+void CheckMethodsRun(int32_t head_dim, const std::string& source) {
+  const kernels::Status status = RefusalOf(head_dim);
+  if (status.code() == kernels::StatusCode::kUnsupported) RefuseSize(source, status);
+  CheckStatus(status, source);
+}
+
 void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads) {
-  std::set<int32_t> sizes;
-  for (const analysis::HeadId& head : heads) {
-    const data::LayerFacts& facts = trace.layer(trace.LayerSlot(head.layer));
-    sizes.insert({facts.head_dim, facts.v_head_dim});
+  const auto sizes_of = [&](const std::vector<analysis::HeadId>& some) {
+    std::set<int32_t> sizes;
+    for (const analysis::HeadId& head : some) {
+      const data::LayerFacts& facts = trace.layer(trace.LayerSlot(head.layer));
+      sizes.insert({facts.head_dim, facts.v_head_dim});
+    }
+    return sizes;
+  };
+  std::map<int32_t, kernels::Status> refusals;
+  const auto refused = [&](int32_t size) {
+    if (!refusals.contains(size)) refusals[size] = RefusalOf(size);
+    return refusals[size].code() == kernels::StatusCode::kUnsupported;
+  };
+  for (const int32_t size : sizes_of(heads)) {
+    if (!refused(size)) {
+      CheckStatus(refusals[size], trace.path());
+      continue;
+    }
+    const std::vector<analysis::HeadId> recorded = analysis::RecordedHeads(trace);
+    const auto other = std::find_if(recorded.begin(), recorded.end(), [&](const analysis::HeadId& head) {
+      const std::set<int32_t> sizes = sizes_of({head});
+      return std::none_of(sizes.begin(), sizes.end(), refused);
+    });
+    if (other == recorded.end()) RefuseSize(trace.path(), refusals[size]);
+    throw UsageError({.file = trace.path(),
+                      .field = "heads",
+                      .problem = "methods cannot run on some of these (" + refusals[size].message() + ")",
+                      .remedy = "choose others, such as " + HeadText(*other)});
   }
-  for (const int32_t size : sizes) CheckMethodsRun(size, trace.path());
 }
 
 std::function<void(const analysis::SweepProgress&)> ShowComparing(ProgressLine* line) {

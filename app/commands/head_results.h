@@ -20,7 +20,7 @@ void CheckQueryRows(const data::TraceReader& trace);
 // Refuses (BadInputError that begins with `source`, a file or folder) heads of a size that methods do not run on. Asks
 // the executors themselves, on one token, so that it costs nothing beside the work that would be in vain.
 void CheckMethodsRun(int32_t head_dim, const std::string& source);
-// The same of every size of head among those of a trace.
+// The same of every size of head among those of a trace. UsageError where methods run on others that it holds.
 void CheckMethodsRun(const data::TraceReader& trace, const std::vector<analysis::HeadId>& heads);
 
 // Refuses (UsageError) a name that does not end in .json, .csv or .h5, and what CheckOutputTarget refuses.

@@ -57,8 +57,7 @@ analysis::HeadTensorsPtr HeadCache::Get(analysis::HeadId id) {
     reading = entry.reading;
   }
   if (promise) return Read(id, &*promise);
-  if (!reading.get().error.empty()) throw FailedError(reading.get().error);
-  return reading.get().value;
+  return reading.get().Get();
 }
 
 analysis::HeadTensorsPtr HeadCache::Read(analysis::HeadId id, std::promise<Reading>* promise) {

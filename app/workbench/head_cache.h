@@ -23,8 +23,8 @@ class HeadCache {
   HeadCache(const HeadCache&) = delete;
   HeadCache& operator=(const HeadCache&) = delete;
 
-  // Reads the head when it is not there, and throws as analysis::LoadHead. Whoever waits for another thread's reading
-  // gets its refusal as a FailedError.
+  // Reads the head when it is not there, and throws as analysis::LoadHead; so does who waits for another thread's
+  // reading.
   analysis::HeadTensorsPtr Get(analysis::HeadId id);
   // Never reads and never waits: nullptr when the head is not there (yet).
   analysis::HeadTensorsPtr TryGet(analysis::HeadId id);

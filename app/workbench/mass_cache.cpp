@@ -64,9 +64,7 @@ MassCache::MassPtr MassCache::Get(const analysis::HeadTensorsPtr& head, const st
   while (entry.computed.wait_for(kLookAtStop) != std::future_status::ready) {
     if (stop.stop_requested()) return nullptr;
   }
-  const Computed& computed = entry.computed.get();
-  if (!computed.error.empty()) throw FailedError(computed.error);
-  return computed.value;
+  return entry.computed.get().Get();
 }
 
 MassCache::MassPtr MassCache::Compute(const analysis::HeadTensorsPtr& head, const Entry& entry,

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@
 namespace headscope::app {
 
 struct OpenedTrace {
-  // Reads the layout and the tokens, no head. Throws FailedError.
+  // Reads the layout and the tokens, no head. Throws as data::TraceReader.
   OpenedTrace(const std::string& path, const std::shared_ptr<ui::MemoryBudget>& memory);
   ~OpenedTrace();
 
@@ -28,8 +29,9 @@ struct OpenedTrace {
   // The head with the others of its KV head, as far as they are recorded: those that share a choice of keys. Throws as
   // analysis::LoadLayer.
   analysis::MeasuredHeadsPtr GroupOf(analysis::HeadId head);
-  // analysis::MassInTrace, computed once a head. Null for a whole trace.
-  std::shared_ptr<const std::vector<double>> MassInTrace(const analysis::HeadTensors& head);
+  // analysis::MassInTrace, computed once a head. Null for a whole trace. Throws CancelledError.
+  std::shared_ptr<const std::vector<double>> MassInTrace(const analysis::HeadTensors& head,
+                                                         const std::stop_token& stop);
 
   const data::TraceReader reader;
   const ui::TraceSummary summary;

@@ -6,6 +6,8 @@
 #include <future>
 #include <string>
 
+#include "base/errors.h"
+
 namespace headscope::app {
 
 // The reason in words, and not as the exception: the last thread that holds a shared exception destroys it, by a count
@@ -14,6 +16,25 @@ template <typename Value>
 struct Outcome {
   Value value{};
   std::string error;  // empty: there is a value
+  ErrorKind kind = ErrorKind::kFailed;
+
+  // The value, or the error, as what it is.
+  const Value& Get() const {
+    if (error.empty()) return value;
+    switch (kind) {
+      case ErrorKind::kUsage:
+        throw UsageError(error);
+      case ErrorKind::kBadInput:
+        throw BadInputError(error);
+      case ErrorKind::kDevice:
+        throw DeviceError(error);
+      case ErrorKind::kCancelled:
+        throw CancelledError(error);
+      case ErrorKind::kFailed:
+        break;
+    }
+    throw FailedError(error);
+  }
 };
 
 // make()'s value, told to those who wait on `promise`. Where it throws: forget(), so that the next one to ask tries
@@ -27,14 +48,15 @@ Value MakeForAll(std::promise<Outcome<Value>>* promise, const std::string& unkno
   } catch (const std::exception& refused) {
     forget();
     const std::string reason = refused.what();
-    promise->set_value({{}, reason.empty() ? unknown : reason});
+    const auto* const typed = dynamic_cast<const Error*>(&refused);
+    promise->set_value({{}, reason.empty() ? unknown : reason, typed != nullptr ? typed->kind() : ErrorKind::kFailed});
     throw;
   } catch (...) {
     forget();
-    promise->set_value({{}, unknown});
+    promise->set_value({{}, unknown, ErrorKind::kFailed});
     throw;
   }
-  promise->set_value({value, {}});
+  promise->set_value({value, {}, {}});
   return value;
 }
 

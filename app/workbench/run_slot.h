@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured runs, one at a time: of the head's whole layer, or of the head alone. A long dense baseline of a layer's
-// prefill is measured once and kept while the head stays the same (analysis::LayerComparison). That of its decode steps
-// is measured anew with every run: it is over in a fraction of a second, and one from a moment when the machine was
-// busy would make every later run look fast.
+// Measured runs, one at a time: of the head's whole layer, or of the head alone. What is measured stays while the head
+// stays the same, with the dense baseline of its prefill (analysis::Measurement).
 //
 // A head that lies on the GPU runs there; what the GPU does not take runs on the CPU, and the result's note says why.
 // Any other head runs on the CPU, which computes with its own numbers.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <stop_token>
@@ -42,16 +39,13 @@ class RunSlot {
   void Forget();  // frees the head and its baseline
 
  private:
-  kernels::Status RunOn(const Device& device, const std::string& method, const kernels::ParameterValues& values,
-                        std::vector<analysis::MethodResult>* results);
-  std::unique_ptr<analysis::LayerComparison> MakeComparison(const Device& device);
-
   std::mutex mutex_;
-  std::stop_token stop_;  // of the run under way
+  // Of the last run.
   analysis::HeadTensorsPtr head_;
+  bool alone_ = true;
+  analysis::CompareOptions options_;
   analysis::MeasuredHeadsPtr measured_;  // of head_; null until needed
-  RunSettings settings_;
-  std::map<Device, std::unique_ptr<analysis::LayerComparison>> prefill_comparisons_;  // by device
+  std::unique_ptr<analysis::Measurement> measurement_;
 };
 
 }  // namespace headscope::app

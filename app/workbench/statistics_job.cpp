@@ -153,8 +153,8 @@ void StatisticsJob::Pass(Run& run, int64_t rows, const std::stop_token& stop) {
   // One head at a time, on all cores but at low priority: who looks at the matrix sees it fill evenly.
   analysis::SweepOptions sweep;
   sweep.stop = stop;
-  sweep.failed = [&](const analysis::SweepCell&, const std::string& why) {
-    post_([current = run.current, failed = run.callbacks.failed, why] {
+  sweep.failed = [&](const analysis::SweepCell&, const kernels::Status& status) {
+    post_([current = run.current, failed = run.callbacks.failed, why = status.message()] {
       if (!current.stop_requested()) failed(why);
     });
   };

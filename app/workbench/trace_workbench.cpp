@@ -342,7 +342,7 @@ MadeMask TraceWorkbench::MaskOfPrefill(OpenedTrace& trace, analysis::HeadId head
   const kernels::Status status = analysis::PreviewMask(*mass, method, values, 0, stop, &preview);
   CheckStatus(status);
   MadeMask made;
-  if (const auto inside = trace.MassInTrace(*shown))
+  if (const auto inside = trace.MassInTrace(*shown, stop))
     made.live.outside_mass = analysis::MeanOutsideMass(*shown, *inside, 0, shown->num_rows);
   made.live.summary = std::move(preview.summary);
   made.live.kept_mass = std::move(preview.kept_mass);
@@ -361,7 +361,7 @@ MadeMask TraceWorkbench::MaskOfDecode(OpenedTrace& trace, analysis::HeadId head,
   CheckStatus(status);
   MadeMask made;
   made.live.chosen_per = preview.chosen_per;
-  if (const auto inside = trace.MassInTrace(*shown))
+  if (const auto inside = trace.MassInTrace(*shown, stop))
     made.live.outside_mass =
         analysis::MeanOutsideMass(*shown, *inside, preview.steps->first_row, preview.steps->end_row());
   made.live.summary = std::move(preview.summary);

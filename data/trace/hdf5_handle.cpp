@@ -53,9 +53,21 @@ std::string Hdf5Reason() {
   return reason.empty() ? "unknown reason" : reason;
 }
 
+// Whether a call of the system to read or write failed: the others are HDF5's own.
+static bool IsOfTheDisk() {
+  const auto look = [](unsigned, const H5E_error2_t* entry, void* found) -> herr_t {
+    if (entry->maj_num == H5E_IO) *static_cast<bool*>(found) = true;
+    return 0;
+  };
+  bool found = false;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, look, &found);
+  return found;
+}
+
 hid_t Require(hid_t result, const std::string& action) {
   if (result < 0) {
-    throw FailedError(action + " failed: " + Hdf5Reason());
+    throw FailedError({.problem = action + " failed: " + Hdf5Reason(),
+                       .remedy = IsOfTheDisk() ? "free some disk space or choose another folder" : ""});
   }
   return result;
 }

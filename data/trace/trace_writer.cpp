@@ -54,7 +54,7 @@ struct TraceWriter::Impl {
   // Runs `action` on the file. A failure inside HDF5 leaves its caches unfit for anything, closing included: from then
   // on the file is left as it stands on disk, which is what a kill would have left. `left` says what that is.
   template <typename Action>
-  void Guarded(Action action, const char* left = "what was flushed before is intact: ") {
+  void Guarded(Action action, const char* left = "what was flushed before is intact") {
     if (broken) {
       throw FailedError(
           {.file = path,
@@ -66,7 +66,7 @@ struct TraceWriter::Impl {
       broken = true;
       file.Abandon();
       error.SetFile(path);
-      error.AddRemedy(std::string(left) + "free some disk space or choose another folder");
+      if (*left != '\0') error.AddRemedy(left);
       throw;
     } catch (...) {  // no memory, half-way through
       broken = true;

@@ -24,21 +24,21 @@ constexpr std::string_view kUseCpu = "use the CPU";
 
 // libtorch_cuda.so lies beside the libtorch_cpu.so that this process runs with; loading it registers the CUDA
 // operators.
-void LoadCudaLibrary() {
+void LoadCudaLibrary(const Device& wanted) {
   static void* library = nullptr;
   if (library != nullptr) return;
   Dl_info cpu_half{};
   const auto address = reinterpret_cast<const void*>(&at::set_num_threads);
   if (dladdr(address, &cpu_half) == 0)
     throw DeviceError({.field = "device",
-                       .value = "cuda",
+                       .value = DeviceText(wanted),
                        .problem = "LibTorch's folder was not found",
                        .remedy = std::string(kUseCpu)});
   const std::filesystem::path path = std::filesystem::path(cpu_half.dli_fname).parent_path() / "libtorch_cuda.so";
   library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     throw DeviceError({.field = "device",
-                       .value = "cuda",
+                       .value = DeviceText(wanted),
                        .problem = std::string("LibTorch's CUDA library cannot be loaded (") + dlerror() + ")",
                        .remedy = "install a torch package with CUDA or " + std::string(kUseCpu)});
   }
@@ -77,7 +77,7 @@ void RequireThreads(int32_t team) {
 
 c10::Device OpenDevice(const Device& wanted) {
   if (!wanted.is_gpu()) return c10::Device(c10::kCPU);
-  LoadCudaLibrary();
+  LoadCudaLibrary(wanted);
   int available = 0;
   try {
     if (at::hasCUDA()) available = at::detail::getCUDAHooks().deviceCount();

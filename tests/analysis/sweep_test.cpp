@@ -12,8 +12,10 @@
 #include <thread>
 
 #include "analysis/head_sweeps.h"
+#include "analysis/measured_heads.h"
 #include "analysis/types/metric_list.h"
 #include "base/device.h"
+#include "base/errors.h"
 #include "data/synthetic_trace.h"
 #include "kernels/method_names.h"
 #include "synthetic_heads.h"
@@ -97,25 +99,39 @@ TEST(Sweep, WithoutAListenerTheFirstFailureEndsIt) {
                std::runtime_error);
 }
 
+TEST(Sweep, HasAsManyHeadsAtOnceAsTheMemoryHolds) {
+  EXPECT_EQ(HeadsAtOnce(HeadPlace::kCpu, 1 << 20), 4);
+  EXPECT_EQ(HeadsAtOnce(HeadPlace::kCpu, int64_t{1} << 50), 1) << "one has to do";
+  EXPECT_EQ(HeadsAtOnce(HeadPlace::kCpu, MostMeasuredBytes() * 2 / 5), 2);
+  EXPECT_EQ(HeadsAtOnce(HeadPlace::kGpuWhereExact, 1), 1);
+}
+
 TEST(Sweep, AListenerHearsOfAFailureAndTheOthersGoOn) {
   std::vector<std::string> heard;
   SweepOptions options;
-  options.failed = [&](const SweepCell& cell, const std::string& why) { heard.push_back(TextOf(cell) + " " + why); };
+  std::vector<StatusCode> kinds;
+  options.failed = [&](const SweepCell& cell, const Status& why) {
+    heard.push_back(TextOf(cell) + " " + why.message());
+    kinds.push_back(why.code());
+  };
   double share = 0;
   options.progress = [&](const SweepProgress& at) { share = at.share; };
   std::vector<std::optional<int>> results;
   const Status status = Sweep(
-      SweepAxes{.num_heads = 4}, options,
+      SweepAxes{.num_heads = 5}, options,
       [](const SweepCell& cell, int* result) -> Status {
         if (cell.head == 0) return {StatusCode::kUnsupported, "refused"};
         if (cell.head == 2) throw std::runtime_error("broken");
+        if (cell.head == 4) throw DeviceError("no room");
         *result = 1;
         return {};
       },
       &results);
   EXPECT_TRUE(status.ok());
-  EXPECT_THAT(results, ElementsAre(std::nullopt, 1, std::nullopt, 1));
-  EXPECT_THAT(heard, ElementsAre("000 refused", "200 broken"));
+  EXPECT_THAT(results, ElementsAre(std::nullopt, 1, std::nullopt, 1, std::nullopt));
+  EXPECT_THAT(heard, ElementsAre("000 refused", "200 broken", "400 no room"));
+  EXPECT_THAT(kinds, ElementsAre(StatusCode::kUnsupported, StatusCode::kDeviceError, StatusCode::kDeviceMissing))
+      << "each as what it is";
   EXPECT_EQ(share, 1);
 }
 
@@ -132,13 +148,22 @@ TEST(Sweep, EndsWhenItIsCancelledFromOutsideOrByACell) {
   EXPECT_THAT(results, ElementsAre(1, 1, std::nullopt));
   // A listener for failures hears nothing of it.
   SweepOptions options;
-  options.failed = [](const SweepCell&, const std::string& why) { ADD_FAILURE() << why; };
+  options.failed = [](const SweepCell&, const Status& why) { ADD_FAILURE() << why.message(); };
   const auto stop_at_1 = [](const SweepCell& cell, int* result) {
     *result = 1;
     return cell.head == 1 ? Status{StatusCode::kCancelled, "stopped"} : Status{};
   };
   EXPECT_EQ(Sweep(SweepAxes{.num_heads = 3}, options, stop_at_1, &results).code(), StatusCode::kCancelled);
   EXPECT_THAT(results, ElementsAre(1, std::nullopt, std::nullopt));
+  const auto throw_at_1 = [](const SweepCell& cell, int* result) -> Status {
+    *result = 1;
+    if (cell.head == 1) throw CancelledError("stopped");
+    return {};
+  };
+  for (const SweepOptions& heard_or_not : {options, SweepOptions{}}) {
+    EXPECT_EQ(Sweep(SweepAxes{.num_heads = 3}, heard_or_not, throw_at_1, &results).code(), StatusCode::kCancelled);
+    EXPECT_THAT(results, ElementsAre(1, std::nullopt, std::nullopt));
+  }
 }
 
 TEST(Sweep, ProgressHasThePartsOfCellsUnderWay) {

@@ -324,6 +324,11 @@ class Refusals(TraceCase):
             self.assertNotIn("partial", said)
         self.assertEqual(list(folder.iterdir()), [])
 
+    def test_help_is_given_beside_what_would_be_refused(self):
+        for command in (("analyze", "--device", "foo", "--help"), ("analyze", "--max-rows", "foo", "--help"), ("eval", "--help", "--device", "foo")):
+            self.assertEqual(run(*command).stdout, run(command[0], "--help").stdout, command)
+        run("analyze", self.trace, "--device", "foo", code=2)
+
     def test_a_full_disk_under_stdout_is_a_failure(self):
         evaluation = ("eval", "--task", "repeat", "--length", "512", "--samples", "1", "--quiet")
         captured = ("capture", MODEL, "--text", "a b c", "-o", str(self.path / "full_stdout.h5"), "--quiet")

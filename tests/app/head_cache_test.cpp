@@ -90,7 +90,7 @@ TEST_F(HeadCacheTest, EveryThreadIsToldWhyAHeadCannotBeReadAndTheNextOneTriesAga
     AtOnce([&](size_t i) {
       try {
         cache_.Get(kBad);
-      } catch (const Error& refused) {
+      } catch (const BadInputError& refused) {  // whoever read it
         said[i] = refused.what();
       }
     });

@@ -205,5 +205,13 @@ TEST(ParallelReading, ThreadsReadTheSameChunksAtTheSameTime) {
   EXPECT_THAT(differences, ::testing::Each(""));
 }
 
+// A remedy for a full disk is one for the disk's failures alone (trace_crash_test.cpp has those).
+TEST(Hdf5Failure, OfTheLibraryIsNoMatterOfTheDisk) {
+  const Hdf5Lock lock;
+  EXPECT_THAT(
+      [] { Require(H5Gopen2(-1, "x", H5P_DEFAULT), "opening"); },
+      ThrowsMessage<FailedError>(::testing::AllOf(HasSubstr("opening failed"), ::testing::Not(HasSubstr("disk")))));
+}
+
 }  // namespace
 }  // namespace headscope::data

@@ -150,6 +150,7 @@ void ExpectCleanStop(WriterProcess& writer, const std::string& path, const Stres
   EXPECT_THAT(fields[1], HasSubstr(path));
   EXPECT_THAT(fields[1], HasSubstr(reason));
   EXPECT_THAT(fields[1], HasSubstr("what was flushed before is intact"));
+  EXPECT_THAT(fields[1], HasSubstr("free some disk space"));
   EXPECT_GT(std::stoll(fields[2]), 0);
   EXPECT_GE(std::stoll(fields[3]), std::stoll(fields[2]))
       << "the process that met the full disk cannot read its own trace";

@@ -4,12 +4,17 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
+#include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "analysis/compare.h"
+#include "analysis/measured_heads.h"
 #include "analysis/statistics.h"
 #include "analysis/sweep.h"
+#include "base/device.h"
 #include "data/trace_reader.h"
 
 namespace headscope::analysis {
@@ -42,6 +47,32 @@ struct ComparisonSweep {
 kernels::Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId>& heads,
                                  const ComparisonSweep& comparison, const SweepOptions& sweep,
                                  std::vector<MethodResult>* results);
+
+// Measures methods on heads that are in memory, as often as it is asked to, on the first of its devices that takes the
+// work (RunOnFirstDevice). A long dense baseline of prefill is measured once a device and kept; that of decode steps,
+// which is over in a fraction of a second, by every run: one from a moment when the machine was busy would make every
+// later run look fast. One run at a time.
+class Measurement {
+ public:
+  // Of `options`, device, stop and progress are the runs' own.
+  Measurement(MeasuredHeadsPtr measured, const CompareOptions& options, std::vector<Device> devices);
+
+  // report: of every repeat, with the share of the run that is done before it; may be empty. Errors: those of
+  // LayerComparison::Run; kCancelled.
+  kernels::Status Run(const std::vector<AskedMethod>& methods, const std::vector<HeadId>& heads,
+                      const std::stop_token& stop,
+                      const std::function<void(const RepeatProgress& repeat, double share)>& report,
+                      std::vector<MethodResult>* results);
+
+ private:
+  std::unique_ptr<LayerComparison> MakeComparison(const Device& device);
+
+  const MeasuredHeadsPtr measured_;
+  const CompareOptions options_;
+  const std::vector<Device> devices_;
+  std::map<Device, std::unique_ptr<LayerComparison>> prefill_;  // by device
+  std::function<void(const RepeatProgress&)> listener_;         // of the run under way
+};
 
 // Runs on the first of `devices` that takes the work: what one does not do, has no memory for or is not there for, the
 // next one does, and the note of its results says so. Errors: the last one's.

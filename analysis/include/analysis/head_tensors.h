@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -86,8 +87,8 @@ enum class HeadPlace { kCpu, kGpuWhereExact };
 HeadTensorsPtr LoadHead(const data::TraceReader& trace, HeadId head, HeadPlace place = HeadPlace::kCpu);
 // Share of every row's attention mass that lies on the trace's own tokens: exactly 1 for a row that sees all its keys
 // and has no sink, 1 - exp(sink - lse) for one that has; of the others the sum of exp(score - lse), which costs one
-// pass over their scores. [num_rows]
-std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads);
+// pass over their scores. [num_rows]. Throws CancelledError when `stop` is requested during that pass.
+std::vector<double> MassInTrace(const HeadTensors& head, int32_t num_threads, const std::stop_token& stop = {});
 
 // One sentence when the recorded lse of some of four rows, evenly spaced, is not that of their q and k, or that of any
 // row could not be whatever its keys were: which row and by how much, naming the file. Empty when they agree as well as

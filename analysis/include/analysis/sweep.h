@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "analysis/head_tensors.h"
+#include "data/trace_reader.h"
 #include "kernels/status.h"
 
 namespace headscope::analysis {
@@ -49,17 +50,21 @@ struct SweepOptions {
   std::stop_token stop = {};
   // One call at a time, on any of the sweep's threads. May be empty.
   std::function<void(const SweepProgress&)> progress = {};
-  // Told of a cell that failed, by a status or by an exception, with its sentence; the others go on. Empty: the first
-  // failure ends the sweep. One call at a time.
-  std::function<void(const SweepCell& cell, const std::string& why)> failed = {};
+  // Told of a cell that failed, by a status or by an exception, which is made a status of its kind; the others go on.
+  // Empty: the first failure ends the sweep. One call at a time.
+  std::function<void(const SweepCell& cell, const kernels::Status& why)> failed = {};
 };
 
 // Cells whose heads are wholly in memory that are worth having under way at once: not all of one head's work is done by
-// several threads, and each holds its own tensors, some 200 MiB at 128K tokens. One where they go to a GPU.
-int32_t HeadsAtOnce(HeadPlace place);
+// several threads, and each holds its own tensors, some 200 MiB at 128K tokens. As many as half of the free memory
+// holds, and one where they go to a GPU. `bytes`: what a cell holds at most.
+int32_t HeadsAtOnce(HeadPlace place, int64_t bytes);
+// What one head of these takes at most, as HeadTensors and packed for the score kernel.
+int64_t LargestHeadBytes(const data::TraceReader& trace, const std::vector<HeadId>& heads);
 
-// Runs every cell. kCancelled when `stop` was requested or a cell said so; without options.failed also the status of
-// the cell that failed, and what a cell throws goes through. Cells under way are then finished, and no other begins.
+// Runs every cell. kCancelled when `stop` was requested or a cell said so, by its status or a CancelledError; without
+// options.failed also the status of the cell that failed, and what else a cell throws goes through as what it is. Cells
+// under way are then finished, and no other begins.
 kernels::Status SweepCells(const SweepAxes& axes, const SweepOptions& options,
                            const std::function<kernels::Status(const SweepCell& cell)>& run);
 

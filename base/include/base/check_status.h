@@ -31,4 +31,23 @@ void CheckStatus(const Status& status, const std::string& where = "") {
   }
 }
 
+// The status that says what kind of failure an error is, for code that tells of failures by statuses. CheckStatus makes
+// an error of the same kind of it.
+template <typename Status>
+Status StatusOf(const Error& error) {
+  using Code = decltype(Status().code());
+  switch (error.kind()) {
+    case ErrorKind::kUsage:
+    case ErrorKind::kBadInput:
+      return {Code::kInvalidArgument, error.what()};
+    case ErrorKind::kDevice:
+      return {Code::kDeviceMissing, error.what()};
+    case ErrorKind::kCancelled:
+      return {Code::kCancelled, error.what()};
+    case ErrorKind::kFailed:
+      break;
+  }
+  return {Code::kDeviceError, error.what()};
+}
+
 }  // namespace headscope
