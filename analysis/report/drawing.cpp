@@ -19,26 +19,28 @@ void ForEachInk(char character, Draw&& draw) {
 
 }  // namespace
 
-Drawing::Drawing(int32_t width, int32_t height, Color background) {
+Drawing::Drawing(int32_t width, int32_t height, Rgb background) {
   image_.width = width;
   image_.height = height;
   image_.rgb.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
   FillRectangle(0, 0, width, height, background);
 }
 
-void Drawing::SetPixel(int32_t x, int32_t y, Color color) {
+void Drawing::SetPixel(int32_t x, int32_t y, Rgb color) {
   if (x < 0 || y < 0 || x >= image_.width || y >= image_.height) return;
   const size_t place = (static_cast<size_t>(y) * static_cast<size_t>(image_.width) + static_cast<size_t>(x)) * 3;
-  for (size_t channel = 0; channel < 3; ++channel) image_.rgb[place + channel] = color[channel];
+  image_.rgb[place] = color.red;
+  image_.rgb[place + 1] = color.green;
+  image_.rgb[place + 2] = color.blue;
 }
 
-void Drawing::FillRectangle(int32_t x, int32_t y, int32_t width, int32_t height, Color color) {
+void Drawing::FillRectangle(int32_t x, int32_t y, int32_t width, int32_t height, Rgb color) {
   for (int32_t row = y; row < y + height; ++row) {
     for (int32_t column = x; column < x + width; ++column) SetPixel(column, row, color);
   }
 }
 
-void Drawing::Text(int32_t x, int32_t y, const std::string& text, int32_t scale, Color color) {
+void Drawing::Text(int32_t x, int32_t y, const std::string& text, int32_t scale, Rgb color) {
   for (const char character : text) {
     ForEachInk(character, [&](int32_t row, int32_t column) {
       FillRectangle(x + column * scale, y + row * scale, scale, scale, color);
@@ -47,7 +49,7 @@ void Drawing::Text(int32_t x, int32_t y, const std::string& text, int32_t scale,
   }
 }
 
-void Drawing::TextUpwards(int32_t x, int32_t y, const std::string& text, int32_t scale, Color color) {
+void Drawing::TextUpwards(int32_t x, int32_t y, const std::string& text, int32_t scale, Rgb color) {
   for (const char character : text) {
     ForEachInk(character, [&](int32_t row, int32_t column) {
       FillRectangle(x + row * scale, y - (column + 1) * scale, scale, scale, color);

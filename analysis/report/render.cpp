@@ -7,7 +7,9 @@
 #include "analysis/outside_mass.h"
 #include "analysis/report.h"
 #include "analysis/types/color_map.h"
+#include "analysis/types/ground.h"
 #include "analysis/types/number_text.h"
+#include "analysis/types/round_ticks.h"
 #include "analysis/types/value_scale.h"
 #include "base/errors.h"
 #include "head/head_checks.h"
@@ -18,13 +20,6 @@
 namespace headscope::analysis {
 namespace {
 
-// What is no value: the paper, what is written on it, and where there are no pairs (right of the diagonal, or outside
-// the model's window).
-struct Ground {
-  Color paper, ink, no_pairs;
-};
-constexpr Ground kLightGround = {{255, 255, 255}, {32, 32, 36}, {232, 232, 236}};
-constexpr Ground kDarkGround = {{23, 23, 23}, {214, 214, 214}, {44, 44, 48}};
 // Decades below the largest value that a logarithmic scale shows: what lies deeper has the lowest colour.
 constexpr double kScoreDecades = 6;
 constexpr double kDifferenceDecades = 4;
@@ -112,9 +107,9 @@ std::vector<int64_t> CutEvenly(int64_t begin, int64_t end, int64_t pixels) {
 }
 
 // Of a cut trace: how much of the drawn rows' mass is on tokens that are not there to be drawn. Empty for a whole one.
-std::string OutsideText(const HeadTensors& head, const Region& region) {
+std::string OutsideText(const HeadTensors& head, const Region& region, const std::stop_token& stop) {
   if (head.first_token == 0) return {};
-  const double outside = MeanOutsideMass(head, MassInTrace(head, 0), region.row_begin, region.row_end);
+  const double outside = MeanOutsideMass(head, MassInTrace(head, 0, stop), region.row_begin, region.row_end);
   return outside > 0 ? FormatNumber(", %.3g of the mass outside", outside) : std::string();
 }
 
@@ -141,7 +136,8 @@ class Picture {
         request_(request),
         region_(region),
         palette_(palette),
-        title_(Title(head, request, request.view == ViewKind::kMask ? std::string() : OutsideText(head, region))),
+        title_(Title(head, request,
+                     request.view == ViewKind::kMask ? std::string() : OutsideText(head, region, request.stop))),
         ground_(request.dark_ground ? kDarkGround : kLightGround),
         scale_(request.width >= 600 ? 2 : 1),
         left_(Drawing::TextHeight(scale_) + Drawing::TextWidth("131,072", scale_) + 5 * kGap * scale_),
@@ -164,10 +160,7 @@ class Picture {
   // A narrow picture has a small title rather than a cut one.
   int32_t FittingScale() const { return Drawing::TextWidth(title_, scale_) <= request_.width + left_ / 2 ? scale_ : 1; }
 
-  Color At(double place) const {
-    const Rgb color = ColorAt(palette_, place);
-    return {color.red, color.green, color.blue};
-  }
+  Rgb At(double place) const { return ColorAt(palette_, place); }
 
   void DrawMap(const MapValues& map, const Scale& scale) {
     for (int32_t y = 0; y < request_.height; ++y) {
@@ -260,12 +253,16 @@ ImageRgb RenderHead(const HeadTensors& head, const kernels::SparseIndexView* ind
     throw UsageError("colour map '" + name + "' is unknown: choose for instance viridis, inferno or gray");
   const TexelEdges edges = {CutEvenly(region.row_begin, region.row_end, request.height),
                             CutEvenly(region.column_begin, region.column_end, request.width)};
-  const MapValues map = ComputeMapValues(head, index, request, edges);
-  if (map.values.empty()) return {};
-  ImageRgb image =
-      Picture(head, request, region, colors->palette).Draw(map, Scale(map, request.view, request.logarithmic));
-  image.device = map.device;
-  return image;
+  try {
+    const MapValues map = ComputeMapValues(head, index, request, edges);
+    if (map.values.empty()) return {};
+    ImageRgb image =
+        Picture(head, request, region, colors->palette).Draw(map, Scale(map, request.view, request.logarithmic));
+    image.device = map.device;
+    return image;
+  } catch (const CancelledError&) {
+    return {};
+  }
 }
 
 }  // namespace headscope::analysis

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/types/round_ticks.h"
+
 namespace headscope::analysis {
 
 float ScalePosition(float log2_p, const ValueRange& range, bool logarithmic) {
@@ -23,33 +25,14 @@ float ScaleValue(float position, const ValueRange& range, bool logarithmic) {
   return std::log2(low + position * (std::exp2(range.maximum_log2) - low));
 }
 
-namespace {
-
-// The first multiple of the step that is not below `low`; 0 where that is as good as 0 beside the step.
-double FirstMultiple(double low, double step) {
-  return low < 0.01 * step ? 0.0 : std::ceil(low / step - 1e-9);
-}
-
-// Multiples of 1, 2 or 5 times a power of ten from low to high, about `most` of them.
-std::vector<double> RoundSteps(double low, double high, int most) {
-  double step = std::pow(10.0, std::floor(std::log10((high - low) / most)));
-  for (const double factor : {2.0, 2.5, 2.0, 2.0}) {
-    if (std::floor(high / step + 1e-9) - FirstMultiple(low, step) + 1 <= most) break;
-    step *= factor;
-  }
-  std::vector<double> values;
-  for (double multiple = FirstMultiple(low, step); multiple * step <= high * (1 + 1e-9); ++multiple)
-    values.push_back(multiple * step);
-  return values;
-}
-
-}  // namespace
-
 std::vector<double> RoundValues(const ValueRange& range, bool logarithmic, int most) {
   const double low = std::exp2(static_cast<double>(range.minimum_log2)),
                high = std::exp2(static_cast<double>(range.maximum_log2));
-  if (!logarithmic) return RoundSteps(low, high, most);
-  const double first = std::ceil(std::log10(low) - 1e-9), last = std::floor(std::log10(high) + 1e-9);
+  // A linear scale begins at 0 where its lowest value is as good as that.
+  const auto linear = [&] { return RoundTicks(low < 0.001 * high ? 0 : low, high, most, /*whole=*/false); };
+  if (!logarithmic) return linear();
+  constexpr double kSlack = 1e-6;  // the range is one of fp32 numbers
+  const double first = std::ceil(std::log10(low) - kSlack), last = std::floor(std::log10(high) + kSlack);
   const double powers = last - first + 1;
   std::vector<double> values;
   if (powers >= 2) {
@@ -61,10 +44,10 @@ std::vector<double> RoundValues(const ValueRange& range, bool logarithmic, int m
   for (double exponent = first - 1; exponent <= last + 1; ++exponent) {
     for (const double digit : {1.0, 2.0, 5.0}) {
       const double value = digit * std::pow(10.0, exponent);
-      if (value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9)) values.push_back(value);
+      if (value >= low * (1 - kSlack) && value <= high * (1 + kSlack)) values.push_back(value);
     }
   }
-  return values.size() >= 2 ? values : RoundSteps(low, high, most);
+  return values.size() >= 2 ? values : linear();
 }
 
 }  // namespace headscope::analysis

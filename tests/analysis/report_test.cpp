@@ -15,6 +15,7 @@
 #include "analysis/result_files.h"
 #include "analysis/statistics.h"
 #include "analysis/types/color_map.h"
+#include "analysis/types/round_ticks.h"
 #include "base/errors.h"
 #include "report/axis.h"
 #include "report/map_values.h"
@@ -71,6 +72,10 @@ TEST(Axis, TicksAreRoundAndFew) {
   EXPECT_THAT(RoundTicks(0, 16384, 5, true), ::testing::ElementsAre(0, 5000, 10000, 15000));
   EXPECT_THAT(RoundTicks(3, 7, 10, true), ::testing::ElementsAre(3, 4, 5, 6, 7));
   EXPECT_THAT(RoundTicks(0, 1, 6, false), ::testing::SizeIs(6));
+  for (int32_t most = 2; most <= 12; ++most) {
+    for (const double end : {1.0, 6.0, 10.0, 16384.0, 131072.0})
+      EXPECT_LE(RoundTicks(0, end, most, false).size(), static_cast<size_t>(most)) << end << ", both ends are ticks";
+  }
   EXPECT_FALSE(std::signbit(RoundTicks(0, 1, 6, false).front())) << "a bar that begins at -0";
   EXPECT_EQ(GroupThousands(131072), "131,072");
   EXPECT_EQ(GroupThousands(-1000), "-1,000");

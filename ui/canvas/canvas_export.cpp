@@ -85,7 +85,7 @@ void HeadCanvas::Impl::DrawExport(const Export& picture) {
     QOpenGLFramebufferObject framebuffer(picture.size);
     framebuffer.bind();
     MapLook look = model.Look();
-    if (picture.ground == PictureGround::kLight) look.ground = kLightGround;
+    if (picture.ground == PictureGround::kLight) look.ground = analysis::kLightGround;
     renderer.Clear(picture.size, look.ground);
     const double scale = picture.scale;
     renderer.Draw(model.Picture(picture.view, scale), look, model.rows(), picture.size, scale);

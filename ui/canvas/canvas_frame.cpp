@@ -167,7 +167,7 @@ void HeadCanvas::Impl::DrawFrame() {
   ++frames_drawn;
   const double ratio = canvas->devicePixelRatioF();
   const QSize framebuffer = FramebufferSize(canvas->size(), ratio);
-  renderer.Clear(framebuffer, kDarkGround);
+  renderer.Clear(framebuffer, analysis::kDarkGround);
   if (!renderer.ready()) return;
 
   const double seconds =

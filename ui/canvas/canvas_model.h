@@ -79,7 +79,7 @@ class CanvasModel {
   // spare the room.
   std::optional<PixelRect> MinimapRect() const;
   MapPicture MinimapPicture();
-  MapLook Look() const { return {settings_.color_map, settings_.range, settings_.logarithmic, kDarkGround}; }
+  MapLook Look() const { return {settings_.color_map, settings_.range, settings_.logarithmic, analysis::kDarkGround}; }
 
   // Curves of a view; the view of the canvas is computed anew only when something changed.
   ViewProfiles Profiles(const ViewTransform& view, double device_pixel_ratio);

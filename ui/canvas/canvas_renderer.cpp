@@ -133,10 +133,6 @@ bool CanvasRenderer::ready() const {
 const QString& CanvasRenderer::error() const {
   return impl_->error;
 }
-int64_t CanvasRenderer::texture_bytes() const {
-  return impl_->textures.bytes();
-}
-
 bool CanvasRenderer::Init() {
   if (ready()) return true;
   QOpenGLContext* const context = QOpenGLContext::currentContext();
@@ -176,12 +172,17 @@ void CanvasRenderer::Release() {
   impl_->gl = nullptr;
 }
 
-void CanvasRenderer::Clear(QSize framebuffer_size, const MapGround& ground) {
+// Of full light.
+static float Part(uint8_t channel) {
+  return static_cast<float>(channel) / 255;
+}
+
+void CanvasRenderer::Clear(QSize framebuffer_size, const analysis::Ground& ground) {
   QOpenGLExtraFunctions* const gl = QOpenGLContext::currentContext()->extraFunctions();
   gl->glViewport(0, 0, framebuffer_size.width(), framebuffer_size.height());
   gl->glDisable(GL_SCISSOR_TEST);
   gl->glColorMask(GL_TRUE, GL_TRUE, GL_TRUE, GL_TRUE);
-  gl->glClearColor(ground.around, ground.around, ground.around, 1);
+  gl->glClearColor(Part(ground.paper.red), Part(ground.paper.green), Part(ground.paper.blue), 1);
   gl->glClear(GL_COLOR_BUFFER_BIT);
 }
 
@@ -212,7 +213,7 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
   impl.UsePalette(look.color_map);
 
   program.setUniformValue("hatch", true);
-  program.setUniformValue("hatch_shades", QVector2D(look.ground.hatch, look.ground.stripe));
+  program.setUniformValue("hatch_shades", QVector2D(Part(look.ground.hatch.red), Part(look.ground.stripe.red)));
   impl.SetDestination(picture.hatched, framebuffer_size, device_pixel_ratio);
   gl->glDrawArrays(GL_TRIANGLE_STRIP, 0, 4);
   program.setUniformValue("hatch", false);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "analysis/types/color_map.h"
+#include "analysis/types/ground.h"
 #include "analysis/types/value_scale.h"
 #include "causal_rows.h"
 #include "tile_cache.h"
@@ -42,19 +43,11 @@ struct MapPicture {
   std::vector<MapQuad> quads;
 };
 
-// Shades of grey, 0 to 1, of what is no score.
-struct MapGround {
-  float around;         // the map
-  float hatch, stripe;  // where no score exists
-};
-inline constexpr MapGround kDarkGround{0.09f, 0.125f, 0.17f};
-inline constexpr MapGround kLightGround{1.0f, 0.955f, 0.84f};
-
 struct MapLook {
   const analysis::ColorMap* color_map = &analysis::ColorMaps().front();
   analysis::ValueRange range;
   bool logarithmic = true;
-  MapGround ground = kDarkGround;
+  analysis::Ground ground = analysis::kDarkGround;
 };
 
 class CanvasRenderer {
@@ -71,11 +64,9 @@ class CanvasRenderer {
   const QString& error() const;
 
   // Fills the whole framebuffer, opaque. framebuffer_size is in device pixels.
-  void Clear(QSize framebuffer_size, const MapGround& ground);
+  void Clear(QSize framebuffer_size, const analysis::Ground& ground);
   void Draw(const MapPicture& picture, const MapLook& look, const CausalRows& rows, QSize framebuffer_size,
             double device_pixel_ratio);
-
-  int64_t texture_bytes() const;
 
  private:
   struct Impl;

@@ -4,13 +4,18 @@
 
 #include <string_view>
 
+#include "analysis/types/ground.h"
 #include "imgui.h"
 #include "map_overlay.h"
 #include "view_transform.h"
 
 namespace headscope::ui {
 
-inline constexpr ImU32 kTextColor = IM_COL32(214, 214, 214, 255);
+constexpr ImU32 InkOf(const analysis::Rgb& color) {
+  return IM_COL32(color.red, color.green, color.blue, 255);
+}
+
+inline constexpr ImU32 kTextColor = InkOf(analysis::kDarkGround.ink);
 inline constexpr ImU32 kDimColor = IM_COL32(150, 150, 150, 255);
 inline constexpr ImU32 kLineColor = IM_COL32(95, 95, 95, 255);
 inline constexpr ImU32 kAccentColor = IM_COL32(255, 168, 72, 255);
@@ -24,9 +29,9 @@ struct OverlayInks {
 };
 inline constexpr OverlayInks kDarkGroundInks = {
     kTextColor, kDimColor, kLineColor, kMaskColor, IM_COL32(150, 150, 160, 200), IM_COL32(44, 44, 50, 255)};
-inline constexpr OverlayInks kLightGroundInks = {IM_COL32(24, 24, 28, 255),    IM_COL32(88, 88, 94, 255),
-                                                 IM_COL32(120, 120, 126, 255), IM_COL32(0, 98, 190, 255),
-                                                 IM_COL32(140, 140, 150, 255), IM_COL32(226, 226, 230, 255)};
+inline constexpr OverlayInks kLightGroundInks = {InkOf(analysis::kLightGround.ink), IM_COL32(88, 88, 94, 255),
+                                                 IM_COL32(120, 120, 126, 255),      IM_COL32(0, 98, 190, 255),
+                                                 IM_COL32(140, 140, 150, 255),      IM_COL32(226, 226, 230, 255)};
 
 inline const OverlayInks& InksOf(const OverlayOptions& options) {
   return options.ground == PictureGround::kLight ? kLightGroundInks : kDarkGroundInks;

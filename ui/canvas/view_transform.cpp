@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/types/round_ticks.h"
+
 namespace headscope::ui {
 
 namespace {
@@ -148,17 +150,9 @@ TileRange ViewTransform::TilesOf(int32_t level) const {
 std::vector<int64_t> AxisTicks(double begin, double end, double pixels_per_score, double min_pixels) {
   std::vector<int64_t> ticks;
   if (!(end > begin) || !(pixels_per_score > 0) || !(min_pixels > 0)) return ticks;
-  const double least_step = std::max(1.0, min_pixels / pixels_per_score);
-  const double decade = std::pow(10.0, std::floor(std::log10(least_step)));
-  double step = 10 * decade;
-  for (const double multiple : {1.0, 2.0, 5.0}) {
-    if (multiple * decade >= least_step * (1 - 1e-9)) {
-      step = multiple * decade;
-      break;
-    }
-  }
-  for (double token = std::ceil(begin / step) * step; token < end; token += step) {
-    ticks.push_back(static_cast<int64_t>(std::llround(token)));
+  const double step = analysis::RoundStep(std::max(1.0, min_pixels / pixels_per_score));
+  for (const double token : analysis::Multiples(step, begin, end)) {
+    if (token < end) ticks.push_back(std::llround(token));
   }
   return ticks;
 }
