@@ -29,7 +29,7 @@ std::string Tooltip(const HeadStatistics& head) {
           std::to_string(head.kv_head) + ")\n" + HeadClassName(head.head_class) + ": " + head.class_reason;
   for (const MetricInfo& metric : Metrics()) {
     const double value = MetricValue(head, metric.name);
-    if (!std::isnan(value))
+    if (!std::isnan(value) && !(metric.of_sinks && value == 0))
       text += "\n" + metric.title + ": " + FormatNumber("%.4g", value) + (metric.unit.empty() ? "" : " " + metric.unit);
   }
   return text;
@@ -57,7 +57,10 @@ class SvgSurface : public MatrixSurface {
             ") rotate(-90)\"" + Attribute("y", kBaseline) + " class=\"mid dim\">" + EscapeHtml(text) + "</text>";
   }
   // Of the page's 11-pixel sans serif, whose digits are 6.2 wide; its browser is not asked.
-  double Width(Text, const std::string& text) const override { return 6.2 * static_cast<double>(text.size()); }
+  double Width(Text, const std::string& text) const override {
+    const auto follows = [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; };
+    return 6.2 * static_cast<double>(std::ssize(text) - std::count_if(text.begin(), text.end(), follows));
+  }
   double Height(Text) const override { return 13; }
   void BeginCell(HeadId head) override { svg_ += "<g><title>" + EscapeHtml(Tooltip(*heads_.at(head))) + "</title>"; }
   void EndCell(HeadId, const Box&) override { svg_ += "</g>\n"; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a head's learned logit takes of a row's mass (gpt-oss and others): no token gets it, so a head that gives much
 // of it to the sink does little in that row.
+#include <limits>
+
 #include "row_statistic_list.h"
 
 namespace headscope::analysis {
@@ -16,7 +18,9 @@ class LearnedSinkMassStatistic : public RowStatistic {
         "mass that the head's learned logit takes and no token gets, mean over rows; 0 without one",
         false,
         0,
-        1};
+        1,
+        /*alarm=*/std::numeric_limits<double>::infinity(),
+        /*of_sinks=*/true};
     return info;
   }
   bool reads_probabilities() const override { return false; }

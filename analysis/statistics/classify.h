@@ -4,9 +4,9 @@
 // A head with more than 1 - kClassTarget of its mass outside a cut trace has no class: where that mass lies is not
 // known. Of the others the first that holds (docs/analysis.md says why); line masses count only above what lines hit by
 // a single row could hold:
-// - retrieval-like: retrieval_peak >= 0.6, and neither the best columns nor the best diagonals hold half of
+// - retrieval-like: retrieval_peak >= 0.6, and neither the best columns nor the best slashes hold half of
 //   retrieval_mass
-// - vertical-slash: the best columns, or the best diagonals, hold half of the far mass, and there is some (>= 0.15)
+// - vertical-slash: the best columns, or the best slashes, hold half of the far mass, and there is some (>= 0.15)
 // - sink+local: less than a third of the mass is far
 // - diffuse: more than 40 % of the attended pairs are needed for 0.95 of each row's mass
 // - block: the best key blocks hold what an even spread would give them and at least half of the rest

@@ -86,7 +86,7 @@ bool IsPrintedByDefault(const MetricInfo& metric, const analysis::StatisticsOpti
   static const analysis::StatisticsOptions defaults;
   static const std::set<std::string> telling = {"sparsity_0.95", "kurtosis", "entropy", "local_mass"};
   if (metric.name == (layout.first_token > 0 ? "outside_mass" : "sink_mass")) return true;
-  if (metric.name == "learned_sink_mass") {
+  if (metric.of_sinks) {
     return std::any_of(layout.facts.begin(), layout.facts.end(),
                        [](const data::LayerFacts& facts) { return !facts.sinks.empty(); });
   }

@@ -31,8 +31,8 @@ class OutputFile {
 
   // Where to write; has the target's extension.
   const std::string& temporary_path() const { return temporary_path_; }
-  // Calls write(temporary_path()). A failure that names the temporary file, which is gone when it is read, is thrown on
-  // as a FailedError that names the target; others pass as they are.
+  // Calls write(temporary_path()). An error of the temporary file, which is gone when the sentence is read, is thrown
+  // on as one of the target; others pass as they are.
   void Write(const std::function<void(const std::string& path)>& write) const;
   // Renames onto the target. Without `force` a file that has appeared there meanwhile is kept (UsageError); other
   // failures are FailedError.

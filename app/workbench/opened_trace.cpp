@@ -82,6 +82,9 @@ ui::TraceSummary Summarise(const data::TraceReader& reader) {
   for (const data::TokenRecord& token : reader.tokens()) summary.token_text.push_back(analysis::Printable(token.text));
   summary.row_positions = reader.row_positions();
   summary.num_decode_rows = CountDecodeRows(reader);
+  const std::vector<data::LayerFacts>& facts = reader.layout().facts;
+  summary.has_sinks =
+      std::any_of(facts.begin(), facts.end(), [](const data::LayerFacts& layer) { return !layer.sinks.empty(); });
   summary.rows_contiguous = data::RowsContiguous(summary.row_positions);
   return summary;
 }
@@ -110,14 +113,15 @@ analysis::MeasuredHeadsPtr OpenedTrace::GroupOf(analysis::HeadId head) {
   return group;
 }
 
-std::shared_ptr<const std::vector<double>> OpenedTrace::MassInTrace(const analysis::HeadTensors& head) {
+std::shared_ptr<const std::vector<double>> OpenedTrace::MassInTrace(const analysis::HeadTensors& head,
+                                                                    const std::stop_token& stop) {
   if (summary.first_token == 0) return nullptr;
   {
     const std::lock_guard lock(mutex_);
     const auto known = mass_in_trace_.find(head.id);
     if (known != mass_in_trace_.end()) return known->second;
   }
-  auto mass = std::make_shared<const std::vector<double>>(analysis::MassInTrace(head, 0));
+  auto mass = std::make_shared<const std::vector<double>>(analysis::MassInTrace(head, 0, stop));
   const std::lock_guard lock(mutex_);
   return mass_in_trace_[head.id] = std::move(mass);
 }

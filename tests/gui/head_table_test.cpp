@@ -4,6 +4,7 @@
 #include <QImage>
 #include <QLineEdit>
 #include <QTableView>
+#include <algorithm>
 
 #include "shell_fixture.h"
 
@@ -46,6 +47,21 @@ TEST_F(HeadTableTest, FirstRowOpensByClickWhileTheOpenHeadIsFilteredOut) {
   EXPECT_FALSE(table_->selectionModel()->hasSelection());
   QTest::mouseClick(table_->viewport(), Qt::LeftButton, {}, table_->visualRect(table_->model()->index(0, 0)).center());
   EXPECT_EQ(Shown(), (HeadId{1, 0}));
+}
+
+// It was a column of zeros for every other model.
+TEST_F(HeadTableTest, TheLearnedSinksColumnIsThereForModelsThatHaveThem) {
+  ASSERT_NO_FATAL_FAILURE(Open());
+  const std::vector<analysis::MetricInfo>& metrics = analysis::Metrics();
+  const auto of_sinks =
+      std::find_if(metrics.begin(), metrics.end(), [](const auto& metric) { return metric.of_sinks; });
+  ASSERT_NE(of_sinks, metrics.end());
+  const int column = ui::HeadTableModel::kFirstMetric + static_cast<int>(of_sinks - metrics.begin());
+  EXPECT_TRUE(table_->isColumnHidden(column));
+  ui::TraceSummary with_sinks = window_->store()->trace();
+  with_sinks.has_sinks = true;
+  window_->store()->SetTrace(with_sinks);
+  EXPECT_FALSE(table_->isColumnHidden(column));
 }
 
 TEST_F(HeadTableTest, EnterOpensTheRowThatIsTheCurrentOne) {

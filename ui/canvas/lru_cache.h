@@ -33,11 +33,6 @@ class LruCache {
     return &found->second->value;
   }
 
-  // Lets every pinned entry go in its turn.
-  void UnpinAll() {
-    for (Entry& entry : order_) entry.pinned = false;
-  }
-
   bool Contains(const Key& key) const { return index_.contains(key); }
 
   void Erase(const Key& key) {
@@ -52,20 +47,6 @@ class LruCache {
     order_.clear();
     index_.clear();
     bytes_ = 0;
-  }
-
-  // Drops what the predicate names.
-  template <typename Predicate>
-  void EraseIf(const Predicate& predicate) {
-    for (auto entry = order_.begin(); entry != order_.end();) {
-      if (!predicate(entry->key, entry->value)) {
-        ++entry;
-        continue;
-      }
-      bytes_ -= entry->bytes;
-      index_.erase(entry->key);
-      entry = order_.erase(entry);
-    }
   }
 
   int64_t bytes() const { return bytes_; }

@@ -150,7 +150,8 @@ QString HeadMatrix::ToolTip(analysis::HeadId head) const {
     text += tr("<br><i>quick look at %1 of %2 rows</i>").arg(statistics->num_rows).arg(trace.num_rows);
   text += QStringLiteral("<table cellspacing='0' cellpadding='1'>");
   // Two metrics a line: there are some thirty of them.
-  const std::vector<analysis::MetricInfo>& metrics = analysis::Metrics();
+  std::vector<analysis::MetricInfo> metrics = analysis::Metrics();
+  std::erase_if(metrics, [&](const analysis::MetricInfo& metric) { return metric.of_sinks && !trace.has_sinks; });
   const size_t lines = (metrics.size() + 1) / 2;
   const auto cell = [&](size_t i) {
     if (i >= metrics.size()) return QString();

@@ -207,6 +207,15 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   }
   connect(proxy_, &QAbstractItemModel::modelReset, this, &HeadTable::SayWhetherNoneMatches);
   connect(store, &HeadStore::SelectionChanged, this, [this] { ShowOpenRow(); });
+  const auto show_sinks = [this, store] {
+    const std::vector<analysis::MetricInfo>& metrics = analysis::Metrics();
+    for (int i = 0; i < kMetricsShown; ++i) {
+      if (metrics[static_cast<size_t>(i)].of_sinks)
+        view_->setColumnHidden(HeadTableModel::kFirstMetric + i, !store->trace().has_sinks);
+    }
+  };
+  connect(store, &HeadStore::TraceChanged, this, show_sinks);
+  show_sinks();
   // Besides the keys and clicks that move the current row: those on a row that is the current one already.
   connect(view_->selectionModel(), &QItemSelectionModel::currentRowChanged, this, &HeadTable::OpenRow);
   connect(view_, &QTableView::clicked, this, &HeadTable::OpenRow);

@@ -24,9 +24,10 @@ struct ExportSelection {
 // Called now and then with the share done, 0 to 1.
 using ExportProgress = std::function<void(double)>;
 
-// All three create `path`, which must not exist, and throw FailedError naming the field when the selection asks for
-// what the trace does not hold. They return false when `stop` was requested; the unfinished file is removed then and
-// after an error. Memory use: a bounded part of the vectors, and some bytes a token.
+// All three create `path`, which must not exist, and throw UsageError when the selection asks for what the trace does
+// not hold, BadInputError where that has no token to export, FailedError for what cannot be written. They return false
+// when `stop` was requested; the unfinished file is removed then and after an error. Memory use: a bounded part of the
+// vectors, and some bytes a token.
 
 // A complete trace of the part. Token positions start at 0 again; TraceLayout::first_token tells where they were, and
 // the log-sum-exp of every row stays the one of the full context, over the keys that /attention/lse_keys counts.

@@ -129,10 +129,6 @@ __device__ __forceinline__ void CopyAsync(void* to, const void* from, uint64_t c
                : "memory");
 }
 
-__device__ __forceinline__ void CopyAsync4(void* to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(SharedAddress(to)), "l"(from) : "memory");
-}
-
 // 16 tokens of K and V in shared memory. Rows are D elements; the 16-byte piece c of row t lies where piece c ^
 // Swizzle(t) would, so that neither 8 rows' same piece (ldmatrix) nor 4 neighbouring pieces of rows 2t and 2t + 1
 // (16-byte loads) meet in a bank.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The registry's decode methods: a method chooses tokens or pages per KV head for one new query; the decode executor
 // runs the choice. A new method is one new file under kernels/methods that defines a subclass and one line in
-// kernels/methods/registry.cpp.
+// kernels/methods/registry.h.
 #pragma once
 
 #include <cstdint>

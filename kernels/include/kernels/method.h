@@ -3,7 +3,7 @@
 //
 // A prefill method is a selector: from Q, K (and its parameters) it makes one SparseIndex; one executor per device runs
 // any of them. A new method is one new file under kernels/methods that defines a subclass and one line in
-// kernels/methods/registry.cpp.
+// kernels/methods/registry.h.
 #pragma once
 
 #include <memory>

@@ -31,6 +31,7 @@ struct TraceSummary {
   int32_t num_layers = 0, num_qo_heads = 0, num_kv_heads = 0, head_dim = 0;
   bool complete = true;
   bool rows_contiguous = true;
+  bool has_sinks = false;  // some layer's heads have learned sinks
   std::string prompt_source;
   std::vector<analysis::HeadId> heads;   // recorded
   std::vector<int32_t> kv_head_of_head;  // per recorded head

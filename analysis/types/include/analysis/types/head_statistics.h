@@ -60,7 +60,7 @@ struct HeadStatistics {
   double sink_mass = 0;       // mean mass on the first `sink_tokens` tokens
   double local_mass = 0;      // mean mass on the newest `local_tokens` positions, diagonal included
   double vertical_mass = 0;   // mass of the best columns outside sink and window
-  double slash_mass = 0;      // mass of the best diagonals outside sink and window
+  double slash_mass = 0;      // mass of the best slashes outside sink and window
   double block_mass = 0;      // mass of the best blocks outside sink and window
   double retrieval_mass = 0;  // mass of the best few far tokens of a row, mean over rows
   double retrieval_peak =
@@ -89,6 +89,8 @@ struct MetricInfo {
   double minimum = 0, maximum = 0;  // fixed display range; equal: by data
   // A value above it is shown in the colour of alarm. Infinite: no value is alarming.
   double alarm = std::numeric_limits<double>::infinity();
+  // Says something of heads with a learned sink alone: shown where there are such.
+  bool of_sinks = false;
 };
 const std::vector<MetricInfo>& Metrics();
 // NaN for an unknown name.
