@@ -10,7 +10,7 @@
 #include "decode/decode_check.h"
 #include "decode/dense_plan.h"
 #include "decode/quest_params.h"
-#include "decode/selection_call.h"
+#include "decode/chained_selection.h"
 #include "device_pointers.h"
 #include "kernels/cuda_quest.h"
 #include "kernels/cuda_resources.h"

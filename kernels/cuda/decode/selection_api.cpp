@@ -10,7 +10,7 @@
 
 #include "decode/decode_check.h"
 #include "decode/dense_plan.h"
-#include "decode/selection_call.h"
+#include "decode/chained_selection.h"
 #include "decode/selection_params.h"
 #include "device_memory.h"
 #include "device_pointers.h"
