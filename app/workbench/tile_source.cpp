@@ -8,26 +8,29 @@
 namespace headscope::app {
 namespace {
 
-constexpr char kTilePrefix[] = "tile/";
-constexpr char kPyramidPrefix[] = "pyramid/";
-
 constexpr int64_t TileBytes() {
   return int64_t{analysis::kTileSize} * analysis::kTileSize * static_cast<int64_t>(sizeof(float));
 }
 
-std::string PyramidTag(const std::pair<analysis::HeadId, analysis::TileReduction>& key) {
-  return kPyramidPrefix + std::to_string(key.first.layer) + ":" + std::to_string(key.first.head) +
+}  // namespace
+
+TileSource::TileSource(const std::string& name, analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post,
+                       ui::ErrorReply failed)
+    : tile_prefix_("tile/" + name + "/"),
+      pyramid_prefix_("pyramid/" + name + "/"),
+      queue_(queue),
+      memory_(memory),
+      post_(std::move(post)),
+      failed_(std::move(failed)) {}
+
+std::string TileSource::PyramidTag(const PyramidKey& key) const {
+  return pyramid_prefix_ + std::to_string(key.first.layer) + ":" + std::to_string(key.first.head) +
          (key.second == analysis::TileReduction::kMax ? "/max" : "/mean");
 }
 
-}  // namespace
-
-TileSource::TileSource(analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post, ui::ErrorReply failed)
-    : queue_(queue), memory_(memory), post_(std::move(post)), failed_(std::move(failed)) {}
-
 void TileSource::SetTrace(std::shared_ptr<OpenedTrace> trace) {
   Cancel();
-  queue_->Cancel(kPyramidPrefix);
+  queue_->Cancel(pyramid_prefix_);
   waiting_.clear();
   for (const auto& [key, tiles] : pyramids_) {
     for (const auto& [tile_key, tile] : tiles) memory_->Release(tile.lock().get());
@@ -41,7 +44,7 @@ int32_t TileSource::FirstCoarseLevel() const {
 }
 
 std::string TileSource::NextTag() {
-  return kTilePrefix + std::to_string(++request_);
+  return tile_prefix_ + std::to_string(++request_);
 }
 
 void TileSource::Request(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done) {
@@ -144,7 +147,7 @@ void TileSource::RequestMask(const HeldMask& mask, const analysis::TileKey& key,
 
 void TileSource::Cancel() {
   ++view_;
-  queue_->Cancel(kTilePrefix);
+  queue_->Cancel(tile_prefix_);
   for (auto& [key, waiters] : waiting_) waiters.clear();
 }
 

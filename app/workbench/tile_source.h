@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,9 +30,10 @@ struct HeldMask {
 class TileSource {
  public:
   using Post = std::function<void(std::function<void()>)>;
-  // `queue` and `memory` outlive the source; `post` runs a function later on the UI thread; `failed` takes one
-  // sentence.
-  TileSource(analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post, ui::ErrorReply failed);
+  // `name`: which view's, for what must not be cancelled by another view's source. `queue` and `memory` outlive the
+  // source; `post` runs a function later on the UI thread; `failed` takes one sentence.
+  TileSource(const std::string& name, analysis::TaskQueue* queue, ui::MemoryBudget* memory, Post post,
+             ui::ErrorReply failed);
 
   void SetTrace(std::shared_ptr<OpenedTrace> trace);
   void Request(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done);
@@ -53,7 +55,9 @@ class TileSource {
   void FinishPyramid(const PyramidKey& key, std::vector<analysis::TilePtr> tiles);
   void Deliver(ui::Reply<analysis::TilePtr> done, analysis::TilePtr tile);
   std::string NextTag();
+  std::string PyramidTag(const PyramidKey& key) const;
 
+  const std::string tile_prefix_, pyramid_prefix_;
   analysis::TaskQueue* const queue_;
   ui::MemoryBudget* const memory_;
   const Post post_;

@@ -37,7 +37,9 @@
 #include "statistics_job.h"
 #include "support/run_origin.h"
 #include "table_export.h"
+#include "thumbnail.h"
 #include "tile_source.h"
+#include "tuned_heads.h"
 
 namespace headscope::app {
 namespace {
@@ -54,7 +56,13 @@ constexpr int32_t kOpenPriority = 2'000'000;
 constexpr int32_t kGiveBackPriority = -1'000'000;
 constexpr int kMostLooks = 400;
 // The mask on show and the one before it, whose tiles may still be asked for.
-constexpr size_t kMasksKept = 4;
+constexpr size_t kMasksKept = 4 * ui::kNumMapViews;
+constexpr int32_t kThumbnailPriority = -1000, kTunePriority = -500;  // after whatever the window shows
+constexpr char kMaskPrefix[] = "mask/", kThumbnailPrefix[] = "thumbnail/", kLostPrefix[] = "lost/";
+
+std::string ViewName(ui::MapView view) {
+  return view == ui::MapView::kFirst ? "first" : "second";
+}
 
 // Runs `work` for a value or a sentence: what a worker hands to the UI thread.
 template <typename T>
@@ -90,9 +98,12 @@ class TraceWorkbench : public ui::Workbench {
         run_slot_(std::make_shared<RunSlot>()),
         capture_(post_),
         statistics_(post_),
-        queue_(kWorkers, post_),
-        tiles_(&queue_, &memory(), post_,
-               [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }) {
+        queue_(kWorkers, post_) {
+    for (const ui::MapView view : {ui::MapView::kFirst, ui::MapView::kSecond}) {
+      tiles_.push_back(std::make_unique<TileSource>(
+          ViewName(view), &queue_, &memory(), post_,
+          [this](const std::string& sentence) { ReportBackgroundError(analysis::Printable(sentence)); }));
+    }
     for (const kernels::PrefillMethod* method : kernels::PrefillMethods()) methods_.push_back(method->spec());
     for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) methods_.push_back(method->spec());
   }
@@ -121,19 +132,24 @@ class TraceWorkbench : public ui::Workbench {
                          ui::Reply<ui::ProgressReport> progress) override;
   void CancelStatistics() override { statistics_.Cancel(); }
 
-  void RequestTile(const analysis::TileKey& key, int32_t priority, ui::Reply<analysis::TilePtr> done) override {
-    tiles_.Request(key, priority, std::move(done));
+  void RequestTile(ui::MapView view, const analysis::TileKey& key, int32_t priority,
+                   ui::Reply<analysis::TilePtr> done) override {
+    TilesOf(view).Request(key, priority, std::move(done));
   }
-  void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority,
+  void RequestMaskTile(ui::MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
                        ui::Reply<analysis::MaskTilePtr> done) override {
     const auto mask = masks_.find(mask_id);
-    if (mask != masks_.end()) tiles_.RequestMask(mask->second, key, priority, std::move(done));
+    if (mask != masks_.end()) TilesOf(view).RequestMask(mask->second, key, priority, std::move(done));
   }
-  void CancelTiles() override { tiles_.Cancel(); }
+  void CancelTiles(ui::MapView view) override { TilesOf(view).Cancel(); }
+  void RequestRow(analysis::HeadId head, int64_t row, ui::Reply<std::vector<float>> done) override;
+  void RequestThumbnail(analysis::HeadId head, ui::Reply<ui::ThumbnailPtr> done) override;
+  void CancelThumbnails() override { queue_.Cancel(kThumbnailPrefix); }
   ui::Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
 
-  void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                   ui::Reply<ui::LiveMask> done, ui::ErrorReply failed) override;
+  void RequestMask(ui::MapView view, analysis::HeadId head, const std::string& method,
+                   const kernels::ParameterValues& values, ui::Reply<ui::LiveMask> done,
+                   ui::ErrorReply failed) override;
   void RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
                        ui::Reply<std::vector<ui::LostKey>> done) override;
   void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
@@ -142,6 +158,22 @@ class TraceWorkbench : public ui::Workbench {
   void CancelSearch() override {
     ++search_number_;
     queue_.Cancel("search");
+  }
+  void TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values, double target,
+                ui::Reply<ui::TunedSetting> done, ui::ErrorReply failed,
+                ui::Reply<ui::ProgressReport> progress) override;
+  void CancelTuning() override {
+    ++tuning_number_;
+    queue_.Cancel("tune");
+  }
+  std::string ExportTuning(const std::string& method, double target, const std::vector<ui::TunedSetting>& heads,
+                           size_t num_heads_chosen, const std::string& path) override {
+    Outcome<bool> outcome;
+    outcome.Set([&] {
+      if (!trace_) throw UsageError("There is no configuration to write: open a trace first.");
+      return app::ExportTuning(trace_->reader, method, target, heads, num_heads_chosen, path), true;
+    });
+    return outcome.error;
   }
   void RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                  int32_t repeats, ui::Reply<analysis::MethodResult> done, ui::ErrorReply failed,
@@ -179,6 +211,7 @@ class TraceWorkbench : public ui::Workbench {
   std::optional<analysis::MethodResult> RunFromJson(const std::string& json) override { return app::RunFromJson(json); }
 
  private:
+  TileSource& TilesOf(ui::MapView view) { return *tiles_[static_cast<size_t>(view)]; }
   // Frees what was held of a trace that is no longer on show, and its memory to the system, in the background.
   void GiveBack(std::shared_ptr<OpenedTrace> closed);
   void CountStatistics(const analysis::HeadStatistics& statistics);
@@ -213,13 +246,14 @@ class TraceWorkbench : public ui::Workbench {
   std::map<analysis::HeadId, int64_t> statistics_bytes_;
   int64_t next_mask_id_ = 1;
   int64_t search_number_ = 0;  // of the newest search; progress of an older one is dropped
+  int64_t tuning_number_ = 0;  // the same of TuneHead's
   int64_t run_number_ = 0;     // the same of runs
   std::shared_ptr<RunSlot> run_slot_;
   MassCache head_masses_{shared_memory()};
   CaptureJob capture_;
   StatisticsJob statistics_;
   analysis::TaskQueue queue_;
-  TileSource tiles_;
+  std::vector<std::unique_ptr<TileSource>> tiles_;  // of every view
 };
 
 void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSummary> done, ui::ErrorReply failed) {
@@ -228,14 +262,14 @@ void TraceWorkbench::OpenTrace(const std::string& path, ui::Reply<ui::TraceSumma
       [path, memory = shared_memory()](const std::stop_token&) { return std::make_shared<OpenedTrace>(path, memory); },
       [this, done = std::move(done)](const std::shared_ptr<OpenedTrace>& trace) {
         statistics_.Cancel();
-        queue_.Cancel("mask");
+        for (const char* prefix : {kMaskPrefix, kThumbnailPrefix, kLostPrefix, "row"}) queue_.Cancel(prefix);
         CancelSearch();
+        CancelTuning();
         CancelRun();
-        queue_.Cancel("lost");
         masks_.clear();
         head_masses_.Clear();
         std::shared_ptr<OpenedTrace> before = std::exchange(trace_, trace);
-        tiles_.SetTrace(trace);
+        for (const auto& tiles : tiles_) tiles->SetTrace(trace);
         statistics_bytes_.clear();
         memory().SetFixed(&statistics_bytes_, 0);
         done(trace->summary);  // the window forgets the trace before, too
@@ -297,12 +331,12 @@ ui::Exact TraceWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t
           column >= tensors->AttendedColumns(row).begin};
 }
 
-void TraceWorkbench::RequestMask(analysis::HeadId head, const std::string& method,
+void TraceWorkbench::RequestMask(ui::MapView view, analysis::HeadId head, const std::string& method,
                                  const kernels::ParameterValues& values, ui::Reply<ui::LiveMask> done,
                                  ui::ErrorReply failed) {
   if (!trace_) return;
   Submit<MadeMask>(
-      "mask", kMaskPriority,
+      kMaskPrefix + ViewName(view), kMaskPriority,
       [this, trace = trace_, head, method, values, alone = measures_alone()](const std::stop_token& stop) {
         if (const kernels::PrefillMethod* prefill = kernels::FindPrefillMethod(method))
           return MaskOfPrefill(*trace, head, *prefill, values, stop);
@@ -326,7 +360,7 @@ void TraceWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int
   const auto mask = masks_.find(mask_id);
   if (!trace_ || mask == masks_.end()) return;
   Submit<std::vector<ui::LostKey>>(
-      "lost", kMaskPriority,
+      kLostPrefix + std::to_string(row), kMaskPriority,
       [trace = trace_, head, held = mask->second, row](const std::stop_token&) {
         return LostKeys(*trace->heads.Get(head), held, row, kMostLostKeys);
       },
@@ -404,6 +438,46 @@ void TraceWorkbench::MeetTarget(analysis::HeadId head, const std::string& method
         return result.values;
       },
       std::move(done), std::move(failed));
+}
+
+void TraceWorkbench::TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                              double target, ui::Reply<ui::TunedSetting> done, ui::ErrorReply failed,
+                              ui::Reply<ui::ProgressReport> progress) {
+  if (!trace_) return;
+  CancelTuning();
+  const int64_t number = tuning_number_;
+  Submit<ui::TunedSetting>(
+      "tune", kTunePriority,
+      [this, number, trace = trace_, head, method, values, target, progress](const std::stop_token& stop) {
+        const auto report = [&](double share) {
+          ui::ProgressReport at;
+          at.stage = "Tuning " + method;
+          at.fraction = share;
+          post_([this, number, progress, at] {
+            if (number == tuning_number_) progress(at);
+          });
+        };
+        return app::TuneHead(*trace, head, method, values, target, report, stop);
+      },
+      std::move(done), std::move(failed));
+}
+
+void TraceWorkbench::RequestRow(analysis::HeadId head, int64_t row, ui::Reply<std::vector<float>> done) {
+  if (!trace_) return;
+  Submit<std::vector<float>>(
+      "row", kMaskPriority,
+      [trace = trace_, head, row](const std::stop_token& stop) {
+        return RowProbabilities(*trace->heads.Get(head), row, stop);
+      },
+      std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
+}
+
+void TraceWorkbench::RequestThumbnail(analysis::HeadId head, ui::Reply<ui::ThumbnailPtr> done) {
+  if (!trace_) return;
+  Submit<ui::ThumbnailPtr>(
+      kThumbnailPrefix + std::to_string(head.layer) + ":" + std::to_string(head.head), kThumbnailPriority,
+      [trace = trace_, head](const std::stop_token& stop) { return MakeThumbnail(*trace->heads.Get(head), stop); },
+      std::move(done), [this](const std::string& sentence) { ReportBackgroundError(sentence); });
 }
 
 void TraceWorkbench::RunMethod(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,

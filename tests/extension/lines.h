@@ -7,5 +7,5 @@
 #define HEADSCOPE_MORE_DECODE_METHODS(METHOD) METHOD(HeavyHitters)
 #define HEADSCOPE_MORE_ROW_STATISTICS(STATISTIC) STATISTIC(EffectiveKeys)
 #define HEADSCOPE_MORE_TASKS(TASK) TASK(Counting)
-#define HEADSCOPE_MORE_PANES(PANE) PANE(MakeTrialPane, "trialDock", "Method on trial", kTabbed, 0)
+#define HEADSCOPE_MORE_PANES(PANE) PANE(MakeTrialPane, "trialDock", "Method on trial", kBehindBelow, 0)
 #define HEADSCOPE_MORE_FAMILIES(FAMILY) FAMILY(LlamaByKvHead)

@@ -140,7 +140,8 @@ TEST_F(TileCacheTest, OldMaskStaysUntilTheNewOneIsThere) {
   std::vector<int64_t> ids;
   const auto request = [&](double window) {
     workbench_.RequestMask(
-        kHead, "band", values(window), [&](LiveMask mask) { ids.push_back(mask.mask_id); }, [](std::string) {});
+        MapView::kFirst, kHead, "band", values(window), [&](LiveMask mask) { ids.push_back(mask.mask_id); },
+        [](std::string) {});
     workbench_.DeliverReplies();
   };
   TileDemand demand = Demand(1, 1, 2, 3, 4);
@@ -443,6 +444,32 @@ TEST_F(CanvasModelOfDecode, KeysBehindTheModelsWindowAreNotVisible) {
   EXPECT_THAT(tooltip(500, 400), ::testing::HasSubstr("outside the model's window"));
   EXPECT_THAT(tooltip(500, 400), ::testing::Not(::testing::HasSubstr("p = ")));
   EXPECT_THAT(tooltip(500, 501), ::testing::HasSubstr("the key comes later"));
+}
+
+TEST(CanvasModelTest, TheMapOfTheHeadBeforeStaysInGreyUntilTheNextOneComes) {
+  FakeWorkbench workbench(600);
+  CanvasModel model;
+  model.SetWorkbench(&workbench);
+  model.SetTrace(workbench.Summary());
+  model.LayOut({900, 700});
+  model.ShowHead({0, 0});
+  model.tiles().Want(model.Demand(model.view(), 1));
+  EXPECT_FALSE(model.Picture(model.view(), 1).stale) << "there is none before";
+  workbench.DeliverReplies();
+  ASSERT_FALSE(model.Picture(model.view(), 1).stale);
+  model.ShowHead({0, 1});
+  const MapPicture stale = model.Picture(model.view(), 1);
+  EXPECT_TRUE(stale.stale);
+  ASSERT_EQ(stale.quads.size(), 1U);
+  EXPECT_EQ(stale.quads[0].values.tile->key.head, (analysis::HeadId{0, 0}));
+  model.tiles().Want(model.Demand(model.view(), 1));
+  workbench.DeliverReplies();
+  const MapPicture fresh = model.Picture(model.view(), 1);
+  EXPECT_FALSE(fresh.stale);
+  for (const MapQuad& quad : fresh.quads) {
+    if (!quad.values.tile) continue;
+    EXPECT_EQ(quad.values.tile->key.head, (analysis::HeadId{0, 1}));
+  }
 }
 
 TEST(CanvasModelTest, CaptionSaysWhatAPictureShows) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 
 namespace headscope::ui::testing {
 
@@ -31,6 +32,14 @@ double SyntheticHead::Logit(int64_t row, int64_t column) const {
 double SyntheticHead::Probability(int64_t row, int64_t column) const {
   return column > row ? 0 : std::exp(Logit(row, column) - lse_[static_cast<size_t>(row)]);
 }
+
+namespace {
+
+std::string Tag(const char* kind, MapView view) {
+  return std::string(kind) + (view == MapView::kFirst ? "" : " 2");
+}
+
+}  // namespace
 
 FakeWorkbench::FakeWorkbench(int64_t num_tokens) : num_tokens_(num_tokens) {
   for (int32_t head = 0; head < 2; ++head) heads_.emplace_back(num_tokens, head);
@@ -113,22 +122,19 @@ TraceSummary FakeWorkbench::Summary() const {
 }
 
 void FakeWorkbench::Post(const std::string& tag, std::function<void()> act) {
-  const int64_t generation = tag == "tile" ? tile_generation_ : tag == "mask" ? mask_generation_ : run_generation_;
-  Waiting waiting{tag, generation, std::move(act)};
+  Waiting waiting{tag, generations_[tag], std::move(act)};
   if (!poster_) {
     waiting_.push_back(std::move(waiting));
     return;
   }
-  if (tag == "tile" && hold_tiles_) return;
+  if (tag.starts_with("tile") && hold_tiles_) return;
   poster_([this, waiting = std::move(waiting)] {
     if (IsCurrent(waiting)) waiting.act();
   });
 }
 
 bool FakeWorkbench::IsCurrent(const Waiting& waiting) const {
-  if (waiting.tag == "tile") return waiting.generation == tile_generation_;
-  if (waiting.tag == "mask") return waiting.generation == mask_generation_;
-  return waiting.generation == run_generation_;
+  return waiting.generation == generations_.at(waiting.tag);
 }
 
 int FakeWorkbench::DeliverReplies(int count) {
@@ -205,20 +211,67 @@ analysis::MaskTilePtr FakeWorkbench::MakeMaskTile(int64_t mask_id, const analysi
   return tile;
 }
 
-void FakeWorkbench::RequestTile(const analysis::TileKey& key, int32_t priority, Reply<analysis::TilePtr> done) {
+void FakeWorkbench::RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
+                                Reply<analysis::TilePtr> done) {
   tile_requests.push_back({0, key, priority});
-  Post("tile", [this, key, done] { done(MakeTile(key)); });
+  Post(Tag("tile", view), [this, key, done] { done(MakeTile(key)); });
 }
 
-void FakeWorkbench::RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority,
+void FakeWorkbench::RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
                                     Reply<analysis::MaskTilePtr> done) {
   tile_requests.push_back({mask_id, key, priority});
-  Post("tile", [this, mask_id, key, done] { done(MakeMaskTile(mask_id, key)); });
+  Post(Tag("tile", view), [this, mask_id, key, done] { done(MakeMaskTile(mask_id, key)); });
 }
 
-void FakeWorkbench::CancelTiles() {
+void FakeWorkbench::CancelTiles(MapView view) {
   ++num_cancelled_tile_batches;
-  ++tile_generation_;
+  ++generations_[Tag("tile", view)];
+}
+
+void FakeWorkbench::RequestRow(analysis::HeadId head, int64_t row, Reply<std::vector<float>> done) {
+  ++generations_["row"];
+  std::vector<float> probabilities;
+  for (int64_t column = 0; column < num_tokens_; ++column)
+    probabilities.push_back(static_cast<float>(Head(head.head).Probability(row, column)));
+  Post("row", [probabilities, done] { done(probabilities); });
+}
+
+void FakeWorkbench::RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done) {
+  ++num_thumbnails;
+  auto thumbnail = std::make_shared<Thumbnail>();
+  constexpr int64_t kSide = Thumbnail::kSide;
+  for (int64_t pixel = 0; pixel < kSide * kSide; ++pixel) {
+    const int64_t row = pixel / kSide * num_tokens_ / kSide, column = pixel % kSide * num_tokens_ / kSide;
+    thumbnail->log2_p.push_back(static_cast<float>(std::log2(Head(head.head).Probability(row, column))));
+  }
+  Post("thumbnail", [thumbnail, done] { done(thumbnail); });
+}
+
+void FakeWorkbench::TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                             double target, Reply<TunedSetting> done, ErrorReply failed, Reply<ProgressReport>) {
+  ++num_tuned;
+  ++generations_["tune"];
+  last_target = target;
+  TunedSetting tuned;
+  tuned.head = head;
+  tuned.values = values;
+  for (const kernels::MethodSpec& spec : methods_) {
+    if (spec.name == method) static_cast<void>(tuned.values.Set(spec, "window", kFoundWindow + head.head));
+  }
+  tuned.reached = !target_out_of_reach;
+  tuned.kept_fraction = 0.25 + 0.5 * head.head;
+  tuned.mass.fifth_percentile = target;
+  Post("tune", [this, tuned, done, failed] {
+    if (std::exchange(fail_next_run, false)) {
+      failed("The device ran out of memory: choose fewer rows.");
+    } else {
+      done(tuned);
+    }
+  });
+}
+
+void FakeWorkbench::CancelTuning() {
+  ++generations_["tune"];
 }
 
 Exact FakeWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t column) {
@@ -228,14 +281,15 @@ Exact FakeWorkbench::ExactScore(analysis::HeadId head, int64_t row, int64_t colu
           .in_window = model_window == 0 || row - column < model_window};
 }
 
-void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method,
+void FakeWorkbench::RequestMask(MapView view, analysis::HeadId head, const std::string& method,
                                 const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) {
   ++num_mask_requests;
-  ++mask_generation_;
+  const std::string tag = Tag("mask", view);
+  ++generations_[tag];
   last_method = method;
   if (fail_next_mask) {
     fail_next_mask = false;
-    Post("mask", [failed] { failed("method band: no room: raise the window."); });
+    Post(tag, [failed] { failed("method band: no room: raise the window."); });
     return;
   }
   const Band band = method == "band"     ? Band{values.Integer("window"), values.Integer("sinks"), 0}
@@ -280,7 +334,7 @@ void FakeWorkbench::RequestMask(analysis::HeadId head, const std::string& method
   if (method == "newest") mask.steps = std::move(steps);
   if (mask.steps) mask.chosen_per = "place";
   mask.outside_mass = outside_mass;
-  Post("mask", [mask, done] { done(mask); });
+  Post(tag, [mask, done] { done(mask); });
 }
 
 void FakeWorkbench::RequestLostKeys(analysis::HeadId head, int64_t mask_id, int64_t row,
@@ -316,7 +370,7 @@ void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, 
                               int32_t repeats, Reply<analysis::MethodResult> done, ErrorReply failed,
                               Reply<ProgressReport> progress) {
   ++num_runs;
-  ++run_generation_;
+  ++generations_["run"];
   last_method = method;
   last_repeats = repeats;
   for (const kernels::MethodSpec& spec : methods_) {
@@ -349,7 +403,7 @@ void FakeWorkbench::RunMethod(analysis::HeadId head, const std::string& method, 
 
 void FakeWorkbench::CancelRun() {
   ++num_cancelled_runs;
-  ++run_generation_;
+  ++generations_["run"];
 }
 
 void FakeWorkbench::DescribeModel(const std::string&, Reply<ModelDescription>, ErrorReply failed) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,6 +58,8 @@ class FakeWorkbench : public Workbench {
   int num_cancelled_tile_batches = 0;
   int num_mask_requests = 0, num_runs = 0, num_cancelled_runs = 0;
   int last_repeats = 0;
+  int num_tuned = 0, num_thumbnails = 0;
+  size_t num_exported_heads = 0;
   int64_t model_window = 0;     // what ExactScore says of keys farther back; 0: none
   int64_t num_decode_rows = 0;  // of the summary
   double outside_mass = 0;      // of masks
@@ -76,13 +79,25 @@ class FakeWorkbench : public Workbench {
   void RequestStatistics(Reply<analysis::HeadStatistics> one, std::function<void()> finished,
                          Reply<ProgressReport> progress) override;
   void CancelStatistics() override {}
-  void RequestTile(const analysis::TileKey& key, int32_t priority, Reply<analysis::TilePtr> done) override;
-  void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority,
+  void RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
+                   Reply<analysis::TilePtr> done) override;
+  void RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
                        Reply<analysis::MaskTilePtr> done) override;
-  void CancelTiles() override;
+  void CancelTiles(MapView view) override;
+  void RequestRow(analysis::HeadId head, int64_t row, Reply<std::vector<float>> done) override;
+  void RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done) override;
+  void CancelThumbnails() override {}
   Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) override;
-  void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                   Reply<LiveMask> done, ErrorReply failed) override;
+  void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
+                   const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) override;
+  void TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values, double target,
+                Reply<TunedSetting> done, ErrorReply failed, Reply<ProgressReport> progress) override;
+  void CancelTuning() override;
+  std::string ExportTuning(const std::string&, double, const std::vector<TunedSetting>& heads, size_t,
+                           const std::string&) override {
+    num_exported_heads = heads.size();
+    return {};
+  }
   void MeetTarget(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
                   double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
                   Reply<ProgressReport> progress) override;
@@ -120,7 +135,8 @@ class FakeWorkbench : public Workbench {
   std::function<void(std::function<void()>)> poster_;
   std::deque<Waiting> waiting_;
   bool hold_tiles_ = false;
-  int64_t tile_generation_ = 0, mask_generation_ = 0, run_generation_ = 0;
+  // Of the two views each: what one asks for leaves the other's alone.
+  std::map<std::string, int64_t> generations_;
   struct Band {
     int64_t window = 0, sinks = 0;
     int64_t first_row = 0;  // of a decode method: the rows before are no steps

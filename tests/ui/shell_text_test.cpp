@@ -11,12 +11,30 @@
 #include "capture_estimate.h"
 #include "fuzzy_match.h"
 #include "head_filter.h"
+#include "text_pane.h"
 #include "token_search.h"
 
 namespace headscope::ui {
 namespace {
 
 using analysis::HeadId;
+
+TEST(TokenViewTest, LinesBreakWhereTheTextDoesAndWhereTheyAreFull) {
+  EXPECT_EQ(BreakLines({10, 10, 10, 10}, {false, false, false, false}, 25), (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(BreakLines({10, 10, 10, 10}, {true, false, false, false}, 100), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(BreakLines({90, 10}, {false, false}, 50), (std::vector<int64_t>{0, 1})) << "a long token has its line";
+  EXPECT_TRUE(BreakLines({}, {}, 50).empty());
+}
+
+TEST(TokenViewTest, TintsGoFromAUniformShareToTheStrongestKeyByTheLogarithm) {
+  // Four attended keys: uniform is 0.25.
+  const std::vector<float> tints = TintsOf({0.64f, 0.4f, 0.1f, 0.06f, 0.0f});
+  EXPECT_FLOAT_EQ(tints[0], 1);
+  EXPECT_NEAR(static_cast<double>(tints[1]), std::log(0.4 / 0.25) / std::log(0.64 / 0.25), 1e-6);
+  EXPECT_EQ(tints[2], 0);
+  EXPECT_EQ(tints[4], 0);
+  EXPECT_EQ(TintsOf({0.5f, 0.5f}), (std::vector<float>{0, 0})) << "uniform: nothing stands out";
+}
 
 TEST(FuzzyMatch, LettersMustOccurInOrder) {
   EXPECT_GE(FuzzyScore("drk", "Dark colours"), 0);

@@ -16,6 +16,7 @@ constexpr int kCaretBlinkMs = 500;
 // The panel fits its height to what it drew the frame before.
 constexpr int kFramesAfterPanelChange = 3;
 constexpr int kFramesAfterTooltipChange = 2;  // the one that is being drawn among them
+constexpr double kShareInFaintRange = 0.99;   // of the texels; the sink and the diagonal may be beyond its end
 constexpr double kPanShare = 0.1;             // of the viewport, per key press; with Shift five times as far
 
 // As any list of a desktop does.
@@ -40,7 +41,8 @@ HeadCanvas::Impl::Impl(HeadCanvas* owner, MethodTrial* trial)
              .cancel_run = [this] { AfterFrame([this] { canvas->CancelRun(); }); },
              .go_to_worst = [this] { AfterFrame([this] { model.trial().FindWorstQuery(); }); },
              .show_steps = [this] { AfterFrame([this] { ShowSteps(); }); },
-             .fit_range = [this] { canvas->FitRange(); }}) {
+             .fit_range = [this] { canvas->FitRange(); },
+             .fit_trace = [this] { AfterFrame([this] { Q_EMIT canvas->FitToTraceRequested(); }); }}) {
   model.SetArrivalHandler([this] {
     if (export_) AdvanceExport();
     RequestFrame();
@@ -118,7 +120,26 @@ void HeadCanvas::Impl::ShowSteps() {
   canvas->ZoomTo(mask->steps->first_row, mask->steps->end_row(), std::max<int64_t>(end - rows, 0), end);
 }
 
+bool HeadCanvas::Impl::IsFaint() const {
+  const CanvasSettings& settings = model.settings();
+  return !settings.logarithmic && settings.reduction == analysis::TileReduction::kMean;
+}
+
+void HeadCanvas::Impl::FollowScale(bool fit) {
+  if (IsFaint() == was_faint_) return;
+  was_faint_ = IsFaint();
+  if (was_faint_) {
+    range_before_ = model.settings().range;
+    fit_when_drawn_ = fit;
+    return;
+  }
+  fit_when_drawn_ = false;
+  if (fit && range_before_) model.settings().range = *range_before_;
+  range_before_.reset();
+}
+
 void HeadCanvas::Impl::SettingsChanged() {
+  FollowScale(/*fit=*/true);
   model.trial().SetMaskWanted(canvas, model.settings().overlay);
   model.trial().SetMeasuresAlone(model.settings().measures_alone);
   RequestFrame();
@@ -184,9 +205,15 @@ void HeadCanvas::Impl::DrawFrame() {
   options.profiles = model.settings().profiles ? &model.CachedProfiles(ratio) : nullptr;
   options.device_pixel_ratio = ratio;
   options.selection = interaction.selection();
+  options.named = named;
   // The panel may change the method or the colours: before the map is drawn with them.
   if (model.settings().panel_visible) panel.Draw(model, model.layout().map);
   if (!export_ && model.head()) model.tiles().Want(model.Demand(model.view(), ratio));
+  if (fit_when_drawn_ && model.head() && model.tiles().num_pending() == 0 &&
+      model.FitRange(ratio, kShareInFaintRange)) {
+    fit_when_drawn_ = false;
+    AfterFrame([this] { Q_EMIT canvas->DisplayChanged(); });
+  }
   renderer.Draw(model.Picture(model.view(), ratio), model.Look(), model.rows(), framebuffer, ratio);
   renderer.Draw(model.MinimapPicture(), model.Look(), model.rows(), framebuffer, ratio);
   if (model.cursor() && !interaction.dragging()) options.tooltip = DescribeScore(model, *model.cursor());

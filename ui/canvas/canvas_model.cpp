@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -27,7 +28,8 @@ size_t TexelIndex(int64_t row, int64_t column, int32_t level) {
 
 CanvasModel::CanvasModel(MethodTrial* trial)
     : own_trial_(trial == nullptr ? std::make_unique<MethodTrial>() : nullptr),
-      trial_(trial == nullptr ? own_trial_.get() : trial) {
+      trial_(trial == nullptr ? own_trial_.get() : trial),
+      tiles_(trial_->view()) {
   SetArrivalHandler({});
 }
 
@@ -54,6 +56,8 @@ void CanvasModel::SetTrace(const TraceSummary& trace) {
   head_.reset();
   cursor_.reset();
   mark_.reset();
+  other_cursor_.reset();
+  before_ = {};
   profile_key_.reset();
   std::vector<int32_t> positions = trace.row_positions;
   if (static_cast<int64_t>(positions.size()) != trace.num_rows) {
@@ -79,6 +83,10 @@ bool CanvasModel::ShowHead(analysis::HeadId head) {
     tiles_.Clear();
     trial_->SetHead(std::nullopt);
     return false;
+  }
+  if (head_) {
+    const int32_t coarsest = analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
+    if (auto whole = tiles_.Find({*head_, settings_.reduction, coarsest, 0, 0}); whole.tile) before_ = std::move(whole);
   }
   head_ = head;
   tiles_.SetHead(head, rows_);
@@ -164,6 +172,14 @@ MapPicture CanvasModel::Picture(const ViewTransform& view, double device_pixel_r
       picture.quads.push_back(std::move(quad));
     }
   }
+  if (!before_.tile) return picture;
+  if (std::any_of(picture.quads.begin(), picture.quads.end(), [](const MapQuad& quad) { return quad.values.tile; })) {
+    before_ = {};
+    return picture;
+  }
+  const double whole = std::ldexp(static_cast<double>(kTileSize), before_.tile->key.level);
+  picture.quads = {{rect(0, 0, whole, whole), before_, {}}};
+  picture.stale = true;
   return picture;
 }
 
@@ -245,6 +261,16 @@ bool CanvasModel::IsInMask(int64_t row) const {
   return !mask->steps || (row >= mask->steps->first_row && row < mask->steps->end_row());
 }
 
+bool CanvasModel::IsBrushed(int64_t row) const {
+  const std::optional<LiveMask>& mask = trial_->mask();
+  const MethodTrial::Brush& brush = trial_->brush();
+  if (!mask || !brush) return false;
+  const int64_t step = row - (mask->steps ? mask->steps->first_row : 0);
+  if (step < 0 || step >= static_cast<int64_t>(mask->kept_mass.size())) return false;
+  const auto kept = static_cast<double>(mask->kept_mass[static_cast<size_t>(step)]);
+  return kept >= brush->first && kept < brush->second;
+}
+
 std::optional<float> CanvasModel::LeastKeptMass(int64_t row_begin, int64_t row_end) const {
   const std::optional<LiveMask>& mask = trial_->mask();
   if (!mask) return std::nullopt;
@@ -270,25 +296,30 @@ bool CanvasModel::LeaveMap() {
   return was_inside;
 }
 
+void CanvasModel::SetOtherCursor(const std::optional<MarkedScore>& score) {
+  other_cursor_ = score;
+  if (score && (score->row >= rows_.num_rows() || score->column >= rows_.num_columns())) other_cursor_.reset();
+}
+
 bool CanvasModel::ClearMark() {
   const bool marked = mark_.has_value();
   mark_.reset();
   return marked;
 }
 
-bool CanvasModel::FitRange(double device_pixel_ratio) {
-  float least = std::numeric_limits<float>::infinity();
-  float greatest = -least;
+bool CanvasModel::FitRange(double device_pixel_ratio, double share) {
+  std::vector<float> values;
   for (const MapQuad& quad : Picture(view_, device_pixel_ratio).quads) {
     if (!quad.values.tile) continue;
-    for (const float value : quad.values.tile->log2_p) {
-      if (!std::isfinite(value)) continue;
-      least = std::min(least, value);
-      greatest = std::max(greatest, value);
-    }
+    std::copy_if(quad.values.tile->log2_p.begin(), quad.values.tile->log2_p.end(), std::back_inserter(values),
+                 [](float value) { return std::isfinite(value); });
   }
-  if (!(greatest >= least)) return false;
-  settings_.range = ClampedRange({.minimum_log2 = least, .maximum_log2 = greatest});
+  if (values.empty()) return false;
+  const float least = *std::min_element(values.begin(), values.end());
+  const auto place = std::min(values.size() - 1, static_cast<size_t>(share * static_cast<double>(values.size())));
+  const auto end = values.begin() + static_cast<std::ptrdiff_t>(place);
+  std::nth_element(values.begin(), end, values.end());
+  settings_.range = ClampedRange({.minimum_log2 = least, .maximum_log2 = *end});
   return true;
 }
 

@@ -79,7 +79,9 @@ class CanvasModel {
   // spare the room.
   std::optional<PixelRect> MinimapRect() const;
   MapPicture MinimapPicture();
-  MapLook Look() const { return {settings_.color_map, settings_.range, settings_.logarithmic, analysis::kDarkGround}; }
+  MapLook Look() const {
+    return {settings_.color_map, settings_.range, settings_.logarithmic, analysis::kDarkGround, settings_.lost};
+  }
 
   // Curves of a view; the view of the canvas is computed anew only when something changed.
   ViewProfiles Profiles(const ViewTransform& view, double device_pixel_ratio);
@@ -89,6 +91,9 @@ class CanvasModel {
   bool IsInMask(int64_t row) const;
   // The least kept mass of recorded rows [row_begin, row_end) by the mask on show; nothing when it has none of them.
   std::optional<float> LeastKeptMass(int64_t row_begin, int64_t row_end) const;
+
+  // Whether a row's kept mass lies in the trial's brush.
+  bool IsBrushed(int64_t row) const;
 
   // log2 p of one score from a tile of single scores; nothing while that tile is not held.
   std::optional<float> ScoreLog2(int64_t row, int64_t column);
@@ -103,8 +108,13 @@ class CanvasModel {
   bool ClearMark();  // false: there was none
   const std::optional<MarkedScore>& mark() const { return mark_; }
 
-  // Sets the range to what the visible tiles hold, nothing at the ends cut off. False while no tile is held.
-  bool FitRange(double device_pixel_ratio);
+  // Under the pointer of a map beside this one; outside the map: none.
+  void SetOtherCursor(const std::optional<MarkedScore>& score);
+  const std::optional<MarkedScore>& other_cursor() const { return other_cursor_; }
+
+  // Sets the range to what the visible tiles hold; its end where this share of their texels lies below. 1: nothing is
+  // cut off. False while no tile is held.
+  bool FitRange(double device_pixel_ratio, double share = 1);
 
   // "token" as it is shown, or an empty string outside the trace.
   std::string TokenText(int64_t position) const;
@@ -120,11 +130,13 @@ class CanvasModel {
   CanvasSettings settings_;
   CanvasLayout layout_;
   ViewTransform view_;
-  TileCache tiles_;
   const std::unique_ptr<MethodTrial> own_trial_;  // null: it is another's
   MethodTrial* const trial_;
+  TileCache tiles_;
+  // The whole map of the head before, until something of the present one has come: the map does not go blank.
+  TileSample<analysis::TileData> before_;
   std::optional<CursorScore> cursor_;
-  std::optional<MarkedScore> mark_;
+  std::optional<MarkedScore> mark_, other_cursor_;
   int64_t arrivals_ = 0;
 
   struct ProfileKey {

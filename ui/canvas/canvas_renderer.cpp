@@ -208,6 +208,8 @@ void CanvasRenderer::Draw(const MapPicture& picture, const MapLook& look, const 
   program.setUniformValue("mask", 1);
   program.setUniformValue("palette", 2);
   program.setUniformValue("logarithmic", look.logarithmic);
+  program.setUniformValue("lost", look.lost);
+  program.setUniformValue("stale", picture.stale);
   program.setUniformValue("range_log2", QVector2D(look.range.minimum_log2, look.range.maximum_log2));
   program.setUniformValue("blank_log2", (kBlankLog2 + kFloorLog2) / 2);
   impl.UsePalette(look.color_map);

@@ -41,6 +41,7 @@ struct MapPicture {
   PixelRect clip;     // logical pixels; nothing is drawn outside
   PixelRect hatched;  // the map's area: what no quad covers is hatched
   std::vector<MapQuad> quads;
+  bool stale = false;  // it is of the head before: drawn in grey
 };
 
 struct MapLook {
@@ -48,6 +49,7 @@ struct MapLook {
   analysis::ValueRange range;
   bool logarithmic = true;
   analysis::Ground ground = analysis::kDarkGround;
+  bool lost = false;  // of scores under a mask: the colours show what it leaves out
 };
 
 class CanvasRenderer {

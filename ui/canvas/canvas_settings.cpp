@@ -35,6 +35,7 @@ QJsonObject SettingsToJson(const CanvasSettings& settings) {
       {"range_log2_min", static_cast<double>(settings.range.minimum_log2)},
       {"range_log2_max", static_cast<double>(settings.range.maximum_log2)},
       {"overlay", settings.overlay},
+      {"lost", settings.lost},
       {"panel", settings.panel_visible},
       {"profiles", settings.profiles},
       {"minimap", settings.minimap},
@@ -61,6 +62,7 @@ CanvasSettings SettingsFromJson(const QJsonObject& json, const CanvasSettings& p
       static_cast<float>(json.value(QLatin1String("range_log2_max")).toDouble(static_cast<double>(range.maximum_log2)));
   settings.range = ClampedRange(range);
   ReadFlag(json, "overlay", &settings.overlay);
+  ReadFlag(json, "lost", &settings.lost);
   ReadFlag(json, "panel", &settings.panel_visible);
   ReadFlag(json, "profiles", &settings.profiles);
   ReadFlag(json, "minimap", &settings.minimap);

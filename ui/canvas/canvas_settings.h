@@ -20,6 +20,7 @@ struct CanvasSettings {
   analysis::TileReduction reduction = analysis::TileReduction::kMax;
   analysis::ValueRange range;
   bool overlay = true;
+  bool lost = false;  // the overlay colours what the method leaves out, and what it keeps is grey
   bool panel_visible = true;
   bool profiles = true;
   bool minimap = true;

@@ -3,6 +3,7 @@
 
 #include <QKeyEvent>
 #include <algorithm>
+#include <cmath>
 
 #include "canvas_widget_impl.h"
 
@@ -91,6 +92,45 @@ void HeadCanvas::SetReduction(analysis::TileReduction reduction) {
 void HeadCanvas::SetOverlay(bool on) {
   impl_->model.settings().overlay = on;
   impl_->SettingsChanged();
+}
+void HeadCanvas::SetLost(bool on) {
+  impl_->model.settings().lost = on;
+  if (on) impl_->model.settings().overlay = true;
+  impl_->SettingsChanged();
+}
+bool HeadCanvas::lost() const {
+  return impl_->model.settings().lost;
+}
+void HeadCanvas::ShowViewOf(const HeadCanvas& other) {
+  const ViewTransform& shown = other.impl_->model.view();
+  impl_->ChangeView(
+      [&](ViewTransform& view) { view.CenterOn(shown.center_row(), shown.center_column(), shown.scores_per_pixel()); });
+}
+void HeadCanvas::ShowColorsOf(const HeadCanvas& other) {
+  const CanvasSettings& shown = other.impl_->model.settings();
+  CanvasSettings& settings = impl_->model.settings();
+  settings.color_map = shown.color_map;
+  settings.logarithmic = shown.logarithmic;
+  settings.reduction = shown.reduction;
+  settings.lost = shown.lost;
+  impl_->FollowScale(/*fit=*/false);
+  settings.range = shown.range;
+  impl_->SettingsChanged();
+}
+void HeadCanvas::SetOtherCursor(int64_t row, int64_t column) {
+  impl_->model.SetOtherCursor(row < 0 ? std::nullopt : std::optional(MarkedScore{row, column}));
+  impl_->RequestFrame();
+}
+void HeadCanvas::SetNamed(bool named) {
+  impl_->named = named;
+  impl_->RequestFrame();
+}
+HeadCanvas::Part HeadCanvas::VisiblePart() const {
+  const ViewTransform& view = impl_->model.view();
+  const ScoreRect visible = view.Visible();
+  return {static_cast<int64_t>(std::floor(visible.row_begin)), static_cast<int64_t>(std::ceil(visible.row_end)),
+          static_cast<int64_t>(std::floor(visible.column_begin)), static_cast<int64_t>(std::ceil(visible.column_end)),
+          view.ShowsEverything()};
 }
 void HeadCanvas::SetPanelVisible(bool visible) {
   impl_->model.settings().panel_visible = visible;
@@ -254,6 +294,7 @@ QJsonObject HeadCanvas::WithoutTrace(const QJsonObject& state) {
 
 void HeadCanvas::Impl::ApplyState(const QJsonObject& state) {
   model.settings() = SettingsFromJson(state, model.settings());
+  FollowScale(/*fit=*/!state.contains(kRangeToMember));
   model.trial().SetTarget(state.value(kTargetMember).toDouble(model.trial().target()));
   SettingsChanged();
   ChangeView([&](ViewTransform& view) { ApplyViewJson(state.value(kViewMember).toObject(), &view); });

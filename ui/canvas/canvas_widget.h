@@ -51,12 +51,27 @@ class HeadCanvas : public QOpenGLWidget {
   void SetScale(ColorScale scale);
   void SetReduction(analysis::TileReduction reduction);  // of the scores that share a texel
   void SetOverlay(bool on);                              // the method's mask over the map
+  void SetLost(bool on);                                 // the overlay colours what the method leaves out
   void SetPanelVisible(bool visible);
   QString color_map() const;
   ColorScale scale() const;
   analysis::TileReduction reduction() const;
   bool overlay() const;
+  bool lost() const;
   bool panel_visible() const;
+  // Two maps side by side: the same part of it in the same colours; and the score under the other map's pointer, which
+  // is marked faintly with its value here. Row -1: none.
+  void ShowViewOf(const HeadCanvas& other);
+  void ShowColorsOf(const HeadCanvas& other);
+  void SetOtherCursor(int64_t row, int64_t column);
+  void SetNamed(bool named);  // says on the map which head it is, and by which method
+
+  // The scores in view: [row begin, row end, column begin, column end).
+  struct Part {
+    int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
+    bool is_whole = true;
+  };
+  Part VisiblePart() const;
 
   // Shows the panel where it is at first.
   void ResetPanel();
@@ -161,6 +176,7 @@ class HeadCanvas : public QOpenGLWidget {
   void RunProgressed(const headscope::ui::ProgressReport& report);
   void RunFinished(const headscope::analysis::MethodResult& result);
   void RunFailed(const QString& message);
+  void FitToTraceRequested();        // the panel: its parameters keep everything at this length
   void HeadStepRequested(int step);  // -1: ',' was pressed, the previous head; +1: '.', the next
   void PngExported(const QString& path, const QString& error);  // an empty error: the file is there
   void GraphicsFailed(const QString& message);                  // OpenGL 3.3 is missing; one sentence

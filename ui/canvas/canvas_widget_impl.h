@@ -40,6 +40,9 @@ class HeadCanvas::Impl {
   }
   void Zoom(double factor);  // about the middle of the map
   void SettingsChanged();
+  // Means on a linear scale are a thousandth of the largest score: the range follows them, and comes back afterwards.
+  // `fit`: what has been restored has its own.
+  void FollowScale(bool fit);
   void ApplyState(const QJsonObject& state);
   bool ApplyMethodState(const QJsonObject& state);
 
@@ -56,6 +59,7 @@ class HeadCanvas::Impl {
   LivePanel panel;
   int64_t frames_drawn = 0;
   bool frame_requested = false;
+  bool named = false;
   QJsonObject waiting_trace_state, waiting_method_state;  // restored before there was a trace or a workbench
 
  private:
@@ -69,6 +73,7 @@ class HeadCanvas::Impl {
     ViewTransform view;
     PictureGround ground = PictureGround::kDark;
   };
+  bool IsFaint() const;
   void UpdateCursor();
   void DrawExport(const Export& picture);
   // From within a frame: a slot may open a dialog, which must not happen while drawing.
@@ -82,7 +87,9 @@ class HeadCanvas::Impl {
   std::optional<Export> export_;
   QMetaObject::Connection context_connection_;
   bool failure_reported_ = false;
-  std::string tooltip_;  // of the frame before
+  bool was_faint_ = false, fit_when_drawn_ = false;
+  std::optional<analysis::ValueRange> range_before_;  // the faint scale
+  std::string tooltip_;                               // of the frame before
 };
 
 }  // namespace headscope::ui

@@ -200,8 +200,11 @@ void LivePanel::DrawContents(CanvasModel& model) {
   } else {
     DrawMethod(model);
     DrawKept(model);
-    ImGui::Separator();
-    DrawRun(model);
+    // Runs are measured one at a time, and belong to the first map.
+    if (trial.view() == MapView::kFirst) {
+      ImGui::Separator();
+      DrawRun(model);
+    }
   }
   ImGui::SetNextItemOpen(display_open_);
   display_open_ = ImGui::CollapsingHeader("Display");

@@ -23,6 +23,7 @@ class LivePanel {
     std::function<void()> go_to_worst;  // the query that keeps least, and what it loses most of
     std::function<void()> show_steps;   // the rows of a decode method's steps
     std::function<void()> fit_range;
+    std::function<void()> fit_trace;  // the cheapest parameters at the target, where the present ones keep everything
   };
   explicit LivePanel(Actions actions) : actions_(std::move(actions)) {}
 
@@ -62,6 +63,7 @@ class LivePanel {
   // panel_kept.cpp
   void DrawKept(CanvasModel& model);
   void DrawKeptNumbers(CanvasModel& model, const LiveMask& mask);
+  void DrawKeepsEverything(const CanvasModel& model, const LiveMask& mask);
   void DrawSteps(const CanvasModel& model, const LiveMask& mask);
   void DrawMassPlot(const LiveMask& mask);
   // panel_run.cpp

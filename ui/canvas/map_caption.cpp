@@ -44,7 +44,8 @@ std::string MaskText(const CanvasModel& model, const LiveMask& mask) {
   if (!kept.parameters.empty()) text += " (" + kept.parameters + ")";
   if (mask.steps) text += ", " + DescribeSteps(model, *mask.steps);
   if (const std::string choice = DescribeChoice(model, mask); !choice.empty()) text += ", " + choice;
-  text += Format(". Grey: left out; kept: %.2f %% of the %s%s. ", 100 * kept.kept_fraction,
+  text += model.settings().lost ? ". Grey: kept, colours: left out" : ". Grey: left out";
+  text += Format("; kept: %.2f %% of the %s%s. ", 100 * kept.kept_fraction,
                  model.trace().first_token > 0 ? "cut's " : "", mask.steps ? "keys" : "scores");
   text += DescribeCra(mask) + ".";
   if (const std::string outside = DescribeOutside(mask); !outside.empty()) text += " " + outside + ".";

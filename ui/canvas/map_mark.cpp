@@ -2,6 +2,8 @@
 // The marked score: lines along its row and its column, which leave the score itself and its neighbours to be seen, and
 // its two tokens at their ends.
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 #include "map_overlay.h"
 #include "overlay_drawing.h"
@@ -31,6 +33,51 @@ void DrawLabel(ImDrawList* list, double x, double y, double width, const std::st
 }
 
 }  // namespace
+
+void DrawName(const CanvasModel& model, const OverlayOptions& options) {
+  std::string text = "layer " + std::to_string(model.head()->layer) + ", head " + std::to_string(model.head()->head);
+  if (model.settings().overlay && model.trial().method() != nullptr) {
+    text += ": " + model.trial().method()->title;
+    if (model.trial().mask()) {
+      const int permille = static_cast<int>(std::lround(1000 * model.trial().mask()->summary.kept_fraction));
+      text += ", kept " + std::to_string(permille / 10) + "." + std::to_string(permille % 10) + " %";
+    }
+  }
+  const PixelRect& map = options.view->viewport();
+  const ImVec2 size = TextSize(text);
+  // Above the corner where the tiles on the way are counted.
+  const double x = map.right() - static_cast<double>(size.x) - 9, y = map.bottom() - 50;
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  list->AddRectFilled(Point(x - 5, y - 2), Point(map.right() - 4, y + static_cast<double>(size.y) + 2),
+                      IM_COL32(20, 20, 20, 210), 3);
+  DrawText(list, x, y, kTextColor, text);
+}
+
+void DrawOtherCursor(const CanvasModel& model, const OverlayOptions& options) {
+  const std::optional<MarkedScore>& score = model.other_cursor();
+  if (!score || !model.head() || model.cursor() || model.workbench() == nullptr) return;
+  ImDrawList* const list = ImGui::GetBackgroundDrawList();
+  const ViewTransform& view = *options.view;
+  const PixelRect& map = view.viewport();
+  const double x = view.ColumnToX(static_cast<double>(score->column) + 0.5);
+  const double y = view.RowToY(static_cast<double>(score->row) + 0.5);
+  constexpr ImU32 kLine = IM_COL32(120, 200, 255, 110);
+  PushClip(list, map);
+  list->AddLine(Point(x, map.y), Point(x, map.bottom()), kLine);
+  list->AddLine(Point(map.x, y), Point(map.right(), y), kLine);
+  if (model.rows().IsCausal(score->row, score->column)) {
+    const Exact exact = model.workbench()->ExactScore(*model.head(), score->row, score->column);
+    const std::string text = "p = " + FormatProbability(exact.probability);
+    const ImVec2 size = TextSize(text);
+    const double left = std::min(x + 8, map.right() - static_cast<double>(size.x) - 6),
+                 top = std::max(y - 22, map.y + 2);
+    list->AddRectFilled(Point(left - 3, top - 1),
+                        Point(left + static_cast<double>(size.x) + 3, top + static_cast<double>(size.y) + 1),
+                        IM_COL32(16, 34, 52, 230), 3);
+    DrawText(list, left, top, IM_COL32(150, 210, 255, 255), text);
+  }
+  list->PopClipRect();
+}
 
 void DrawMark(const CanvasModel& model, const OverlayOptions& options) {
   const std::optional<MarkedScore>& mark = model.mark();

@@ -194,6 +194,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
     }
     return;
   }
+  DrawBrush(model, options);
   DrawScoreValues(model, options);
   DrawAxes(model, options);
   DrawSteps(model, options);
@@ -201,6 +202,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
   DrawColorBar(model, options);
   DrawCaptions(model, options);
   if (!options.live) return;
+  if (options.named) DrawName(model, options);
   if (const std::optional<PixelRect> minimap = model.MinimapRect()) {
     const ScoreRect visible = view.Visible();
     const double x_scale = minimap->width / static_cast<double>(view.num_columns()),
@@ -218,6 +220,7 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options) {
     list->AddRect(Point(box.x, box.y), Point(box.right(), box.bottom()), kAccentColor);
   }
   DrawMark(model, options);
+  DrawOtherCursor(model, options);
   DrawCursor(model, options);
   const int64_t pending = model.tiles().num_pending();
   if (pending > 0) {

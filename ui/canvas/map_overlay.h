@@ -16,7 +16,8 @@ struct OverlayOptions {
   const ViewProfiles* profiles = nullptr;
   double device_pixel_ratio = 1;
   PictureGround ground = PictureGround::kDark;
-  bool live = true;  // cursor, tooltip, minimap and hints, which a picture in a file has no use for
+  bool live = true;    // cursor, tooltip, minimap and hints, which a picture in a file has no use for
+  bool named = false;  // which head it is stands on the map: there are two maps
   std::optional<PixelRect> selection;
   std::string tooltip;  // at the pointer; empty: none
 };
@@ -32,6 +33,9 @@ void DrawMapOverlay(CanvasModel& model, const OverlayOptions& options);
 void DrawAxes(const CanvasModel& model, const OverlayOptions& options);
 void DrawProfiles(const CanvasModel& model, const OverlayOptions& options);
 void DrawSteps(const CanvasModel& model, const OverlayOptions& options);
+void DrawBrush(const CanvasModel& model, const OverlayOptions& options);
+void DrawName(const CanvasModel& model, const OverlayOptions& options);
+void DrawOtherCursor(const CanvasModel& model, const OverlayOptions& options);
 void DrawMark(const CanvasModel& model, const OverlayOptions& options);
 void DrawCaptions(const CanvasModel& model, const OverlayOptions& options);
 void DrawColorBar(const CanvasModel& model, const OverlayOptions& options);

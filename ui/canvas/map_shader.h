@@ -23,7 +23,9 @@ uniform sampler2D palette;
 uniform vec4 value_area;    // texture coordinates of the rectangle's upper left and lower right corners
 uniform vec4 mask_area;
 uniform bool masked;
+uniform bool lost;          // colours for what the mask leaves out instead
 uniform bool coarse;
+uniform bool stale;         // of another head: no colours
 uniform bool logarithmic;
 uniform vec2 range_log2;
 uniform float blank_log2;
@@ -50,10 +52,12 @@ void main() {
   vec3 shade = texelFetch(palette, ivec2(entry, 0), 0).rgb;
   if (masked) {
     // The square root shows a thin line of kept scores inside a large texel.
-    float kept = sqrt(texture(mask, mix(mask_area.xy, mask_area.zw, place)).r);
+    float share = texture(mask, mix(mask_area.xy, mask_area.zw, place)).r;
+    float kept = sqrt(lost ? 1.0 - share : share);
     float grey = dot(shade, vec3(0.299, 0.587, 0.114));
     shade = mix(vec3(0.10 + 0.32 * grey), shade, kept);
   }
+  if (stale) shade = vec3(0.12 + 0.25 * dot(shade, vec3(0.299, 0.587, 0.114)));
   if (coarse && Stripe(8.0) < 0.15) shade = mix(shade, vec3(0.5), 0.18);
   colour = vec4(shade, 1.0);
 }

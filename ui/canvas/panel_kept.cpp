@@ -8,6 +8,7 @@
 #include "kept_text.h"
 #include "live_panel.h"
 #include "panel_widgets.h"
+#include "run_queue.h"
 
 namespace headscope::ui {
 
@@ -28,8 +29,17 @@ void LivePanel::DrawKept(CanvasModel& model) {
   if (ImGui::Checkbox("Show what it keeps", &overlay)) show(overlay);
   MarkStop({"overlay", {}, [show, overlay] { show(!overlay); }, {}});
   if (!overlay) return;
-  ImGui::TextDisabled(trial.is_decode() ? "grey: left out   below the map: kept keys"
-                                        : "grey: left out   hatched: keys after the query");
+  bool lost = model.settings().lost;
+  const auto color_lost = [this, &model](bool on) {
+    model.settings().lost = on;
+    SettingsChanged();
+  };
+  if (ImGui::Checkbox("Colour what is left out", &lost)) color_lost(lost);
+  HelpTooltip("The attention that the method loses, in the map's colours; what it keeps is grey.");
+  MarkStop({"lost", {}, [color_lost, lost] { color_lost(!lost); }, {}});
+  const std::string grey = model.settings().lost ? "grey: kept" : "grey: left out";
+  ImGui::TextDisabled("%s   %s", grey.c_str(),
+                      trial.is_decode() ? "below the map: kept keys" : "hatched: keys after the query");
   if (!trial.mask_error().empty()) ProblemText(trial.mask_error());
   if (!trial.mask()) {
     if (trial.mask_pending()) ImGui::TextDisabled("selecting …");
@@ -50,6 +60,7 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
                          : "Query-key pairs that are kept, of all that the model itself attends to.");
   ImGui::ProgressBar(static_cast<float>(mask.summary.kept_fraction), {-1, 6}, "");
   Mark("kept");
+  DrawKeepsEverything(model, mask);
   if (const std::string outside = DescribeOutside(mask); !outside.empty()) {
     WrappedText(IM_COL32(255, 200, 120, 255), outside);
     Mark("outside");
@@ -79,6 +90,21 @@ void LivePanel::DrawKeptNumbers(CanvasModel& model, const LiveMask& mask) {
   if (ImGui::SmallButton("go")) go();
   MarkStop({"worst", {}, go, {}});
   HelpTooltip("Go to the key that this query loses most of.");
+}
+
+void LivePanel::DrawKeepsEverything(const CanvasModel& model, const LiveMask& mask) {
+  // At most a pair in ten thousand left out: what follows would be figures of dense attention.
+  constexpr double kEverything = 0.9999;
+  const MethodTrial& trial = model.trial();
+  if (mask.summary.kept_fraction < kEverything || trial.method() == nullptr || trial.method()->baseline) return;
+  WrappedText(IM_COL32(255, 200, 120, 255),
+              "These parameters keep everything at " + std::to_string(model.trace().num_tokens) + " tokens.");
+  if (trial.view() != MapView::kFirst || !HasBudget(*trial.method())) return;
+  const auto fit = [this] { actions_.fit_trace(); };
+  if (ImGui::SmallButton("Fit to this trace")) fit();
+  MarkStop({"fit_trace", {}, fit, {}});
+  HelpTooltip(
+      "Find the cheapest parameters that keep the target mass on this head (Meet target). Ctrl+Z takes it back.");
 }
 
 void LivePanel::DrawSteps(const CanvasModel& model, const LiveMask& mask) {

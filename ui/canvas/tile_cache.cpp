@@ -28,7 +28,7 @@ constexpr int64_t kMaskTileBytes = kTexels;
 
 }  // namespace
 
-TileCache::TileCache() : self_(std::make_shared<TileCache*>(this)) {}
+TileCache::TileCache(MapView view) : view_(view), self_(std::make_shared<TileCache*>(this)) {}
 
 TileCache::~TileCache() {
   Clear();
@@ -185,7 +185,7 @@ void TileCache::Send(const Request& request) {
   };
   if (key.mask_id == 0) {
     const bool coarsest = key.key.level == analysis::MaxLevel(rows_.num_rows(), rows_.num_columns());
-    workbench_->RequestTile(key.key, request.priority, [receive, key, coarsest](const analysis::TilePtr& tile) {
+    workbench_->RequestTile(view_, key.key, request.priority, [receive, key, coarsest](const analysis::TilePtr& tile) {
       receive([&](TileCache& cache) {
         if (!tile || static_cast<int64_t>(tile->log2_p.size()) != kTexels) return false;
         cache.workbench_->memory().Keep(tile, kTileBytes);
@@ -195,7 +195,7 @@ void TileCache::Send(const Request& request) {
       });
     });
   } else {
-    workbench_->RequestMaskTile(key.mask_id, key.key, request.priority,
+    workbench_->RequestMaskTile(view_, key.mask_id, key.key, request.priority,
                                 [receive, key](const analysis::MaskTilePtr& tile) {
                                   receive([&](TileCache& cache) {
                                     if (!tile || static_cast<int64_t>(tile->kept.size()) != kTexels) return false;
@@ -209,7 +209,7 @@ void TileCache::Send(const Request& request) {
 }
 
 void TileCache::CancelAll() {
-  if (workbench_ != nullptr && !pending_.empty()) workbench_->CancelTiles();
+  if (workbench_ != nullptr && !pending_.empty()) workbench_->CancelTiles(view_);
   pending_.clear();
 }
 

@@ -45,7 +45,7 @@ struct TileDemand {
 
 class TileCache {
  public:
-  TileCache();
+  explicit TileCache(MapView view = MapView::kFirst);
   ~TileCache();
   TileCache(const TileCache&) = delete;
   TileCache& operator=(const TileCache&) = delete;
@@ -96,6 +96,7 @@ class TileCache {
   template <typename Tile, typename Lookup>
   TileSample<Tile> FindCovering(const analysis::TileKey& key, const Lookup& lookup) const;
 
+  const MapView view_;
   Workbench* workbench_ = nullptr;
   analysis::HeadId head_;
   CausalRows rows_;

@@ -302,7 +302,12 @@ QString CaptureDialog::Problem() const {
   if (CountRows(rows_->text().trimmed(), 1, 0) < 0) return tr("Query rows: must be all, last:N or every:N.");
   bool exact = false;
   if (model_->max_positions > 0 && PromptTokens(&exact) + decode_->value() > model_->max_positions && exact) {
-    return tr("The prompt is longer than the %1 positions of the model.").arg(model_->max_positions);
+    const int64_t prompt = PromptTokens(&exact), more = decode_->value();
+    if (more == 0) return tr("The prompt is longer than the %1 positions of the model.").arg(model_->max_positions);
+    return tr("Prompt and generated tokens, %1 + %2, are more than the %3 positions of the model.")
+        .arg(prompt)
+        .arg(more)
+        .arg(model_->max_positions);
   }
   if (output_->text().isEmpty()) return tr("Write to: choose a file.");
   return {};

@@ -14,7 +14,8 @@
 namespace headscope::ui {
 namespace {
 
-constexpr int kActionRole = Qt::UserRole, kShortcutRole = Qt::UserRole + 1;
+constexpr int kActionRole = Qt::UserRole, kShortcutRole = Qt::UserRole + 1, kEntryRole = Qt::UserRole + 2;
+constexpr size_t kMostShown = 200;
 
 QString PlainText(const QAction& action) {
   return action.text().remove(u'&').remove(u'…');
@@ -46,7 +47,7 @@ CommandPalette::CommandPalette(QWidget* window)
   setFrameShape(QFrame::StyledPanel);
   setAutoFillBackground(true);
   input_->setObjectName(QStringLiteral("paletteInput"));
-  input_->setPlaceholderText(tr("Type a command"));
+  input_->setPlaceholderText(tr("Type a command, a head such as 4:3, a method or a file"));
   list_->setObjectName(QStringLiteral("paletteList"));
   list_->setFocusPolicy(Qt::NoFocus);
   list_->setFrameShape(QFrame::NoFrame);
@@ -61,7 +62,8 @@ CommandPalette::CommandPalette(QWidget* window)
   hide();
 }
 
-void CommandPalette::Open(const QList<QAction*>& actions) {
+void CommandPalette::Open(const QList<QAction*>& actions, const QList<PaletteEntry>& entries) {
+  entries_ = entries;
   actions_.clear();
   for (QAction* action : actions) {
     if (action->isEnabled() && !action->text().isEmpty()) actions_.append(action);
@@ -77,19 +79,38 @@ void CommandPalette::Open(const QList<QAction*>& actions) {
 }
 
 void CommandPalette::Rank(const QString& pattern) {
-  std::vector<std::pair<int, QAction*>> ranked;
+  struct Ranked {
+    int score = 0;
+    QAction* action = nullptr;
+    qsizetype entry = -1;
+  };
+  std::vector<Ranked> ranked;
   for (const QPointer<QAction>& action : actions_) {
     if (!action) continue;
     const int score = FuzzyScore(pattern, PlainText(*action));
-    if (score >= 0) ranked.emplace_back(score, action);
+    if (score >= 0) ranked.push_back({score, action, -1});
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (qsizetype entry = 0; entry < entries_.size(); ++entry) {
+    if (pattern.isEmpty() && entries_[entry].only_when_typed) continue;
+    const int score = FuzzyScore(pattern, entries_[entry].text);
+    if (score >= 0) ranked.push_back({score, nullptr, entry});
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) { return a.score > b.score; });
+  if (ranked.size() > kMostShown) ranked.resize(kMostShown);
   list_->clear();
-  for (const auto& [score, action] : ranked) {
-    auto* item = new QListWidgetItem(PlainText(*action), list_);
-    item->setToolTip(action->statusTip());
-    item->setData(kActionRole, QVariant::fromValue(static_cast<QObject*>(action)));
-    item->setData(kShortcutRole, ShortcutText(*action));
+  for (const Ranked& one : ranked) {
+    if (one.action != nullptr) {
+      auto* item = new QListWidgetItem(PlainText(*one.action), list_);
+      item->setToolTip(one.action->statusTip());
+      item->setData(kActionRole, QVariant::fromValue(static_cast<QObject*>(one.action)));
+      item->setData(kShortcutRole, ShortcutText(*one.action));
+    } else {
+      const PaletteEntry& entry = entries_[one.entry];
+      auto* item = new QListWidgetItem(entry.text, list_);
+      item->setToolTip(entry.help);
+      item->setData(kEntryRole, one.entry);
+      item->setData(kShortcutRole, entry.kind);
+    }
   }
   list_->setCurrentRow(0);
 }
@@ -119,6 +140,13 @@ bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
 void CommandPalette::Choose() {
   const QListWidgetItem* item = list_->currentItem();
   if (item == nullptr) return;
+  const QVariant entry = item->data(kEntryRole);
+  if (entry.isValid()) {
+    const std::function<void()> choose = entries_[entry.toLongLong()].choose;
+    hide();
+    choose();
+    return;
+  }
   const QPointer<QAction> action = qobject_cast<QAction*>(item->data(kActionRole).value<QObject*>());
   hide();
   if (action) action->trigger();

@@ -19,6 +19,12 @@ constexpr CommandSpec kTable[] = {
      "Save every head's statistics as .csv, .json or .h5"},
     {Command::kExportRuns, "export-runs", CommandMenu::kFile, "Export &runs table…", "Ctrl+E",
      "Save the measured runs as .csv, .json or .h5"},
+    {Command::kExportTuning, "export-tuning", CommandMenu::kFile, "Export &configuration…", "",
+     "Save the parameters that Tune all heads found, as headscope tune writes them (.json or .csv)"},
+    {Command::kExportMatrix, "export-matrix", CommandMenu::kFile, "Export ma&trix as picture…", "",
+     "Save the layers × heads matrix as .svg, .pdf or .png"},
+    {Command::kExportCharts, "export-chart", CommandMenu::kFile, "Export &trade-off as picture…", "",
+     "Save the chart of this head's runs as .svg, .pdf or .png"},
     {Command::kLoadRuns, "load-runs", CommandMenu::kFile, "&Load runs…", "",
      "Add runs from a .json or .csv file written by Export runs or headscope compare"},
     {Command::kQuit, "quit", CommandMenu::kFile, "&Quit", "Ctrl+Q",
@@ -27,6 +33,12 @@ constexpr CommandSpec kTable[] = {
     {Command::kRedo, "redo", CommandMenu::kEdit, "&Redo parameter", "Ctrl+Shift+Z", "Redo the parameter change"},
     {Command::kCopyRuns, "copy-runs", CommandMenu::kEdit, "&Copy runs", "Ctrl+Shift+C",
      "Copy the selected runs, or all of them, as tab-separated text", false, true},
+    {Command::kCopyRunCommand, "copy-run-command", CommandMenu::kEdit, "Copy run as command &line", "",
+     "Copy the command that measures the selected run, or the last one, in a terminal"},
+    {Command::kCopyViewCommand, "copy-view-command", CommandMenu::kEdit, "Copy &view as command line", "Ctrl+Alt+C",
+     "Copy the command that draws this part of the map in a terminal"},
+    {Command::kCopyTuneCommand, "copy-tune-command", CommandMenu::kEdit, "Copy t&uning as command line", "",
+     "Copy the command that tunes the method at the target on every head"},
     {Command::kClearRuns, "clear-runs", CommandMenu::kEdit, "C&lear runs", "",
      "Delete this trace's runs, also from its file"},
     {Command::kPalette, "palette", CommandMenu::kEdit, "Command &palette…", "Ctrl+Shift+P",
@@ -53,6 +65,15 @@ constexpr CommandSpec kTable[] = {
      "Show the mean of the scores under a pixel instead of their maximum", true, false, "Mean per pixel"},
     {Command::kOverlay, "overlay", CommandMenu::kView, "Method's mask &overlay", "Ctrl+Shift+O",
      "Draw what the method keeps over the map", true, false, "Mask"},
+    {Command::kLost, "lost-mass", CommandMenu::kView, "Colour what is &left out", "Ctrl+Shift+L",
+     "Colour the attention that the method loses; what it keeps is grey", true, false, "Lost"},
+    {Command::kSplit, "split", CommandMenu::kView, "Split the &map", "Ctrl+\\",
+     "A second map beside the first, with a method of its own; zoom, colours and cursor are linked", true, false,
+     "Split"},
+    {Command::kSplitFollows, "split-follows", CommandMenu::kView, "Second map f&ollows the head", "Ctrl+Shift+\\",
+     "Both maps show the chosen head, each with its method; otherwise the second one stays at its head", true},
+    {Command::kExchangeMaps, "exchange-maps", CommandMenu::kView, "E&xchange the maps", "Ctrl+Alt+\\",
+     "The head and the method of each map go to the other"},
     {Command::kPanel, "panel", CommandMenu::kView, "Method &panel", "Ctrl+P",
      "Show the panel of methods and parameters on the map", true, false, "Panel"},
     {Command::kThemeSystem, "theme-system", CommandMenu::kView, "&System colours", "",
@@ -72,6 +93,13 @@ constexpr CommandSpec kTable[] = {
      "Run all at target"},
     {Command::kMeetTarget, "meet-target", CommandMenu::kMethods, "&Meet target", "Ctrl+T",
      "Find the method's cheapest parameters that keep the target mass for all but 5 % of the queries"},
+    {Command::kSweepMeasure, "measure-all-heads", CommandMenu::kMethods, "Measure on all &heads", "",
+     "Measure the panel's method on every head that the filter shows, and colour the matrix by the result", false,
+     true},
+    {Command::kSweepTune, "tune-all-heads", CommandMenu::kMethods, "Tune all heads at the ta&rget", "",
+     "Find the method's cheapest parameters at the target on every head that the filter shows"},
+    {Command::kSweepResume, "resume-all-heads", CommandMenu::kMethods, "R&esume over all heads", "",
+     "Go on with the heads that are not done"},
     {Command::kCancelWork, "cancel", CommandMenu::kMethods, "&Cancel work", "Ctrl+.",
      "Stop the background work shown in the status bar"},
     {Command::kChooseMethod, "choose-method", CommandMenu::kMethods, "C&hoose method", "Ctrl+Shift+M",
@@ -79,6 +107,8 @@ constexpr CommandSpec kTable[] = {
     {Command::kPreviousMethod, "previous-method", CommandMenu::kMethods, "&Previous method", "[",
      "The previous method in the list"},
     {Command::kNextMethod, "next-method", CommandMenu::kMethods, "&Next method", "]", "The next method in the list"},
+    {Command::kWelcome, "welcome", CommandMenu::kHelp, "&Welcome and tour", "F1",
+     "Recent traces, heads worth a look, and a tour of five steps"},
     {Command::kKeys, "keys", CommandMenu::kHelp, "&Keys and mouse", "?", "List every key and mouse gesture"},
     {Command::kAbout, "about", CommandMenu::kHelp, "&About headscope", "", "Version and licence"},
 };
@@ -96,6 +126,21 @@ QString ShortcutText(const QAction& action) {
   QStringList texts;
   for (const QKeySequence& keys : action.shortcuts()) texts.append(keys.toString(QKeySequence::NativeText));
   return texts.join(QObject::tr(" or "));
+}
+
+void Allow(QAction* action, bool allowed, const QString& why_not) {
+  action->setEnabled(allowed);
+  constexpr char kToolTip[] = "toolTipWhenAllowed", kStatusTip[] = "statusTipWhenAllowed";
+  if (!action->property(kToolTip).isValid()) {
+    action->setProperty(kToolTip, action->toolTip());
+    action->setProperty(kStatusTip, action->statusTip());
+  }
+  const auto tip = [&](const char* name) {
+    const QString help = action->property(name).toString();
+    return allowed ? help : QObject::tr("%1. Unavailable: %2.").arg(help, why_not);
+  };
+  action->setToolTip(tip(kToolTip));
+  action->setStatusTip(tip(kStatusTip));
 }
 
 CommandSet::CommandSet(QWidget* window) : QObject(window) {

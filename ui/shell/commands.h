@@ -20,11 +20,17 @@ enum class Command {
   kExportCanvas,
   kExportHeads,
   kExportRuns,
+  kExportTuning,
+  kExportMatrix,
+  kExportCharts,
   kLoadRuns,
   kQuit,
   kUndo,
   kRedo,
   kCopyRuns,
+  kCopyRunCommand,
+  kCopyViewCommand,
+  kCopyTuneCommand,
   kClearRuns,
   kPalette,
   kSettings,
@@ -40,6 +46,10 @@ enum class Command {
   kLogScale,
   kMeanReduction,
   kOverlay,
+  kLost,
+  kSplit,
+  kSplitFollows,
+  kExchangeMaps,
   kPanel,
   kThemeSystem,
   kThemeLight,
@@ -50,10 +60,14 @@ enum class Command {
   kRunAll,
   kRunAllAtTarget,
   kMeetTarget,
+  kSweepMeasure,
+  kSweepTune,
+  kSweepResume,
   kCancelWork,
   kChooseMethod,
   kPreviousMethod,
   kNextMethod,
+  kWelcome,
   kKeys,
   kAbout,
 };
@@ -76,6 +90,9 @@ std::span<const CommandSpec> CommandTable();
 
 // "Ctrl+R or F5"; empty without one.
 QString ShortcutText(const QAction& action);
+
+// Where it is not allowed, the command's tooltip and its line in the status bar say why.
+void Allow(QAction* action, bool allowed, const QString& why_not);
 
 class CommandSet : public QObject {
   Q_OBJECT

@@ -37,6 +37,21 @@ FindBar::FindBar(const HeadStore* store, QWidget* parent)
   hide();
 }
 
+void FindBar::FollowBottomOf(QWidget* sibling) {
+  sibling_ = sibling;
+  sibling->installEventFilter(this);
+  setAutoFillBackground(true);
+  Place();
+}
+
+void FindBar::Place() {
+  if (sibling_ == nullptr) return;
+  const QRect over = sibling_->geometry();
+  const int height = sizeHint().height();
+  setGeometry(over.left(), over.bottom() + 1 - height, over.width(), height);
+  raise();
+}
+
 void FindBar::OpenGoTo() {
   Open(Mode::kGoTo);
 }
@@ -52,11 +67,16 @@ void FindBar::Open(Mode mode) {
                                                  : tr("text in the prompt; Enter: next, Shift+Enter: previous"));
   input_->clear();
   result_->clear();
+  Place();
   show();
   input_->setFocus();
 }
 
 bool FindBar::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == sibling_) {
+    if (event->type() == QEvent::Resize || event->type() == QEvent::Move) Place();
+    return QFrame::eventFilter(watched, event);
+  }
   if (event->type() == QEvent::KeyPress) {
     const auto* key = static_cast<QKeyEvent*>(event);
     if (key->key() == Qt::Key_Escape) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bar over the map for "go to row, column" and "find token text"; Escape closes it.
+// A bar over the map's lower end for "go to row, column" and "find token text"; Escape closes it.
 #pragma once
 
 #include <QFrame>
@@ -16,6 +16,8 @@ class FindBar : public QFrame {
 
  public:
   explicit FindBar(const HeadStore* store, QWidget* parent = nullptr);
+  // Lies over the lower end of a sibling, and takes no room from it.
+  void FollowBottomOf(QWidget* sibling);
   void OpenGoTo();
   void OpenFind();
 
@@ -29,12 +31,14 @@ class FindBar : public QFrame {
  private:
   enum class Mode { kGoTo, kFind };
   void Open(Mode mode);
+  void Place();
   void TextChanged(const QString& text);
   void Accept(int step);
   void GoToTyped();
   void ShowMatch(int step);
 
   const HeadStore* const store_;
+  QWidget* sibling_ = nullptr;
   Mode mode_ = Mode::kGoTo;
   std::vector<int64_t> matches_;
   size_t match_ = 0;

@@ -18,6 +18,7 @@ namespace headscope::ui {
 namespace {
 
 constexpr double kMargin = 10;
+constexpr QColor kFrameLight(250, 250, 250), kFrameDark(10, 10, 12);
 
 }  // namespace
 
@@ -31,6 +32,7 @@ HeadMatrix::HeadMatrix(HeadStore* store, QWidget* parent) : QWidget(parent), sto
   connect(store, &HeadStore::SelectionChanged, this, [this] { update(); });
   connect(store, &HeadStore::StatisticsChanged, this, [this] { update(); });
   connect(store, &HeadStore::FilterChanged, this, [this] { update(); });
+  connect(store, &HeadStore::ResultsChanged, this, [this] { update(); });
 }
 
 void HeadMatrix::Rebuild() {
@@ -59,9 +61,11 @@ analysis::MatrixPicture HeadMatrix::Picture() const {
   }
   picture.cell = [this, scale = picture.scale](analysis::HeadId head) -> analysis::MatrixCell {
     const analysis::HeadStatistics* statistics = store_->Find(head);
-    if (statistics == nullptr) return {};
+    if (statistics == nullptr && !store_->IsResultMetric()) return {};
     if (!scale) return {analysis::ClassColor(statistics->head_class), {}};
-    return analysis::CellOfMetric(*scale, analysis::MetricValue(*statistics, store_->metric()));
+    const double value = store_->MetricOf(head);
+    if (store_->IsResultMetric() && std::isnan(value)) return {};  // not done
+    return analysis::CellOfMetric(*scale, value);
   };
   return picture;
 }
@@ -104,11 +108,15 @@ void HeadMatrix::paintEvent(QPaintEvent*) {
     PaintOverCell(painter, head, picture.cell(head), ToQt(box));
   });
   analysis::PaintMatrix(picture, width() - kMargin, &surface);
+  // A dark frame inside of a light one: one of them is seen on any colour of a cell.
   const auto outline = [&](std::optional<analysis::MatrixLayout::Cell> cell, double width) {
     if (!cell) return;
     painter.setBrush(Qt::NoBrush);
-    painter.setPen(QPen(palette().color(QPalette::Text), width));
-    painter.drawRect(ToQt(layout_.CellBox(*cell)).adjusted(-0.5, -0.5, 0.5, 0.5));
+    const QRectF box = ToQt(layout_.CellBox(*cell)).adjusted(-0.5, -0.5, 0.5, 0.5);
+    painter.setPen(QPen(kFrameLight, width));
+    painter.drawRect(box);
+    painter.setPen(QPen(kFrameDark, width / 2));
+    painter.drawRect(box.adjusted(width / 2, width / 2, -width / 2, -width / 2));
   };
   outline(hovered_, 1);
   if (store_->selected()) outline(layout_.CellOf(*store_->selected()), 2.5);
@@ -116,7 +124,8 @@ void HeadMatrix::paintEvent(QPaintEvent*) {
 
 void HeadMatrix::PaintOverCell(QPainter& painter, analysis::HeadId head, const analysis::MatrixCell& cell,
                                const QRectF& rect) const {
-  if (cell.color && !store_->IsExact(*store_->Find(head))) {
+  const analysis::HeadStatistics* const statistics = store_->Find(head);
+  if (cell.color && statistics != nullptr && !store_->IsResultMetric() && !store_->IsExact(*statistics)) {
     // A corner: so far only a quick look at some rows.
     painter.setPen(Qt::NoPen);
     painter.setBrush(ToQt(analysis::InkOn(*cell.color)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "head_table.h"
 
+#include <QHBoxLayout>
 #include <QJsonArray>
 #include <QKeyEvent>
 #include <QLabel>
@@ -184,7 +185,13 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   layout->setSpacing(6);
-  layout->addWidget(filter_);
+  count_ = new QLabel(this);
+  count_->setObjectName(QStringLiteral("headCount"));
+  count_->setForegroundRole(QPalette::PlaceholderText);
+  auto* top = new QHBoxLayout;
+  top->addWidget(filter_, 1);
+  top->addWidget(count_);
+  layout->addLayout(top);
   layout->addWidget(view_);
 
   no_match_ = new QLabel;
@@ -254,6 +261,9 @@ void HeadTable::ApplyFilter(const QString& text) {
 void HeadTable::SayWhetherNoneMatches() {
   no_match_->setText(filter_error_.isEmpty() ? tr("No head matches the filter.") : filter_error_);
   no_match_->setVisible(store_->HasTrace() && proxy_->rowCount() == 0);
+  const bool filters = !filter_->text().isEmpty() && filter_error_.isEmpty();
+  count_->setText(tr("%1 of %2").arg(proxy_->rowCount()).arg(model_->rowCount()));
+  count_->setVisible(filters && store_->HasTrace());
 }
 
 QJsonObject HeadTable::ViewState() const {

@@ -70,6 +70,7 @@ class HeadTable : public QWidget {
   HeadStore* const store_;
   HeadTableModel* model_;
   QSortFilterProxyModel* proxy_;
+  QLabel* count_;  // how many heads pass
   QLineEdit* filter_;
   QString filter_error_;
   QLabel* no_match_;  // over an empty table

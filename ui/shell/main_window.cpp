@@ -62,11 +62,15 @@ MainWindow::MainWindow(Workbench* workbench, const QString& session_path)
   BuildCanvasActions();
   ConnectCanvas();
   ConnectQueue();
+  ConnectSweep();
   palette_ = new CommandPalette(this);
   workbench_->SetBackgroundErrorHandler(
       [this](const std::string& sentence) { notice_->ShowError(QString::fromStdString(sentence)); });
   // A frame that is asked for while nothing is painted stays due.
-  calm_ = new ScreenCalm(this, [this] { return canvas_->isVisible() && !isMinimized() && canvas_->IsFrameDue(); });
+  calm_ = new ScreenCalm(this, [this] {
+    if (isMinimized()) return false;
+    return (canvas_->isVisible() && canvas_->IsFrameDue()) || (second_ != nullptr && second_->IsFrameDue());
+  });
   workbench_->SetWhenDrawn([this](std::function<void()> then) { calm_->Then(std::move(then)); });
   canvas_->SetWorkbench(workbench_);
   PlacePanes(this, docks_);
@@ -84,6 +88,7 @@ MainWindow::~MainWindow() {
   workbench_->SetBackgroundErrorHandler({});
   workbench_->SetWhenDrawn({});
   canvas_->SetWorkbench(nullptr);
+  if (second_ != nullptr) second_->SetWorkbench(nullptr);
   // While the state is there that they read as they vanish: QWidget's destructor would delete them afterwards.
   qDeleteAll(docks_);
   delete centralWidget();
@@ -95,13 +100,18 @@ void MainWindow::BuildCentre() {
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   notice_ = new NoticeBar(centre);
-  find_bar_ = new FindBar(&state_.heads, centre);
   canvas_ = new HeadCanvas(centre, &state_.trial);
   canvas_->setObjectName(QStringLiteral("canvas"));
   canvas_->setMinimumSize(240, 180);
   layout->addWidget(notice_);
-  layout->addWidget(find_bar_);
-  layout->addWidget(canvas_, 1);
+  maps_ = new QSplitter(Qt::Horizontal, centre);
+  maps_->setChildrenCollapsible(false);
+  maps_->addWidget(canvas_);
+  layout->addWidget(maps_, 1);
+  // Over the map's lower end and not beside it: a map that shrank would be drawn anew, on another level.
+  find_bar_ = new FindBar(&state_.heads, centre);
+  find_bar_->FollowBottomOf(maps_);
+  welcome_ = new WelcomePage(centre);
   setCentralWidget(centre);
 }
 
@@ -156,6 +166,8 @@ void MainWindow::BuildToolBars() {
   for (const analysis::MetricInfo& metric : analysis::Metrics())
     add_metric(QString::fromStdString(metric.title), metric.name);
   add_metric(tr("Class"), HeadStore::kClassMetric);
+  for (const analysis::MetricInfo& metric : ResultMetrics())
+    add_metric(QString::fromStdString(metric.title), metric.name);
   for (const QString& name : HeadCanvas::ColorMapNames()) {
     color_box_->addItem(name);
     QAction* action = color_menu->addAction(tr("Map colours: %1").arg(name), this, [this, name] {
@@ -183,8 +195,39 @@ void MainWindow::BuildToolBars() {
   QMenu* view = commands_.menu(CommandMenu::kView);
   view->addSeparator();
   for (const QDockWidget* dock : docks_) view->addAction(dock->toggleViewAction());
+  AddPaneActions(view->addMenu(tr("&Go to pane")));
   recent_menu_ = new QMenu(tr("Open &recent"), this);
   commands_.menu(CommandMenu::kFile)->insertMenu(commands_[Command::kCapture], recent_menu_);
+}
+
+void MainWindow::AddPaneActions(QMenu* menu) {
+  const auto add = [&](const QString& title, const QString& name, auto go) {
+    QAction* action = menu->addAction(tr("Go to %1").arg(title), this, go);
+    action->setObjectName(name);
+    if (menu->actions().size() <= 10) action->setShortcut(QKeySequence(tr("Alt+%1").arg(menu->actions().size() % 10)));
+    action->setStatusTip(tr("Show %1 and put the keyboard there").arg(title));
+    addAction(action);
+    pane_actions_.append(action);
+  };
+  add(tr("the map"), QStringLiteral("go-map"), [this] { canvas_->setFocus(); });
+  for (QDockWidget* dock : docks_) {
+    add(dock->windowTitle(), QStringLiteral("go-") + dock->objectName(), [dock] {
+      dock->show();
+      dock->raise();
+      QWidget* first = dock->widget();
+      while (first != nullptr && (first->focusPolicy() & Qt::TabFocus) == 0) {
+        QWidget* next = nullptr;
+        for (QWidget* child : first->findChildren<QWidget*>()) {
+          if (child->isEnabled() && (child->focusPolicy() & Qt::TabFocus) != 0) {
+            next = child;
+            break;
+          }
+        }
+        first = next;
+      }
+      if (first != nullptr) first->setFocus();
+    });
+  }
 }
 
 void MainWindow::BuildStatusBar() {

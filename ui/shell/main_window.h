@@ -5,6 +5,7 @@
 #include <QComboBox>
 #include <QLabel>
 #include <QMainWindow>
+#include <QSplitter>
 #include <QTimer>
 #include <optional>
 
@@ -24,6 +25,7 @@
 #include "state_writer.h"
 #include "theme.h"
 #include "trace_keeper.h"
+#include "welcome_page.h"
 #include "window_state.h"
 
 namespace headscope::ui {
@@ -45,6 +47,7 @@ class MainWindow : public QMainWindow {
   void ForgetRuns();
 
   HeadCanvas* canvas() const { return canvas_; }
+  HeadCanvas* second_canvas() const { return second_; }  // null while the map is not split
   WindowState* state() { return &state_; }
   HeadStore* store() { return &state_.heads; }
   const CommandSet& commands() const { return commands_; }
@@ -68,6 +71,7 @@ class MainWindow : public QMainWindow {
   void BuildToolBars();
   void BuildStatusBar();
   void FillRecentMenu();
+  void AddPaneActions(QMenu* menu);
 
   // main_window_state.cpp: what is kept from start to start.
   void RestoreSession();
@@ -96,6 +100,25 @@ class MainWindow : public QMainWindow {
   void ShowAbout();
   void ShowSettings();
   void UpdateCommands();
+
+  // main_window_split.cpp: two maps side by side.
+  void BindSplit();
+  void Split(bool split);
+  void ShowReference(analysis::HeadId head);
+  void ExchangeMaps();
+
+  // main_window_reach.cpp: what reaches beyond one head or out of the window.
+  void BindReach();
+  void ConnectSweep();
+  void UpdateReach();
+  void ExportTuning();
+  void ExportPicture(QWidget* of, const QString& name, const QString& title);
+  void CopyText(const QString& text);
+  std::optional<analysis::MethodResult> RunToCopy() const;  // the selected one, else the last
+  QString TracePath() const;
+  QList<PaletteEntry> PaletteEntries();
+
+  void ShowWelcome();
 
   // main_window_work.cpp: work in the background.
   void OpenTrace(const QString& path);
@@ -126,11 +149,14 @@ class MainWindow : public QMainWindow {
   WindowState state_;
   CommandSet commands_;
 
-  HeadCanvas* canvas_ = nullptr;
+  HeadCanvas *canvas_ = nullptr, *second_ = nullptr;
+  QSplitter* maps_ = nullptr;
+  bool linking_ = false;        // one map follows the other
   HeadTable* table_ = nullptr;  // of its pane: the session keeps its columns
   RunsTable* runs_ = nullptr;   // of its pane: a command copies its rows
   NoticeBar* notice_ = nullptr;
   FindBar* find_bar_ = nullptr;
+  WelcomePage* welcome_ = nullptr;
   ProgressStrip* progress_ = nullptr;
   ScreenCalm* calm_ = nullptr;
   CommandPalette* palette_ = nullptr;
@@ -140,13 +166,14 @@ class MainWindow : public QMainWindow {
   QLabel *cursor_label_ = nullptr, *head_label_ = nullptr;
   QList<QDockWidget*> docks_;  // in the order of Panes()
   QMenu* recent_menu_ = nullptr;
-  QList<QAction*> metric_actions_, color_actions_, canvas_actions_;
+  QList<QAction*> metric_actions_, color_actions_, canvas_actions_, pane_actions_;
   QString said_at_start_;    // stays over the trace that a start shows
   bool has_layout_ = false;  // the session's, or the first one at its final size
 
   // Names of work in the progress strip.
   inline static const QString kOpenWork = QStringLiteral("open"), kStatisticsWork = QStringLiteral("statistics"),
-                              kExportWork = QStringLiteral("export"), kCaptureWork = QStringLiteral("capture");
+                              kExportWork = QStringLiteral("export"), kCaptureWork = QStringLiteral("capture"),
+                              kSweepWork = QStringLiteral("sweep");
 };
 
 }  // namespace headscope::ui

@@ -34,6 +34,9 @@ constexpr Gesture kGestures[] = {
     {"F4, Alt + Down on the map or in the panel", "open the list of methods, or of colours when that has the frame"},
     {"Esc", "give up a rectangle; close the find bar, the palette or a notice"},
     {"Ctrl + click on a slider", "type its value"},
+    {"Drag in Kept mass, B there", "mark the queries of those masses on the map; Esc: none"},
+    {"Click on a lost key, on a word of the text", "see it on the map; right-click a word: make it the query"},
+    {"Click on a point of the trade-off", "open that run; arrows and Enter there as well"},
     {"Drag the line in Kept mass, arrows there", "move the target; Ctrl finer, Shift coarser, double click for 0.95"},
     {"Arrows in the matrix", "open the head beside"},
     {"Click on a table's title", "sort; right-click: choose columns"},
@@ -41,22 +44,6 @@ constexpr Gesture kGestures[] = {
     {"Drop a .h5 file or a model folder", "open it; capture from it"},
     {"Click on the progress of a capture", "open its dialog again"},
 };
-
-// Where it is not allowed, the command's tooltip and its line in the status bar say why.
-void Allow(QAction* action, bool allowed, const QString& why_not) {
-  action->setEnabled(allowed);
-  constexpr char kToolTip[] = "toolTipWhenAllowed", kStatusTip[] = "statusTipWhenAllowed";
-  if (!action->property(kToolTip).isValid()) {
-    action->setProperty(kToolTip, action->toolTip());
-    action->setProperty(kStatusTip, action->statusTip());
-  }
-  const auto tip = [&](const char* name) {
-    const QString help = action->property(name).toString();
-    return allowed ? help : QObject::tr("%1. Unavailable: %2.").arg(help, why_not);
-  };
-  action->setToolTip(tip(kToolTip));
-  action->setStatusTip(tip(kStatusTip));
-}
 
 }  // namespace
 
@@ -106,6 +93,7 @@ void MainWindow::BindCommands() {
     canvas_->SetReduction(on ? analysis::TileReduction::kMean : analysis::TileReduction::kMax);
   });
   commands_.Bind(Command::kOverlay, [this](bool on) { canvas_->SetOverlay(on); });
+  commands_.Bind(Command::kLost, [this](bool on) { canvas_->SetLost(on); });
   commands_.Bind(Command::kPanel, [this](bool on) { canvas_->SetPanelVisible(on); });
   bind(Command::kThemeSystem, [this] { theme_.Set(QStringLiteral("system")); });
   bind(Command::kThemeLight, [this] { theme_.Set(QStringLiteral("light")); });
@@ -123,13 +111,19 @@ void MainWindow::BindCommands() {
   bind(Command::kCancelWork, [this] { progress_->CancelShown(); });
   bind(Command::kKeys, [this] { ShowKeys(); });
   bind(Command::kAbout, [this] { ShowAbout(); });
-  connect(find_bar_, &FindBar::Chosen, this, [this](qint64 row, qint64 column) { canvas_->GoTo(row, column); });
+  BindReach();
+  BindSplit();
+  connect(find_bar_, &FindBar::Chosen, &state_.focus, &QueryFocus::GoTo);
   connect(state_.parameters.stack(), &QUndoStack::indexChanged, this, [this] { UpdateCommands(); });
 }
 
 void MainWindow::ConnectCanvas() {
   connect(canvas_, &HeadCanvas::CursorMoved, this, &MainWindow::ShowCursor);
   connect(canvas_, &HeadCanvas::CursorLeft, cursor_label_, &QLabel::clear);
+  connect(canvas_, &HeadCanvas::CursorMoved, &state_.focus,
+          [this](qint64 row, qint64 column) { state_.focus.Point(row, column); });
+  connect(canvas_, &HeadCanvas::CursorLeft, &state_.focus, &QueryFocus::Leave);
+  connect(&state_.focus, &QueryFocus::GoToWanted, canvas_, &HeadCanvas::GoTo);
   connect(canvas_, &HeadCanvas::WorstQueryShown, this, &MainWindow::SayWhatIsLost);
   connect(canvas_, &HeadCanvas::DisplayChanged, this, &MainWindow::SyncViewCommands);
   connect(canvas_, &HeadCanvas::HeadStepRequested, &state_, &WindowState::StepHead);
@@ -165,6 +159,7 @@ void MainWindow::SyncViewCommands() {
   commands_[Command::kLogScale]->setChecked(canvas_->scale() == ColorScale::kLogarithmic);
   commands_[Command::kMeanReduction]->setChecked(canvas_->reduction() == analysis::TileReduction::kMean);
   commands_[Command::kOverlay]->setChecked(canvas_->overlay());
+  commands_[Command::kLost]->setChecked(canvas_->lost());
   commands_[Command::kPanel]->setChecked(canvas_->panel_visible());
   color_box_->setCurrentText(canvas_->color_map());
   if (color_box_->currentIndex() >= 0) color_actions_[color_box_->currentIndex()]->setChecked(true);
@@ -190,6 +185,7 @@ void MainWindow::UpdateCommands() {
   const bool has_runs = state_.runs.rowCount() > 0;
   for (const Command command : {Command::kExportRuns, Command::kCopyRuns, Command::kClearRuns})
     Allow(commands_[command], has_runs, tr("no runs yet"));
+  UpdateReach();
   Allow(commands_[Command::kBack], state_.history.CanGoBack(), tr("no earlier head"));
   Allow(commands_[Command::kForward], state_.history.CanGoForward(), tr("no later head"));
   Allow(commands_[Command::kUndo], state_.parameters.stack()->canUndo(), tr("nothing to undo"));
@@ -198,7 +194,7 @@ void MainWindow::UpdateCommands() {
 
 void MainWindow::ShowHead(analysis::HeadId head) {
   canvas_->ShowHead(head);
-  head_label_->setText(tr("layer %1, head %2").arg(head.layer).arg(head.head));
+  if (second_ != nullptr && commands_[Command::kSplitFollows]->isChecked()) ShowReference(head);
   setWindowTitle(QStringLiteral("%1:%2 – %3 – headscope")
                      .arg(head.layer)
                      .arg(head.head)
@@ -225,6 +221,7 @@ void MainWindow::ShowCursor(qint64 row, qint64 column, const Exact& exact) {
 void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<LostKey>& lost) {
   constexpr size_t kKeysNamed = 3;
   const TraceSummary& trace = state_.heads.trace();
+  if (row < trace.num_rows) state_.focus.Choose(row);
   if (lost.empty() || row >= trace.num_rows) return;
   const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
   QStringList keys;
@@ -242,7 +239,8 @@ void MainWindow::SayWhatIsLost(qint64 row, double kept_mass, const std::vector<L
 void MainWindow::OpenPalette() {
   QList<QAction*> panes;
   for (const QDockWidget* dock : docks_) panes.append(dock->toggleViewAction());
-  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + panes);
+  palette_->Open(commands_.all() + canvas_actions_ + metric_actions_ + color_actions_ + panes + pane_actions_,
+                 PaletteEntries());
 }
 
 void MainWindow::BuildCanvasActions() {

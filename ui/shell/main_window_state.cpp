@@ -15,7 +15,7 @@ namespace headscope::ui {
 namespace {
 
 // Part of the saved layout: raise it when docks or toolbars change, so that an older session's layout is not applied.
-constexpr int kLayoutVersion = 2;
+constexpr int kLayoutVersion = 3;
 constexpr char kFirstMetric[] = "sparsity_0.95";
 constexpr int kSaveAfterMs = 300;    // a drag is one write, not hundreds
 constexpr int kLastWriteMs = 15000;  // at the end; a disk or another window that takes longer is not waited for

@@ -44,7 +44,8 @@ void MainWindow::OpenAtStart(const QString& open_path, const QString& shipped_tr
   }
   if (!session_.last_trace.isEmpty())
     said_at_start_ = tr("%1 no longer exists; showing the sample trace instead.").arg(session_.last_trace);
-  if (!shipped_trace.isEmpty()) OpenPath(shipped_trace);
+  if (!shipped_trace.isEmpty()) return OpenPath(shipped_trace);
+  ShowWelcome();
 }
 
 void MainWindow::OpenPath(const QString& path) {
@@ -92,6 +93,7 @@ void MainWindow::OpenTrace(const QString& path) {
                         WhileAlive(this, [this](const std::string& sentence) {
                           progress_->End(kOpenWork);
                           notice_->ShowError(QString::fromStdString(sentence));
+                          if (!state_.heads.HasTrace()) ShowWelcome();
                         }));
 }
 
@@ -100,12 +102,14 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   progress_->End(kOpenWork);
   progress_->End(kStatisticsWork);
   state_.queue.StopAll();
+  state_.sweep.Clear();
   if (save_timer_.isActive()) SaveSession();  // of the trace before
   // What went wrong before is not about this trace.
   notice_->DismissError();
   if (!said_at_start_.isEmpty()) notice_->ShowError(std::exchange(said_at_start_, {}));
   if (capture_ != nullptr) capture_->SetTraceOnShow(path);
   const bool is_first = !state_.heads.HasTrace();
+  if (is_first) welcome_->hide();
   const TraceKeeper::Kept kept = keeper_.Open(path, QString::fromStdString(trace.contents));
   const std::optional<analysis::HeadId> last_head = HeadToShow(kept, path);
   session_.last_trace = path;
@@ -114,12 +118,16 @@ void MainWindow::TraceOpened(const TraceSummary& trace) {
   state_.history.Clear();
   state_.runs.Clear();
   canvas_->SetTrace(trace);
+  if (second_ != nullptr) second_->SetTrace(trace);
   state_.heads.SetTrace(trace);
   RestoreTrace(kept, path, is_first);
   RequestStatistics();
   const auto& heads = trace.heads;
   const bool last_is_there = last_head && std::binary_search(heads.begin(), heads.end(), *last_head);
   if (!heads.empty()) state_.heads.Select(last_is_there ? *last_head : heads.front());
+  // The answer's query, until another one is pointed at: text and lost keys have something to say.
+  if (trace.num_rows > 0) state_.focus.Choose(trace.num_rows - 1);
+  if (second_ != nullptr && state_.heads.selected()) ShowReference(*state_.heads.selected());
   UpdateCommands();
   SaveSession();  // at once: the recent files are what a person misses most
 }

@@ -76,6 +76,35 @@ double MassChart::HeightOf(int64_t count) const {
   return logarithmic_ ? LogHeight(rows, most) : rows / most;
 }
 
+void MassChart::SetBrush(const Brush& brush) {
+  brush_ = brush;
+  update();
+}
+
+QPoint MassChart::PlaceOf(double mass) const {
+  return QPointF(XOf(mass), Plot().center().y()).toPoint();
+}
+
+void MassChart::BrushTo(double mass) {
+  constexpr double kBins = MassDistribution::kNumBins;
+  const double from = std::clamp(std::min(*brush_begin_, mass), 0.0, 1.0),
+               to = std::clamp(std::max(*brush_begin_, mass), 0.0, 1.0);
+  brush_ = {std::floor(from * kBins) / kBins, std::ceil(to * kBins) / kBins};
+  update();
+  Q_EMIT Brushed(brush_->first, brush_->second);
+}
+
+void MassChart::EndBrush(const Brush& brush) {
+  brush_begin_.reset();
+  brush_ = brush;
+  update();
+  if (brush) {
+    Q_EMIT Brushed(brush->first, brush->second);
+  } else {
+    Q_EMIT Brushed(0, 0);
+  }
+}
+
 QPoint MassChart::GripOf(double target) const {
   return QPointF(XOf(target), Plot().center().y()).toPoint();
 }
@@ -104,6 +133,13 @@ void MassChart::paintEvent(QPaintEvent*) {
     return;
   }
   PaintAxes(painter);
+  if (brush_) {
+    QColor ground = kBelowColor;
+    ground.setAlphaF(0.22f);
+    const QRectF plot = Plot();
+    painter.fillRect(QRectF(QPointF(XOf(brush_->first), plot.top()), QPointF(XOf(brush_->second), plot.bottom())),
+                     ground);
+  }
   painter.setOpacity(outdated_ ? 0.55 : 1);
   PaintBars(painter);
   PaintMarks(painter);
@@ -224,7 +260,8 @@ bool MassChart::event(QEvent* event) {
   }
   const auto bin = std::min<int>(static_cast<int>(mass * MassDistribution::kNumBins), MassDistribution::kNumBins - 1);
   QToolTip::showText(help->globalPos(),
-                     tr("%1 to %2: %3 queries")
+                     tr("%1 to %2: %3 queries. Drag here to mark queries on the map; B marks those below the target, "
+                        "Esc none.")
                          .arg(bin / 100.0, 0, 'f', 2)
                          .arg((bin + 1) / 100.0, 0, 'f', 2)
                          .arg(mass_->bins[static_cast<size_t>(bin)]),
@@ -233,15 +270,20 @@ bool MassChart::event(QEvent* event) {
 }
 
 void MassChart::mousePressEvent(QMouseEvent* event) {
-  dragging_ = event->button() == Qt::LeftButton && IsOverLine(event->position());
+  if (event->button() != Qt::LeftButton) return;
+  dragging_ = IsOverLine(event->position());
+  if (!dragging_ && mass_) brush_begin_ = MassAt(event->position().x());
 }
 
 void MassChart::mouseMoveEvent(QMouseEvent* event) {
   setCursor(dragging_ || IsOverLine(event->position()) ? Qt::SplitHCursor : Qt::ArrowCursor);
   if (dragging_) Move(MassAt(event->position().x()), event->modifiers().testFlag(Qt::ControlModifier));
+  if (brush_begin_ && std::abs(XOf(*brush_begin_) - event->position().x()) > 2) BrushTo(MassAt(event->position().x()));
 }
 
-void MassChart::mouseReleaseEvent(QMouseEvent*) {
+void MassChart::mouseReleaseEvent(QMouseEvent* event) {
+  // A click without a drag takes the brush away.
+  if (brush_begin_) EndBrush(std::abs(XOf(*brush_begin_) - event->position().x()) > 2 ? brush_ : std::nullopt);
   dragging_ = false;
 }
 
@@ -250,6 +292,8 @@ void MassChart::mouseDoubleClickEvent(QMouseEvent* event) {
 }
 
 void MassChart::keyPressEvent(QKeyEvent* event) {
+  if (event->key() == Qt::Key_B && mass_) return EndBrush(brush_ ? Brush() : Brush({0.0, target_}));
+  if (event->key() == Qt::Key_Escape && brush_) return EndBrush(std::nullopt);
   const int direction = event->key() == Qt::Key_Left ? -1 : event->key() == Qt::Key_Right ? 1 : 0;
   if (direction == 0) {
     QWidget::keyPressEvent(event);

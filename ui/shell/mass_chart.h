@@ -4,6 +4,7 @@
 
 #include <QWidget>
 #include <optional>
+#include <utility>
 
 #include "analysis/types/mass_distribution.h"
 
@@ -20,6 +21,12 @@ class MassChart : public QWidget {
   void SetTarget(double target);
   void SetLogarithmic(bool logarithmic);  // the axis of counts
 
+  // Kept masses that are marked; nothing: none.
+  using Brush = std::optional<std::pair<double, double>>;
+  void SetBrush(const Brush& brush);
+
+  // Where a mass lies, in widget coordinates.
+  QPoint PlaceOf(double mass) const;
   // Where a target's line can be gripped, in widget coordinates.
   QPoint GripOf(double target) const;
 
@@ -28,6 +35,9 @@ class MassChart : public QWidget {
 
  Q_SIGNALS:
   void TargetMoved(double target);
+  // Begin and end, on the bins' edges; no less than the begin: the brush is taken away. A brush to the right end holds
+  // all masses from its begin on.
+  void Brushed(double begin, double end);
 
  protected:
   bool event(QEvent* event) override;  // tooltips
@@ -51,10 +61,14 @@ class MassChart : public QWidget {
   void PaintBars(QPainter& painter) const;
   void PaintMarks(QPainter& painter) const;
   void PaintTarget(QPainter& painter) const;
+  void BrushTo(double mass);
+  void EndBrush(const Brush& brush);
 
   std::optional<analysis::MassDistribution> mass_;
   bool outdated_ = false, logarithmic_ = true, dragging_ = false;
   double target_ = 0;
+  Brush brush_;
+  std::optional<double> brush_begin_;  // while one is dragged out
 };
 
 }  // namespace headscope::ui

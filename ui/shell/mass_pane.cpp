@@ -40,6 +40,10 @@ MassPane::MassPane(WindowState* state, QWidget* parent) : QWidget(parent), state
   MethodTrial* const trial = &state_->trial;
   RunQueue* const queue = &state_->queue;
   connect(chart_, &MassChart::TargetMoved, trial, &MethodTrial::AimAt);
+  connect(chart_, &MassChart::Brushed, trial, [trial](double begin, double end) {
+    constexpr double kAbove = 2;  // rounding takes a mass beyond 1
+    trial->SetBrush(end > begin ? MethodTrial::Brush({begin, end >= 1 ? kAbove : end}) : std::nullopt);
+  });
   connect(trial, &MethodTrial::Changed, this, &MassPane::Refresh);
   connect(trial, &MethodTrial::MethodChanged, this, &MassPane::Refresh);
   connect(queue, &RunQueue::SearchingChanged, this, &MassPane::Refresh);
@@ -67,6 +71,7 @@ void MassPane::Refresh() {
   const double target = state_->trial.target();
   const bool searching = state_->queue.searching(), searchable = state_->queue.CanSearch();
   chart_->SetTarget(target);
+  if (!state_->trial.brush()) chart_->SetBrush(std::nullopt);
   chart_->SetMass(mask ? std::optional(mask->distribution) : std::nullopt, state_->trial.mask_pending());
   search_->setText(searching ? tr("Cancel search") : tr("Meet target"));
   search_->setToolTip(

@@ -4,9 +4,13 @@
 // more than once, so without a guard.
 HEADSCOPE_PANE(MakeMatrixPane, "matrixDock", "Layers × heads", kLeft, 430)
 HEADSCOPE_PANE(MakeHeadTablePane, "tableDock", "Heads", kBelow, 300)
-HEADSCOPE_PANE(MakeTracePane, "infoDock", "Trace", kTabbed, 0)
 HEADSCOPE_PANE(MakeRunsPane, "runsDock", "Runs", kBottom, 620)
 HEADSCOPE_PANE(MakeMassPane, "massDock", "Kept mass", kBeside, 360)
+HEADSCOPE_PANE(MakeMapsPane, "mapsDock", "Maps", kBehindLeft, 0)
+HEADSCOPE_PANE(MakeTracePane, "infoDock", "Trace", kBehindBelow, 0)
+HEADSCOPE_PANE(MakeTextPane, "textDock", "Text", kBehindBottom, 0)
+HEADSCOPE_PANE(MakeTradeOffPane, "tradeOffDock", "Trade-off", kBehindBottom, 0)
+HEADSCOPE_PANE(MakeLostPane, "lostDock", "Lost keys", kBehindBeside, 0)
 // What a build of its own adds (tests/extension): nothing here.
 #ifdef HEADSCOPE_MORE_PANES
 HEADSCOPE_MORE_PANES(HEADSCOPE_PANE)

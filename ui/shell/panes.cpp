@@ -32,6 +32,14 @@ Line LineOf(const QList<QDockWidget*>& docks, PaneSpec::Place begins, PaneSpec::
   return line;
 }
 
+// The first pane of the place that a tab lies behind.
+qsizetype InFrontOf(PaneSpec::Place behind) {
+  const int place = behind - PaneSpec::kBehindLeft + PaneSpec::kLeft;
+  const auto* const found =
+      std::find_if(std::begin(kPanes), std::end(kPanes), [&](const PaneSpec& pane) { return pane.place == place; });
+  return found - std::begin(kPanes);
+}
+
 }  // namespace
 
 std::span<const PaneSpec> Panes() {
@@ -64,20 +72,20 @@ void PlacePanes(QMainWindow* window, const QList<QDockWidget*>& docks) {
       case PaneSpec::kBelow:
         window->splitDockWidget(before, dock, Qt::Vertical);
         break;
-      case PaneSpec::kTabbed:
-        window->tabifyDockWidget(before, dock);
-        break;
       case PaneSpec::kBottom:
         window->addDockWidget(Qt::BottomDockWidgetArea, dock);
         break;
       case PaneSpec::kBeside:
         window->splitDockWidget(before, dock, Qt::Horizontal);
         break;
+      default:
+        window->tabifyDockWidget(docks[InFrontOf(kPanes[i].place)], dock);
+        break;
     }
   }
   for (QDockWidget* dock : docks) dock->show();
-  for (qsizetype i = 1; i < docks.size(); ++i) {
-    if (kPanes[i].place == PaneSpec::kTabbed) docks[i - 1]->raise();
+  for (qsizetype i = 0; i < docks.size(); ++i) {
+    if (kPanes[i].place < PaneSpec::kBehindLeft) docks[i]->raise();
   }
   SizePanes(window, docks);
 }

@@ -17,8 +17,9 @@ namespace headscope::ui {
 #undef HEADSCOPE_PANE
 
 struct PaneSpec {
-  // kLeft and kBottom begin a column and a row; the others lie below, behind or beside the line before.
-  enum Place { kLeft, kBelow, kTabbed, kBottom, kBeside };
+  // kLeft and kBottom begin a column and a row, kBelow and kBeside go on with the pane before. The others are tabs
+  // behind the pane in that place.
+  enum Place { kLeft, kBelow, kBottom, kBeside, kBehindLeft, kBehindBelow, kBehindBottom, kBehindBeside };
 
   QWidget* (*make)(WindowState* state);
   const char* name;

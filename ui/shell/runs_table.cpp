@@ -43,6 +43,9 @@ RunsTable::RunsTable(WindowState* state, QWidget* parent) : QWidget(parent), mod
   connect(view_, &QTableView::activated, this, [this, state](const QModelIndex& index) {
     state->ShowRun(model_->runs()[static_cast<size_t>(index.row())]);
   });
+  view_->setContextMenuPolicy(Qt::CustomContextMenu);
+  connect(view_, &QTableView::customContextMenuRequested, this,
+          [this](QPoint at) { Q_EMIT ContextMenuWanted(view_->viewport()->mapToGlobal(at)); });
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   layout->addWidget(view_);
@@ -74,6 +77,14 @@ QString RunsTable::AsText() const {
     lines.append(fields.join(u'\t'));
   }
   return lines.join(u'\n') + u'\n';
+}
+
+std::optional<analysis::MethodResult> RunsTable::SelectedRun() const {
+  for (int row = 0; row < model_->rowCount(); ++row) {
+    const analysis::MethodResult& run = model_->runs()[static_cast<size_t>(row)];
+    if (view_->selectionModel()->isRowSelected(row, {}) && !IsDenseRun(run)) return run;
+  }
+  return std::nullopt;
 }
 
 QWidget* MakeRunsPane(WindowState* state) {

@@ -4,6 +4,7 @@
 
 #include <QTableView>
 #include <QWidget>
+#include <optional>
 
 #include "runs_model.h"
 
@@ -19,6 +20,11 @@ class RunsTable : public QWidget {
   explicit RunsTable(WindowState* state, QWidget* parent = nullptr);
   // The selected rows, or all, with a header line, tab-separated.
   QString AsText() const;
+  // The first selected run that is no baseline; else nothing.
+  std::optional<analysis::MethodResult> SelectedRun() const;
+
+ Q_SIGNALS:
+  void ContextMenuWanted(QPoint global);
 
  private:
   RunsModel* const model_;

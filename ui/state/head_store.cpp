@@ -2,12 +2,80 @@
 #include "head_store.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace headscope::ui {
+namespace {
+
+struct ResultMetric {
+  const char *name, *title, *unit, *help;
+  double HeadResult::*value;
+  double maximum;  // of its range from 0; 0: by data
+};
+constexpr ResultMetric kResultMetrics[] = {
+    {"result.kept", "All heads: kept share", "share", "share of the pairs that the method keeps",
+     &HeadResult::kept_fraction, 1},
+    {"result.cra_p5", "All heads: CRA, 5th percentile", "share", "95 % of the queries keep at least this",
+     &HeadResult::cra_p5, 1},
+    {"result.speedup", "All heads: speed-up", "times", "dense time by the method's, measured alongside",
+     &HeadResult::speedup, 0},
+    {"result.error", "All heads: relative error", "", "|O - O_dense| / |O_dense|", &HeadResult::relative_error, 0},
+};
+
+const ResultMetric* FindResultMetric(const std::string& name) {
+  const auto* const found = std::find_if(std::begin(kResultMetrics), std::end(kResultMetrics),
+                                         [&](const ResultMetric& metric) { return name == metric.name; });
+  return found == std::end(kResultMetrics) ? nullptr : found;
+}
+
+}  // namespace
+
+const std::vector<analysis::MetricInfo>& ResultMetrics() {
+  static const std::vector<analysis::MetricInfo> metrics = [] {
+    std::vector<analysis::MetricInfo> made;
+    for (const ResultMetric& metric : kResultMetrics) {
+      analysis::MetricInfo info;
+      info.name = metric.name;
+      info.title = metric.title;
+      info.unit = metric.unit;
+      info.help = metric.help;
+      info.maximum = metric.maximum;
+      made.push_back(info);
+    }
+    return made;
+  }();
+  return metrics;
+}
+
+void HeadStore::SetResult(analysis::HeadId head, const HeadResult& result) {
+  if (!Holds(head)) return;
+  results_[head] = result;
+  Q_EMIT ResultsChanged();
+}
+
+void HeadStore::ClearResults() {
+  if (results_.empty()) return;
+  results_.clear();
+  Q_EMIT ResultsChanged();
+}
+
+bool HeadStore::IsResultMetric() const {
+  return FindResultMetric(metric_) != nullptr;
+}
+
+double HeadStore::MetricOf(analysis::HeadId head) const {
+  if (const ResultMetric* metric = FindResultMetric(metric_)) {
+    const auto result = results_.find(head);
+    return result == results_.end() ? std::numeric_limits<double>::quiet_NaN() : result->second.*(metric->value);
+  }
+  const analysis::HeadStatistics* const statistics = Find(head);
+  return statistics == nullptr ? std::numeric_limits<double>::quiet_NaN() : analysis::MetricValue(*statistics, metric_);
+}
 
 void HeadStore::SetTrace(TraceSummary trace) {
   trace_ = std::move(trace);
   statistics_.clear();
+  results_.clear();
   selected_.reset();
   Q_EMIT TraceChanged();
 }
@@ -30,8 +98,9 @@ void HeadStore::Select(analysis::HeadId head) {
 
 void HeadStore::SetMetric(const std::string& name) {
   const std::vector<analysis::MetricInfo>& metrics = analysis::Metrics();
-  const bool known = name == kClassMetric || std::any_of(metrics.begin(), metrics.end(),
-                                                         [&](const auto& metric) { return metric.name == name; });
+  const bool known =
+      name == kClassMetric || FindResultMetric(name) != nullptr ||
+      std::any_of(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.name == name; });
   if (!known || name == metric_) return;
   metric_ = name;
   Q_EMIT MetricChanged();
@@ -65,6 +134,9 @@ const analysis::MetricInfo* HeadStore::metric_info() const {
   for (const analysis::MetricInfo& metric : analysis::Metrics()) {
     if (metric.name == metric_) return &metric;
   }
+  for (const analysis::MetricInfo& metric : ResultMetrics()) {
+    if (metric.name == metric_) return &metric;
+  }
   return nullptr;
 }
 
@@ -72,7 +144,7 @@ analysis::MetricScale HeadStore::Scale() const {
   const analysis::MetricInfo* info = metric_info();
   if (info == nullptr) return {};
   std::vector<double> values;
-  for (const auto& [id, statistics] : statistics_) values.push_back(analysis::MetricValue(statistics, metric_));
+  for (const analysis::HeadId& head : trace_.heads) values.push_back(MetricOf(head));
   return {*info, values};
 }
 

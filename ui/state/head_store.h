@@ -3,6 +3,7 @@
 #pragma once
 
 #include <QObject>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,17 @@
 #include "ui/workbench.h"
 
 namespace headscope::ui {
+
+// What a sweep over all heads found of one. NaN: not known.
+struct HeadResult {
+  double kept_fraction = std::numeric_limits<double>::quiet_NaN();
+  double cra_p5 = std::numeric_limits<double>::quiet_NaN();
+  double speedup = std::numeric_limits<double>::quiet_NaN();
+  double relative_error = std::numeric_limits<double>::quiet_NaN();
+};
+
+// The numbers of HeadResult as metrics, beside analysis::Metrics().
+const std::vector<analysis::MetricInfo>& ResultMetrics();
 
 class HeadStore : public QObject {
   Q_OBJECT
@@ -25,6 +37,11 @@ class HeadStore : public QObject {
   void Select(analysis::HeadId head);  // a head that the trace does not hold changes nothing
   // A metric's name, or kClassMetric. An unknown name changes nothing.
   void SetMetric(const std::string& name);
+
+  // Of the sweep that was started last.
+  void SetResult(analysis::HeadId head, const HeadResult& result);
+  void ClearResults();
+  bool HasResults() const { return !results_.empty(); }
 
   // What the head table shows, and what the matrix does not dim.
   void SetFilter(const HeadFilter& filter);
@@ -45,6 +62,9 @@ class HeadStore : public QObject {
   std::optional<analysis::HeadId> Neighbour(analysis::HeadId head, int step) const;
 
   const std::string& metric() const { return metric_; }
+  // Of the present metric; NaN while it is not known, and for the class.
+  double MetricOf(analysis::HeadId head) const;
+  bool IsResultMetric() const;
   bool IsClassMetric() const { return metric_ == kClassMetric; }
   const analysis::MetricInfo* metric_info() const;  // nullptr for the class
   // What the metric's colours span: its own range, else that of the heads known so far. 0 to 1 for the class.
@@ -55,11 +75,13 @@ class HeadStore : public QObject {
   void StatisticsChanged(headscope::analysis::HeadId head);
   void MetricChanged();
   void FilterChanged();
+  void ResultsChanged();
   void SelectionChanged(headscope::analysis::HeadId head);
 
  private:
   TraceSummary trace_;
   std::map<analysis::HeadId, analysis::HeadStatistics> statistics_;
+  std::map<analysis::HeadId, HeadResult> results_;
   std::optional<analysis::HeadId> selected_;
   std::string metric_ = kClassMetric;
   HeadFilter filter_;

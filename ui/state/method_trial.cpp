@@ -30,7 +30,8 @@ double SliderEnd(const kernels::ParameterSpec& spec, const TraceSummary& trace) 
   return kernels::LargestUseful(spec, trace.num_tokens, trace.head_dim);
 }
 
-MethodTrial::MethodTrial(QObject* parent) : QObject(parent), self_(std::make_shared<MethodTrial*>(this)) {}
+MethodTrial::MethodTrial(QObject* parent, MapView view)
+    : QObject(parent), view_(view), self_(std::make_shared<MethodTrial*>(this)) {}
 
 MethodTrial::~MethodTrial() {
   if (running_) workbench_->CancelRun();
@@ -158,6 +159,12 @@ void MethodTrial::SetTarget(double target) {
   if (method() != nullptr) Q_EMIT MethodChanged();
 }
 
+void MethodTrial::SetBrush(const Brush& brush) {
+  if (brush == brush_) return;
+  brush_ = brush;
+  Q_EMIT Changed();
+}
+
 void MethodTrial::AimAt(double target) {
   SetTarget(target);
   const kernels::MethodSpec* const spec = method();
@@ -189,7 +196,7 @@ void MethodTrial::SendMaskRequest() {
   const int64_t request = mask_request_;
   const std::weak_ptr<MethodTrial*> weak = self_;
   workbench_->RequestMask(
-      *head_, method()->name, values_,
+      view_, *head_, method()->name, values_,
       [weak, request](LiveMask mask) {
         const auto self = weak.lock();
         if (!self || (*self)->mask_request_ != request) return;

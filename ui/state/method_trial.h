@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ui/workbench.h"
@@ -36,8 +37,11 @@ class MethodTrial : public QObject {
   Q_OBJECT
 
  public:
-  explicit MethodTrial(QObject* parent = nullptr);
+  // `view`: the map that shows its masks.
+  explicit MethodTrial(QObject* parent = nullptr, MapView view = MapView::kFirst);
   ~MethodTrial() override;
+
+  MapView view() const { return view_; }
 
   void SetWorkbench(Workbench* workbench);
   // Another head (or none): its mask is requested, the last result is forgotten.
@@ -71,6 +75,11 @@ class MethodTrial : public QObject {
   void SetTarget(double target);
   // The target, and the method's parameters that are themselves shares of mass.
   void AimAt(double target);
+
+  // Kept masses [first, second) whose queries the map marks; nothing: none.
+  using Brush = std::optional<std::pair<double, double>>;
+  void SetBrush(const Brush& brush);
+  const Brush& brush() const { return brush_; }
 
   const std::optional<LiveMask>& mask() const { return mask_; }
   bool mask_pending() const { return mask_pending_; }
@@ -106,12 +115,14 @@ class MethodTrial : public QObject {
   void SendMaskRequest();
   void FinishMaskRequest();
 
+  const MapView view_;
   Workbench* workbench_ = nullptr;
   std::vector<kernels::MethodSpec> methods_;
   size_t method_index_ = 0;
   kernels::ParameterValues values_;
   std::map<std::string, kernels::ParameterValues> remembered_;
   double target_ = kDefaultMassTarget;
+  Brush brush_;
   std::optional<analysis::HeadId> head_;
   std::set<const void*> mask_watchers_;
   bool mask_wanted_ = true, measures_alone_ = false;

@@ -8,10 +8,21 @@ namespace headscope::ui {
 WindowState::WindowState(Workbench* bench, QObject* parent)
     : QObject(parent),
       workbench(bench),
+      reference(nullptr, MapView::kSecond),
       parameters([this](const MethodState& state) { SetMethod(state); }),
-      queue(bench, &trial, &heads) {
+      queue(bench, &trial, &heads),
+      sweep(bench, &trial, &heads) {
   trial.SetWorkbench(workbench);
-  connect(&heads, &HeadStore::TraceChanged, this, [this] { trial.SetHead(std::nullopt); });
+  connect(&heads, &HeadStore::TraceChanged, this, [this] {
+    trial.SetHead(std::nullopt);
+    focus.Clear();
+  });
+  connect(&queue, &RunQueue::Began, &sweep, &HeadSweep::Stop);
+  connect(&sweep, &HeadSweep::Began, this, [this] {
+    if (trial.running()) trial.CancelRun();
+    if (queue.measuring_all()) queue.Cancel(RunQueue::Work::kRunAll);
+    queue.StopAll();
+  });
   connect(&heads, &HeadStore::SelectionChanged, this, [this](analysis::HeadId head) {
     queue.StopSearch();  // it was for the head before
     history.Visit(head);
@@ -31,6 +42,7 @@ WindowState::WindowState(Workbench* bench, QObject* parent)
 WindowState::~WindowState() {
   parameters.stack()->disconnect();  // at its end it forgets its steps, and would say so
   queue.disconnect();
+  sweep.disconnect();
 }
 
 const kernels::MethodSpec* WindowState::FindMethod(const QString& name) const {

@@ -7,8 +7,10 @@
 
 #include "head_history.h"
 #include "head_store.h"
+#include "head_sweep.h"
 #include "method_trial.h"
 #include "parameter_history.h"
+#include "query_focus.h"
 #include "run_queue.h"
 #include "runs_model.h"
 
@@ -29,6 +31,8 @@ class WindowState : public QObject {
   void SetMethod(const MethodState& state);
   // Its head, its method with its parameters, and its numbers in the panel.
   void ShowRun(const analysis::MethodResult& run);
+  // A run is measured, of one head or of all: what can wait waits.
+  bool IsMeasuring() const { return trial.running() || queue.measuring_all() || sweep.running(); }
   // The head `step` places further in the trace.
   void StepHead(int step);
 
@@ -36,9 +40,12 @@ class WindowState : public QObject {
   HeadStore heads;
   HeadHistory history;
   MethodTrial trial;
+  MethodTrial reference;  // of the second map, when there is one
   ParameterHistory parameters;
   RunsModel runs;
-  RunQueue queue;  // last: it listens to the others
+  QueryFocus focus;
+  RunQueue queue;   // it listens to the others
+  HeadSweep sweep;  // so does this one; of the two, one measures at a time
 
  Q_SIGNALS:
   void Failed(const QString& sentence);

@@ -87,6 +87,29 @@ struct LostKey {
   double probability = 0;
 };
 
+// A head's map at a glance. Each pixel is the largest log2 p of its keys in a few of its queries: a column or a slash
+// is seen, a single score may be missed. -inf where no sampled query has a key.
+struct Thumbnail {
+  static constexpr int kSide = 64;
+  std::vector<float> log2_p;  // [kSide, kSide], queries downwards, keys to the right
+};
+using ThumbnailPtr = std::shared_ptr<const Thumbnail>;
+
+// The cheapest parameters of a method that keep a target mass on one head, as `headscope tune` finds them.
+struct TunedSetting {
+  analysis::HeadId head;
+  kernels::ParameterValues values;
+  bool reached = false;  // false: not even the largest budgets keep the target; the rest then describes those
+  double kept_fraction = 1;
+  analysis::MassDistribution mass;
+  std::string device;
+  double outside_mass = 0;  // as LiveMask::outside_mass
+};
+
+// The window's maps. What one of them asks for is no longer wanted when it asks anew; the other's is.
+enum class MapView : uint8_t { kFirst, kSecond };
+inline constexpr size_t kNumMapViews = 2;
+
 struct Exact {  // one score under the cursor; NaN while the head is still being read
   double probability = 0;
   double score = 0;  // scaled logit
@@ -144,15 +167,23 @@ class Workbench {
 
   virtual void CancelStatistics() = 0;  // what is known so far stays known
 
-  virtual void RequestTile(const analysis::TileKey& key, int32_t priority, Reply<analysis::TilePtr> done) = 0;
-  virtual void RequestMaskTile(int64_t mask_id, const analysis::TileKey& key, int32_t priority,
+  virtual void RequestTile(MapView view, const analysis::TileKey& key, int32_t priority,
+                           Reply<analysis::TilePtr> done) = 0;
+  virtual void RequestMaskTile(MapView view, int64_t mask_id, const analysis::TileKey& key, int32_t priority,
                                Reply<analysis::MaskTilePtr> done) = 0;
-  virtual void CancelTiles() = 0;  // all queued tile requests: the view has changed
+  virtual void CancelTiles(MapView view) = 0;  // all of its queued tile requests: it has changed
   virtual Exact ExactScore(analysis::HeadId head, int64_t row, int64_t column) = 0;  // immediate; one dot product
 
-  // Tagged "mask": a new request cancels the one before.
-  virtual void RequestMask(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
-                           Reply<LiveMask> done, ErrorReply failed) = 0;
+  // The probability of every key in one recorded row, [num_tokens]; 0 of keys that the model's row does not attend to.
+  // A new request cancels the one before; no reply when the head cannot be read.
+  virtual void RequestRow(analysis::HeadId head, int64_t row, Reply<std::vector<float>> done) = 0;
+  // Made one after the other, after all else that the window asks for. No reply when the head cannot be read.
+  virtual void RequestThumbnail(analysis::HeadId head, Reply<ThumbnailPtr> done) = 0;
+  virtual void CancelThumbnails() = 0;
+
+  // A new request of the same view cancels the one before.
+  virtual void RequestMask(MapView view, analysis::HeadId head, const std::string& method,
+                           const kernels::ParameterValues& values, Reply<LiveMask> done, ErrorReply failed) = 0;
   // Of one recorded row that the mask is about: the keys that it leaves out, the most probable first, at most
   // kMostLostKeys. No reply when the mask is not held any more, or the head cannot be read.
   static constexpr size_t kMostLostKeys = 16;
@@ -165,6 +196,14 @@ class Workbench {
                           double target, Reply<kernels::ParameterValues> done, ErrorReply failed,
                           Reply<ProgressReport> progress) = 0;
   virtual void CancelSearch() = 0;
+  // The same search of one head among many, which changes nothing in the window: a target that is out of reach is no
+  // failure. A new request cancels the one before, and MeetTarget's is another.
+  virtual void TuneHead(analysis::HeadId head, const std::string& method, const kernels::ParameterValues& values,
+                        double target, Reply<TunedSetting> done, ErrorReply failed, Reply<ProgressReport> progress) = 0;
+  virtual void CancelTuning() = 0;
+  // Writes what TuneHead found as `headscope tune -o` does, to .json or .csv. Returns an empty string or the error.
+  virtual std::string ExportTuning(const std::string& method, double target, const std::vector<TunedSetting>& heads,
+                                   size_t num_heads_chosen, const std::string& path) = 0;
   // Whether runs measure their head alone, rather than all recorded heads of its layer in one launch, as a model
   // attends; a decode method's mask is what such a run keeps. Of what is asked for from now on.
   void SetMeasuresAlone(bool alone) { measures_alone_ = alone; }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tuned_heads.h"
+
+#include <algorithm>
+#include <array>
+
+#include "analysis/outside_mass.h"
+#include "analysis/search.h"
+#include "analysis/types/number_text.h"
+#include "base/check_status.h"
+#include "base/errors.h"
+#include "commands/tuning.h"
+#include "commands/tuning_files.h"
+#include "kernels/method.h"
+#include "support/output_file.h"
+
+namespace headscope::app {
+namespace {
+
+analysis::BudgetTarget TargetOf(double target) {
+  return {target, analysis::MassStatistic::kFifthPercentile};
+}
+
+const kernels::PrefillMethod& PrefillMethodOf(const std::string& name) {
+  const kernels::PrefillMethod* const method = kernels::FindPrefillMethod(name);
+  if (method == nullptr)
+    throw UsageError("Method " + name + " is not a prefill method: choose one of the panel's list.");
+  return *method;
+}
+
+}  // namespace
+
+ui::TunedSetting TuneHead(OpenedTrace& trace, analysis::HeadId head, const std::string& method,
+                          const kernels::ParameterValues& values, double target,
+                          const std::function<void(double share)>& progress, const std::stop_token& stop) {
+  const kernels::PrefillMethod& prefill = PrefillMethodOf(method);
+  const std::array<analysis::HeadTensorsPtr, 1> recordings = {trace.heads.Get(head)};
+  analysis::BudgetSearchOptions options;
+  options.stop = stop;
+  options.progress = progress;
+  analysis::BudgetSearchResult found;
+  CheckStatus(analysis::SearchBudget(recordings, prefill, values, TargetOf(target), options, &found));
+  ui::TunedSetting tuned;
+  tuned.head = head;
+  tuned.values = found.values;
+  tuned.reached = found.reached;
+  tuned.kept_fraction = found.kept_fraction;
+  tuned.mass = found.mass;
+  tuned.device = recordings.front()->DeviceName();
+  if (const auto inside = trace.MassInTrace(*recordings.front()))
+    tuned.outside_mass = analysis::MeanOutsideMass(*recordings.front(), *inside, 0, recordings.front()->num_rows);
+  return tuned;
+}
+
+void ExportTuning(const data::TraceReader& trace, const std::string& method, double target,
+                  const std::vector<ui::TunedSetting>& heads, size_t num_heads_chosen, const std::string& path) {
+  Tuning tuning;
+  tuning.model = trace.layout().model;
+  tuning.traces.push_back(
+      {trace.path(), trace.layout().prompt_source, trace.num_tokens(), trace.num_rows(), trace.layout().first_token});
+  const MethodChoice choice = ParseMethod(method);
+  tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, trace.num_tokens())});
+  tuning.target = ParseTarget("cra-p5=" + analysis::ShortestNumber(target));
+  tuning.num_heads_chosen = num_heads_chosen;
+  for (const ui::TunedSetting& head : heads) {
+    TunedHead tuned;
+    tuned.id = head.head;
+    tuned.found.reached = head.reached;
+    tuned.found.values = head.values;
+    tuned.found.kept_fraction = head.kept_fraction;
+    tuned.found.mass = head.mass;
+    tuned.device = head.device;
+    tuned.outside_mass = head.outside_mass;
+    tuning.heads.push_back(std::move(tuned));
+  }
+  if (!tuning.complete()) {
+    throw UsageError("Only " + std::to_string(heads.size()) + " of " + std::to_string(num_heads_chosen) +
+                     " heads are tuned, and a configuration holds all of them: resume the tuning first.");
+  }
+  const TuningFormat format = ChooseTuningFormat("", path);
+  WriteText(TuningFile(tuning, format), path, /*force=*/true);
+}
+
+}  // namespace headscope::app

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+// The panes around the map that follow its query, sweeps over all heads, and what leaves the window: command lines that
+// give the same numbers, pictures with real letters.
+#include <QAbstractItemModel>
+#include <QClipboard>
+#include <QDockWidget>
+#include <QFile>
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QJsonObject>
+#include <QListWidget>
+#include <QProcess>
+#include <QTableWidget>
+#include <algorithm>
+#include <set>
+
+#include "lost_pane.h"
+#include "maps_pane.h"
+#include "shell_fixture.h"
+#include "text_pane.h"
+#include "trade_off_pane.h"
+#include "welcome_page.h"
+
+namespace headscope::gui_test {
+namespace {
+
+using analysis::HeadId;
+using ui::Command;
+
+class ReachTest : public ShellTest {
+ protected:
+  void Open(HeadId head = {0, 2}) {
+    OpenWindow(trace_path());
+    ASSERT_TRUE(WaitForCanvas());
+    window_->store()->Select(head);
+    ASSERT_TRUE(WaitForCanvas());
+    canvas_ = window_->canvas();
+  }
+  void Use(const char* method, const std::string& parameters) {
+    const auto& methods = canvas_->methods();
+    const auto spec = std::find_if(methods.begin(), methods.end(), [&](const auto& one) { return one.name == method; });
+    kernels::ParameterValues values(*spec);
+    ASSERT_EQ(values.Parse(*spec, parameters), "");
+    ASSERT_TRUE(canvas_->SetMethod(QLatin1String(method), values));
+    ASSERT_TRUE(WaitForCanvas());
+  }
+  void Raise(const char* dock) {
+    Find<QDockWidget>(dock)->raise();
+    QTest::qWait(50);
+  }
+  bool Finish(Command command) {
+    window_->commands()[command]->trigger();
+    auto* progress = Find<ui::ProgressStrip>("progressStrip");
+    QTest::qWait(20);
+    return WaitFor([&] { return !progress->IsBusy(); }, 120000);
+  }
+  // What a command line prints to the file after -o.
+  QJsonObject RunInShell(const QString& command, const QString& file) {
+    QString program = QStringLiteral(HEADSCOPE_PROGRAM);
+    QProcess shell;
+    shell.start(QStringLiteral("sh"), {QStringLiteral("-c"), program + command.mid(int(qstrlen("headscope"))) +
+                                                                 QStringLiteral(" --quiet -o ") + file});
+    EXPECT_TRUE(shell.waitForFinished(120000));
+    EXPECT_EQ(shell.exitCode(), 0) << shell.readAllStandardError().toStdString();
+    QFile written(file);
+    EXPECT_TRUE(written.open(QIODevice::ReadOnly));
+    return QJsonDocument::fromJson(written.readAll()).object();
+  }
+
+  ui::HeadCanvas* canvas_ = nullptr;
+};
+
+TEST_F(ReachTest, LostKeysAreListedAndAClickShowsOne) {
+  Open();
+  Use("streaming-llm", "n_sink=4,n_local=16,n_dilated=0");
+  Raise("lostDock");
+  const int64_t row = 400;
+  window_->state()->focus.Choose(row);
+  auto* table = Find<QTableWidget>("lostTable");
+  auto* title = Find<QLabel>("lostTitle");
+  ASSERT_TRUE(
+      WaitFor([&] { return table->rowCount() == 10 && title->text().startsWith(QStringLiteral("Query 400 ")); }));
+  // The most probable of all keys that the method leaves out, by plain scores.
+  double most = 0;
+  int64_t key = -1;
+  for (int64_t column = 4; column <= row - 16; ++column) {
+    const double p = workbench_->ExactScore({0, 2}, row, column).probability;
+    if (p <= most) continue;
+    most = p;
+    key = column;
+  }
+  EXPECT_EQ(table->item(0, 0)->text(), QString::number(key));
+  EXPECT_EQ(table->item(0, 1)->text(), QStringLiteral(" word%1").arg(key));
+  EXPECT_NEAR(table->item(0, 2)->text().toDouble(), most, 1e-3 * most);
+  QTest::mouseClick(table->viewport(), Qt::LeftButton, {}, table->visualItemRect(table->item(0, 0)).center());
+  ASSERT_TRUE(WaitForCanvas());
+  const QPointF at = canvas_->PixelOf(row, key);
+  EXPECT_TRUE(QRectF(canvas_->rect()).contains(at)) << "the key is on the map";
+}
+
+TEST_F(ReachTest, TheTextIsTintedByTheQuerysAttentionAndAClickChooses) {
+  Open({0, 0});  // looks at the first token
+  Raise("textDock");
+  auto* text = Find<ui::TokenView>("tokenView");
+  ASSERT_TRUE(text->isVisible());
+  window_->state()->focus.Choose(100);
+  ASSERT_TRUE(WaitFor([&] { return text->query() == 100 && text->TintOf(0) > 0; }));
+  EXPECT_FLOAT_EQ(text->TintOf(0), 1) << "the strongest key";
+  EXPECT_EQ(text->TintOf(101), 0) << "it comes later";
+  text->ScrollTo(30);
+  QTest::mouseClick(text->viewport(), Qt::LeftButton, {}, text->RectOf(30).center());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_TRUE(QRectF(canvas_->rect()).contains(canvas_->PixelOf(100, 30))) << "as a key of the query";
+  QTest::mouseClick(text->viewport(), Qt::RightButton, {}, text->RectOf(31).center());
+  ASSERT_TRUE(WaitFor([&] { return text->query() == 31; })) << "as the query";
+  QTest::keyClick(text, Qt::Key_Right);
+  ASSERT_TRUE(WaitFor([&] { return text->query() == 32; }));
+}
+
+TEST_F(ReachTest, ABrushInTheHistogramMarksItsQueriesOnTheMap) {
+  Open();
+  Use("streaming-llm", "n_sink=4,n_local=16,n_dilated=0");
+  auto* chart = Find<ui::MassChart>("massChart");
+  QTest::mousePress(chart, Qt::LeftButton, {}, chart->PlaceOf(0.105));
+  QTest::mouseMove(chart, chart->PlaceOf(0.2));
+  QTest::mouseMove(chart, chart->PlaceOf(0.295));
+  QTest::mouseRelease(chart, Qt::LeftButton, {}, chart->PlaceOf(0.295));
+  ASSERT_TRUE(window_->state()->trial.brush());
+  EXPECT_NEAR(window_->state()->trial.brush()->first, 0.10, 1e-9);
+  EXPECT_NEAR(window_->state()->trial.brush()->second, 0.30, 1e-9);
+  ASSERT_TRUE(WaitForCanvas());
+  const std::vector<float>& mass = canvas_->mask()->kept_mass;
+  const QImage picture = canvas_->grabFramebuffer();
+  const double ratio = picture.devicePixelRatio();
+  int marked = 0, plain = 0;
+  for (int64_t row = 40; row < kTokens; ++row) {
+    const QPointF at = canvas_->PixelOf(row, 0);
+    const auto is_marked = [&](double y) {
+      // The tick's colour at the map's left edge, of all pixels that stand for this row.
+      const QRgb pixel = picture.pixel(int(at.x() * ratio) + 3, int(y * ratio));
+      return qRed(pixel) > 240 && qGreen(pixel) < 140 && qBlue(pixel) < 90;
+    };
+    const auto brushed = [&](int64_t of) {
+      const double kept = double(mass[size_t(of)]);
+      return kept >= 0.10 && kept < 0.30;
+    };
+    if (brushed(row) && brushed(row - 1) && row + 1 < kTokens && brushed(row + 1)) {
+      EXPECT_TRUE(is_marked(at.y())) << row;
+      ++marked;
+    } else if (!brushed(row) && !brushed(row - 1) && row + 1 < kTokens && !brushed(row + 1)) {
+      EXPECT_FALSE(is_marked(at.y())) << row;
+      ++plain;
+    }
+  }
+  EXPECT_GT(marked, 0);
+  EXPECT_GT(plain + marked, 20);
+  chart->setFocus();
+  QTest::keyClick(chart, Qt::Key_Escape);
+  EXPECT_FALSE(window_->state()->trial.brush());
+  QTest::keyClick(chart, Qt::Key_B);
+  ASSERT_TRUE(window_->state()->trial.brush());
+  EXPECT_EQ(window_->state()->trial.brush()->second, canvas_->mass_target()) << "those below the target";
+}
+
+TEST_F(ReachTest, WhatIsLeftOutIsColouredInsteadOfWhatIsKept) {
+  Open();
+  Use("streaming-llm", "n_sink=4,n_local=16,n_dilated=0");
+  const auto colourful = [&](int64_t row, int64_t column) {
+    const QImage picture = canvas_->grabFramebuffer();
+    const QPointF at = canvas_->PixelOf(row, column) * picture.devicePixelRatio();
+    const QColor pixel = picture.pixelColor(at.toPoint());
+    return pixel.saturation() > 30;
+  };
+  EXPECT_FALSE(colourful(400, 100));
+  EXPECT_TRUE(colourful(400, 398));
+  window_->commands()[Command::kLost]->trigger();
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_TRUE(colourful(400, 100));
+  EXPECT_FALSE(colourful(400, 398));
+}
+
+TEST_F(ReachTest, AClickOnAPointOfTheTradeOffOpensItsRun) {
+  Open();
+  Use("streaming-llm", "n_sink=4,n_local=64,n_dilated=0");
+  ASSERT_TRUE(Finish(Command::kRun));
+  Use("streaming-llm", "n_sink=4,n_local=16,n_dilated=0");
+  ASSERT_TRUE(Finish(Command::kRun));
+  Use("streaming-llm", "n_sink=8,n_local=128,n_dilated=0");
+  Raise("tradeOffDock");
+  auto* chart = Find<ui::TradeOffChart>("tradeOffChart");
+  ASSERT_EQ(chart->points().size(), 3U) << "two runs and dense";
+  const auto cheapest = std::min_element(chart->points().begin(), chart->points().end(),
+                                         [](auto& a, auto& b) { return a.cost < b.cost; });
+  EXPECT_TRUE(cheapest->on_front);
+  QTest::mouseClick(chart, Qt::LeftButton, {}, chart->PlaceOf(*cheapest));
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(canvas_->method_values().Integer("n_local"), 16);
+  // The same by keys: the next dearer one.
+  chart->setFocus();
+  QTest::keyClick(chart, Qt::Key_Right);
+  QTest::keyClick(chart, Qt::Key_Return);
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_EQ(canvas_->method_values().Integer("n_local"), 64);
+}
+
+TEST_F(ReachTest, ACopiedRunGivesTheSameNumbersInATerminal) {
+  Open({1, 3});
+  Use("sample-attention", "alpha_c=0.8,alpha_s=0.8");
+  ASSERT_TRUE(Finish(Command::kRun));
+  window_->commands()[Command::kCopyRunCommand]->trigger();
+  const QString command = QApplication::clipboard()->text();
+  ASSERT_TRUE(command.startsWith(QStringLiteral("headscope compare "))) << command.toStdString();
+  const QJsonObject json = RunInShell(command, File(QStringLiteral("copied.json")));
+  const auto& runs = window_->state()->runs.runs();
+  const auto run =
+      std::find_if(runs.begin(), runs.end(), [](const auto& one) { return one.method == "sample-attention"; });
+  ASSERT_NE(run, runs.end());
+  QJsonObject same;
+  for (const QJsonValue& result : json[QStringLiteral("results")].toArray()) {
+    if (result.toObject()[QStringLiteral("method")] == QStringLiteral("sample-attention")) same = result.toObject();
+  }
+  ASSERT_FALSE(same.isEmpty());
+  EXPECT_EQ(same[QStringLiteral("layer")].toInt(), 1);
+  EXPECT_EQ(same[QStringLiteral("head")].toInt(), 3);
+  for (const auto& [name, value] : {std::pair{"kept_fraction", run->kept_fraction}, std::pair{"cra_min", run->cra_min},
+                                    std::pair{"cra_p5", run->cra_p5}, std::pair{"relative_error", run->relative_error}})
+    EXPECT_NEAR(same[QLatin1String(name)].toDouble(), value, 1e-6 * std::max(1.0, value)) << name;
+}
+
+TEST_F(ReachTest, EveryHeadIsTunedAsByTheCommandLineAndTheMatrixShowsIt) {
+  Open();
+  Use("streaming-llm", "n_dilated=0");
+  canvas_->SetMassTarget(0.7);
+  QTest::qWait(30);
+  ASSERT_TRUE(Finish(Command::kSweepTune));
+  ASSERT_EQ(window_->state()->sweep.Tuned().size(), 8U);
+  EXPECT_EQ(window_->store()->metric(), "result.kept");
+  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
+  EXPECT_TRUE(matrix->CellColor({1, 3}));
+  const QString saved = File(QStringLiteral("window.json"));
+  AnswerFileDialog(saved);
+  window_->commands()[Command::kExportTuning]->trigger();
+  ASSERT_TRUE(WaitFor([&] { return QFile::exists(saved); }));
+  window_->commands()[Command::kCopyTuneCommand]->trigger();
+  const QJsonObject told = RunInShell(QApplication::clipboard()->text(), File(QStringLiteral("tuned.json")));
+  QFile file(saved);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  const QJsonObject exported = QJsonDocument::fromJson(file.readAll()).object();
+  EXPECT_EQ(exported[QStringLiteral("heads")], told[QStringLiteral("heads")]);
+  EXPECT_EQ(exported[QStringLiteral("methods")], told[QStringLiteral("methods")]);
+  EXPECT_FALSE(told[QStringLiteral("heads")].toArray().isEmpty());
+  EXPECT_EQ(exported[QStringLiteral("complete")], QJsonValue(true));
+}
+
+TEST_F(ReachTest, MapsOfAllHeadsComeByThemselvesAndAClickOpensOne) {
+  Open({0, 0});
+  Raise("mapsDock");
+  auto* maps = Find<ui::MapsView>("mapsView");
+  ASSERT_TRUE(WaitFor([&] { return maps->num_made() == 8; }));
+  // Head 0 looks at the first token, head 2 at random ones: at the left edge the map of the first is nearly white-hot.
+  const QImage picture = maps->viewport()->grab().toImage();
+  const auto heat = [&](HeadId head) {
+    const QRect rect = maps->RectOf(head);
+    double sum = 0;
+    for (int y = rect.center().y(); y < rect.bottom() - 2; ++y)
+      sum += picture.pixelColor(QPoint(rect.left() + 1, y) * picture.devicePixelRatio()).red();
+    return sum / (rect.bottom() - 2 - rect.center().y());
+  };
+  EXPECT_GT(heat({1, 0}), heat({1, 2}) + 40);
+  QTest::mouseClick(maps->viewport(), Qt::LeftButton, {}, maps->RectOf({1, 2}).center());
+  EXPECT_EQ(canvas_->head(), (HeadId{1, 2}));
+  QTest::keyClick(maps, Qt::Key_Right);
+  EXPECT_EQ(canvas_->head(), (HeadId{1, 3}));
+}
+
+TEST_F(ReachTest, PicturesOfPanesHaveRealLetters) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  const QString svg = File(QStringLiteral("matrix.svg")), pdf = File(QStringLiteral("matrix.pdf"));
+  for (const QString& path : {svg, pdf}) {
+    AnswerFileDialog(path);
+    window_->commands()[Command::kExportMatrix]->trigger();
+    ASSERT_TRUE(WaitFor([&] { return QFile::exists(path); }));
+  }
+  QFile file(svg);
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  const QByteArray text = file.readAll();
+  EXPECT_TRUE(text.contains("<text")) << "letters, not a picture of them";
+  EXPECT_TRUE(text.contains("KV 1"));
+  EXPECT_FALSE(text.contains("<image"));
+  QFile document(pdf);
+  ASSERT_TRUE(document.open(QIODevice::ReadOnly));
+  EXPECT_TRUE(document.readAll().startsWith("%PDF-"));
+}
+
+TEST_F(ReachTest, ThePaletteOpensHeadsAndMethods) {
+  Open();
+  const auto choose = [&](const char* typed) {
+    Press(Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+    auto* input = Find<QLineEdit>("paletteInput");
+    input->setText(QLatin1String(typed));
+    QTest::keyClick(input, Qt::Key_Return);
+  };
+  choose("1:2");
+  EXPECT_EQ(canvas_->head(), (HeadId{1, 2}));
+  choose("Method: StreamingLLM");
+  EXPECT_EQ(canvas_->method(), QStringLiteral("streaming-llm"));
+}
+
+TEST_F(ReachTest, TwoMapsShowTwoHeadsAtOneZoomAndOneCursor) {
+  Open({0, 0});
+  Use("streaming-llm", "n_sink=4,n_local=64,n_dilated=0");
+  window_->commands()[Command::kSplit]->trigger();
+  ui::HeadCanvas* second = window_->second_canvas();
+  ASSERT_NE(second, nullptr);
+  const auto both_settled = [&] { return canvas_->IsSettled() && second->IsSettled() && second->frames_drawn() > 0; };
+  ASSERT_TRUE(WaitFor(both_settled));
+  EXPECT_EQ(second->head(), (HeadId{0, 0}));
+  EXPECT_EQ(second->method(), QStringLiteral("streaming-llm"));
+  // The first goes on to another head and another mask; the second stays.
+  window_->store()->Select({1, 2});
+  Use("streaming-llm", "n_sink=4,n_local=16,n_dilated=0");
+  EXPECT_EQ(canvas_->head(), (HeadId{1, 2}));
+  EXPECT_EQ(second->head(), (HeadId{0, 0}));
+  EXPECT_EQ(second->method_values().Integer("n_local"), 64);
+  ASSERT_TRUE(WaitFor(both_settled));
+  EXPECT_LT(canvas_->mask()->summary.kept_fraction, second->mask()->summary.kept_fraction);
+  // What is zoomed in either is zoomed in the other.
+  canvas_->GoTo(400, 200);
+  ASSERT_TRUE(WaitFor(both_settled));
+  const auto scale_of = [](const ui::HeadCanvas* map) {
+    return map->PixelOf(400, 201).x() - map->PixelOf(400, 200).x();
+  };
+  EXPECT_NEAR(scale_of(second), scale_of(canvas_), 1e-9);
+  EXPECT_TRUE(QRectF(second->rect()).contains(second->PixelOf(400, 200)));
+  second->ZoomOut();
+  EXPECT_NEAR(scale_of(second), scale_of(canvas_), 1e-9);
+  ASSERT_TRUE(WaitFor(both_settled));
+  // The score under the first map's pointer is marked on the second.
+  const auto blue_at = [&](int64_t row, int64_t column) {
+    const QImage picture = second->grabFramebuffer();
+    const QPointF at = second->PixelOf(row, column + 2) * picture.devicePixelRatio();
+    int most = -255;
+    for (int dy = -1; dy <= 1; ++dy) {
+      const QColor pixel = picture.pixelColor(at.toPoint() + QPoint(0, dy));
+      most = std::max(most, pixel.blue() - pixel.red());
+    }
+    return most;
+  };
+  const int before = blue_at(399, 198);
+  canvas_->SetPanelVisible(false);
+  QTest::mouseMove(canvas_, canvas_->PixelOf(399, 198).toPoint());
+  ASSERT_TRUE(WaitFor([&] { return blue_at(399, 198) > before + 15; }, 5000));
+  window_->commands()[Command::kExchangeMaps]->trigger();
+  ASSERT_TRUE(WaitFor(both_settled));
+  EXPECT_EQ(canvas_->head(), (HeadId{0, 0}));
+  EXPECT_EQ(second->head(), (HeadId{1, 2}));
+  EXPECT_EQ(canvas_->method_values().Integer("n_local"), 64);
+  window_->commands()[Command::kSplitFollows]->trigger();
+  EXPECT_EQ(second->head(), (HeadId{0, 0}));
+  window_->commands()[Command::kSplit]->trigger();
+  EXPECT_EQ(window_->second_canvas(), nullptr);
+  ASSERT_TRUE(WaitForCanvas());
+}
+
+TEST_F(ReachTest, TheWelcomePageOpensAHeadAndItsTourWalksTheRealPanes) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  Press(Qt::Key_F1);
+  auto* welcome = Find<ui::WelcomePage>("welcomePage");
+  ASSERT_TRUE(welcome->isVisible());
+  const HeadId sparsest = ui::HeadsWorthALook(*window_->store()).front().head;
+  QPushButton* link = nullptr;
+  for (QPushButton* button : welcome->findChildren<QPushButton*>()) {
+    if (button->text().startsWith(QStringLiteral("%1:%2 ").arg(sparsest.layer).arg(sparsest.head))) link = button;
+  }
+  ASSERT_NE(link, nullptr);
+  QTest::mouseClick(link, Qt::LeftButton);
+  EXPECT_EQ(canvas_->head(), sparsest);
+  EXPECT_FALSE(welcome->isVisible());
+  Press(Qt::Key_F1);
+  canvas_->SetPanelVisible(false);
+  Raise("mapsDock");
+  QTest::mouseClick(Find<QPushButton>("startTour"), Qt::LeftButton);
+  EXPECT_TRUE(Find<ui::HeadMatrix>("headMatrix")->isVisible()) << "the tour brings the matrix to the front";
+  auto* next = Find<QPushButton>("tourNext");
+  for (int step = 0; step < ui::WelcomePage::kTourSteps; ++step) {
+    EXPECT_EQ(welcome->tour_step(), step);
+    EXPECT_TRUE(welcome->isVisible());
+    QTest::mouseClick(next, Qt::LeftButton);
+  }
+  EXPECT_FALSE(welcome->isVisible());
+  EXPECT_TRUE(canvas_->panel_visible()) << "a step was about the panel";
+}
+
+TEST_F(ReachTest, WithoutATraceTheWelcomePageIsThere) {
+  OpenWindow(File(QStringLiteral("no such trace.h5")));
+  auto* welcome = Find<ui::WelcomePage>("welcomePage");
+  ASSERT_TRUE(WaitFor([&] { return welcome->isVisible(); }));
+  window_->OpenPath(trace_path());
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_FALSE(welcome->isVisible());
+}
+
+TEST_F(ReachTest, WhereAMethodKeepsEverythingItSaysSoAndFitsToTheTrace) {
+  Open();
+  Use("streaming-llm", "n_local=1020");
+  ASSERT_GE(canvas_->mask()->summary.kept_fraction, 1.0) << "512 tokens";
+  canvas_->SetMassTarget(0.5);
+  ASSERT_TRUE(WaitFor([&] { return !canvas_->PanelControl(QStringLiteral("fit_trace")).isNull(); }));
+  QTest::mouseClick(canvas_, Qt::LeftButton, {}, canvas_->PanelControl(QStringLiteral("fit_trace")).center().toPoint());
+  ASSERT_TRUE(WaitFor([&] { return canvas_->method_values().Integer("n_local") < 1020; }));
+  ASSERT_TRUE(WaitForCanvas());
+  EXPECT_LT(canvas_->mask()->summary.kept_fraction, 1);
+  EXPECT_GE(canvas_->mask()->distribution.fifth_percentile, 0.5 - 1e-6);
+  EXPECT_TRUE(WaitFor([&] { return canvas_->PanelControl(QStringLiteral("fit_trace")).isNull(); }));
+  window_->commands()[Command::kUndo]->trigger();
+  EXPECT_EQ(canvas_->method_values().Integer("n_local"), 1020);
+}
+
+TEST_F(ReachTest, AFilterCountsItsHeads) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  Find<QLineEdit>("headFilter")->setText(QStringLiteral("1:"));
+  EXPECT_TRUE(Find<QLabel>("headCount")->isVisible());
+  EXPECT_EQ(Find<QLabel>("headCount")->text(), QStringLiteral("4 of 8"));
+  Find<QLineEdit>("headFilter")->clear();
+  EXPECT_FALSE(Find<QLabel>("headCount")->isVisible());
+}
+
+TEST_F(ReachTest, TheFindBarTakesNoRoomFromTheMap) {
+  Open();
+  const QSize before = canvas_->size();
+  Press(Qt::Key_F, Qt::ControlModifier);
+  ASSERT_TRUE(Find<QLineEdit>("findInput")->isVisible());
+  QTest::qWait(50);
+  EXPECT_EQ(canvas_->size(), before);
+}
+
+TEST_F(ReachTest, MeansOnALinearScaleAreNotOneColour) {
+  Open();
+  canvas_->SetOverlay(false);
+  canvas_->SetScale(ui::ColorScale::kLinear);
+  const QJsonObject bright = canvas_->ViewState();
+  canvas_->SetReduction(analysis::TileReduction::kMean);
+  ASSERT_TRUE(WaitForCanvas());
+  ASSERT_TRUE(WaitFor([&] {
+    return canvas_->ViewState()[QStringLiteral("range_log2_max")].toDouble() <
+           bright[QStringLiteral("range_log2_max")].toDouble() - 1;
+  }));
+  ASSERT_TRUE(WaitForCanvas());
+  const QImage picture = canvas_->grabFramebuffer();
+  std::set<QRgb> colours;
+  for (int64_t row = 100; row < kTokens; row += 7) {
+    for (int64_t column = 0; column < row; column += 5)
+      colours.insert(picture.pixel((canvas_->PixelOf(row, column) * picture.devicePixelRatio()).toPoint()));
+  }
+  EXPECT_GT(colours.size(), 30U);
+  canvas_->SetScale(ui::ColorScale::kLogarithmic);
+  EXPECT_EQ(canvas_->ViewState()[QStringLiteral("range_log2_max")], bright[QStringLiteral("range_log2_max")])
+      << "the range comes back";
+}
+
+TEST_F(ReachTest, TheFrameOfTheOpenHeadIsSeenOnLightAndDarkCells) {
+  Open();
+  ASSERT_TRUE(WaitForStatistics());
+  auto* matrix = Find<ui::HeadMatrix>("headMatrix");
+  for (const char* theme : {"light", "dark"}) {
+    window_->theme()->Set(QLatin1String(theme));
+    QTest::qWait(30);
+    const QImage picture = matrix->grab().toImage();
+    const QPoint centre = *matrix->CellCentre({0, 2});
+    const int cell = matrix->CellColor({0, 2})->lightness();
+    int farthest = 0;
+    for (int x = 0; x < 60; ++x) {
+      const QPoint at = (centre + QPoint(x, 7)) * picture.devicePixelRatio();
+      const int beyond = std::abs(picture.pixelColor(at).lightness() - cell);
+      farthest = std::max(farthest, beyond);
+      if (matrix->CellCentre({0, 3})->x() - centre.x() <= x) break;
+    }
+    EXPECT_GT(farthest, 110) << theme;
+  }
+}
+
+}  // namespace
+}  // namespace headscope::gui_test

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// What reaches beyond one head and out of the window, without a window: sweeps over all heads, trade-offs, command
+// lines, the query that panes are about.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <QCoreApplication>
+#include <vector>
+
+#include "command_line.h"
+#include "fake_workbench.h"
+#include "trade_off.h"
+#include "window_state.h"
+#include "worth_a_look.h"
+
+namespace headscope::ui {
+namespace {
+
+using analysis::HeadId;
+using ::testing::ElementsAre;
+
+class ReachStateTest : public ::testing::Test {
+ protected:
+  ReachStateTest() {
+    state_.heads.SetTrace(workbench_.Summary());
+    QObject::connect(&state_.sweep, &HeadSweep::Measured,
+                     [this](const analysis::MethodResult& run) { measured_.push_back(run.head); });
+    QObject::connect(&state_.sweep, &HeadSweep::Finished, [this] { ++num_finished_; });
+    QObject::connect(&state_.sweep, &HeadSweep::Ended, [this] { ++num_ended_; });
+  }
+  void Deliver() {
+    workbench_.DeliverReplies();
+    QCoreApplication::processEvents();
+  }
+
+  int argc_ = 1;
+  char name_[5] = "test";
+  char* argv_[2] = {name_, nullptr};
+  QCoreApplication application_{argc_, argv_};
+  testing::FakeWorkbench workbench_{128};
+  WindowState state_{&workbench_};
+  std::vector<HeadId> measured_;
+  int num_finished_ = 0, num_ended_ = 0;
+};
+
+TEST_F(ReachStateTest, EveryHeadIsTunedAndTheMatrixKnowsTheResult) {
+  state_.trial.SetTarget(0.9);
+  state_.sweep.Start(HeadSweep::Kind::kTune);
+  EXPECT_TRUE(state_.sweep.running());
+  Deliver();
+  EXPECT_EQ(num_finished_, 1);
+  EXPECT_EQ(workbench_.last_target, 0.9);
+  const std::vector<TunedSetting> tuned = state_.sweep.Tuned();
+  ASSERT_EQ(tuned.size(), 2U);
+  EXPECT_EQ(tuned[1].head, (HeadId{0, 1}));
+  EXPECT_EQ(tuned[1].values.Integer("window"), testing::FakeWorkbench::kFoundWindow + 1) << "each head has its own";
+  EXPECT_EQ(state_.trial.values().Integer("window"), 64) << "the panel keeps what was set there";
+  state_.heads.SetMetric("result.kept");
+  EXPECT_EQ(state_.heads.MetricOf({0, 0}), 0.25);
+  EXPECT_EQ(state_.heads.MetricOf({0, 1}), 0.75);
+  EXPECT_TRUE(state_.sweep.Summary().contains(QStringLiteral("2 of them reach it, keeping 50.0 %")))
+      << state_.sweep.Summary().toStdString();
+}
+
+TEST_F(ReachStateTest, AStoppedSweepGoesOnWithTheHeadsThatAreNotDone) {
+  state_.sweep.Start(HeadSweep::Kind::kMeasure);
+  workbench_.DeliverReplies(2);  // the first head's progress and its result
+  EXPECT_THAT(measured_, ElementsAre(HeadId{0, 0}));
+  state_.sweep.Stop();
+  EXPECT_EQ(num_ended_, 1);
+  Deliver();
+  EXPECT_EQ(measured_.size(), 1U) << "an answer of a stopped sweep is dropped";
+  ASSERT_TRUE(state_.sweep.CanResume());
+  const int runs = workbench_.num_runs;
+  state_.sweep.Resume();
+  Deliver();
+  EXPECT_THAT(measured_, ElementsAre(HeadId{0, 0}, HeadId{0, 1}));
+  EXPECT_EQ(workbench_.num_runs, runs + 1) << "the first head is not measured again";
+  EXPECT_EQ(num_finished_, 1);
+  EXPECT_FALSE(state_.sweep.CanResume());
+}
+
+TEST_F(ReachStateTest, AHeadThatFailsIsToldOfAndTheOthersGoOn) {
+  workbench_.fail_next_run = true;
+  state_.sweep.Start(HeadSweep::Kind::kMeasure);
+  Deliver();
+  EXPECT_THAT(measured_, ElementsAre(HeadId{0, 1}));
+  ASSERT_EQ(state_.sweep.failures().size(), 1);
+  EXPECT_TRUE(state_.sweep.failures()[0].startsWith(QStringLiteral("0:0: ")));
+  EXPECT_EQ(num_finished_, 1);
+}
+
+TEST_F(ReachStateTest, ASweepAndARunDoNotMeasureBesideEachOther) {
+  state_.heads.Select({0, 1});
+  state_.sweep.Start(HeadSweep::Kind::kMeasure);
+  ASSERT_TRUE(state_.trial.Run(1));
+  EXPECT_FALSE(state_.sweep.running());
+  EXPECT_TRUE(state_.trial.running());
+  state_.sweep.Resume();
+  EXPECT_FALSE(state_.trial.running());
+  Deliver();
+  EXPECT_EQ(measured_.size(), 2U);
+}
+
+TEST_F(ReachStateTest, OnlyHeadsThatTheFilterShowsAreSwept) {
+  state_.heads.SetFilter(HeadFilter::Parse(QStringLiteral("0:1")));
+  state_.sweep.Start(HeadSweep::Kind::kMeasure);
+  Deliver();
+  EXPECT_THAT(measured_, ElementsAre(HeadId{0, 1}));
+}
+
+TEST_F(ReachStateTest, AMethodWithoutABudgetIsNotTuned) {
+  ASSERT_TRUE(state_.trial.SelectMethod("newest"));
+  EXPECT_FALSE(state_.sweep.CanTune());
+  state_.sweep.Start(HeadSweep::Kind::kTune);
+  EXPECT_FALSE(state_.sweep.running());
+  EXPECT_EQ(workbench_.num_tuned, 0);
+}
+
+TEST_F(ReachStateTest, AnotherTraceForgetsTheSweepAndItsColours) {
+  state_.sweep.Start(HeadSweep::Kind::kTune);
+  Deliver();
+  state_.heads.SetTrace(workbench_.Summary());
+  EXPECT_TRUE(state_.sweep.Tuned().empty());
+  EXPECT_FALSE(state_.heads.HasResults());
+}
+
+TEST_F(ReachStateTest, TheChosenQueryStaysWhenThePointerLeaves) {
+  QueryFocus focus;
+  int changes = 0;
+  qint64 row = -1, column = -1;
+  QObject::connect(&focus, &QueryFocus::Changed, [&] { ++changes; });
+  QObject::connect(&focus, &QueryFocus::GoToWanted, [&](qint64 r, qint64 c) {
+    row = r;
+    column = c;
+  });
+  focus.Point(7, 3);
+  EXPECT_EQ(focus.row(), 7);
+  EXPECT_EQ(focus.column(), 3);
+  focus.Leave();
+  EXPECT_EQ(focus.row(), 7) << "so that what a pane says of it can be clicked";
+  EXPECT_FALSE(focus.column());
+  focus.GoTo(9, 2);
+  EXPECT_EQ(focus.row(), 9);
+  EXPECT_EQ(row, 9);
+  EXPECT_EQ(column, 2);
+  const int before = changes;
+  focus.Choose(9);
+  EXPECT_EQ(changes, before) << "nothing changed";
+}
+
+TEST_F(ReachStateTest, ABrushIsToldOfOnce) {
+  int changes = 0;
+  QObject::connect(&state_.trial, &MethodTrial::Changed, [&] { ++changes; });
+  state_.trial.SetBrush(std::pair{0.0, 0.5});
+  state_.trial.SetBrush(std::pair{0.0, 0.5});
+  EXPECT_EQ(changes, 1);
+}
+
+analysis::MethodResult RunOf(const char* method, double kept, double cra_p5, double ms) {
+  analysis::MethodResult run;
+  run.head = {4, 3};
+  run.method = method;
+  run.phase = "prefill";
+  run.kept_fraction = kept;
+  run.cra_p5 = cra_p5;
+  run.attend.median_ms = ms;
+  return run;
+}
+
+TEST(TradeOffTest, TheFrontHasTheRunsThatNoOtherBeats) {
+  const std::vector<analysis::MethodResult> runs = {RunOf("dense", 1, 1, 10), RunOf("good", 0.2, 0.95, 3),
+                                                    RunOf("worse", 0.3, 0.90, 2), RunOf("cheap", 0.1, 0.5, 1),
+                                                    RunOf("equal", 0.2, 0.95, 3)};
+  const auto points = MakeTradeOff(runs, {4, 3}, "prefill", CostAxis::kKeptShare, QualityAxis::kCraFifth);
+  ASSERT_EQ(points.size(), 5U);
+  EXPECT_FALSE(points[2].on_front) << "good costs less and keeps more";
+  std::vector<std::string> front;
+  for (const TradeOffPoint& point : Front(points)) front.push_back(runs[point.run].method);
+  EXPECT_THAT(front, ElementsAre("cheap", "good", "equal", "dense")) << "of equal ones neither beats the other";
+  // By time, "worse" is one of them.
+  const auto by_time = MakeTradeOff(runs, {4, 3}, "prefill", CostAxis::kMilliseconds, QualityAxis::kCraFifth);
+  EXPECT_TRUE(by_time[2].on_front);
+}
+
+TEST(TradeOffTest, OfAnErrorLessIsBetterAndOtherHeadsAreNoPoints) {
+  std::vector<analysis::MethodResult> runs = {RunOf("a", 0.2, 1, 1), RunOf("b", 0.2, 1, 1), RunOf("other", 0.1, 1, 1)};
+  runs[0].relative_error = 0.1;
+  runs[1].relative_error = 0.2;
+  runs[2].head = {0, 0};
+  const auto points = MakeTradeOff(runs, {4, 3}, "prefill", CostAxis::kKeptShare, QualityAxis::kRelativeError);
+  ASSERT_EQ(points.size(), 2U);
+  EXPECT_TRUE(points[0].on_front);
+  EXPECT_FALSE(points[1].on_front);
+  EXPECT_TRUE(MakeTradeOff(runs, {4, 3}, "decode", CostAxis::kKeptShare, QualityAxis::kCraMean).empty());
+}
+
+TEST(CommandLineTest, WhatAShellWouldReadOtherwiseIsQuoted) {
+  EXPECT_EQ(ShellQuoted(QStringLiteral("a/b-1.h5")), QStringLiteral("a/b-1.h5"));
+  EXPECT_EQ(ShellQuoted(QStringLiteral("my trace.h5")), QStringLiteral("'my trace.h5'"));
+  EXPECT_EQ(ShellQuoted(QStringLiteral("it's")), QStringLiteral("'it'\\''s'"));
+  EXPECT_EQ(ShellQuoted(QString()), QStringLiteral("''"));
+  EXPECT_EQ(ShellQuoted(QStringLiteral("$HOME")), QStringLiteral("'$HOME'"));
+}
+
+TEST(CommandLineTest, ARunsCommandNamesAllThatItDependsOn) {
+  analysis::MethodResult run = RunOf("a-shape", 0.2, 1, 1);
+  run.parameters = "window=64,sinks=4";
+  run.measured_heads = 8;
+  run.attend.repeats = 3;
+  run.device = "cpu";
+  EXPECT_EQ(CompareCommand(QStringLiteral("t.h5"), run),
+            QStringLiteral("headscope compare t.h5 --method a-shape:window=64,sinks=4 --heads 4:3 --repeat 3"));
+  run.measured_heads = 1;
+  run.phase = "decode";
+  run.num_rows = 16;
+  EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), run).contains(QStringLiteral("--measure head")));
+  EXPECT_TRUE(CompareCommand(QStringLiteral("t.h5"), run).contains(QStringLiteral("--decode-rows 16")));
+}
+
+TEST_F(ReachStateTest, HeadsWorthALookAreTheExtremesAndEachIsNamedOnce) {
+  TraceSummary trace = workbench_.Summary();
+  trace.heads = {{0, 0}, {0, 1}, {0, 2}, {0, 3}};
+  trace.kv_head_of_head = {0, 0, 0, 0};
+  state_.heads.SetTrace(trace);
+  EXPECT_TRUE(HeadsWorthALook(state_.heads).empty()) << "nothing is known yet";
+  const auto add = [&](int32_t head, double sparsity, analysis::HeadClass head_class) {
+    analysis::HeadStatistics statistics;
+    statistics.id = {0, head};
+    statistics.head_class = head_class;
+    statistics.sparsity = {{.target = 0.95, .sparsity = sparsity}};
+    state_.heads.Add(statistics);
+  };
+  add(0, 0.5, analysis::HeadClass::kDiffuse);
+  add(1, 0.9, analysis::HeadClass::kRetrieval);
+  add(2, 0.99, analysis::HeadClass::kSinkLocal);
+  add(3, 0.2, analysis::HeadClass::kDiffuse);
+  std::vector<HeadId> found;
+  for (const HeadWorthALook& one : HeadsWorthALook(state_.heads)) found.push_back(one.head);
+  EXPECT_THAT(found, ElementsAre(HeadId{0, 1}, HeadId{0, 2}, HeadId{0, 3}));
+  EXPECT_TRUE(HeadsWorthALook(state_.heads)[2].why.contains(QStringLiteral("80.0 %")))
+      << HeadsWorthALook(state_.heads)[2].why.toStdString();
+}
+
+TEST_F(ReachStateTest, ATuningsCommandLeavesOutWhatTheSearchFinds) {
+  EXPECT_EQ(TuneCommand(QStringLiteral("t.h5"), *state_.trial.method(), state_.trial.values(), 0.95),
+            QStringLiteral("headscope tune t.h5 --method band:sinks=4,share=0.5,exact=0 --target cra-p5=0.95"));
+}
+
+}  // namespace
+}  // namespace headscope::ui

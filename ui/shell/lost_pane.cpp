@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lost_pane.h"
+
+#include <QHeaderView>
+#include <QVBoxLayout>
+#include <algorithm>
+
+#include "panes.h"
+#include "shown_text.h"
+#include "while_alive.h"
+
+namespace headscope::ui {
+namespace {
+
+constexpr int kAskAfterMs = 40;  // a pointer that moves on asks nothing
+constexpr size_t kKeysShown = 10;
+enum Column { kKey, kToken, kShare, kNumColumns };
+
+}  // namespace
+
+LostPane::LostPane(WindowState* state, QWidget* parent)
+    : QWidget(parent), state_(state), title_(new QLabel), table_(new QTableWidget(0, kNumColumns)) {
+  title_->setObjectName(QStringLiteral("lostTitle"));
+  title_->setTextFormat(Qt::PlainText);
+  title_->setWordWrap(true);
+  table_->setObjectName(QStringLiteral("lostTable"));
+  table_->setAccessibleName(tr("Keys that the query loses"));
+  table_->setHorizontalHeaderLabels({tr("Key"), tr("Token"), tr("Attention lost")});
+  table_->horizontalHeaderItem(kShare)->setToolTip(tr("Share of the query's attention that lay on this key"));
+  table_->horizontalHeader()->setStretchLastSection(true);
+  table_->verticalHeader()->hide();
+  table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 6);
+  table_->setEditTriggers(QAbstractItemView::NoEditTriggers);
+  table_->setSelectionBehavior(QAbstractItemView::SelectRows);
+  table_->setSelectionMode(QAbstractItemView::SingleSelection);
+  table_->setShowGrid(false);
+  table_->setTabKeyNavigation(false);
+  table_->setToolTip(tr("Click a key to see it on the map"));
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(6, 4, 6, 4);
+  layout->addWidget(title_);
+  layout->addWidget(table_, 1);
+  delay_.setSingleShot(true);
+  delay_.setInterval(kAskAfterMs);
+  connect(&delay_, &QTimer::timeout, this, &LostPane::Ask);
+  connect(&state->focus, &QueryFocus::Changed, this, [this] { delay_.start(); });
+  connect(&state->trial, &MethodTrial::Changed, this, [this] { delay_.start(); });
+  connect(table_, &QTableWidget::cellClicked, this, [this](int line, int) { GoTo(line); });
+  connect(table_, &QTableWidget::cellActivated, this, [this](int line, int) { GoTo(line); });
+  Say({});
+}
+
+void LostPane::showEvent(QShowEvent*) {
+  state_->trial.SetMaskWanted(this, true);
+  delay_.start();
+}
+void LostPane::hideEvent(QHideEvent*) {
+  state_->trial.SetMaskWanted(this, false);
+}
+
+void LostPane::GoTo(int line) {
+  if (line < 0 || line >= static_cast<int>(lost_.size())) return;
+  state_->focus.GoTo(row_, lost_[static_cast<size_t>(line)].column);
+}
+
+void LostPane::Say(const QString& text) {
+  title_->setText(text.isEmpty() ? tr("Point at a query on the map: here are the keys that the method takes from it.")
+                                 : text);
+  table_->setRowCount(0);
+  lost_.clear();
+  row_ = asked_row_ = -1;
+}
+
+void LostPane::Ask() {
+  if (!isVisible()) return;
+  const std::optional<LiveMask>& mask = state_->trial.mask();
+  const std::optional<int64_t> row = state_->focus.row();
+  const TraceSummary& trace = state_->heads.trace();
+  if (!mask || !row || *row >= trace.num_rows || !state_->trial.head()) return Say({});
+  if (*row == asked_row_ && mask->mask_id == asked_mask_) return;
+  asked_row_ = *row;
+  asked_mask_ = mask->mask_id;
+  state_->workbench->RequestLostKeys(
+      *state_->trial.head(), mask->mask_id, *row,
+      WhileAlive(this, [this, of = *row, id = mask->mask_id](const std::vector<LostKey>& lost) {
+        if (of == asked_row_ && id == asked_mask_) Show(of, lost);
+      }));
+}
+
+void LostPane::Show(int64_t row, const std::vector<LostKey>& lost) {
+  const TraceSummary& trace = state_->heads.trace();
+  const int32_t position = trace.row_positions[static_cast<size_t>(row)];
+  const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
+  row_ = row;
+  lost_.assign(lost.begin(), lost.begin() + static_cast<std::ptrdiff_t>(std::min(lost.size(), kKeysShown)));
+  double sum = 0;
+  for (const LostKey& key : lost_) sum += key.probability;
+  title_->setText(lost_.empty() ? tr("Query %1 “%2” loses no key.").arg(position).arg(token(position))
+                                : tr("Query %1 “%2”: its %3 largest losses, %4 of its attention together.")
+                                      .arg(position)
+                                      .arg(token(position))
+                                      .arg(lost_.size())
+                                      .arg(sum, 0, 'f', 4));
+  table_->setRowCount(static_cast<int>(lost_.size()));
+  for (int line = 0; line < table_->rowCount(); ++line) {
+    const LostKey& key = lost_[static_cast<size_t>(line)];
+    const QString texts[] = {QString::number(key.column), token(key.column), QString::number(key.probability, 'g', 4)};
+    for (int column = 0; column < kNumColumns; ++column) {
+      auto* item = new QTableWidgetItem(texts[column]);
+      if (column != kToken) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
+      item->setToolTip(tr("Click to see it on the map"));
+      table_->setItem(line, column, item);
+    }
+  }
+}
+
+QWidget* MakeLostPane(WindowState* state) {
+  return new LostPane(state);
+}
+
+}  // namespace headscope::ui

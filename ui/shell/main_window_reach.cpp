@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What reaches beyond one head, and out of the window: sweeps over all heads, pictures in files, command lines.
+#include <QApplication>
+#include <QClipboard>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QMenu>
+
+#include "command_line.h"
+#include "head_matrix.h"
+#include "main_window.h"
+#include "picture_file.h"
+#include "shown_text.h"
+#include "trade_off_pane.h"
+
+namespace headscope::ui {
+
+QString MainWindow::TracePath() const {
+  return QString::fromStdString(state_.heads.trace().path);
+}
+
+void MainWindow::BindReach() {
+  const auto bind = [this](Command command, auto run) { commands_.Bind(command, [run](bool) { run(); }); };
+  bind(Command::kSweepMeasure, [this] { state_.sweep.Start(HeadSweep::Kind::kMeasure); });
+  bind(Command::kSweepTune, [this] { state_.sweep.Start(HeadSweep::Kind::kTune); });
+  bind(Command::kSweepResume, [this] { state_.sweep.Resume(); });
+  bind(Command::kExportTuning, [this] { ExportTuning(); });
+  bind(Command::kExportMatrix,
+       [this] { ExportPicture(findChild<HeadMatrix*>(), QStringLiteral("matrix.svg"), tr("Export matrix")); });
+  bind(Command::kExportCharts,
+       [this] { ExportPicture(findChild<TradeOffChart*>(), QStringLiteral("trade-off.svg"), tr("Export trade-off")); });
+  bind(Command::kCopyRunCommand, [this] {
+    if (const auto run = RunToCopy()) CopyText(CompareCommand(TracePath(), *run));
+  });
+  bind(Command::kCopyTuneCommand, [this] {
+    if (const kernels::MethodSpec* spec = state_.trial.method())
+      CopyText(TuneCommand(TracePath(), *spec, state_.trial.values(), state_.trial.target()));
+  });
+  bind(Command::kCopyViewCommand, [this] {
+    const HeadCanvas::Part part = canvas_->VisiblePart();
+    MapPart copied;
+    copied.head = canvas_->head();
+    if (!part.is_whole) {
+      copied.row_begin = part.row_begin;
+      copied.row_end = part.row_end;
+      copied.column_begin = part.column_begin;
+      copied.column_end = part.column_end;
+    }
+    copied.logarithmic = canvas_->scale() == ColorScale::kLogarithmic;
+    copied.mean = canvas_->reduction() == analysis::TileReduction::kMean;
+    copied.dark = !canvas_->pictures_light();
+    copied.color_map = canvas_->color_map();
+    // Decode methods keep steps, which `headscope render` does not draw.
+    if (canvas_->overlay() && !state_.trial.is_decode() && state_.trial.method() != nullptr) {
+      copied.method = canvas_->method();
+      copied.parameters = QString::fromStdString(state_.trial.values().ToString(*state_.trial.method()));
+    }
+    CopyText(RenderCommand(TracePath(), copied));
+  });
+  bind(Command::kWelcome, [this] { ShowWelcome(); });
+  connect(canvas_, &HeadCanvas::FitToTraceRequested, &state_.queue, &RunQueue::MeetTarget);
+  connect(welcome_, &WelcomePage::OpenRequested, this, [this](const QString& path) {
+    if (path.isEmpty()) {
+      commands_[Command::kOpen]->trigger();
+    } else {
+      OpenPath(path);
+    }
+  });
+  connect(welcome_, &WelcomePage::CaptureRequested, commands_[Command::kCapture], &QAction::trigger);
+  connect(welcome_, &WelcomePage::HeadRequested, &state_.heads, &HeadStore::Select);
+  connect(welcome_, &WelcomePage::TourShows, this, [this](const QString& name) {
+    QAction* action = findChild<QAction*>(name);
+    if (action != nullptr && !(action->isCheckable() && action->isChecked())) action->trigger();
+  });
+  connect(runs_, &RunsTable::ContextMenuWanted, this, [this](QPoint at) {
+    auto* menu = new QMenu(this);
+    menu->setAttribute(Qt::WA_DeleteOnClose);
+    for (const Command command : {Command::kCopyRunCommand, Command::kCopyRuns, Command::kExportRuns})
+      menu->addAction(commands_[command]);
+    menu->popup(at);
+  });
+}
+
+void MainWindow::ShowWelcome() {
+  welcome_->Open(maps_, session_.recent, HeadsWorthALook(state_.heads));
+}
+
+void MainWindow::CopyText(const QString& text) {
+  QApplication::clipboard()->setText(text);
+  notice_->ShowMessage(tr("Copied: %1").arg(Shown(text)));
+}
+
+std::optional<analysis::MethodResult> MainWindow::RunToCopy() const {
+  if (const auto selected = runs_->SelectedRun()) return selected;
+  if (state_.trial.result()) return state_.trial.result();
+  for (const analysis::MethodResult& run : state_.runs.runs()) {
+    if (!IsDenseRun(run)) return run;
+  }
+  return std::nullopt;
+}
+
+void MainWindow::ConnectSweep() {
+  HeadSweep* const sweep = &state_.sweep;
+  connect(sweep, &HeadSweep::Began, this, [this, sweep] {
+    progress_->Begin(kSweepWork, [sweep] { sweep->Stop(); });
+    // What the sweep finds is what a person waits for.
+    if (!state_.heads.IsResultMetric()) state_.heads.SetMetric(ResultMetrics().front().name);
+    UpdateCommands();
+  });
+  connect(sweep, &HeadSweep::Progressed, this,
+          [this](const ProgressReport& report) { progress_->Update(kSweepWork, report); });
+  connect(sweep, &HeadSweep::Measured, this, &MainWindow::AddRun);
+  connect(sweep, &HeadSweep::Ended, this, [this, sweep] {
+    progress_->End(kSweepWork);
+    UpdateCommands();
+    if (!sweep->CanResume()) return;
+    notice_->ShowOffer(tr("Stopped after %1 of %2 heads.").arg(sweep->num_done()).arg(sweep->num_chosen()),
+                       tr("Resume"), [sweep] { sweep->Resume(); });
+  });
+  connect(sweep, &HeadSweep::Finished, this, [this, sweep] {
+    UpdateCommands();
+    if (!sweep->failures().isEmpty()) {
+      notice_->ShowError(sweep->Summary());
+    } else if (sweep->kind() == HeadSweep::Kind::kTune) {
+      notice_->ShowOffer(sweep->Summary(), tr("Export…"), [this] { ExportTuning(); });
+    } else {
+      notice_->ShowMessage(sweep->Summary());
+    }
+  });
+}
+
+void MainWindow::UpdateReach() {
+  const bool has_head = canvas_->HasHead(), has_trace = state_.heads.HasTrace();
+  Allow(commands_[Command::kCopyViewCommand], has_head, tr("no head is open"));
+  Allow(commands_[Command::kCopyRunCommand], RunToCopy().has_value(), tr("no runs yet"));
+  Allow(commands_[Command::kSweepMeasure], has_trace, tr("no trace is open"));
+  const QString why_not_tune =
+      has_trace ? tr("%1 has no budget to search").arg(canvas_->method()) : tr("no trace is open");
+  Allow(commands_[Command::kSweepTune], state_.sweep.CanTune(), why_not_tune);
+  Allow(commands_[Command::kCopyTuneCommand], state_.sweep.CanTune(), why_not_tune);
+  Allow(commands_[Command::kSweepResume], state_.sweep.CanResume(), tr("nothing was stopped"));
+  Allow(commands_[Command::kExportTuning], !state_.sweep.Tuned().empty(), tr("no head is tuned yet"));
+  for (const Command command : {Command::kSplitFollows, Command::kExchangeMaps})
+    Allow(commands_[command], second_ != nullptr, tr("the map is not split"));
+  head_label_->setText(!has_head ? QString()
+                       : second_ != nullptr && second_->HasHead()
+                           ? tr("layer %1, head %2 beside layer %3, head %4, %5")
+                                 .arg(canvas_->head().layer)
+                                 .arg(canvas_->head().head)
+                                 .arg(second_->head().layer)
+                                 .arg(second_->head().head)
+                                 .arg(second_->method())
+                           : tr("layer %1, head %2").arg(canvas_->head().layer).arg(canvas_->head().head));
+  Allow(commands_[Command::kExportMatrix], has_trace, tr("no trace is open"));
+  Allow(commands_[Command::kExportCharts], state_.runs.rowCount() > 0, tr("no runs yet"));
+}
+
+void MainWindow::ExportTuning() {
+  const HeadSweep& sweep = state_.sweep;
+  const QString name = ExportName(QString::fromStdString(sweep.method()) + QStringLiteral("-tuned.json"));
+  const QString path =
+      QFileDialog::getSaveFileName(this, tr("Export configuration"), name, tr("Configurations (*.json *.csv)"));
+  if (path.isEmpty()) return;
+  const std::string error =
+      workbench_->ExportTuning(sweep.method(), sweep.target(), sweep.Tuned(), sweep.num_chosen(), path.toStdString());
+  if (error.empty()) {
+    notice_->ShowMessage(tr("Configuration saved to %1").arg(path));
+  } else {
+    notice_->ShowError(QString::fromStdString(error));
+  }
+}
+
+void MainWindow::ExportPicture(QWidget* of, const QString& name, const QString& title) {
+  const QString path = QFileDialog::getSaveFileName(this, title, ExportName(name), tr("Pictures (*.svg *.pdf *.png)"));
+  if (path.isEmpty()) return;
+  const QString error = WritePicture(of, path);
+  if (error.isEmpty()) {
+    notice_->ShowMessage(tr("Picture saved to %1").arg(path));
+  } else {
+    notice_->ShowError(error);
+  }
+}
+
+QList<PaletteEntry> MainWindow::PaletteEntries() {
+  QList<PaletteEntry> entries;
+  for (const kernels::MethodSpec& method : state_.trial.methods()) {
+    const QString text = method.phase == kernels::Phase::kDecode ? tr("Method: %1 (decode)") : tr("Method: %1");
+    entries.append({text.arg(QString::fromStdString(method.title)), QString::fromStdString(method.summary),
+                    tr("method"), [this, name = method.name] { state_.trial.SelectMethod(name); }});
+  }
+  for (const QString& path : session_.recent) {
+    entries.append({tr("Open %1").arg(Shown(QFileInfo(path).fileName())), ShownToolTip(path), tr("recent file"),
+                    [this, path] { OpenPath(path); }});
+  }
+  for (const analysis::HeadId& head : state_.heads.trace().heads) {
+    PaletteEntry entry{tr("%1:%2").arg(head.layer).arg(head.head),
+                       tr("Open layer %1, head %2").arg(head.layer).arg(head.head), tr("head"),
+                       [this, head] { state_.heads.Select(head); }};
+    entry.only_when_typed = true;
+    entries.append(entry);
+  }
+  return entries;
+}
+
+}  // namespace headscope::ui

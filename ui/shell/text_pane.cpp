@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text_pane.h"
+
+#include <QVBoxLayout>
+#include <algorithm>
+#include <cmath>
+
+#include "panes.h"
+#include "while_alive.h"
+
+namespace headscope::ui {
+namespace {
+
+constexpr int kAskAfterMs = 25;  // a pointer that moves on asks nothing
+
+}  // namespace
+
+std::vector<float> TintsOf(const std::vector<float>& probabilities) {
+  std::vector<float> tints(probabilities.size(), 0.0f);
+  const auto attended = std::count_if(probabilities.begin(), probabilities.end(), [](float p) { return p > 0; });
+  if (attended == 0) return tints;
+  const float uniform = 1 / static_cast<float>(attended);
+  const float most = *std::max_element(probabilities.begin(), probabilities.end());
+  if (most <= uniform) return tints;
+  for (size_t key = 0; key < tints.size(); ++key) {
+    if (probabilities[key] > uniform) tints[key] = std::log(probabilities[key] / uniform) / std::log(most / uniform);
+  }
+  return tints;
+}
+
+TextPane::TextPane(WindowState* state, QWidget* parent)
+    : QWidget(parent), state_(state), title_(new QLabel), view_(new TokenView) {
+  title_->setObjectName(QStringLiteral("textTitle"));
+  title_->setTextFormat(Qt::PlainText);
+  title_->setMinimumWidth(1);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(6, 4, 6, 4);
+  layout->setSpacing(2);
+  layout->addWidget(title_);
+  layout->addWidget(view_, 1);
+  setFocusProxy(view_);
+  delay_.setSingleShot(true);
+  delay_.setInterval(kAskAfterMs);
+  connect(&delay_, &QTimer::timeout, this, &TextPane::Ask);
+  connect(&state->focus, &QueryFocus::Changed, this, [this] { delay_.start(); });
+  connect(&state->heads, &HeadStore::SelectionChanged, this, [this] { delay_.start(); });
+  connect(&state->heads, &HeadStore::TraceChanged, this, [this] {
+    view_->SetTokens(state_->heads.trace().token_text);
+    asked_.reset();
+    delay_.start();
+  });
+  connect(view_, &TokenView::TokenClicked, this, &TextPane::Choose);
+  connect(view_, &TokenView::QueryStepped, this, &TextPane::Step);
+  title_->setText(tr("Point at a query on the map, or right-click a word: its attention tints the text."));
+}
+
+void TextPane::showEvent(QShowEvent*) {
+  delay_.start();
+}
+
+void TextPane::Ask() {
+  if (!isVisible()) return;
+  const TraceSummary& trace = state_->heads.trace();
+  const std::optional<int64_t> row = state_->focus.row();
+  view_->SetKey(state_->focus.column());
+  if (!row || *row >= trace.num_rows || !state_->heads.selected()) {
+    asked_.reset();
+    view_->SetQuery(std::nullopt);
+    view_->SetTints({});
+    title_->setText(tr("Point at a query on the map, or right-click a word: its attention tints the text."));
+    return;
+  }
+  const std::pair wanted(*state_->heads.selected(), *row);
+  if (asked_ == wanted) return;
+  asked_ = wanted;
+  state_->workbench->RequestRow(wanted.first, wanted.second,
+                                WhileAlive(this, [this, wanted](const std::vector<float>& probabilities) {
+                                  if (asked_ == wanted) Show(wanted.second, probabilities);
+                                }));
+}
+
+void TextPane::Show(int64_t row, const std::vector<float>& probabilities) {
+  const TraceSummary& trace = state_->heads.trace();
+  const int64_t position = trace.row_positions[static_cast<size_t>(row)];
+  const auto most = std::max_element(probabilities.begin(), probabilities.end());
+  if (most == probabilities.end()) return;
+  const int64_t key = most - probabilities.begin();
+  const auto token = [&](int64_t at) { return QString::fromStdString(trace.token_text[static_cast<size_t>(at)]); };
+  title_->setText(tr("Query %1 “%2” of head %3:%4, most on key %5 “%6” (%7)")
+                      .arg(position)
+                      .arg(token(position))
+                      .arg(asked_->first.layer)
+                      .arg(asked_->first.head)
+                      .arg(key)
+                      .arg(token(key))
+                      .arg(static_cast<double>(*most), 0, 'g', 3));
+  probabilities_ = probabilities;
+  view_->SetTints(TintsOf(probabilities));
+  if (view_->query() != position) {
+    view_->SetQuery(position);
+    // The text follows the map's pointer to what the query reads, not to the query.
+    if (!view_->hasFocus()) view_->ScrollTo(key);
+  }
+}
+
+std::optional<int64_t> TextPane::RowOf(int64_t token) const {
+  const std::vector<int32_t>& rows = state_->heads.trace().row_positions;
+  const auto row = std::lower_bound(rows.begin(), rows.end(), token);
+  if (row == rows.end()) return std::nullopt;
+  return row - rows.begin();
+}
+
+void TextPane::Choose(int64_t token, bool as_query) {
+  const TraceSummary& trace = state_->heads.trace();
+  const std::optional<int64_t> present = state_->focus.row();
+  // A token that comes after the query is no key of it.
+  const bool is_key =
+      present && *present < trace.num_rows && token <= trace.row_positions[static_cast<size_t>(*present)];
+  if (!as_query && is_key) {
+    state_->focus.GoTo(*present, token);
+  } else if (const std::optional<int64_t> row = RowOf(token)) {
+    state_->focus.GoTo(*row, trace.row_positions[static_cast<size_t>(*row)]);
+  }
+}
+
+void TextPane::Step(int step) {
+  const int64_t last = state_->heads.trace().num_rows - 1;
+  if (last < 0) return;
+  const int64_t row = std::clamp<int64_t>(state_->focus.row().value_or(0) + step, 0, last);
+  state_->focus.Choose(row);
+  view_->ScrollTo(state_->heads.trace().row_positions[static_cast<size_t>(row)]);
+}
+
+QWidget* MakeTextPane(WindowState* state) {
+  return new TextPane(state);
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "token_view.h"
+
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QScrollBar>
+#include <QToolTip>
+#include <algorithm>
+
+namespace headscope::ui {
+namespace {
+
+constexpr int kMargin = 6, kLongestToken = 200;
+constexpr QColor kTint(230, 120, 30), kQueryFrame(60, 170, 100), kKeyFrame(80, 140, 220);
+
+}  // namespace
+
+std::vector<int64_t> BreakLines(const std::vector<int>& token_widths, const std::vector<bool>& ends_line, int width) {
+  std::vector<int64_t> lines;
+  int x = 0;
+  bool begins = true;
+  for (size_t token = 0; token < token_widths.size(); ++token) {
+    if (begins || x + token_widths[token] > width) {
+      lines.push_back(static_cast<int64_t>(token));
+      x = 0;
+    }
+    x += token_widths[token];
+    begins = ends_line[token];
+  }
+  return lines;
+}
+
+TokenView::TokenView(QWidget* parent) : QAbstractScrollArea(parent) {
+  setObjectName(QStringLiteral("tokenView"));
+  setAccessibleName(tr("The prompt, tinted by the query's attention"));
+  setFocusPolicy(Qt::StrongFocus);
+  setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  setFrameShape(NoFrame);
+  viewport()->setMouseTracking(true);
+}
+
+int TokenView::LineHeight() const {
+  return fontMetrics().height() + 4;
+}
+
+void TokenView::SetTokens(const std::vector<std::string>& tokens) {
+  texts_.clear();
+  ends_line_.clear();
+  for (const std::string& token : tokens) {
+    const QString text = QString::fromStdString(token);
+    // Printable text has its line ends as "\n".
+    ends_line_.push_back(text.endsWith(QStringLiteral("\\n")));
+    texts_.push_back(text.left(kLongestToken));
+  }
+  tints_.clear();
+  query_.reset();
+  key_.reset();
+  Measure();
+  verticalScrollBar()->setValue(0);
+}
+
+void TokenView::Measure() {
+  QHash<QString, int> known;  // a prompt has far fewer different tokens than tokens
+  widths_.clear();
+  const QFontMetrics metrics = fontMetrics();
+  for (const QString& text : texts_) {
+    auto width = known.constFind(text);
+    if (width == known.constEnd()) width = known.insert(text, std::max(metrics.horizontalAdvance(text), 2));
+    widths_.push_back(*width);
+  }
+  LayOut();
+}
+
+void TokenView::LayOut() {
+  lines_ = BreakLines(widths_, ends_line_, std::max(viewport()->width() - 2 * kMargin, 40));
+  const int lines = static_cast<int>(lines_.size()), page = std::max(viewport()->height() / LineHeight(), 1);
+  verticalScrollBar()->setRange(0, std::max(lines - page, 0));
+  verticalScrollBar()->setPageStep(page);
+  viewport()->update();
+}
+
+void TokenView::SetTints(std::vector<float> tints) {
+  tints_ = std::move(tints);
+  viewport()->update();
+}
+
+void TokenView::SetQuery(std::optional<int64_t> token) {
+  if (token == query_) return;
+  query_ = token;
+  viewport()->update();
+}
+
+void TokenView::SetKey(std::optional<int64_t> token) {
+  if (token == key_) return;
+  key_ = token;
+  viewport()->update();
+}
+
+float TokenView::TintOf(int64_t token) const {
+  return token >= 0 && token < static_cast<int64_t>(tints_.size()) ? tints_[static_cast<size_t>(token)] : 0;
+}
+
+int64_t TokenView::LineOf(int64_t token) const {
+  return std::upper_bound(lines_.begin(), lines_.end(), token) - lines_.begin() - 1;
+}
+
+void TokenView::ScrollTo(int64_t token) {
+  if (token < 0 || token >= num_tokens()) return;
+  const auto line = static_cast<int>(LineOf(token));
+  const int first = verticalScrollBar()->value(), page = verticalScrollBar()->pageStep();
+  if (line < first || line >= first + page) verticalScrollBar()->setValue(line - page / 2);
+}
+
+QRect TokenView::RectOf(int64_t token) const {
+  if (token < 0 || token >= num_tokens()) return {};
+  const int64_t line = LineOf(token);
+  int x = kMargin;
+  for (int64_t at = lines_[static_cast<size_t>(line)]; at < token; ++at) x += widths_[static_cast<size_t>(at)];
+  const QRect rect(x, (static_cast<int>(line) - verticalScrollBar()->value()) * LineHeight() + 2,
+                   widths_[static_cast<size_t>(token)], LineHeight());
+  return viewport()->rect().intersects(rect) ? rect : QRect();
+}
+
+std::optional<int64_t> TokenView::TokenAt(QPoint at) const {
+  const auto line = static_cast<size_t>(std::max(at.y() - 2, 0) / LineHeight() + verticalScrollBar()->value());
+  if (line >= lines_.size()) return std::nullopt;
+  const int64_t end = line + 1 < lines_.size() ? lines_[line + 1] : num_tokens();
+  int x = kMargin;
+  for (int64_t token = lines_[line]; token < end; ++token) {
+    x += widths_[static_cast<size_t>(token)];
+    if (at.x() < x) return token;
+  }
+  return std::nullopt;
+}
+
+void TokenView::paintEvent(QPaintEvent*) {
+  QPainter painter(viewport());
+  painter.fillRect(viewport()->rect(), palette().base());
+  if (texts_.empty()) {
+    painter.setPen(palette().color(QPalette::PlaceholderText));
+    painter.drawText(viewport()->rect(), Qt::AlignCenter, tr("Open a trace to read its prompt."));
+    return;
+  }
+  const QColor ink = palette().color(QPalette::Text), faint = palette().color(QPalette::PlaceholderText);
+  const int height = LineHeight(), ascent = fontMetrics().ascent();
+  const auto first = static_cast<size_t>(verticalScrollBar()->value());
+  int y = 2;
+  for (size_t line = first; line < lines_.size() && y < viewport()->height(); ++line, y += height) {
+    const int64_t end = line + 1 < lines_.size() ? lines_[line + 1] : num_tokens();
+    int x = kMargin;
+    for (int64_t token = lines_[line]; token < end; ++token) {
+      const auto at = static_cast<size_t>(token);
+      const QRect rect(x, y, widths_[at], height);
+      x += widths_[at];
+      if (const float tint = TintOf(token); tint > 0) {
+        QColor color = kTint;
+        color.setAlphaF(std::min(0.85f * tint, 0.85f));
+        painter.fillRect(rect, color);
+      }
+      painter.setPen(query_ && token > *query_ ? faint : ink);
+      painter.drawText(rect.x(), rect.y() + 2 + ascent, texts_[at]);
+      if (token != query_ && token != key_) continue;
+      painter.setPen(QPen(token == query_ ? kQueryFrame : kKeyFrame, 2));
+      painter.drawRect(rect.adjusted(0, 0, -1, -1));
+    }
+  }
+  if (hasFocus()) {
+    painter.setPen(palette().color(QPalette::Highlight));
+    painter.drawRect(viewport()->rect().adjusted(0, 0, -1, -1));
+  }
+}
+
+void TokenView::resizeEvent(QResizeEvent*) {
+  // What stands at the top stays there.
+  const auto top = static_cast<size_t>(verticalScrollBar()->value());
+  const int64_t token = top < lines_.size() ? lines_[top] : 0;
+  LayOut();
+  if (!lines_.empty()) verticalScrollBar()->setValue(static_cast<int>(LineOf(token)));
+}
+
+void TokenView::changeEvent(QEvent* event) {
+  if (event->type() == QEvent::FontChange) Measure();
+  QAbstractScrollArea::changeEvent(event);
+}
+
+void TokenView::mousePressEvent(QMouseEvent* event) {
+  const std::optional<int64_t> token = TokenAt(event->position().toPoint());
+  if (!token || (event->button() != Qt::LeftButton && event->button() != Qt::RightButton)) return;
+  const bool as_query = event->button() == Qt::RightButton || event->modifiers().testFlag(Qt::ControlModifier);
+  Q_EMIT TokenClicked(*token, as_query);
+}
+
+void TokenView::keyPressEvent(QKeyEvent* event) {
+  if (event->key() == Qt::Key_Left || event->key() == Qt::Key_Right) {
+    Q_EMIT QueryStepped(event->key() == Qt::Key_Left ? -1 : 1);
+    return;
+  }
+  QAbstractScrollArea::keyPressEvent(event);
+}
+
+bool TokenView::viewportEvent(QEvent* event) {
+  if (event->type() == QEvent::ToolTip) {
+    const auto* help = static_cast<QHelpEvent*>(event);
+    if (const auto token = TokenAt(help->pos())) {
+      QToolTip::showText(help->globalPos(),
+                         tr("Token %1. Click: see it as a key of the query; Ctrl + click or right-click: make it the "
+                            "query. Left, Right: the query before and after.")
+                             .arg(*token),
+                         this);
+    } else {
+      QToolTip::hideText();
+    }
+    return true;
+  }
+  return QAbstractScrollArea::viewportEvent(event);
+}
+
+}  // namespace headscope::ui

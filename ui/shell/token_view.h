@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prompt as running text, each token tinted by a weight of its own. Only the lines in sight are painted, so that
+// 131,072 tokens cost no more than a page.
+#pragma once
+
+#include <QAbstractScrollArea>
+#include <QHash>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace headscope::ui {
+
+// The first token of each line, when lines are at most `width` wide; a token that ends a line of the text ends its line
+// here, too. Pure; linear in the number of tokens.
+std::vector<int64_t> BreakLines(const std::vector<int>& token_widths, const std::vector<bool>& ends_line, int width);
+
+class TokenView : public QAbstractScrollArea {
+  Q_OBJECT
+
+ public:
+  explicit TokenView(QWidget* parent = nullptr);
+
+  void SetTokens(const std::vector<std::string>& tokens);
+  // Of every token, 0 to 1: how strongly it is tinted. Empty: none is.
+  void SetTints(std::vector<float> tints);
+  // The query, which has a frame; tokens after it are faint. And the key under the pointer.
+  void SetQuery(std::optional<int64_t> token);
+  void SetKey(std::optional<int64_t> token);
+  std::optional<int64_t> query() const { return query_; }
+  float TintOf(int64_t token) const;
+  void ScrollTo(int64_t token);
+
+  std::optional<int64_t> TokenAt(QPoint at) const;
+  QRect RectOf(int64_t token) const;  // in the viewport's coordinates; empty when it is out of sight
+
+ Q_SIGNALS:
+  void TokenClicked(qint64 token, bool as_query);
+  void QueryStepped(int step);
+
+ protected:
+  void paintEvent(QPaintEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void changeEvent(QEvent* event) override;
+  bool viewportEvent(QEvent* event) override;
+
+ private:
+  void Measure();
+  void LayOut();
+  int LineHeight() const;
+  int64_t LineOf(int64_t token) const;
+  int64_t num_tokens() const { return static_cast<int64_t>(texts_.size()); }
+
+  std::vector<QString> texts_;
+  std::vector<int> widths_;
+  std::vector<bool> ends_line_;
+  std::vector<int64_t> lines_;  // first tokens
+  std::vector<float> tints_;
+  std::optional<int64_t> query_, key_;
+};
+
+}  // namespace headscope::ui

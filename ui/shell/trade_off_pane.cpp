@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trade_off_pane.h"
+
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QLabel>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QToolTip>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <cmath>
+
+#include "panes.h"
+
+namespace headscope::ui {
+namespace {
+
+constexpr double kDot = 4.5, kReach = 9;  // pixels
+constexpr QColor kPointColor(86, 140, 200), kFrontColor(40, 150, 90), kDenseColor(140, 140, 150),
+    kTargetColor(192, 72, 120);
+
+QString AxisNumber(double value) {
+  return value != 0 && std::abs(value) < 0.01 ? QString::number(value, 'e', 0) : QString::number(value, 'g', 3);
+}
+
+}  // namespace
+
+double TradeOffChart::Axis::Place(double value) const {
+  if (logarithmic) return (std::log(std::max(value, begin)) - std::log(begin)) / (std::log(end) - std::log(begin));
+  return (value - begin) / (end - begin);
+}
+
+TradeOffChart::TradeOffChart(WindowState* state, QWidget* parent) : QWidget(parent), state_(state) {
+  setObjectName(QStringLiteral("tradeOffChart"));
+  setAccessibleName(tr("Runs of this head: cost against quality"));
+  setFocusPolicy(Qt::StrongFocus);
+  setMouseTracking(true);
+  connect(&state->runs, &QAbstractItemModel::modelReset, this, &TradeOffChart::Rebuild);
+  connect(&state->heads, &HeadStore::SelectionChanged, this, &TradeOffChart::Rebuild);
+  connect(&state->trial, &MethodTrial::Changed, this, [this] { update(); });
+  connect(&state->trial, &MethodTrial::MethodChanged, this, &TradeOffChart::Rebuild);
+}
+
+void TradeOffChart::SetAxes(CostAxis cost, QualityAxis quality) {
+  cost_ = cost;
+  quality_ = quality;
+  Rebuild();
+}
+
+void TradeOffChart::Rebuild() {
+  points_.clear();
+  current_.reset();
+  if (state_->heads.selected()) {
+    points_ = MakeTradeOff(state_->runs.runs(), *state_->heads.selected(),
+                           state_->trial.is_decode() ? "decode" : "prefill", cost_, quality_);
+  }
+  x_ = {};
+  y_ = {};
+  if (!points_.empty()) {
+    const auto by_cost = [](const auto& a, const auto& b) { return a.cost < b.cost; };
+    const auto by_quality = [](const auto& a, const auto& b) { return a.quality < b.quality; };
+    const auto [cheapest, dearest] = std::minmax_element(points_.begin(), points_.end(), by_cost);
+    const auto [least, most] = std::minmax_element(points_.begin(), points_.end(), by_quality);
+    x_.end = cost_ == CostAxis::kKeptShare ? 1 : std::max(dearest->cost * 1.05, 1e-6);
+    if (LessIsBetter(quality_)) {
+      y_.end = std::max(most->quality * 1.05, 1e-9);
+    } else {
+      // Masses crowd below 1: the axis begins under the least of them and the target.
+      y_.begin = std::max(0.0, std::floor((std::min(least->quality, state_->trial.target()) - 0.02) * 20) / 20);
+    }
+  }
+  update();
+}
+
+QRectF TradeOffChart::Plot(const QRect& area) const {
+  const QFontMetricsF metrics(font());
+  return QRectF(area).adjusted(metrics.horizontalAdvance(QStringLiteral("0.0000")) + 8, metrics.height() + 4, -12,
+                               -2 * metrics.height() - 6);
+}
+
+QPointF TradeOffChart::PlaceIn(const QRectF& plot, const TradeOffPoint& point) const {
+  return {plot.left() + plot.width() * x_.Place(point.cost), plot.bottom() - plot.height() * y_.Place(point.quality)};
+}
+
+QPoint TradeOffChart::PlaceOf(const TradeOffPoint& point) const {
+  return PlaceIn(Plot(rect()), point).toPoint();
+}
+
+void TradeOffChart::Paint(QPainter& painter, const QRect& area) const {
+  painter.fillRect(area, palette().base());
+  const QRectF plot = Plot(area);
+  const QFontMetricsF metrics(font());
+  painter.setRenderHint(QPainter::Antialiasing);
+  if (points_.empty()) {
+    painter.setPen(palette().color(QPalette::PlaceholderText));
+    painter.drawText(area.adjusted(12, 4, -12, -4), Qt::AlignCenter | Qt::TextWordWrap,
+                     tr("No runs of this head yet. Ctrl+R measures the panel's method, Ctrl+Shift+R every method."));
+    return;
+  }
+  QColor faint = palette().color(QPalette::Text);
+  faint.setAlphaF(0.65f);
+  painter.setPen(faint);
+  painter.drawLine(plot.bottomLeft(), plot.bottomRight());
+  painter.drawLine(plot.topLeft(), plot.bottomLeft());
+  constexpr int kTicks = 4;
+  for (int tick = 0; tick <= kTicks; ++tick) {
+    const double share = static_cast<double>(tick) / kTicks;
+    const double x = plot.left() + plot.width() * share, y = plot.bottom() - plot.height() * share;
+    painter.drawLine(QPointF(x, plot.bottom()), QPointF(x, plot.bottom() + 3));
+    painter.drawText(QRectF(x - 30, plot.bottom() + 3, 60, metrics.height()), Qt::AlignCenter,
+                     AxisNumber(x_.begin + (x_.end - x_.begin) * share));
+    painter.drawLine(QPointF(plot.left() - 3, y), QPointF(plot.left(), y));
+    if (tick % 2 == 0 || plot.height() > 6 * metrics.height()) {
+      painter.drawText(QRectF(area.left(), y - metrics.height() / 2, plot.left() - area.left() - 5, metrics.height()),
+                       Qt::AlignRight | Qt::AlignVCenter, AxisNumber(y_.begin + (y_.end - y_.begin) * share));
+    }
+  }
+  painter.drawText(QRectF(area.left(), plot.bottom() + 3 + metrics.height(), area.width(), metrics.height()),
+                   Qt::AlignCenter, tr(CostName(cost_)));
+  painter.drawText(QRectF(area.left() + 4, area.top() + 1, area.width(), metrics.height()), Qt::AlignLeft,
+                   tr(QualityName(quality_)));
+  if (!LessIsBetter(quality_)) {
+    const double y = plot.bottom() - plot.height() * y_.Place(state_->trial.target());
+    painter.setPen(QPen(kTargetColor, 1, Qt::DashLine));
+    painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y));
+    // Below the line: above it stands the axis' name.
+    painter.drawText(QRectF(plot.left(), y + 1, plot.width(), metrics.height()), Qt::AlignLeft,
+                     tr(" target %1").arg(state_->trial.target()));
+  }
+  QPolygonF front;
+  for (const TradeOffPoint& point : Front(points_)) front.append(PlaceIn(plot, point));
+  painter.setPen(QPen(kFrontColor, 1.5));
+  painter.setBrush(Qt::NoBrush);
+  painter.drawPolyline(front);
+  std::vector<QRectF> names;
+  for (size_t i = 0; i < points_.size(); ++i) {
+    const analysis::MethodResult& run = state_->runs.runs()[points_[i].run];
+    const QPointF at = PlaceIn(plot, points_[i]);
+    painter.setPen(current_ == i ? QPen(palette().color(QPalette::Text), 2) : QPen(Qt::NoPen));
+    painter.setBrush(IsDenseRun(run) ? kDenseColor : points_[i].on_front ? kFrontColor : kPointColor);
+    painter.drawEllipse(at, kDot, kDot);
+    if (!points_[i].on_front) continue;
+    // A name that would lie over another one is left to the tooltip.
+    const QString name = QString::fromStdString(run.method);
+    const double width = metrics.horizontalAdvance(name);
+    const double x = std::min(at.x() + kDot + 3, plot.right() - width);
+    for (const double y : {at.y() + 3, at.y() - metrics.height() - 3}) {
+      const QRectF place(x, y, width, metrics.height());
+      if (y < plot.top() || y + metrics.height() > plot.bottom() ||
+          std::any_of(names.begin(), names.end(), [&](const QRectF& other) { return other.intersects(place); }))
+        continue;
+      names.push_back(place);
+      painter.setPen(faint);
+      painter.drawText(place, Qt::AlignLeft, name);
+      break;
+    }
+  }
+}
+
+void TradeOffChart::paintEvent(QPaintEvent*) {
+  QPainter painter(this);
+  Paint(painter, rect());
+  if (!hasFocus()) return;
+  painter.setRenderHint(QPainter::Antialiasing, false);
+  painter.setBrush(Qt::NoBrush);
+  painter.setPen(palette().color(QPalette::Highlight));
+  painter.drawRect(rect().adjusted(0, 0, -1, -1));
+}
+
+std::optional<size_t> TradeOffChart::PointAt(QPointF at) const {
+  std::optional<size_t> nearest;
+  double least = kReach;
+  for (size_t i = 0; i < points_.size(); ++i) {
+    const QPointF away = PlaceIn(Plot(rect()), points_[i]) - at;
+    const double distance = std::hypot(away.x(), away.y());
+    if (distance >= least) continue;
+    least = distance;
+    nearest = i;
+  }
+  return nearest;
+}
+
+QString TradeOffChart::Describe(const TradeOffPoint& point) const {
+  const analysis::MethodResult& run = state_->runs.runs()[point.run];
+  return tr("%1 %2\n%3: %4, %5: %6%7\nClick: open this run")
+      .arg(QString::fromStdString(run.method), QString::fromStdString(run.parameters), tr(CostName(cost_)))
+      .arg(point.cost, 0, 'g', 4)
+      .arg(tr(QualityName(quality_)))
+      .arg(point.quality, 0, 'g', 4)
+      .arg(point.on_front ? tr("\nNo other run costs less and is better.") : QString());
+}
+
+bool TradeOffChart::event(QEvent* event) {
+  if (event->type() != QEvent::ToolTip) return QWidget::event(event);
+  const auto* help = static_cast<QHelpEvent*>(event);
+  if (const auto point = PointAt(help->pos())) {
+    QToolTip::showText(help->globalPos(), Describe(points_[*point]), this);
+  } else {
+    QToolTip::hideText();
+  }
+  return true;
+}
+
+void TradeOffChart::Open(size_t point) {
+  const analysis::MethodResult run = state_->runs.runs()[points_[point].run];
+  state_->ShowRun(run);  // which makes the points anew: they are the same ones
+  if (point < points_.size()) current_ = point;
+  update();
+}
+
+void TradeOffChart::mousePressEvent(QMouseEvent* event) {
+  if (const auto point = PointAt(event->position()); point && event->button() == Qt::LeftButton) Open(*point);
+}
+
+void TradeOffChart::mouseMoveEvent(QMouseEvent* event) {
+  setCursor(PointAt(event->position()) ? Qt::PointingHandCursor : Qt::ArrowCursor);
+}
+
+void TradeOffChart::keyPressEvent(QKeyEvent* event) {
+  const int step = event->key() == Qt::Key_Left ? -1 : event->key() == Qt::Key_Right ? 1 : 0;
+  if (points_.empty() || (step == 0 && event->key() != Qt::Key_Return && event->key() != Qt::Key_Enter)) {
+    QWidget::keyPressEvent(event);
+    return;
+  }
+  if (step == 0) {
+    if (current_) Open(*current_);
+    return;
+  }
+  // By ascending cost.
+  std::vector<size_t> order(points_.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(),
+                   [this](size_t a, size_t b) { return points_[a].cost < points_[b].cost; });
+  const auto at = current_ ? std::find(order.begin(), order.end(), *current_) - order.begin() + step : 0;
+  current_ = order[static_cast<size_t>(std::clamp<std::ptrdiff_t>(at, 0, std::ssize(order) - 1))];
+  setAccessibleDescription(Describe(points_[*current_]));
+  update();
+}
+
+void TradeOffChart::focusInEvent(QFocusEvent*) {
+  update();
+}
+void TradeOffChart::focusOutEvent(QFocusEvent*) {
+  update();
+}
+
+TradeOffPane::TradeOffPane(WindowState* state, QWidget* parent) : QWidget(parent) {
+  auto* cost = new QComboBox;
+  cost->setObjectName(QStringLiteral("tradeOffCost"));
+  cost->setToolTip(tr("What a run costs: to the right is dearer"));
+  for (const CostAxis axis : {CostAxis::kKeptShare, CostAxis::kMilliseconds}) cost->addItem(tr(CostName(axis)));
+  auto* quality = new QComboBox;
+  quality->setObjectName(QStringLiteral("tradeOffQuality"));
+  quality->setToolTip(tr("What a run keeps, or how far its output is off"));
+  for (const QualityAxis axis : {QualityAxis::kCraFifth, QualityAxis::kCraMean, QualityAxis::kRelativeError})
+    quality->addItem(tr(QualityName(axis)));
+  auto* chart = new TradeOffChart(state);
+  const auto apply = [chart, cost, quality] {
+    chart->SetAxes(static_cast<CostAxis>(cost->currentIndex()), static_cast<QualityAxis>(quality->currentIndex()));
+  };
+  connect(cost, &QComboBox::currentIndexChanged, chart, apply);
+  connect(quality, &QComboBox::currentIndexChanged, chart, apply);
+  auto* top = new QHBoxLayout;
+  top->addWidget(quality, 1);
+  top->addWidget(new QLabel(tr("over")));
+  top->addWidget(cost, 1);
+  for (QComboBox* box : {cost, quality}) box->setMinimumContentsLength(8);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(6, 2, 6, 4);
+  layout->setSpacing(2);
+  layout->addLayout(top);
+  layout->addWidget(chart, 1);
+}
+
+QWidget* MakeTradeOffPane(WindowState* state) {
+  return new TradeOffPane(state);
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runs of the head on show as points: what they cost against what they keep. The front joins those that no other
+// run beats; a line stands at the target. A click, or Enter, opens a run.
+#pragma once
+
+#include <QComboBox>
+#include <QWidget>
+
+#include "trade_off.h"
+#include "window_state.h"
+
+namespace headscope::ui {
+
+class TradeOffChart : public QWidget {
+  Q_OBJECT
+
+ public:
+  // `state` outlives the chart.
+  explicit TradeOffChart(WindowState* state, QWidget* parent = nullptr);
+
+  void SetAxes(CostAxis cost, QualityAxis quality);
+  const std::vector<TradeOffPoint>& points() const { return points_; }
+  QPoint PlaceOf(const TradeOffPoint& point) const;  // in widget coordinates
+  // Without a widget's frame, for a file, too.
+  void Paint(QPainter& painter, const QRect& area) const;
+
+  QSize sizeHint() const override { return {320, 160}; }
+  QSize minimumSizeHint() const override { return {200, 90}; }
+
+ protected:
+  bool event(QEvent* event) override;
+  void paintEvent(QPaintEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void focusInEvent(QFocusEvent* event) override;
+  void focusOutEvent(QFocusEvent* event) override;
+
+ private:
+  struct Axis {
+    double begin = 0, end = 1;
+    bool logarithmic = false;
+    double Place(double value) const;  // 0 to 1
+  };
+  void Rebuild();
+  void Open(size_t point);
+  QRectF Plot(const QRect& area) const;
+  QPointF PlaceIn(const QRectF& plot, const TradeOffPoint& point) const;
+  std::optional<size_t> PointAt(QPointF at) const;
+  QString Describe(const TradeOffPoint& point) const;
+
+  WindowState* const state_;
+  CostAxis cost_ = CostAxis::kKeptShare;
+  QualityAxis quality_ = QualityAxis::kCraFifth;
+  std::vector<TradeOffPoint> points_;
+  Axis x_, y_;
+  std::optional<size_t> current_;  // that the keyboard is on
+};
+
+class TradeOffPane : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit TradeOffPane(WindowState* state, QWidget* parent = nullptr);
+};
+
+}  // namespace headscope::ui

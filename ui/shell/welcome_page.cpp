@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "welcome_page.h"
+
+#include <QFileInfo>
+#include <QHBoxLayout>
+#include <QKeyEvent>
+#include <algorithm>
+
+#include "shown_text.h"
+
+namespace headscope::ui {
+namespace {
+
+constexpr int kMostRecent = 5, kWidth = 560;
+
+constexpr TourStep kTour[WelcomePage::kTourSteps] = {
+    {"go-matrixDock",
+     "Every cell is a head, coloured by a metric. Click one, or walk with the arrow keys. The tab Maps shows every "
+     "head's map at a glance, the table below has the numbers and a filter."},
+    {"go-map",
+     "The map has a query in every row and a key in every column. Zoom with the wheel, move with a drag, fit with F. "
+     "What a method leaves out is grey."},
+    {"panel",
+     "The panel tries a sparse method: move a slider, and mask, kept share and CRA follow. CRA is the share of a "
+     "query's "
+     "attention that is kept."},
+    {"go-massDock",
+     "How many queries keep how much. Drag the line to the target; Meet target finds the cheapest parameters that "
+     "reach "
+     "it. Drag elsewhere to mark those queries on the map."},
+    {"go-runsDock",
+     "Ctrl+R measures the method beside dense attention, Ctrl+Shift+T every method at equal kept mass. Trade-off draws "
+     "the result. The Methods menu tunes all heads at once."},
+};
+
+void Empty(QVBoxLayout* layout) {
+  while (QLayoutItem* item = layout->takeAt(0)) {
+    delete item->widget();
+    delete item;
+  }
+}
+
+}  // namespace
+
+WelcomePage::WelcomePage(QWidget* parent)
+    : QFrame(parent),
+      page_(new QWidget(this)),
+      tour_(new QWidget(this)),
+      recent_(new QVBoxLayout),
+      heads_(new QVBoxLayout),
+      recent_title_(new QLabel(tr("Recent"))),
+      heads_title_(new QLabel(tr("Heads worth a look"))),
+      tour_text_(new QLabel),
+      next_(new QPushButton),
+      before_(new QPushButton(tr("Back"))) {
+  setObjectName(QStringLiteral("welcomePage"));
+  setAccessibleName(tr("Welcome"));
+  setFrameShape(StyledPanel);
+  setAutoFillBackground(true);
+  auto* title =
+      new QLabel(tr("<h2>headscope</h2>A profiler for attention heads: what each head reads, and what a "
+                    "sparse method would keep of it."));
+  title->setWordWrap(true);
+  auto* open = new QPushButton(tr("Open trace…"));
+  open->setToolTip(tr("Open a captured trace (Ctrl+O)"));
+  auto* capture = new QPushButton(tr("Capture…"));
+  capture->setToolTip(tr("Run a model on a prompt and record its heads (Ctrl+N)"));
+  auto* tour = new QPushButton(tr("Tour in five steps"));
+  tour->setObjectName(QStringLiteral("startTour"));
+  auto* close = new QPushButton(tr("Close"));
+  close->setToolTip(tr("Esc; Help has this page again"));
+  auto* buttons = new QHBoxLayout;
+  for (QPushButton* button : {open, capture, tour}) buttons->addWidget(button);
+  buttons->addStretch(1);
+  buttons->addWidget(close);
+  auto* page = new QVBoxLayout(page_);
+  page->addWidget(title);
+  for (QLabel* label : {recent_title_, heads_title_}) label->setForegroundRole(QPalette::PlaceholderText);
+  page->addWidget(recent_title_);
+  page->addLayout(recent_);
+  page->addWidget(heads_title_);
+  page->addLayout(heads_);
+  page->addLayout(buttons);
+
+  tour_text_->setObjectName(QStringLiteral("tourText"));
+  tour_text_->setWordWrap(true);
+  next_->setObjectName(QStringLiteral("tourNext"));
+  auto* steps = new QHBoxLayout;
+  steps->addStretch(1);
+  steps->addWidget(before_);
+  steps->addWidget(next_);
+  auto* tour_layout = new QVBoxLayout(tour_);
+  tour_layout->addWidget(tour_text_);
+  tour_layout->addLayout(steps);
+
+  auto* layout = new QVBoxLayout(this);
+  layout->addWidget(page_);
+  layout->addWidget(tour_);
+  connect(open, &QPushButton::clicked, this, [this] { Q_EMIT OpenRequested({}); });
+  connect(capture, &QPushButton::clicked, this, &WelcomePage::CaptureRequested);
+  connect(tour, &QPushButton::clicked, this, [this] { ShowStep(0); });
+  connect(close, &QPushButton::clicked, this, &QWidget::hide);
+  connect(next_, &QPushButton::clicked, this, [this] { ShowStep(step_ + 1); });
+  connect(before_, &QPushButton::clicked, this, [this] { ShowStep(step_ - 1); });
+  hide();
+}
+
+QPushButton* WelcomePage::AddLink(QVBoxLayout* layout, const QString& text, const QString& tip) {
+  auto* link = new QPushButton(text);
+  link->setFlat(true);
+  link->setStyleSheet(QStringLiteral("text-align: left; padding: 2px 8px;"));
+  link->setToolTip(tip);
+  layout->addWidget(link);
+  return link;
+}
+
+void WelcomePage::Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads) {
+  if (sibling_ != sibling) {
+    sibling_ = sibling;
+    sibling->installEventFilter(this);
+  }
+  step_ = -1;
+  Empty(recent_);
+  Empty(heads_);
+  for (const QString& path : recent.mid(0, kMostRecent)) {
+    connect(AddLink(recent_, ShownInMenu(QFileInfo(path).fileName()), ShownToolTip(path)), &QPushButton::clicked, this,
+            [this, path] {
+              hide();
+              Q_EMIT OpenRequested(path);
+            });
+  }
+  for (const HeadWorthALook& one : heads) {
+    const QString text = tr("%1:%2 – %3").arg(one.head.layer).arg(one.head.head).arg(one.why);
+    connect(AddLink(heads_, text, tr("Open this head")), &QPushButton::clicked, this, [this, head = one.head] {
+      hide();
+      Q_EMIT HeadRequested(head);
+    });
+  }
+  recent_title_->setVisible(!recent.isEmpty());
+  heads_title_->setVisible(!heads.empty());
+  page_->show();
+  tour_->hide();
+  show();
+  Place();
+  page_->findChild<QPushButton*>(QStringLiteral("startTour"))->setFocus();
+}
+
+void WelcomePage::Place() {
+  if (sibling_ == nullptr || !isVisible()) return;
+  const QRect over = sibling_->geometry();
+  const int width = std::min(kWidth, over.width());
+  const int height = std::min(heightForWidth(width) > 0 ? heightForWidth(width) : sizeHint().height(), over.height());
+  // A tour lies at the lower end: what it speaks of is to be seen.
+  const int top = step_ < 0 ? over.top() + (over.height() - height) / 2 : over.bottom() - height;
+  setGeometry(over.left() + (over.width() - width) / 2, top, width, height);
+  raise();
+}
+
+void WelcomePage::ShowStep(int step) {
+  if (step < 0 || step >= kTourSteps) {
+    hide();
+    step_ = -1;
+    return;
+  }
+  step_ = step;
+  const TourStep& shown = kTour[step];
+  tour_text_->setText(tr("<b>%1 of %2.</b> %3").arg(step + 1).arg(kTourSteps).arg(tr(shown.text)));
+  before_->setEnabled(step > 0);
+  next_->setText(step + 1 < kTourSteps ? tr("Next") : tr("Done"));
+  page_->hide();
+  tour_->show();
+  Q_EMIT TourShows(QLatin1String(shown.action));
+  next_->setFocus();
+  layout()->activate();
+  Place();
+}
+
+void WelcomePage::keyPressEvent(QKeyEvent* event) {
+  if (event->key() != Qt::Key_Escape) return QFrame::keyPressEvent(event);
+  hide();
+  step_ = -1;
+}
+
+bool WelcomePage::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == sibling_ && (event->type() == QEvent::Resize || event->type() == QEvent::Move)) Place();
+  return QFrame::eventFilter(watched, event);
+}
+
+}  // namespace headscope::ui

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where to begin: recent traces, heads worth a look, open, capture, and a tour of five steps over the real panes. It
+// lies over the map while nothing is open, and when it is asked for.
+#pragma once
+
+#include <QFrame>
+#include <QLabel>
+#include <QPushButton>
+#include <QVBoxLayout>
+
+#include "worth_a_look.h"
+
+namespace headscope::ui {
+
+struct TourStep {
+  const char* action;  // object name of what shows the pane; empty: none
+  const char* text;
+};
+
+class WelcomePage : public QFrame {
+  Q_OBJECT
+
+ public:
+  explicit WelcomePage(QWidget* parent = nullptr);
+
+  // Shows itself over `sibling`, and takes no room from it.
+  void Open(QWidget* sibling, const QStringList& recent, const std::vector<HeadWorthALook>& heads);
+  int tour_step() const { return step_; }  // -1: no tour
+
+  static constexpr int kTourSteps = 5;
+
+ Q_SIGNALS:
+  void OpenRequested(const QString& path);  // empty: a dialog
+  void CaptureRequested();
+  void HeadRequested(headscope::analysis::HeadId head);
+  void TourShows(const QString& action);  // object name of an action
+
+ protected:
+  void keyPressEvent(QKeyEvent* event) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
+
+ private:
+  void Place();
+  void ShowStep(int step);
+  QPushButton* AddLink(QVBoxLayout* layout, const QString& text, const QString& tip);
+
+  QWidget* sibling_ = nullptr;
+  QWidget *page_, *tour_;
+  QVBoxLayout *recent_, *heads_;
+  QLabel *recent_title_, *heads_title_, *tour_text_;
+  QPushButton *next_, *before_;
+  int step_ = -1;
+};
+
+}  // namespace headscope::ui

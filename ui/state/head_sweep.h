@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// One method on every head of the trace: measured with its present parameters, or tuned to the target mass. Head after
+// head, in the trace's order; it can be stopped, and goes on where it stopped.
+#pragma once
+
+#include <QElapsedTimer>
+#include <QObject>
+#include <QString>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "head_store.h"
+#include "method_trial.h"
+
+namespace headscope::ui {
+
+class HeadSweep : public QObject {
+  Q_OBJECT
+
+ public:
+  enum class Kind { kMeasure, kTune };
+
+  // All of them outlive the sweep.
+  HeadSweep(Workbench* workbench, const MethodTrial* trial, HeadStore* heads, QObject* parent = nullptr);
+
+  // Begins anew with the trial's method, parameters and target, over the heads that the filter lets pass. A sweep under
+  // way ends. Does nothing without a trace, or when a method without budgets is to be tuned.
+  void Start(Kind kind);
+  void Stop();    // what is done stays
+  void Resume();  // goes on with the heads that are not done
+  void Clear();   // another trace
+
+  bool CanTune() const;
+  bool running() const { return running_; }
+  bool CanResume() const { return !running_ && done_.size() < chosen_.size(); }
+  Kind kind() const { return kind_; }
+  size_t num_chosen() const { return chosen_.size(); }
+  size_t num_done() const { return done_.size(); }
+  const std::string& method() const { return method_; }
+  const kernels::ParameterValues& values() const { return values_; }  // that it began with
+  double target() const { return target_; }
+  // What a tuning has found so far, in the trace's order.
+  std::vector<TunedSetting> Tuned() const;
+  // Sentences of heads that failed; the sweep went on.
+  const QStringList& failures() const { return failures_; }
+  // "SampleAttention tuned at 0.95 on 80 heads: 78 reach it, keeping 31.2 % on average."
+  QString Summary() const;
+
+ Q_SIGNALS:
+  void Began();
+  void Progressed(const headscope::ui::ProgressReport& report);
+  void Ended();  // finished, or stopped
+  void Measured(const headscope::analysis::MethodResult& run);
+  void Finished();  // every chosen head is done
+
+ private:
+  void Next();
+  void HeadDone(analysis::HeadId head);
+  void Failed(analysis::HeadId head, const std::string& sentence);
+  void Report(const std::string& stage, double of_head);
+
+  Workbench* const workbench_;
+  const MethodTrial* const trial_;
+  HeadStore* const heads_;
+  Kind kind_ = Kind::kMeasure;
+  std::string method_, title_;
+  kernels::ParameterValues values_;
+  double target_ = 0;
+  bool running_ = false;
+  int64_t number_ = 0;  // raised whenever it starts or stops: an answer of another one is dropped
+  std::vector<analysis::HeadId> chosen_;
+  std::map<analysis::HeadId, HeadResult> done_;
+  std::map<analysis::HeadId, TunedSetting> tuned_;
+  QStringList failures_;
+  size_t done_before_ = 0;  // when it started or went on
+  QElapsedTimer since_began_;
+};
+
+}  // namespace headscope::ui

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The query that panes beside the map are about: the one under the pointer, else the one that was chosen last. They
+// ask here for a place on the map, too. Rows are recorded rows.
+#pragma once
+
+#include <QObject>
+#include <cstdint>
+#include <optional>
+
+namespace headscope::ui {
+
+class QueryFocus : public QObject {
+  Q_OBJECT
+
+ public:
+  using QObject::QObject;
+
+  std::optional<int64_t> row() const { return pointed_ ? pointed_ : chosen_; }
+  std::optional<int64_t> column() const { return column_; }  // under the pointer
+
+  void Point(int64_t row, int64_t column);
+  void Leave();              // the pointer has left the map
+  void Choose(int64_t row);  // stays when the pointer leaves
+  void Clear();              // another trace
+  // The map shows and marks this score; its query is chosen.
+  void GoTo(int64_t row, int64_t column);
+
+ Q_SIGNALS:
+  void Changed();  // row() or column()
+  void GoToWanted(qint64 row, qint64 column);
+
+ private:
+  void Set(std::optional<int64_t> pointed, std::optional<int64_t> column, std::optional<int64_t> chosen);
+
+  std::optional<int64_t> pointed_, column_, chosen_;
+};
+
+}  // namespace headscope::ui
