@@ -102,6 +102,11 @@ void StoredTrace::ReadRoot() {
                                          "\"; open a file that headscope capture wrote");
   }
   version_ = file_.Integer32(root, "version");
+  if (version_ == kBidirectionalVersion) {
+    file_.Refuse("attribute version",
+                 "is 3: its layers attend in both directions, and this headscope analyses causal attention alone; read "
+                 "it from Python, with headscope.open");
+  }
   if (version_ < kFirstFormatVersion || version_ > kFormatVersion) {
     file_.Refuse("attribute version", "is " + std::to_string(version_) + "; this headscope reads versions " +
                                           std::to_string(kFirstFormatVersion) + " to " +

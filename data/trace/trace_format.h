@@ -16,6 +16,8 @@ inline constexpr char kFormatName[] = "headscope-trace";
 inline constexpr int32_t kFormatVersion = 2;
 // Still read: docs/trace_format.md, "Format 1".
 inline constexpr int32_t kFirstFormatVersion = 1;
+// Of traces of encoders, which the Python package writes and reads: docs/trace_format.md, "Format 3".
+inline constexpr int32_t kBidirectionalVersion = 3;
 
 // Limits of what a trace may say of itself; far beyond any known model, small enough that products of two fit 32 bits.
 inline constexpr int32_t kMaxLayers = 4096;
