@@ -40,7 +40,8 @@ class CpuDecode final : public DecodeDevice {
          DecodeRun* run)
         : device_(device),
           run_(run),
-          walk_(device.steps_, method, values, device.Problem(), RecordedOf(*device.heads_), {device.options_.num_threads}),
+          walk_(device.steps_, method, values, device.Problem(), RecordedOf(*device.heads_),
+                {device.options_.num_threads}),
           lse_(static_cast<size_t>(device.heads_->num_qo_heads)) {}
 
     Status Once(double* select_ms, double* attend_ms) override {

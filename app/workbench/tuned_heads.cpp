@@ -47,7 +47,7 @@ ui::TunedSetting TuneHead(OpenedTrace& trace, analysis::HeadId head, const std::
   tuned.kept_fraction = found.kept_fraction;
   tuned.mass = found.mass;
   tuned.device = recordings.front()->DeviceName();
-  if (const auto inside = trace.MassInTrace(*recordings.front()))
+  if (const auto inside = trace.MassInTrace(*recordings.front(), stop))
     tuned.outside_mass = analysis::MeanOutsideMass(*recordings.front(), *inside, 0, recordings.front()->num_rows);
   return tuned;
 }

@@ -39,6 +39,7 @@ class RunQueue : public QObject {
 
   bool CanSearch() const;  // a head is open, and the method has a budget
   bool searching() const { return searching_; }
+  bool measuring_all() const { return measuring_all_; }
 
  Q_SIGNALS:
   void Began(headscope::ui::RunQueue::Work work);

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "current_device.h"
+#include "decode/chained_selection.h"
 #include "decode/decode_check.h"
 #include "decode/dense_plan.h"
 #include "decode/quest_params.h"
-#include "decode/chained_selection.h"
 #include "device_pointers.h"
 #include "kernels/cuda_quest.h"
 #include "kernels/cuda_resources.h"

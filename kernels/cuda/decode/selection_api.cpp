@@ -8,9 +8,9 @@
 #include <limits>
 #include <string>
 
+#include "decode/chained_selection.h"
 #include "decode/decode_check.h"
 #include "decode/dense_plan.h"
-#include "decode/chained_selection.h"
 #include "decode/selection_params.h"
 #include "device_memory.h"
 #include "device_pointers.h"
