@@ -7,6 +7,7 @@
 #include "kernels/contiguous.h"
 #include "kernels/cpu_executor.h"
 #include "kernels/cpu_scores.h"
+#include "kernels/index_window.h"
 #include "model_device.h"
 
 namespace headscope::sparse_model {
@@ -40,6 +41,9 @@ class HostDevice final : public ModelDevice {
                  const kernels::ParameterValues& values, kernels::SparseIndex* index, std::string*) override {
     const kernels::AttentionProblem problem = ProblemOf(call);
     if (Status status = method.Select(problem, values, options_, index); !status.ok()) return status;
+    // As comparisons and GPUs cut it, so that a method keeps the same wherever it runs.
+    if (problem.window > 0 && problem.window < problem.seq_k)
+      *index = kernels::CutToWindow(index->View(), problem.window);
     Status status = kernels::AttendCpu(problem, index->View(), Wide(call), options_);
     if (status.ok()) Narrow(call);
     return status;

@@ -76,7 +76,8 @@ void ForEachHead(const FigureInput& input,
     const HeadTensorsPtr tensors = LoadHead(*input.traces[trace].trace, input.traces[trace].heads[head]);
     if (tensors->num_rows == 0) throw BadInputError(input.traces[trace].name + " holds no query rows: capture again");
     run(trace, head, tensors);
-    return {};
+    // What it made may be a part when it was stopped.
+    return input.stop.stop_requested() ? Status{StatusCode::kCancelled, "cancelled"} : Status{};
   });
   if (status.code() == StatusCode::kCancelled) throw CancelledError("the figure was stopped");
   CheckStatus(status, input.traces.front().name);

@@ -5,6 +5,7 @@
 
 #include "analysis/head_sweeps.h"
 #include "base/device.h"
+#include "kernels/method_names.h"
 
 namespace headscope::analysis {
 namespace {
@@ -38,6 +39,25 @@ std::vector<Shared> ShareMeasurements(const data::TraceReader& trace, const std:
   return all;
 }
 
+// The places of the methods that run on these heads: all, or those that comparison.left_out is not told of.
+Status WhichRun(const MeasuredHeads& measured, const ComparisonSweep& comparison, const std::stop_token& stop,
+                std::vector<size_t>* places) {
+  for (size_t i = 0; i < comparison.methods.size(); ++i) {
+    const AskedMethod& asked = comparison.methods[i];
+    const kernels::DecodeMethod* const decode = kernels::FindMethod(asked.name).decode;
+    if (comparison.left_out && decode != nullptr) {
+      const Status status = CheckDecodeRuns(measured, *decode, asked.values, comparison.options.num_threads, stop);
+      if (status.code() == kernels::StatusCode::kUnsupported) {
+        comparison.left_out(asked, status.message());
+        continue;
+      }
+      if (!status.ok()) return status;
+    }
+    places->push_back(i);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId>& heads,
@@ -63,12 +83,22 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
       knows_it->known.push_back(head);
       measured = knows_it;
     }
-    const Status status =
-        Measurement(measured, comparison.options, {comparison.options.device})
-            .Run(
-                methods, judged, sweep.stop, [&](const RepeatProgress&, double share) { cell.report(share); }, made);
-    return status.ok() ? status
-                       : Status{status.code(), trace.path() + ", " + measured->Name() + ": " + status.message()};
+    std::vector<size_t> places;
+    Status status = WhichRun(*measured, comparison, sweep.stop, &places);
+    std::vector<AskedMethod> run;
+    for (const size_t place : places) run.push_back(methods[place]);
+    std::vector<MethodResult> of_these;
+    if (status.ok() && !run.empty()) {
+      status =
+          Measurement(measured, comparison.options, {comparison.options.device})
+              .Run(
+                  run, judged, sweep.stop, [&](const RepeatProgress&, double share) { cell.report(share); }, &of_these);
+    }
+    if (!status.ok()) return {status.code(), trace.path() + ", " + measured->Name() + ": " + status.message()};
+    made->resize(judged.size() * methods.size());
+    for (size_t i = 0; i < of_these.size(); ++i)
+      (*made)[i / run.size() * methods.size() + places[i % run.size()]] = std::move(of_these[i]);
+    return {};
   };
   SweepOptions in_turn = sweep;
   in_turn.most_at_once = 1;  // their times are figures
@@ -85,6 +115,7 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
       (*results)[head * methods.size() + i % methods.size()] = std::move(made[i]);
     }
   }
+  std::erase_if(*results, [](const MethodResult& result) { return result.method.empty(); });
   return {};
 }
 

@@ -78,23 +78,6 @@ Metric Mass(const char* name, const char* title, const char* help, double HeadSt
 std::vector<Metric> MakeMetrics() {
   std::vector<Metric> metrics;
   metrics.push_back(Sparsity(0.95));
-  for (const RowStatistic* statistic : RowStatistics()) {
-    metrics.push_back({statistic->info(), [name = statistic->info().name](const HeadStatistics& statistics) {
-                         return RowMeanOf(statistics, name);
-                       }});
-  }
-  for (const HeadStatistic* statistic : WholeHeadStatistics()) {
-    metrics.push_back({statistic->info(), [name = statistic->info().name](const HeadStatistics& statistics) {
-                         for (const HeadNumber& number : statistics.numbers) {
-                           if (number.name == name) return number.value;
-                         }
-                         return kUnknown;
-                       }});
-  }
-  metrics.push_back(
-      {{"class_confidence", "Confidence of the class", "",
-        "1 where no number that decided the class is near its threshold, 0 where one lies on it", false, 0, 1},
-       [](const HeadStatistics& statistics) { return statistics.class_confidence; }});
   metrics.push_back({{"entropy", "Entropy", "nats", "entropy of a row's probabilities, mean over rows", false, 0, 0},
                      [](const HeadStatistics& statistics) { return statistics.entropy; }});
   metrics.push_back(Mass("max_probability", "Largest probability", "largest probability of a row, mean over rows",
@@ -115,6 +98,23 @@ std::vector<Metric> MakeMetrics() {
   metrics.push_back(Mass("retrieval_peak", "Retrieval peak",
                          "mass of the best few far tokens in the rows that look back most sharply",
                          &HeadStatistics::retrieval_peak));
+  for (const RowStatistic* statistic : RowStatistics()) {
+    metrics.push_back({statistic->info(), [name = statistic->info().name](const HeadStatistics& statistics) {
+                         return RowMeanOf(statistics, name);
+                       }});
+  }
+  for (const HeadStatistic* statistic : WholeHeadStatistics()) {
+    metrics.push_back({statistic->info(), [name = statistic->info().name](const HeadStatistics& statistics) {
+                         for (const HeadNumber& number : statistics.numbers) {
+                           if (number.name == name) return number.value;
+                         }
+                         return kUnknown;
+                       }});
+  }
+  metrics.push_back(
+      {{"class_confidence", "Confidence of the class", "",
+        "1 where no number that decided the class is near its threshold, 0 where one lies on it", false, 0, 1},
+       [](const HeadStatistics& statistics) { return statistics.class_confidence; }});
   metrics.push_back(Mass("outside_mass", "Mass outside",
                          "mass on tokens that the trace does not hold because it was cut from a longer one, mean over "
                          "rows; 0 for a whole trace",

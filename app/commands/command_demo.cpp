@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <stop_token>
 #include <thread>
@@ -183,9 +184,15 @@ int RunDemo(const DemoArguments& arguments) {
   // LibTorch has captured the trace, so its dense decode is at hand.
   comparison.options.other_dense = TorchDecode(arguments.threads);
   sweep.progress = ShowComparing(&line);
+  std::map<std::string, std::string> left_out;  // each once, with the first reason
+  comparison.left_out = [&](const analysis::AskedMethod& method, const std::string& why) {
+    left_out.emplace(method.name, why);
+  };
   const kernels::Status measured = analysis::SweepComparisons(trace, compared, comparison, sweep, &report.results);
   if (stop.stop_requested()) return kInterrupted;
   CheckStatus(measured);
+  for (const auto& [method, why] : left_out)
+    report.results_note += " Without " + method + " where it does not run: " + why + ".";
 
   WriteResults(report.statistics, PathOf(arguments, kStatisticsName), arguments.force);
   WriteResults(report.results, PathOf(arguments, kComparisonName), arguments.force);

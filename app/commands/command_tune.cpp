@@ -277,7 +277,7 @@ class Tuner {
   kernels::Status Tune(const analysis::SweepCell& cell, const std::stop_token& stop, TunedTogether* together) {
     const std::vector<size_t>& unit = units_[cell.head];
     if (const auto* done = progress_ == nullptr ? nullptr : progress_->Find(ids_[unit.front()]);
-        done != nullptr && done->size() == unit.size()) {
+        done != nullptr && HasHeads(*done, unit)) {
       together->heads = *done;
       return {};
     }
@@ -331,6 +331,11 @@ class Tuner {
     if (kernels::Status status = Check(unit, options, target, together); !status.ok()) return status;
     if (progress_ != nullptr) progress_->Add(together->heads);
     return {};
+  }
+
+  // A unit that was kept may be of other heads with the same first one.
+  bool HasHeads(const std::vector<TunedHead>& done, const std::vector<size_t>& unit) const {
+    return std::ranges::equal(done, unit, {}, &TunedHead::id, [this](size_t place) { return ids_[place]; });
   }
 
   // Of a target that is another setting's pairs.

@@ -19,10 +19,15 @@ using Json = nlohmann::json;
 
 constexpr const char* kSchema = "headscope-tuning-progress-1";
 
+// A trace that was captured again has another size or another time of writing.
 Json SourceJson(const std::vector<Tuning::Source>& sources) {
   Json json = Json::array();
-  for (const Tuning::Source& source : sources)
-    json.push_back({source.path, source.prompt, source.num_tokens, source.num_rows, source.first_token});
+  for (const Tuning::Source& source : sources) {
+    std::error_code unknown;
+    const auto size = std::filesystem::file_size(source.path, unknown);
+    const auto written = std::filesystem::last_write_time(source.path, unknown).time_since_epoch().count();
+    json.push_back({source.path, source.prompt, source.num_tokens, source.num_rows, source.first_token, size, written});
+  }
   return json;
 }
 
@@ -130,11 +135,17 @@ TuningProgress::TuningProgress(const std::string& output, const Tuning& tuning)
       done_[first] = std::move(unit);
     }
   }
-  file_.open(path_, std::ios::binary | std::ios::trunc);
-  if (!(file_ << kept << std::flush)) {
-    throw FailedError(
-        Fault{.file = path_, .problem = std::strerror(errno), .remedy = "make room, or leave out --resume"});
+  // Beside the old one, which stays until this is whole.
+  const std::string fresh = path_ + ".new";
+  file_.open(fresh, std::ios::binary | std::ios::trunc);
+  std::error_code moved;
+  if (file_ << kept << std::flush) {
+    std::filesystem::rename(fresh, path_, moved);
+    if (!moved) return;
   }
+  const std::string why = moved ? moved.message() : std::strerror(errno);
+  std::filesystem::remove(fresh, moved);
+  throw FailedError(Fault{.file = path_, .problem = why, .remedy = "make room, or leave out --resume"});
 }
 
 const std::vector<TunedHead>* TuningProgress::Find(analysis::HeadId first) const {

@@ -60,7 +60,7 @@ void ExportTuning(const data::TraceReader& trace, const std::string& method, dou
       {trace.path(), trace.layout().prompt_source, trace.num_tokens(), trace.num_rows(), trace.layout().first_token});
   const MethodChoice choice = ParseMethod(method);
   tuning.methods.push_back({choice, analysis::SearchedGrid(*choice.spec, trace.num_tokens())});
-  tuning.target = ParseTarget("cra-p5=" + analysis::ShortestNumber(target));
+  tuning.target = {.text = "cra-p5=" + analysis::ShortestNumber(target), .budget = TargetOf(target), .limit = {}};
   tuning.num_heads_chosen = num_heads_chosen;
   for (const ui::TunedSetting& head : heads) {
     TunedHead tuned;
@@ -78,6 +78,9 @@ void ExportTuning(const data::TraceReader& trace, const std::string& method, dou
                      " heads are tuned, and a configuration holds all of them: resume the tuning first.");
   }
   const TuningFormat format = ChooseTuningFormat("", path);
+  std::vector<analysis::HeadId> tuned_heads;
+  for (const TunedHead& head : tuning.heads) tuned_heads.push_back(head.id);
+  CheckTuningFormat(format, tuning, tuned_heads);
   WriteText(TuningFile(tuning, format), path, /*force=*/true);
 }
 

@@ -144,7 +144,7 @@ void Measure(const Shape& shape, int32_t keep, int repeats, bool clean_l2) {
   const size_t dense_bytes = DecodeWorkspaceBytes(problem, {});
   const DeviceMemory dense_workspace = Allocate(static_cast<int64_t>(dense_bytes));
   cudaMemset(dense_workspace.get(), 0, dense_bytes);
-  rows.push_back({"dense", 4.0 * static_cast<double>(cache),
+  rows.push_back({"all keys", 4.0 * static_cast<double>(cache),
                   [&] { Check(DecodeDenseCuda(problem, output, dense_workspace.get(), dense_bytes, nullptr)); }});
   const double kept_bytes = 4.0 * static_cast<double>(lists) * std::min(keep, shape.seq_k) * kHeadDim;
   struct Selected {

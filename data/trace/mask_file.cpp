@@ -69,7 +69,10 @@ class MaskReader {
                       !(value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(most));
     if (!fits) {
       Refuse(field,
-             "holds " + value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 40) +
+             "holds " +
+                 (value.is_structured()
+                      ? std::string(value.type_name()) + "s"
+                      : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).substr(0, 40)) +
                  ", allowed is a whole number from " + std::to_string(least) + " to " + std::to_string(most),
              "write the block mask again");
     }

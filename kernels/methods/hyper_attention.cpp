@@ -126,6 +126,7 @@ class HeadSelector {
                                  static_cast<uint64_t>(problem_.first_qo_head + head) + 1);
     meetings_.clear();
     exact_.clear();
+    stop_ = options.stop;
     Halve(0, internal::NumVisibleKeys(problem_));
     internal::AddRowSets(
         problem_, options, [this](int32_t begin, int32_t end, std::vector<char>* kept) { Mark(begin, end, kept); },
@@ -134,7 +135,7 @@ class HeadSelector {
 
  private:
   void Halve(int32_t begin, int32_t end) {
-    if (end <= problem_.first_position) return;  // no query is there
+    if (end <= problem_.first_position || stop_.stop_requested()) return;  // no query is there
     if (end - begin <= values_.Integer("min_seq_len")) {
       exact_.push_back({begin, end});
       return;
@@ -172,6 +173,10 @@ class HeadSelector {
             problems::RandomBelow(draw, static_cast<uint64_t>(i), static_cast<uint32_t>(middle - begin));
         meeting.sample.push_back(begin + static_cast<int32_t>(place));
       }
+      // Drawn with replacement: many times the keys that there are, where the sample is large.
+      std::ranges::sort(meeting.sample);
+      meeting.sample.erase(std::unique(meeting.sample.begin(), meeting.sample.end()), meeting.sample.end());
+      meeting.sample.shrink_to_fit();
     }
     meetings_.push_back(std::move(meeting));
   }
@@ -207,6 +212,7 @@ class HeadSelector {
   const std::vector<uint32_t> of_keys_;
   std::vector<uint32_t> of_queries_;
   uint64_t stream_ = 0;
+  std::stop_token stop_;
   std::vector<Meeting> meetings_;
   std::vector<ColumnRange> exact_;  // positions of queries and keys alike
 };

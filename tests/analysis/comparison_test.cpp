@@ -91,12 +91,20 @@ TEST(Comparison, ErrorOfEveryMethodObeysTheMassBound) {
 }
 
 TEST(Comparison, DecodeMethodsRunOnTheLastRows) {
-  // Long enough that the defaults of every method leave something out.
+  // Long enough that the defaults of nearly every method leave something out.
   HeadComparison comparison(RandomHead({.num_tokens = 1600, .head_dim = 64}, 3), Quick());
+  int refused = 0, whole = 0;
   for (const kernels::DecodeMethod* method : kernels::DecodeMethods()) {
     const std::string name = "decode/" + method->spec().name;
     MethodResult result;
     const kernels::Status status = comparison.Run(name, kernels::ParameterValues(method->spec()), &result);
+    if (status.code() == kernels::StatusCode::kUnsupported) {
+      // One head alone has no lower layer, and no queries before RoPE.
+      EXPECT_THAT(status.message(), ::testing::AnyOf(::testing::HasSubstr("queries before RoPE"),
+                                                     ::testing::HasSubstr("choice is not at hand")));
+      ++refused;
+      continue;
+    }
     ASSERT_TRUE(status.ok()) << name << ": " << status.message();
     EXPECT_EQ(result.phase, "decode");
     EXPECT_EQ(result.method, kernels::UniqueName(method->spec())) << "dense decode was called as dense prefill is";
@@ -106,11 +114,14 @@ TEST(Comparison, DecodeMethodsRunOnTheLastRows) {
     if (method->spec().name == "dense") {
       EXPECT_EQ(result.relative_error, 0);
       EXPECT_NEAR(result.cra_min, 1, 1e-5);
-    } else {
-      EXPECT_LT(result.kept_fraction, 1) << name;
+    } else if (result.kept_fraction < 1) {
       EXPECT_GT(result.relative_error, 0) << name;
+    } else {
+      ++whole;  // budgets of thousands of tokens
     }
   }
+  EXPECT_LE(refused, 2);
+  EXPECT_LE(whole, 2);
 }
 
 TEST(Comparison, DecodeNeedsNoConsecutiveRowsAndPrefillDoes) {

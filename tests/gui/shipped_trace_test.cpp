@@ -154,6 +154,7 @@ TEST_F(ShippedTraceTest, MatrixAndTableShowAndSelectTheSameHeads) {
   const analysis::HeadStatistics statistics = *store.Find(head);
   EXPECT_TRUE(tip.contains(QString::fromLatin1(analysis::HeadClassName(statistics.head_class))));
   for (const analysis::MetricInfo& metric : analysis::Metrics()) {
+    if (metric.of_sinks) continue;  // the model has none
     EXPECT_TRUE(tip.contains(QString::fromStdString(metric.title).toHtmlEscaped())) << metric.title;
     EXPECT_TRUE(tip.contains(ui::FormatMetric(analysis::MetricValue(statistics, metric.name)))) << metric.name;
   }

@@ -123,4 +123,12 @@ inline float LargestDifference(const std::vector<float>& a, const std::vector<fl
   return worst;
 }
 
+// The same, of numbers above 1 as a share of them: a step of bf16 grows with what it is of.
+inline float LargestRelativeDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  float worst = a.size() == b.size() ? 0.0f : HUGE_VALF;
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i)
+    worst = std::fmax(worst, std::fabs(a[i] - b[i]) / std::fmax(1.0f, std::fabs(b[i])));
+  return worst;
+}
+
 }  // namespace headscope::sparse_model

@@ -69,7 +69,7 @@ void ExpectAlike(const SequenceData& data, const MethodChoice& choice, const std
     const PassOutput expected = AttendOnHost(*host, data, first, rows, of_prompt);
     const PassOutput made = on_gpu.Attend(*gpu, first, rows, of_prompt);
     const std::string where = name + ", rows " + std::to_string(first) + " + " + std::to_string(rows);
-    EXPECT_LE(LargestDifference(made.o, expected.o), tolerance) << where;
+    EXPECT_LE(LargestRelativeDifference(made.o, expected.o), tolerance) << where;
     EXPECT_LE(LargestDifference(made.lse, expected.lse), 2e-3f) << where;
   };
   const int64_t prompt = data.num_tokens - 8;

@@ -216,7 +216,7 @@ HeadTable::HeadTable(HeadStore* store, QWidget* parent)
   connect(store, &HeadStore::SelectionChanged, this, [this] { ShowOpenRow(); });
   const auto show_sinks = [this, store] {
     const std::vector<analysis::MetricInfo>& metrics = analysis::Metrics();
-    for (int i = 0; i < kMetricsShown; ++i) {
+    for (int i = 0; i < static_cast<int>(metrics.size()); ++i) {
       if (metrics[static_cast<size_t>(i)].of_sinks)
         view_->setColumnHidden(HeadTableModel::kFirstMetric + i, !store->trace().has_sinks);
     }

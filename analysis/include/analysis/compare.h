@@ -85,6 +85,12 @@ kernels::Status PreviewDecode(const MeasuredHeads& measured, HeadId head, const 
                               const kernels::ParameterValues& values, int32_t decode_rows, int32_t num_threads,
                               const std::stop_token& stop, DecodePreview* preview);
 
+// Whether the method runs on these heads as they were recorded: kUnsupported, with the reason, where it wants what is
+// not there (queries before RoPE, a lower layer's choice). Costs the selection of one step.
+kernels::Status CheckDecodeRuns(const MeasuredHeads& measured, const kernels::DecodeMethod& method,
+                                const kernels::ParameterValues& values, int32_t num_threads,
+                                const std::stop_token& stop);
+
 // How far a measured run is.
 struct RepeatProgress {
   std::string_view method;  // "dense" while the baseline is measured

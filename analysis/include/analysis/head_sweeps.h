@@ -39,6 +39,9 @@ struct ComparisonSweep {
   CompareOptions options;  // progress and stop are the sweep's
   // Looks at every head as it is judged. May be empty.
   std::function<void(const HeadTensors& head)> look = {};
+  // Told of a decode method for which heads lack something (CheckDecodeRuns); it then has no results there, and the
+  // others go on. Empty: that ends the sweep.
+  std::function<void(const AskedMethod& method, const std::string& why)> left_out = {};
 };
 
 // Measures every layer that one of `heads` is of once, one after the other, and judges the heads by that run: results
