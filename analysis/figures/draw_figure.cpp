@@ -113,8 +113,15 @@ class Canvas {
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find(' ', begin), text.size());
       const std::string word = text.substr(begin, end - begin);
-      if (!line.empty() && Width(line + " " + word, size) > width) put();
-      line += (line.empty() ? "" : " ") + word;
+      std::string longer = line;
+      if (!line.empty()) longer.append(" ");
+      longer.append(word);
+      if (!line.empty() && Width(longer, size) > width) {
+        put();
+        line = word;
+      } else {
+        line = std::move(longer);
+      }
       begin = end + 1;
     }
     put();
@@ -413,9 +420,10 @@ void Draw(const Figure& figure, double width, double height, cairo_t* cairo) {
   const double panel_width = (whole.width - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
   const double panel_height = (whole.height - kGap * static_cast<double>(rows - 1)) / static_cast<double>(rows);
   for (size_t i = 0; i < count; ++i) {
+    const size_t row = i / columns, column = i % columns;
     DrawPanel(figure.panels[i],
-              {whole.x + (panel_width + kGap) * static_cast<double>(i % columns),
-               whole.y + (panel_height + kGap) * static_cast<double>(i / columns), panel_width, panel_height},
+              {whole.x + (panel_width + kGap) * static_cast<double>(column),
+               whole.y + (panel_height + kGap) * static_cast<double>(row), panel_width, panel_height},
               &canvas);
   }
 }

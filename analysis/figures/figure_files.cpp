@@ -29,7 +29,7 @@ const char* KindName(FigureKind kind) {
 }
 
 std::string Cell(const std::string& raw) {
-  const std::string text = Printable(raw);
+  std::string text = Printable(raw);
   if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char character : text) quoted.append(character == '"' ? 2 : 1, character);

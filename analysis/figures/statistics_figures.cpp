@@ -15,6 +15,7 @@ using AllStatistics = std::vector<std::vector<HeadStatistics>>;
 
 std::vector<double> ValuesOf(const std::vector<HeadStatistics>& heads, const std::string& metric) {
   std::vector<double> values;
+  values.reserve(heads.size());
   for (const HeadStatistics& head : heads) values.push_back(MetricValue(head, metric));
   return values;
 }

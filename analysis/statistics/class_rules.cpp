@@ -57,7 +57,9 @@ ClassRules ReadClassRules(const std::string& path) {
     throw BadInputError({.file = path, .problem = std::string("this is no ") + kSchema + " file", .remedy = remedy});
   }
   ClassRules rules;
-  for (const auto& [name, value] : json["thresholds"].items()) {
+  for (const auto& item : json["thresholds"].items()) {
+    const std::string& name = item.key();
+    const nlohmann::json& value = item.value();
     const auto known = std::find_if(kThresholds.begin(), kThresholds.end(),
                                     [&name](const Threshold& threshold) { return name == threshold.name; });
     if (known == kThresholds.end())

@@ -46,7 +46,7 @@ Status WhichRun(const MeasuredHeads& measured, const ComparisonSweep& comparison
     const AskedMethod& asked = comparison.methods[i];
     const kernels::DecodeMethod* const decode = kernels::FindMethod(asked.name).decode;
     if (comparison.left_out && decode != nullptr) {
-      const Status status = CheckDecodeRuns(measured, *decode, asked.values, comparison.options.num_threads, stop);
+      Status status = CheckDecodeRuns(measured, *decode, asked.values, comparison.options.num_threads, stop);
       if (status.code() == kernels::StatusCode::kUnsupported) {
         comparison.left_out(asked, status.message());
         continue;
@@ -86,6 +86,7 @@ Status SweepComparisons(const data::TraceReader& trace, const std::vector<HeadId
     std::vector<size_t> places;
     Status status = WhichRun(*measured, comparison, sweep.stop, &places);
     std::vector<AskedMethod> run;
+    run.reserve(places.size());
     for (const size_t place : places) run.push_back(methods[place]);
     std::vector<MethodResult> of_these;
     if (status.ok() && !run.empty()) {

@@ -72,7 +72,7 @@ Status Measurement::Run(const std::vector<AskedMethod>& methods, const std::vect
       if (report) report(repeat, share);
     };
     comparison->StopBy(stop);
-    const Status status = comparison->Run(methods, heads, made);
+    Status status = comparison->Run(methods, heads, made);
     listener_ = nullptr;
     return status;
   };

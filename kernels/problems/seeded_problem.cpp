@@ -145,7 +145,8 @@ class Rows {
             if (query) value *= strength;
             break;
           case SeededData::kLocal: {
-            const auto pair = static_cast<double>(d / 2 * 2);
+            const int32_t even = d - d % 2;
+            const auto pair = static_cast<double>(even);
             const double angle =
                 static_cast<double>(position) * std::pow(kRotaryBase, -pair / static_cast<double>(problem_.head_dim));
             value += turning * (d % 2 == 0 ? std::cos(angle) : std::sin(angle));
