@@ -145,7 +145,7 @@ class Rows {
             if (query) value *= strength;
             break;
           case SeededData::kLocal: {
-            const int32_t even = d - d % 2;
+            const int64_t even = d - d % 2;
             const auto pair = static_cast<double>(even);
             const double angle =
                 static_cast<double>(position) * std::pow(kRotaryBase, -pair / static_cast<double>(problem_.head_dim));
