@@ -32,11 +32,11 @@ using kernels::StatusCode;
 Status CopyRows(const kernels::StridedTensor<const void>& from, int64_t heads, int64_t first, int64_t rows, int64_t dim,
                 int64_t element_bytes, int64_t to_head_stride, std::byte* to) {
   if (rows == 0) return {};
-  if (from.row_stride != dim)
+  if (rows > 1 && from.row_stride != dim)  // a single row has no next one, whatever its stride says
     return {StatusCode::kUnsupported, "rows of the model's heads do not lie side by side on the GPU"};
   return kernels::CudaStatus(
       cudaMemcpy2D(to + first * dim * element_bytes, static_cast<size_t>(to_head_stride * element_bytes),
-                   static_cast<const std::byte*>(from.data) + first * dim * element_bytes,
+                   static_cast<const std::byte*>(from.data) + first * from.row_stride * element_bytes,
                    static_cast<size_t>(from.head_stride * element_bytes),
                    static_cast<size_t>(rows * dim * element_bytes), static_cast<size_t>(heads), cudaMemcpyDeviceToHost),
       "copying heads from the GPU");
